@@ -1,0 +1,108 @@
+# `make demo` and `make test` need Python 3.11 and a C compiler, nothing else: both make
+# their own virtual environment in .venv, once. `make` lists every target.
+
+PYTHON ?= python3
+SECONDS := 60
+VARIANTS := plain address thread
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+BUILD := build/core
+
+CORE_C := $(wildcard shmq/core/src/*.c)
+CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd pxi))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: help demo test lint core-test soak clean
+
+help:
+	@echo 'make demo               the main job on real input'
+	@echo 'make test               lint, the core under sanitizers, all tests'
+	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
+	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
+	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
+	@echo 'make clean              remove .venv and everything built'
+
+demo: $(VENV)/demo
+	$(BIN)/python -m shmq.demo
+
+test: $(VENV)/test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory core-test
+	$(BIN)/python -m pytest
+
+soak: $(VENV)/test
+	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f shmq/core/*.so
+	find shmq tests -name __pycache__ -prune -exec rm -rf {} +
+
+# --- the virtual environment: each stamp is one step of it ---------------------------
+
+$(VENV)/tools: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    "shmq needs Python 3.11 or newer: make PYTHON=python3.11, for example")'
+	@echo 'making $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); \
+	    print(*project["build-system"]["requires"], sep="\n")' >$@.txt
+	@$(PIP) --requirement $@.txt
+	@touch $@
+
+$(VENV)/built: $(VENV)/tools setup.py $(CORE)
+	@echo 'building the core'
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+# The package is in place by then, so this adds what the extra names and builds nothing.
+$(VENV)/demo $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+	@echo 'installing what $* needs'
+	@$(PIP) --use-pep517 'shmq[$*]'
+	@touch $@
+
+lint: $(VENV)/test $(CORE_C:%.c=$(BUILD)/plain/%.o)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# --- the C tests: each tests/core/test_*.c is a program of its own ---------------------
+
+C_TESTS := $(wildcard tests/core/test_*.c)
+C_SHARED := $(CORE_C) $(filter-out $(C_TESTS),$(wildcard tests/core/*.c))
+C_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src
+
+FLAGS_address := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FLAGS_thread := -fsanitize=thread -fno-omit-frame-pointer
+
+# ThreadSanitizer cannot map its shadow under some kernels' address randomisation.
+RUN_thread := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+WATCHDOG := timeout --signal=ABRT --kill-after=10 300
+
+core-test: $(VARIANTS:%=core-test-%)
+
+define variant_rules
+.PHONY: core-test-$(1)
+core-test-$(1): $(C_TESTS:%.c=$(BUILD)/$(1)/%)
+	@for program in $$^; do echo "$$$$program"; $(RUN_$(1)) $(WATCHDOG) $$$$program || exit 1; done
+
+$(BUILD)/$(1)/%.o: %.c $(BUILD)/$(1)/compiler
+	@mkdir -p $$(@D)
+	@echo 'cc $$< ($(1))'
+	@$$(CC) $(C_FLAGS) $(FLAGS_$(1)) -MMD -MP -c $$< -o $$@
+
+$(BUILD)/$(1)/tests/core/%: $(BUILD)/$(1)/tests/core/%.o $(C_SHARED:%.c=$(BUILD)/$(1)/%.o)
+	@$$(CC) $(C_FLAGS) $(FLAGS_$(1)) $$^ -o $$@
+
+$(BUILD)/$(1)/compiler: Makefile
+	@mkdir -p $$(@D)
+	@echo 'int main(void) { return 0; }' | $$(CC) $(C_FLAGS) $(FLAGS_$(1)) -x c - -o $$@ || { \
+	    echo '$$(CC) cannot link with $(FLAGS_$(1)): install its sanitizer libraries' >&2; exit 1; }
+endef
+$(foreach variant,plain address thread,$(eval $(call variant_rules,$(variant))))
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,78 @@
+"""shmq: message queues between the processes of one host, in shared memory.
+
+>>> import shmq
+>>> broker = shmq.connect()
+>>> orders = broker.ensure_queue("orders")
+>>> orders.put({"id": 1}).sequence > 0
+True
+>>> with orders.get() as message:
+...     message.body
+{'id': 1}
+"""
+
+from shmq.client.local import connect
+from shmq.contract import (
+    Attachment,
+    Broker,
+    Consumer,
+    DeadLetter,
+    Loan,
+    Message,
+    Put,
+    Queue,
+    QueueStats,
+    QueueSummary,
+)
+from shmq.errors import (
+    DamagedSegment,
+    Empty,
+    ForeignSegment,
+    Full,
+    IncompatibleSegment,
+    InvalidName,
+    InvalidOption,
+    LeaseExpired,
+    MessageTooLarge,
+    NoSpace,
+    NoSuchQueue,
+    QueueDeleted,
+    QueueExists,
+    SegmentError,
+    ShmqError,
+)
+from shmq.options import HIGH, LOW, NORMAL, QueueOptions
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "HIGH",
+    "LOW",
+    "NORMAL",
+    "Attachment",
+    "Broker",
+    "Consumer",
+    "DamagedSegment",
+    "DeadLetter",
+    "Empty",
+    "ForeignSegment",
+    "Full",
+    "IncompatibleSegment",
+    "InvalidName",
+    "InvalidOption",
+    "LeaseExpired",
+    "Loan",
+    "Message",
+    "MessageTooLarge",
+    "NoSpace",
+    "NoSuchQueue",
+    "Put",
+    "Queue",
+    "QueueDeleted",
+    "QueueExists",
+    "QueueOptions",
+    "QueueStats",
+    "QueueSummary",
+    "SegmentError",
+    "ShmqError",
+    "connect",
+]

@@ -1,0 +1,153 @@
+"""``shmq consume``: lease messages, write them out, acknowledge what was taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+import shmq
+from shmq.cli import params, render
+from shmq.cli.failure import Code
+from shmq.cli.flags import connected, count_flag, queue_flag
+from shmq.cli.outlet import Outlet, open_outlet
+from shmq.cli.output import note
+from shmq.cli.stop import Stop
+from shmq.cli.window import Window
+
+__all__ = ["consume"]
+
+#: How long one wait for a message lasts before the loop looks for signals, in seconds.
+SLICE = 0.25
+
+
+@click.command()
+@queue_flag()
+@click.option("--follow", is_flag=True, help="Go on waiting for messages until stopped.")
+@count_flag("Stop after COUNT messages.")
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    metavar="TIME",
+    help="Stop when no message came for TIME [0 s; with --follow: never].",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(render.FORMATS),
+    help="What to write of a message [body]; json is one object per line.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--delimiter",
+    type=params.delimiter,
+    metavar="TEXT",
+    help=r"What follows each message, instead of a newline; \0, \n, \t are understood.",
+)
+@click.pass_context
+@connected
+def consume(
+    broker: shmq.Broker,
+    context: click.Context,
+    name: str,
+    follow: bool,
+    count: int | None,
+    timeout: float | None,
+    form: str | None,
+    as_json: bool,
+    delimiter: bytes | None,
+) -> None:
+    """Write messages out and remove them.
+
+    Without --follow, -n or --timeout it writes what is there and ends. A message is
+    acknowledged once it is written out, and to a pipe once its reader has read it; what
+    could not be written goes back to the queue.
+    """
+    write = _writer(form, as_json, delimiter)
+    outlet = open_outlet()
+    patience = float("inf") if follow and timeout is None else timeout or 0.0
+    with broker.queue(name) as queue, Stop() as stop:
+        pump = _Pump(queue, outlet, stop, write)
+        seen = pump.run(count, patience)
+    context.exit(_outcome(seen, follow, stop.signal, outlet))
+
+
+class _Pump:
+    """Carries messages from a queue to an outlet."""
+
+    def __init__(
+        self,
+        queue: shmq.Queue,
+        outlet: Outlet,
+        stop: Stop,
+        write: Callable[[shmq.Message], bytes],
+    ) -> None:
+        self._queue = queue
+        self._outlet = outlet
+        self._stop = stop
+        self._write = write
+
+    def run(self, count: int | None, patience: float) -> int:
+        """Carry ``count`` messages, or until none came for ``patience`` seconds.
+
+        Returns how many were leased.
+        """
+        window = Window(self._queue, self._outlet, lambda: bool(self._stop.signal))
+        try:
+            with window:
+                return self._carry(window, count, patience)
+        except BrokenPipeError:
+            return 1
+        finally:
+            _report(window)
+
+    def _carry(self, window: Window, count: int | None, patience: float) -> int:
+        seen, since = 0, time.monotonic()
+        while not self._over(seen, count):
+            most = window.room if count is None else min(window.room, count - seen)
+            left = patience - (time.monotonic() - since)
+            messages = self._queue.get_many(most, min(max(left, 0.0), SLICE), block=left > 0)
+            if messages:
+                window.write(messages, self._write)
+                seen, since = seen + len(messages), time.monotonic()
+            elif left <= 0:
+                break
+            else:
+                window.settle()
+        return seen
+
+    def _over(self, seen: int, count: int | None) -> bool:
+        return bool(self._stop.signal) or seen == count or self._outlet.abandoned()
+
+
+def _writer(
+    form: str | None, as_json: bool, delimiter: bytes | None
+) -> Callable[[shmq.Message], bytes]:
+    """What turns a message into the bytes that are written of it."""
+    if as_json and form not in (None, "json"):
+        raise click.UsageError(f"--json and --format {form} exclude each other: drop one")
+    if as_json or form == "json":
+        if delimiter is not None:
+            raise click.UsageError("--delimiter goes with the formats body and raw: drop it")
+        return lambda message: render.as_json(message).encode() + b"\n"
+    end = b"\n" if delimiter is None else delimiter
+    if form == "raw":
+        return lambda message: render.raw(message) + end
+    return lambda message: render.as_text(message).encode(errors="backslashreplace") + end
+
+
+def _report(window: Window) -> None:
+    if window.late:
+        note(
+            f"{window.late} messages were written after their lease had run out, and will be "
+            f"delivered again: make the queue with a longer --visibility-timeout"
+        )
+
+
+def _outcome(seen: int, follow: bool, signal: int, outlet: Outlet) -> int:
+    if signal:
+        return 0 if follow else 128 + signal
+    if seen or outlet.abandoned():
+        return Code.OK
+    return Code.NOTHING

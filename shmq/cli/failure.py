@@ -1,0 +1,95 @@
+"""What a failure means to the shell: an exit code and one line of text."""
+
+from __future__ import annotations
+
+import enum
+
+import click
+
+import shmq
+
+__all__ = ["Code", "code_of", "describe", "one_line"]
+
+
+class Code(enum.IntEnum):
+    """The exit codes of every command. ``docs/cli.md`` promises them."""
+
+    OK = 0
+    #: Refused, or failed in a way that has no code of its own.
+    REFUSED = 1
+    #: The command line is wrong, an option's value or a name included.
+    USAGE = 2
+    #: There was no message to show or to consume.
+    NOTHING = 3
+    #: There is no such queue, or it was deleted meanwhile.
+    NO_QUEUE = 4
+    #: The queue is full.
+    FULL = 5
+    #: A queue of that name exists with other options.
+    EXISTS = 6
+    #: The message can never fit into the queue.
+    TOO_LARGE = 7
+    #: Shared memory is exhausted.
+    NO_SPACE = 8
+    #: The segment is damaged, foreign, or of another version.
+    SEGMENT = 9
+    #: Ended by Ctrl-C.
+    INTERRUPTED = 130
+
+
+_CODES: tuple[tuple[type[BaseException], Code], ...] = (
+    (shmq.NoSuchQueue, Code.NO_QUEUE),
+    (shmq.QueueDeleted, Code.NO_QUEUE),
+    (shmq.Full, Code.FULL),
+    (shmq.Empty, Code.NOTHING),
+    (shmq.QueueExists, Code.EXISTS),
+    (shmq.MessageTooLarge, Code.TOO_LARGE),
+    (shmq.NoSpace, Code.NO_SPACE),
+    (shmq.SegmentError, Code.SEGMENT),
+    (shmq.InvalidName, Code.USAGE),
+    (shmq.InvalidOption, Code.USAGE),
+    (click.UsageError, Code.USAGE),
+    (click.Abort, Code.INTERRUPTED),
+    (KeyboardInterrupt, Code.INTERRUPTED),
+)
+
+
+def code_of(error: BaseException) -> Code:
+    """The exit code that ``error`` ends a command with."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return Code.REFUSED
+
+
+def describe(error: BaseException) -> str:
+    """What went wrong and what to do about it, in one line; empty if nothing is to be said."""
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return ""
+    if isinstance(error, click.UsageError):
+        return one_line(error.format_message()) + _where_help_is(error)
+    if isinstance(error, click.ClickException):
+        return one_line(error.format_message())
+    if isinstance(error, shmq.ShmqError):
+        return one_line(str(error))
+    if isinstance(error, OSError):
+        return one_line(_of_the_system(error))
+    return one_line(
+        f"internal error: {type(error).__name__}: {error}; "
+        f"run it again with SHMQ_TRACEBACK=1 to see where"
+    )
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line, with what a terminal would not show as it is escaped."""
+    joined = " ".join(text.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
+
+
+def _where_help_is(error: click.UsageError) -> str:
+    return f" (see: {error.ctx.command_path if error.ctx is not None else 'shmq'} --help)"
+
+
+def _of_the_system(error: OSError) -> str:
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename is not None else reason

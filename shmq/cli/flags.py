@@ -1,0 +1,78 @@
+"""The flags that several commands share, and the broker they are carried out on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+import shmq
+
+__all__ = ["connected", "count_flag", "json_flag", "namespace_of", "queue_flag", "yes_flag"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def connected(command: Callable[Concatenate[shmq.Broker, P], R]) -> Callable[P, R]:
+    """Give ``command`` the broker of the namespace asked for, and close it behind it."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with shmq.connect(namespace=namespace_of(click.get_current_context())) as broker:
+            return command(broker, *args, **kwargs)
+
+    return run
+
+
+def namespace_of(context: click.Context) -> str:
+    """The namespace that ``shmq -n`` named."""
+    return str(context.find_root().params["namespace"])
+
+
+def queue_flag(*, required: bool = True, help: str = "The queue's name.") -> Callable[[F], F]:
+    """``-q/--queue NAME``, completed by the shell, as the parameter ``name``."""
+    return click.option(
+        "-q",
+        "--queue",
+        "name",
+        metavar="NAME",
+        required=required,
+        help=help,
+        shell_complete=_complete,
+    )
+
+
+def json_flag(command: F) -> F:
+    """``--json``, as the parameter ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(
+        command
+    )
+
+
+def yes_flag(command: F) -> F:
+    """``-y/--yes``, as the parameter ``yes``."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
+    """``-n/--count COUNT``, at least 1, as the parameter ``count``."""
+    return click.option(
+        "-n",
+        "--count",
+        type=click.IntRange(min=1),
+        metavar="COUNT",
+        default=default,
+        help=help,
+    )
+
+
+def _complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    try:
+        with shmq.connect(namespace=namespace_of(context)) as broker:
+            return [q.name for q in broker.list_queues() if q.name.startswith(begun)]
+    except (shmq.ShmqError, OSError):
+        return []

@@ -1,0 +1,85 @@
+"""Lines of standard input or a file, in the batches in which they arrive."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+from collections.abc import Iterator
+
+import click
+
+import shmq
+
+__all__ = ["Lines", "open_lines"]
+
+_CHUNK = 1 << 16
+
+
+class Lines:
+    """What stands between newlines in a file, without them.
+
+    Iterating gives lists of lines: those that could be had without waiting, so that
+    a slow writer's line is not held back.
+    """
+
+    def __init__(self, file: io.RawIOBase, name: str, longest: int) -> None:
+        self._file = file
+        self._longest = longest
+        #: What the file is called in messages.
+        self.name = name
+        #: The size of the file in bytes, if it has one.
+        self.size = _size(file)
+        #: Whether somebody types the lines.
+        self.typed = file.isatty()
+        #: How many bytes have been read.
+        self.read = 0
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        """Raises OSError, and :class:`~shmq.MessageTooLarge` where no line ends.
+
+        Memory is bounded by that: by ``longest`` bytes and a chunk.
+        """
+        begun: list[bytes] = []
+        held, number = 0, 1
+        while chunk := self._read():
+            first, *rest = chunk.split(b"\n")
+            begun.append(first)
+            held += len(first)
+            if rest:
+                yield [b"".join(begun), *rest[:-1]]
+                begun, held, number = [rest[-1]], len(rest[-1]), number + len(rest)
+            if held > self._longest:
+                raise shmq.MessageTooLarge(
+                    f"{self.place(number)} has over {self._longest} bytes, more than the queue "
+                    f"takes: shorten it, or make the queue with a larger --max-message-bytes"
+                )
+        if held:
+            yield [b"".join(begun)]
+
+    def place(self, number: int) -> str:
+        """Where line ``number`` stands, the first one being 1."""
+        return f"line {number} of {self.name}"
+
+    def _read(self) -> bytes:
+        chunk: bytes = self._file.read(_CHUNK) or b""
+        self.read += len(chunk)
+        return chunk
+
+
+def open_lines(path: str | None, longest: int) -> Lines:
+    """The lines of the file ``path``; of standard input if it is None or ``-``.
+
+    Raises OSError, and :class:`click.UsageError` where there is nothing to read.
+    """
+    if path is not None and path != "-":
+        return Lines(io.FileIO(path), path, longest)
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed: give -m TEXT or --file FILE")
+    return Lines(io.FileIO(sys.stdin.fileno(), closefd=False), "standard input", longest)
+
+
+def _size(file: io.RawIOBase) -> int | None:
+    status = os.fstat(file.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,35 @@
+"""``shmq list``: the queues of a namespace."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+import shmq
+from shmq.cli.flags import connected, json_flag
+from shmq.cli.output import cell, note, show_json, show_table, table
+
+__all__ = ["list_queues"]
+
+
+@click.command("list")
+@json_flag
+@connected
+def list_queues(broker: shmq.Broker, as_json: bool) -> None:
+    """List the queues and their depths."""
+    queues = broker.list_queues()
+    if as_json:
+        show_json([dataclasses.asdict(queue) for queue in queues])
+        return
+    if not queues:
+        note(f"namespace {broker.namespace!r} has no queues; make one with: shmq create -q NAME")
+        return
+    made = table(["queue", "visible", "delayed", "in flight", "capacity"], right=_NUMBERS)
+    for queue in queues:
+        row = (queue.name, queue.depth, queue.delayed, queue.in_flight, queue.capacity)
+        made.add_row(*(cell(value) for value in row))
+    show_table(made)
+
+
+_NUMBERS = ("visible", "delayed", "in flight", "capacity")

@@ -1,0 +1,103 @@
+"""How a command prints: text, tables and JSON to stdout, notes to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from shmq.cli.failure import one_line
+
+__all__ = ["age", "amount", "cell", "clock", "note", "show", "show_json", "show_table", "table"]
+
+#: The width that a table is laid out in where no terminal bounds it.
+_UNBOUNDED = 100_000
+
+
+def show(line: str) -> None:
+    """Print ``line`` to stdout."""
+    click.echo(line)
+
+
+def show_json(value: Any) -> None:
+    """Print ``value`` to stdout as one line of JSON, in ASCII."""
+    click.echo(json.dumps(value, allow_nan=False))
+
+
+def note(line: str) -> None:
+    """Print ``line`` to stderr, as one line behind the command's name."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"shmq: {one_line(line)}", err=True)
+
+
+def table(columns: Sequence[str], *, right: Iterable[str] = (), title: str | None = None) -> Table:
+    """An empty table; the columns in ``right`` are aligned to the right."""
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        side = "right" if column in right else "left"
+        made.add_column(column, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    return made
+
+
+def show_table(made: Table) -> None:
+    """Print a table: as wide as the terminal, or unwrapped where there is none."""
+    terminal = _on_a_terminal()
+    if not terminal:
+        made.box = None
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        width=None if terminal else _UNBOUNDED,
+        emoji=False,
+        markup=False,
+        highlight=False,
+    )
+    with console.capture() as captured:
+        console.print(made)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def clock(seconds: float) -> str:
+    """A moment, given in seconds since 1970, in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def age(seconds: float) -> str:
+    """A duration in the two largest units that matter."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def amount(size: int) -> str:
+    """A number of bytes in the largest unit that it fills."""
+    number = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if number < 1024:
+            return f"{size} bytes" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def cell(value: object) -> Text:
+    """A table's cell with ``value`` as it is: no markup, no control characters."""
+    return Text(one_line(str(value)))
+
+
+def _on_a_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()

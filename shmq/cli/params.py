@@ -1,0 +1,133 @@
+"""How the text of a flag becomes a value: sizes, times, priorities, headers.
+
+Each function raises :class:`click.BadParameter`, which click completes with the
+flag's name.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import click
+
+import shmq
+
+__all__ = [
+    "NONE",
+    "Nothing",
+    "delimiter",
+    "header",
+    "or_none",
+    "priority",
+    "seconds",
+    "size",
+    "text",
+    "whole",
+]
+
+T = TypeVar("T")
+
+
+class Nothing(enum.Enum):
+    """The type of :data:`NONE`."""
+
+    NONE = "none"
+
+
+#: The word ``none`` on the command line; None itself means that the flag was not given.
+NONE: Final = Nothing.NONE
+
+_NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)", re.ASCII)
+
+_SIZES: Final = {
+    "": 1,
+    "b": 1,
+    **{unit: 1024**n for n, k in enumerate("kmgt", 1) for unit in (k, f"{k}ib")},
+    **{f"{k}b": 1000**n for n, k in enumerate("kmgt", 1)},
+}
+
+_TIMES: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+_PRIORITIES: Final = {"low": shmq.LOW, "normal": shmq.NORMAL, "high": shmq.HIGH}
+
+_ESCAPES: Final = {"\\0": b"\0", "\\n": b"\n", "\\r\\n": b"\r\n", "\\t": b"\t"}
+
+
+def size(value: str) -> int:
+    """Bytes: ``4096``, ``64KiB``, ``16MiB`` (``16M``), ``1.5GiB``; ``KB`` is 1000."""
+    number, factor = _split(value, _SIZES, "a size such as 4096, 64KiB or 16MiB")
+    exact = number * factor
+    if exact != int(exact):
+        raise click.BadParameter(f"{value!r} is not a whole number of bytes")
+    return int(exact)
+
+
+def seconds(value: str) -> float:
+    """Seconds: ``30``, ``0.5``, ``30s``, ``500ms``, ``5m``, ``2h``, ``1d``."""
+    number, factor = _split(value, _TIMES, "a time such as 30, 30s, 500ms, 5m or 2h")
+    return float(number * factor)
+
+
+def whole(value: str) -> int:
+    """A whole number, 0 or more."""
+    if not re.fullmatch(r"[0-9]{1,18}", value, re.ASCII):
+        raise click.BadParameter(f"{value!r} is not a whole number")
+    return int(value)
+
+
+def priority(value: str) -> int:
+    """A priority: a number from 0, or ``low``, ``normal``, ``high``."""
+    named = _PRIORITIES.get(value.lower())
+    if named is not None:
+        return named
+    try:
+        return whole(value)
+    except click.BadParameter:
+        raise click.BadParameter(f"{value!r} is not a number, low, normal or high") from None
+
+
+def text(value: str) -> str:
+    """Text that is valid Unicode; what the shell passed in other encodings is refused."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{value!r} is not UTF-8") from None
+    return value
+
+
+def header(value: str) -> tuple[str, str]:
+    """One header, ``KEY=VALUE``."""
+    key, equals, content = text(value).partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{value!r} is not of the form KEY=VALUE")
+    return key, content
+
+
+def delimiter(value: str) -> bytes:
+    r"""What stands between messages: any text, with ``\0``, ``\n``, ``\r\n``, ``\t``."""
+    return _ESCAPES.get(value, value.encode(errors="surrogateescape"))
+
+
+def or_none(convert: Callable[[str], T]) -> Callable[[str], T | Nothing]:
+    """``convert``, or :data:`NONE` for the word ``none``."""
+
+    def converted(value: str) -> T | Nothing:
+        return NONE if value.lower() == "none" else convert(value)
+
+    converted.__name__ = f"{convert.__name__}|none"
+    return converted
+
+
+def _split(value: str, units: dict[str, int] | dict[str, float], form: str) -> tuple[float, float]:
+    match = _NUMBER.fullmatch(value.strip())
+    factor = units.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise click.BadParameter(f"{value!r} is not {form}")
+    number = float(match[1]) if "." in match[1] else int(match[1])
+    if not math.isfinite(number * factor):
+        raise click.BadParameter(f"{value!r} is too large")
+    return number, factor

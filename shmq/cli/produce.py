@@ -1,0 +1,156 @@
+"""``shmq produce``: put messages from the command line, a file or standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+import shmq
+from shmq.cli import params
+from shmq.cli.flags import connected, json_flag, queue_flag
+from shmq.cli.lines import Lines, open_lines
+from shmq.cli.output import show, show_json
+from shmq.cli.progress import progress
+from shmq.cli.putting import CODECS, Putting
+from shmq.cli.stop import Stop
+
+__all__ = ["produce"]
+
+
+@click.command()
+@queue_flag()
+@click.option("-m", "--message", "messages", multiple=True, metavar="TEXT", help="Put TEXT.")
+@click.option("--file", "path", metavar="FILE", help="Put each line of FILE; - is stdin.")
+@click.option(
+    "--priority",
+    type=params.priority,
+    metavar="N|low|normal|high",
+    help="Higher is served first [the middle one].",
+)
+@click.option("--group", type=params.text, metavar="NAME", help="In order, one in flight a group.")
+@click.option(
+    "--header",
+    "headers",
+    type=params.header,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A header; may be repeated.",
+)
+@click.option("--delay", type=params.seconds, metavar="TIME", help="Visible only after TIME.")
+@click.option("--ttl", type=params.seconds, metavar="TIME", help="Not delivered after TIME.")
+@click.option(
+    "--dedupe-id", type=params.text, metavar="ID", help="Put the message once in the window."
+)
+@click.option(
+    "--codec",
+    type=click.Choice(CODECS),
+    default="text",
+    show_default=True,
+    help="What the messages are; all but text and bytes are given as JSON.",
+)
+@click.option(
+    "--block/--no-block", default=None, help="Wait while the queue is full [as its overflow says]."
+)
+@click.option(
+    "--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME each time."
+)
+@json_flag
+@click.pass_context
+@connected
+def produce(
+    broker: shmq.Broker,
+    context: click.Context,
+    /,
+    name: str,
+    messages: tuple[str, ...],
+    path: str | None,
+    headers: tuple[tuple[str, str], ...],
+    dedupe_id: str | None,
+    codec: str,
+    block: bool | None,
+    timeout: float | None,
+    as_json: bool,
+    **properties: Any,
+) -> None:
+    """Put messages, given as flags or lines.
+
+    Each -m TEXT is a message, or else each line of FILE or of standard input.
+    However it ends, it says how many messages were put.
+    """
+    _check(messages, path, dedupe_id)
+    properties["headers"] = _headers(headers)
+    with broker.queue(name) as queue, Stop() as stop:
+        putting = Putting(queue, stop, codec, properties, block, timeout)
+        with _stopping(context, stop), _reporting(putting, as_json):
+            if len(messages) == 1:
+                putting.put_one(os.fsencode(messages[0]), dedupe_id)
+            elif messages:
+                putting.put_all([os.fsencode(text) for text in messages], "message {}".format)
+            else:
+                _put_lines(putting, open_lines(path, queue.options.max_message_bytes), stop)
+
+
+def _check(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
+    if messages and path is not None:
+        raise click.UsageError("-m and --file exclude each other: drop one")
+    if dedupe_id is not None and len(messages) != 1:
+        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
+
+
+def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
+    headers: dict[str, str] = {}
+    for key, value in pairs:
+        if key in headers:
+            raise click.UsageError(f"--header {key!r} is given twice: drop one")
+        headers[key] = value
+    return headers or None
+
+
+def _put_lines(putting: Putting, lines: Lines, stop: Stop) -> None:
+    batches = iter(lines)
+    with progress(lines) as advance:
+        while True:
+            with stop.interruptible():
+                batch = next(batches, None)
+            if batch is None:
+                return
+            putting.put_all(batch, lines.place)
+            advance(putting.count)
+
+
+@contextlib.contextmanager
+def _stopping(context: click.Context, stop: Stop) -> Iterator[None]:
+    """End with the signal's own exit code if one came."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        context.exit(128 + stop.signal)
+
+
+@contextlib.contextmanager
+def _reporting(putting: Putting, as_json: bool) -> Iterator[None]:
+    """Say what was put, also when the rest was refused."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _report(putting, as_json)
+        raise
+    _report(putting, as_json)
+
+
+def _report(putting: Putting, as_json: bool) -> None:
+    one = putting.single
+    if as_json:
+        known = {"sequence": one.sequence, "duplicate": one.duplicate} if one else {}
+        show_json({"queue": putting.queue, "put": putting.count, **known})
+    elif one is not None and one.duplicate:
+        show(f"nothing put: a duplicate of message {one.sequence} of queue {putting.queue!r}")
+    elif one is not None:
+        show(f"message {one.sequence} put on queue {putting.queue!r}")
+    else:
+        show(f"{putting.count} messages put on queue {putting.queue!r}")

@@ -1,0 +1,161 @@
+"""Puts what text stands for, in batches, and counts what went in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+import shmq
+from shmq.cli.stop import Stop
+
+__all__ = ["CODECS", "Putting"]
+
+#: What ``--codec`` takes. All but text and bytes are read as JSON.
+CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
+
+#: How long one wait for space lasts before signals are looked for, in seconds.
+SLICE = 0.25
+
+
+class Putting:
+    """Puts messages that share their properties.
+
+    ``block`` and ``timeout`` are those of ``Queue.put``; the timeout counts from the
+    last message that went in. A stop ends it by KeyboardInterrupt, with
+    :attr:`count` exact.
+    """
+
+    def __init__(
+        self,
+        queue: shmq.Queue,
+        stop: Stop,
+        codec: str,
+        properties: dict[str, Any],
+        block: bool | None,
+        timeout: float | None,
+    ) -> None:
+        self._queue = queue
+        self._stop = stop
+        self._codec = codec
+        self._properties = properties
+        self._longest = queue.options.max_message_bytes
+        if block is None:
+            block = timeout is not None or queue.options.overflow == "block"
+        self._patience = (float("inf") if timeout is None else timeout) if block else 0.0
+        #: How many messages were put; a duplicate was not.
+        self.count = 0
+        #: What the put of a single message returned.
+        self.single: shmq.Put | None = None
+        self._seen = 0
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._queue.name
+
+    def put_one(self, text: bytes, dedupe_id: str | None) -> None:
+        """Put the one message that ``text`` stands for."""
+        body = self._body(text, "the message")
+        waits = self._patience > 0
+        limit = self._patience if 0 < self._patience < float("inf") else None
+        with _refusing(), self._stop.interruptible():
+            put = self._queue.put(
+                body, waits, limit, codec=self._codec, dedupe_id=dedupe_id, **self._properties
+            )
+        self.single = put
+        self.count += not put.duplicate
+
+    def put_all(self, texts: list[bytes], place: Callable[[int], str]) -> None:
+        """Put what ``texts`` stand for, going on from the texts before.
+
+        Where one of them stands for nothing, those before it are put and its ``place``
+        is named. Raises :class:`~shmq.Full` if not all of them went in.
+        """
+        bodies: list[Any] = []
+        refusal = None
+        for text in texts:
+            self._seen += 1
+            try:
+                bodies.append(self._body(text, place(self._seen)))
+            except (click.ClickException, shmq.MessageTooLarge) as error:
+                refusal = error
+                break
+        self._put_many(bodies)
+        if refusal is not None:
+            raise refusal
+
+    def _put_many(self, bodies: list[Any]) -> None:
+        since, rest = time.monotonic(), bodies
+        while rest:
+            left = self._patience - (time.monotonic() - since)
+            with _refusing():
+                taken = self._queue.put_many(
+                    rest,
+                    left > 0,
+                    min(left, SLICE) if left > 0 else None,
+                    codec=self._codec,
+                    **self._properties,
+                )
+            self.count += taken
+            rest = rest[taken:]
+            if taken:
+                since = time.monotonic()
+            elif left <= 0:
+                raise shmq.Full(self._full())
+            if self._stop.signal:
+                raise KeyboardInterrupt
+
+    def _full(self) -> str:
+        return (
+            f"queue {self.queue!r} is full: consume from it, wait with --block or a longer "
+            f"--timeout, or make it with a larger --capacity or --arena-bytes"
+        )
+
+    def _body(self, text: bytes, place: str) -> Any:
+        """The body that ``text`` stands for; raises an error that names its ``place``."""
+        if len(text) > self._longest:
+            raise shmq.MessageTooLarge(
+                f"{place} has {len(text)} bytes, more than the {self._longest} that the queue "
+                f"takes: shorten it, or make the queue with a larger --max-message-bytes"
+            )
+        try:
+            return _decode(text, self._codec)
+        except ValueError as error:
+            raise click.ClickException(f"{place}: {error}") from None
+
+
+def _decode(text: bytes, codec: str) -> Any:
+    """The body that ``text`` stands for under ``codec``. Raises ValueError with the reason."""
+    if codec == "bytes":
+        return text
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"its byte {error.start + 1} ({text[error.start]:#04x}) is not UTF-8: "
+            f"use --codec bytes to put it as it is"
+        ) from None
+    if codec == "text":
+        return decoded
+    try:
+        return json.loads(decoded)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON, which --codec {codec} takes: {error}") from None
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply: flatten it") from None
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn what a codec cannot hold into a refusal."""
+    try:
+        yield
+    except shmq.ShmqError:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise click.ClickException(f"{error} (no message of this batch was put)") from error

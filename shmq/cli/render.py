@@ -1,0 +1,121 @@
+"""A message as JSON, as text, or as the bytes it is.
+
+``docs/cli.md`` fixes the shape of the JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import shmq
+
+__all__ = ["FORMATS", "as_dict", "as_json", "as_text", "raw"]
+
+#: What ``--format`` takes.
+FORMATS = ("body", "json", "raw")
+
+
+def raw(message: shmq.Message) -> bytes:
+    """The body's bytes as they were put."""
+    with message.view as view:
+        return bytes(view)
+
+
+def as_text(message: shmq.Message) -> str:
+    """The body to read: text as it is, bytes as UTF-8 with the rest escaped, else JSON."""
+    body = _decoded(message)
+    if isinstance(body, str):
+        return body
+    if isinstance(body, bytes):
+        return body.decode(errors="backslashreplace")
+    try:
+        return _dumps(_plain(body))
+    except (ValueError, RecursionError):
+        return raw(message).decode(errors="backslashreplace")
+
+
+def as_json(message: shmq.Message) -> str:
+    """:func:`as_dict` as one line of ASCII."""
+    return _dumps(as_dict(message))
+
+
+def as_dict(message: shmq.Message) -> dict[str, Any]:
+    """The message with its properties, out of what JSON can hold.
+
+    ``encoding`` says what ``body`` is: ``text`` (the body is that string), ``json``
+    (the body is that value) or ``base64`` (of the body's bytes).
+    """
+    body, encoding = _body(message)
+    return {
+        "sequence": message.sequence,
+        "priority": message.priority,
+        "group": message.group,
+        "delivery_count": message.delivery_count,
+        "codec": message.codec,
+        "headers": _plain(message.headers),
+        "properties": _plain(_other_properties(message)),
+        "dead": dataclasses.asdict(message.dead) if message.dead is not None else None,
+        "body": body,
+        "encoding": encoding,
+    }
+
+
+def _other_properties(message: shmq.Message) -> dict[str, Any]:
+    shown = ("pri", "group", "headers", "codec", "dead")
+    return {key: value for key, value in message.properties.items() if key not in shown}
+
+
+def _body(message: shmq.Message) -> tuple[Any, str]:
+    body = _decoded(message)
+    if isinstance(body, str):
+        return body, "text"
+    if not isinstance(body, bytes):
+        try:
+            plain = _plain(body)
+            _dumps(plain)
+            return plain, "json"
+        except (ValueError, RecursionError):
+            body = raw(message)
+    return _base64(body), "base64"
+
+
+def _decoded(message: shmq.Message) -> Any:
+    """The body as its codec has it, or its bytes where they are not what the codec says."""
+    try:
+        return message.body
+    except (ValueError, TypeError, RecursionError):
+        return raw(message)
+
+
+def _plain(value: Any) -> Any:
+    """``value`` out of what JSON has; bytes become ``{"base64": …}``, NaN its name."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": _base64(bytes(value))}
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bytes):
+        return key.decode(errors="backslashreplace")
+    return key if isinstance(key, str) else _dumps(_plain(key))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""The transports behind the contract: today, attaching to the local host's memory."""

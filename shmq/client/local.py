@@ -1,0 +1,427 @@
+"""The local broker: queues attached to directly, with nobody in between."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import os
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from shmq import codecs, contract
+from shmq.client import moving
+from shmq.core import _core
+from shmq.errors import (
+    Full,
+    InvalidOption,
+    NoSpace,
+    NoSuchQueue,
+    QueueExists,
+    SegmentError,
+    ShmqError,
+)
+from shmq.names import check_name
+from shmq.options import DEAD_LETTER_ROOM, QueueOptions
+from shmq.registry import Namespace
+from shmq.waiting import semaphore_names
+
+__all__ = ["LocalBroker", "LocalQueue", "connect"]
+
+log = logging.getLogger("shmq")
+
+_READY = 3
+_SCAN = 4096
+_BURY_AT_ONCE = 256
+_EVERYTHING = 1 << 31
+
+_core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
+_core.install_dead_letter(moving.dead_letter)
+contract.Message.register(_core.Message)
+contract.Consumer.register(_core.Consumer)
+contract.Loan.register(_core.Loan)
+contract.Loan.register(_core.DuplicateLoan)
+
+
+class LocalQueue(_core.Handle, contract.Queue):
+    """A queue in this host's shared memory. Threads may share a handle.
+
+    A handle that is used in a fork's child attaches there anew; one that is pickled
+    attaches where it is unpickled.
+    """
+
+    def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
+        self._namespace = namespace
+        self._graves: LocalQueue | None = None
+        self._bury_again = 0.0
+        super().__init__(name, segment, *semaphore_names(namespace.name, segment.queue_id))
+
+    @property
+    def options(self) -> QueueOptions:
+        """See :class:`shmq.contract.Queue`."""
+        return QueueOptions(**self.segment.options)
+
+    def put_nowait(self, body: contract.Body, **properties: Any) -> contract.Put:
+        """See :class:`shmq.contract.Queue`."""
+        return self.put(body, False, **properties)
+
+    def get_nowait(self) -> contract.Message:
+        """See :class:`shmq.contract.Queue`."""
+        return self.get(False)
+
+    def consume(
+        self, prefetch: int = 64, timeout: float | None = None, *, block: bool = True
+    ) -> contract.Consumer:
+        """See :class:`shmq.contract.Queue`."""
+        consumer: contract.Consumer = _core.make_consumer(self, prefetch, timeout, block)
+        return consumer
+
+    def loan(self, size: int, **properties: Any) -> contract.Loan:
+        """See :class:`shmq.contract.Queue`."""
+        loan: contract.Loan = _core.make_loan(self, size, **properties)
+        return loan
+
+    # ---- looking ----
+
+    def peek(self, limit: int = 10) -> list[contract.Message]:
+        """See :class:`shmq.contract.Queue`."""
+        if limit < 1:
+            raise ValueError(f"limit={limit} must be 1 or more")
+        self.qsize()  # what is due is done first
+        first = heapq.nsmallest(
+            limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
+        )
+        copies = (self.copy_at(at, sequence) for _, sequence, at in first)
+        return [copy for copy in copies if copy is not None]
+
+    def _visible(self) -> Iterator[tuple[int, int, int]]:
+        """(slot, sequence, priority) of each visible message, in no order."""
+        start: int | None = 0
+        while start is not None:
+            rows, start = self.scan(start, _SCAN)
+            for at, state, sequence, priority, *_ in rows:
+                if state == _READY:
+                    yield at, sequence, priority
+
+    def stats(self) -> contract.QueueStats:
+        """See :class:`shmq.contract.Queue`."""
+        numbers = self.numbers()
+        oldest = self.oldest_put() if numbers["depth"] else None
+        age = 0.0 if oldest is None else max(0.0, (_core.clock() - oldest) / 1e9)
+        blocks = os.fstat(self.segment.fd).st_blocks
+        return contract.QueueStats(
+            name=self.name, oldest_age=age, shm_bytes=blocks * 512, **numbers
+        )
+
+    def attachments(self) -> list[contract.Attachment]:
+        """See :class:`shmq.contract.Queue`."""
+        return [
+            contract.Attachment(
+                pid=pid,
+                name=name.decode("utf-8", "replace"),
+                leases=leases,
+                since=since,
+                alive=self._namespace.is_alive(number),
+            )
+            for _, number, pid, name, leases, since in self.attached()
+        ]
+
+    # ---- what the core leaves to policy ----
+
+    def _process_number(self) -> int:
+        return self._namespace.process_number()
+
+    def _look_for_dead(self) -> bool:
+        rows = [(row[0], row[1]) for row in self.attached()]
+        dead = [(at, number) for at, number in rows if not self._namespace.is_alive(number)]
+        for at, number in dead:
+            self.reclaim(at, number)
+        moving.resolve_orphans(self, self._open_by_id)
+        return bool(dead)
+
+    def _open_by_id(self, queue_id: int) -> LocalQueue | None:
+        name = self._namespace.find(queue_id)
+        if name is None:
+            return None
+        try:
+            return attach(self._namespace, name)
+        except (NoSuchQueue, SegmentError):
+            return None
+
+    def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
+        """Move dying messages on. What cannot move now stays, and is tried again."""
+        if time.monotonic() < self._bury_again:
+            return
+        try:
+            if moving.bury(self, self._dead_letter_queue(), limit):
+                return
+        except (ShmqError, OSError) as error:
+            log.warning("queue %s: dead letters wait, %s", self.name, error)
+            self._graves = None
+        self._bury_again = moving.pause_after_failure()
+
+    def _dead_letter_queue(self) -> LocalQueue:
+        """The dead-letter queue, made anew if someone has deleted it."""
+        if self._graves is None or self._graves.segment.deleted:
+            options = self.options
+            assert options.dead_letter is not None
+            graves = ensure_dead_letters(self._namespace, self.name, options)
+            self._graves = LocalQueue(self._namespace, options.dead_letter, graves)
+        return self._graves
+
+    # ---- redrive ----
+
+    def redrive(self, limit: int | None = None) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        most = _EVERYTHING if limit is None else limit
+        if most < 1:
+            raise ValueError(f"limit={limit} must be 1 or more")
+        with contextlib.ExitStack() as stack:
+            graves, targets = self, _Targets(self._namespace, stack)
+            if self.options.dead_letter is not None:
+                self.qsize()  # those that are still on their way are dead letters too
+                graves = self._dead_letter_queue()
+                targets.only(self)
+            return _redrive(graves, targets, most)
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        if self._graves is not None:
+            self._graves.close()
+            self._graves = None
+        super().close()
+
+    def __enter__(self) -> LocalQueue:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach_by_name, (self._namespace.name, self.name)
+
+    def __repr__(self) -> str:
+        return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}>"
+
+
+class _Targets:
+    """The queues that dead letters go back to, opened as they are met."""
+
+    def __init__(self, namespace: Namespace, stack: contextlib.ExitStack) -> None:
+        self._namespace = namespace
+        self._stack = stack
+        self._open: dict[str, LocalQueue | None] = {}
+        self._others = True
+
+    def only(self, queue: LocalQueue) -> None:
+        """Take back the letters of this queue alone."""
+        self._open[queue.name] = queue
+        self._others = False
+
+    def of(self, letter: contract.DeadLetter | None) -> LocalQueue | None:
+        """Where the letter came from; None if it is not to go, or cannot."""
+        if letter is None:
+            return None
+        if letter.queue not in self._open and self._others:
+            try:
+                queue = attach(self._namespace, letter.queue)
+            except (NoSuchQueue, SegmentError):
+                self._open[letter.queue] = None
+            else:
+                self._open[letter.queue] = self._stack.enter_context(queue)
+        return self._open.get(letter.queue)
+
+
+def _redrive(graves: LocalQueue, targets: _Targets, most: int) -> int:
+    """Move dead letters back, oldest first, until a target is full."""
+    graves.qsize()
+    moved = 0
+    for sequence, at in sorted((sequence, at) for at, sequence, _ in graves._visible()):
+        if moved == most:
+            break
+        copy = graves.copy_at(at, sequence)
+        target = targets.of(copy.dead) if copy is not None else None
+        row = graves.take(at, sequence) if target is not None else None
+        if target is None or row is None:
+            continue
+        taken = moving.Taken(*row)
+        properties = codecs.unpack_properties(taken.meta)
+        properties.pop("dead", None)
+        meta = codecs.pack_properties(properties) if properties else b""
+        try:
+            moving.move(graves, target, taken, meta, properties.get("group"))
+        except (Full, NoSpace):
+            if not moved:
+                raise
+            break
+        moved += 1
+    return moved
+
+
+# ---- making and finding ----
+
+
+def attach(namespace: Namespace, name: str) -> LocalQueue:
+    """Attach to an existing queue. Raises NoSuchQueue, SegmentError."""
+    check_name(name)
+    return LocalQueue(namespace, name, namespace.open_segment(name))
+
+
+def _attach_by_name(namespace: str, name: str) -> LocalQueue:
+    return attach(Namespace.of(namespace), name)
+
+
+def _segment_if_any(namespace: Namespace, name: str) -> _core.Segment | None:
+    try:
+        return namespace.open_segment(name)
+    except NoSuchQueue:
+        return None
+
+
+def ensure_dead_letters(
+    namespace: Namespace, name: str, options: QueueOptions
+) -> _core.Segment:
+    """The segment of the queue's dead-letter queue, made if there is none."""
+    graves = options.dead_letter
+    assert graves is not None
+    with namespace.locked():
+        segment = _segment_if_any(namespace, graves)
+        if segment is None:
+            return namespace.make_segment(graves, options.for_dead_letters())
+    found = QueueOptions(**segment.options)
+    if found.dead_letter is not None or found.max_deliveries is not None:
+        raise InvalidOption(
+            f"dead_letter={graves!r}: that queue has a delivery limit or a dead-letter queue of "
+            f"its own, so it cannot take the dead letters of {name!r}: name another"
+        )
+    if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
+        raise InvalidOption(
+            f"dead_letter={graves!r}: its arena_bytes={found.arena_bytes} cannot hold a message "
+            f"of {options.max_message_bytes} bytes from {name!r}: name a larger one"
+        )
+    return segment
+
+
+class LocalBroker(contract.Broker):
+    """The queues of one namespace on this host."""
+
+    def __init__(self, namespace: str = "default") -> None:
+        self._namespace = Namespace.of(namespace)
+        self._queues: weakref.WeakSet[LocalQueue] = weakref.WeakSet()
+        self._closed = False
+
+    @property
+    def namespace(self) -> str:
+        """See :class:`shmq.contract.Broker`."""
+        return self._namespace.name
+
+    def create_queue(self, name: str, **options: Any) -> LocalQueue:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        with self._namespace.locked():
+            segment = _segment_if_any(self._namespace, name)
+            if segment is None:
+                return self._make(name, wanted)
+        differences = QueueOptions(**segment.options).differences(wanted)
+        if differences:
+            told = ", ".join(
+                f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
+            )
+            raise QueueExists(
+                f"queue {name!r} exists with other options: {told}; attach with queue(), "
+                f"or delete it first"
+            )
+        return self._opened(LocalQueue(self._namespace, name, segment))
+
+    def _make(self, name: str, options: QueueOptions) -> LocalQueue:
+        """The dead-letter queue comes first: a queue is never without its own."""
+        if options.dead_letter is not None:
+            ensure_dead_letters(self._namespace, name, options)
+        segment = self._namespace.make_segment(name, options)
+        return self._opened(LocalQueue(self._namespace, name, segment))
+
+    def queue(self, name: str) -> LocalQueue:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._opened(attach(self._namespace, name))
+
+    def ensure_queue(self, name: str, **options: Any) -> LocalQueue:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        QueueOptions.for_queue(check_name(name), options)
+        with self._namespace.locked():
+            segment = _segment_if_any(self._namespace, name)
+            if segment is None:
+                return self.create_queue(name, **options)
+        return self._opened(LocalQueue(self._namespace, name, segment))
+
+    def delete_queue(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`.
+
+        A segment that is damaged or of another version is removed too.
+        """
+        self._check_open()
+        check_name(name)
+        with self._namespace.locked():
+            try:
+                with attach(self._namespace, name) as queue:
+                    queue.mark_deleted()
+            except SegmentError as error:
+                log.info("queue %s is removed as it is: %s", name, error)
+            self._namespace.remove_segment(name)
+        self._namespace.retire()
+
+    def list_queues(self) -> list[contract.QueueSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        summaries = (self._summary(name) for name in self._namespace.queue_names())
+        return [summary for summary in summaries if summary is not None]
+
+    def _summary(self, name: str) -> contract.QueueSummary | None:
+        try:
+            with attach(self._namespace, name) as queue:
+                n = queue.numbers()
+        except NoSuchQueue:
+            return None
+        except ShmqError as error:
+            return contract.QueueSummary(
+                name=name, depth=0, delayed=0, in_flight=0, capacity=0, problem=str(error)
+            )
+        return contract.QueueSummary(
+            name=name,
+            depth=n["depth"],
+            delayed=n["delayed"],
+            in_flight=n["in_flight"],
+            capacity=n["capacity"],
+        )
+
+    def _opened(self, queue: LocalQueue) -> LocalQueue:
+        self._queues.add(queue)
+        return queue
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError("this broker is closed: connect() again")
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        if self._closed:
+            return
+        self._closed = True
+        for queue in list(self._queues):
+            queue.close()
+        self._namespace.retire()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return connect, (self._namespace.name,)
+
+    def __repr__(self) -> str:
+        return f"<LocalBroker of namespace {self._namespace.name!r}>"
+
+
+def connect(namespace: str = "default") -> LocalBroker:
+    """The broker of a namespace on this host. Raises :class:`~shmq.InvalidName`.
+
+    There is no server to reach: this makes nothing until a queue is made.
+    """
+    return LocalBroker(namespace)

@@ -1,0 +1,122 @@
+"""Moving messages between queues: dead letters out, and redriven ones back.
+
+The steps that make a move happen exactly once are the core's (src/move.h); here is
+what the moved message carries, and what is done with copies that a dead mover left.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmq.codecs import pack_properties, unpack_properties
+from shmq.contract import DeadLetter
+from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
+
+if TYPE_CHECKING:
+    from shmq.core import _core
+
+__all__ = ["Taken", "bury", "move", "resolve_orphans"]
+
+_REASONS = ("", "rejected", "max_deliveries", "expired")
+
+
+class Taken(NamedTuple):
+    """A message that the mover has taken; it goes on, or back where it was."""
+
+    receipt: int
+    sequence: int
+    body: bytes
+    meta: bytes
+    codec: int
+    priority: int
+    deliveries: int
+    reason: int
+    died_at: float
+
+
+def dead_letter(properties: dict[str, Any]) -> DeadLetter:
+    """The property ``dead`` of the wire contract as an object."""
+    return DeadLetter(
+        reason=properties["reason"],
+        queue=properties["queue"],
+        deliveries=properties["deliveries"],
+        at=properties["at"] / 1000,
+    )
+
+
+def bury(source: _core.Handle, graves: _core.Handle, limit: int) -> bool:
+    """Move up to ``limit`` dying messages; False if the dead-letter queue is full."""
+    for _ in range(limit):
+        row = source.take_dead()
+        if row is None:
+            return True
+        taken = Taken(*row)
+        properties = unpack_properties(taken.meta)
+        properties["dead"] = {
+            "reason": _REASONS[taken.reason],
+            "queue": source.name,
+            "deliveries": taken.deliveries,
+            "at": int(taken.died_at * 1000),
+        }
+        try:
+            move(source, graves, taken, pack_properties(properties), None)
+        except (Full, NoSpace):
+            return False
+    return True
+
+
+def move(
+    source: _core.Handle, target: _core.Handle, taken: Taken, meta: bytes, group: str | None
+) -> None:
+    """Move a taken message. Raises Full, NoSpace; it is back in the source then."""
+    try:
+        staged = target.stage(
+            taken.body,
+            meta,
+            taken.codec,
+            taken.priority,
+            group,
+            source.segment.queue_id,
+            taken.sequence,
+        )
+    except BaseException:
+        source.untake(taken.receipt)
+        raise
+    try:
+        source.hand_over(target, taken.receipt, staged)
+    except BaseException:
+        # Interrupted before or after the commit point: the source knows.
+        if source.still_moves(taken.sequence):
+            target.abandon(staged)
+            source.untake(taken.receipt)
+        else:
+            target.publish(staged)
+        raise
+
+
+def resolve_orphans(target: _core.Handle, open_by_id: Any) -> None:
+    """Decide on copies whose mover died: void if the source still has the message.
+
+    ``open_by_id`` opens the queue of an id, or returns None. A void copy is removed by
+    the source's next mover, which is set to work here.
+    """
+    for receipt, origin_queue, origin_sequence in target.orphans():
+        source = open_by_id(origin_queue)
+        if source is None:
+            target.publish(receipt)
+            continue
+        try:
+            if source.still_moves(origin_sequence):
+                source.tend()
+            else:
+                target.publish(receipt)
+        except (QueueDeleted, NoSuchQueue):
+            target.publish(receipt)
+        finally:
+            source.close()
+
+
+def pause_after_failure() -> float:
+    """When to try again to bury, on time.monotonic(), after a dead-letter queue was full."""
+    return time.monotonic() + 0.05

@@ -1,0 +1,231 @@
+"""Bodies and properties as bytes, and back.
+
+A body is any buffer, a str, or what msgpack holds; its codec says which. Properties are
+one msgpack map with the keys of the wire contract, so that a message put locally and
+one put over the network look the same to whoever takes it. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from shmq.errors import InvalidOption, ShmqError
+from shmq.options import MAX_SECONDS
+
+__all__ = ["CODECS", "decode_body", "encode_message", "pack_properties", "unpack_properties"]
+
+#: The codecs by their number in a slot. Another one has the number 255 and stands, by
+#: name, in the properties; its bodies are bytes.
+CODECS = ("bytes", "text", "msgpack", "json", "command", "event")
+OTHER = 255
+
+_BYTES, _TEXT, _MSGPACK, _JSON = range(4)
+_INT64 = range(-(1 << 63), 1 << 64)
+
+Encoded = tuple[Any, int, bytes, int, float, float]
+
+
+def encode_message(
+    body: Any,
+    codec: str | None,
+    priority: int | None,
+    group: str | None,
+    headers: Mapping[str, Any] | None,
+    delay: float | None,
+    deliver_at: float | None,
+    ttl: float | None,
+    dedupe_id: str | None,
+    reply_to: str | None,
+    correlation: str | None,
+    priorities: int,
+) -> Encoded:
+    """What a put takes, as the core takes it.
+
+    Returns the body as a buffer, the codec's number, the properties packed, the
+    priority, and delay and ttl in seconds (0: none). Raises
+    :class:`~shmq.InvalidOption` for a property out of range and TypeError for what
+    cannot be encoded.
+    """
+    buffer, number = encode_body(body, codec)
+    level = _check_priority(priority, priorities)
+    wait = _check_delay(delay, deliver_at)
+    properties: dict[str, Any] = {}
+    if priority is not None:
+        properties["pri"] = level
+    if wait:
+        properties["delay"] = math.ceil(wait * 1000)
+    if ttl is not None:
+        properties["ttl"] = math.ceil(_check_seconds("ttl", ttl, least=0.001) * 1000)
+    if headers is not None:
+        properties["headers"] = _check_headers(headers)
+    for key, value in (
+        ("group", group),
+        ("dedupe", dedupe_id),
+        ("reply_to", reply_to),
+        ("corr", correlation),
+    ):
+        if value is not None:
+            properties[key] = _check_text(key, value)
+    if number == OTHER:
+        properties["codec"] = codec
+    meta = pack_properties(properties) if properties else b""
+    return buffer, number, meta, level, wait, ttl or 0.0
+
+
+def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
+    """The body as a buffer, and its codec's number. ``codec`` None: by the body's type."""
+    if codec is None:
+        return _encode_by_type(body)
+    if codec not in CODECS:
+        return _contiguous(body, _check_text("codec", codec)), OTHER
+    number = CODECS.index(codec)
+    if number == _BYTES:
+        return _contiguous(body, codec), number
+    if number == _TEXT:
+        if not isinstance(body, str):
+            raise TypeError(f"codec 'text' takes a str, not {type(body).__name__}")
+        return body.encode(), number
+    if number == _JSON:
+        return _to_json(body), number
+    return _to_msgpack(body), number
+
+
+def _encode_by_type(body: Any) -> tuple[Any, int]:
+    if isinstance(body, bytes):
+        return body, _BYTES
+    if isinstance(body, str):
+        return body.encode(), _TEXT
+    try:
+        view = memoryview(body)
+    except TypeError:
+        return _to_msgpack(body), _MSGPACK
+    return _flat(view), _BYTES
+
+
+def _contiguous(body: Any, codec: str) -> Any:
+    try:
+        return _flat(memoryview(body))
+    except TypeError:
+        raise TypeError(
+            f"codec {codec!r} takes bytes or another buffer, not {type(body).__name__}"
+        ) from None
+
+
+def _flat(view: memoryview) -> Any:
+    return view if view.c_contiguous else view.tobytes()
+
+
+def _to_json(body: Any) -> bytes:
+    try:
+        return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"JSON cannot hold this {type(body).__name__}: {error}") from None
+
+
+def _to_msgpack(body: Any) -> bytes:
+    try:
+        packed: bytes = msgpack.packb(body, default=_refuse)
+    except (OverflowError, ValueError) as error:
+        culprit = _wide_int(body)
+        what = f"the int {culprit}" if culprit is not None else f"this {type(body).__name__}"
+        raise TypeError(f"msgpack cannot hold {what}: {error}") from None
+    return packed
+
+
+def _refuse(value: object) -> Any:
+    raise TypeError(
+        f"msgpack cannot hold {value!r:.80} of type {type(value).__name__}: "
+        f"put bytes, a str, or maps and lists of plain values"
+    )
+
+
+def _wide_int(value: object, depth: int = 0) -> int | None:
+    """The first int in ``value`` that has more than 64 bits."""
+    if isinstance(value, int):
+        return None if value in _INT64 else value
+    if depth > 100 or not isinstance(value, dict | list | tuple):
+        return None
+    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    found = (_wide_int(part, depth + 1) for part in parts)
+    return next((part for part in found if part is not None), None)
+
+
+def decode_body(raw: bytes, number: int, codec: str) -> Any:
+    """The body of the bytes. Raises :class:`~shmq.ShmqError` if they are not of the codec."""
+    try:
+        if number == _TEXT:
+            return raw.decode()
+        if number == _JSON:
+            return json.loads(raw)
+        if _MSGPACK <= number < len(CODECS):
+            return msgpack.unpackb(raw, strict_map_key=False)
+    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+        raise ShmqError(
+            f"the body is not {codec}: {error}; its {len(raw)} bytes are in `view`"
+        ) from error
+    return raw
+
+
+def pack_properties(properties: Mapping[str, Any]) -> bytes:
+    """One msgpack map."""
+    return _to_msgpack(properties)
+
+
+def unpack_properties(meta: bytes | None) -> dict[str, Any]:
+    """The properties of a message; none for no bytes."""
+    if not meta:
+        return {}
+    properties = msgpack.unpackb(meta, strict_map_key=False)
+    return properties if isinstance(properties, dict) else {}
+
+
+def _check_priority(priority: int | None, priorities: int) -> int:
+    if priority is None:
+        return priorities // 2
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidOption(f"priority={priority!r} must be an int")
+    if not 0 <= priority < priorities:
+        raise InvalidOption(
+            f"priority={priority} is out of range: 0 to {priorities - 1} in this queue"
+        )
+    return int(priority)
+
+
+def _check_delay(delay: float | None, deliver_at: float | None) -> float:
+    if deliver_at is None:
+        return _check_seconds("delay", delay, least=0.0) if delay is not None else 0.0
+    if delay is not None:
+        raise InvalidOption("delay and deliver_at exclude each other: give one of them")
+    if isinstance(deliver_at, bool) or not isinstance(deliver_at, int | float):
+        raise InvalidOption(f"deliver_at={deliver_at!r} must be in seconds since 1970")
+    return _check_seconds("deliver_at", max(0.0, deliver_at - time.time()), least=0.0)
+
+
+def _check_seconds(name: str, value: float, *, least: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidOption(f"{name}={value!r} must be a number of seconds")
+    if not least <= value <= MAX_SECONDS:
+        raise InvalidOption(f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
+    return float(value)
+
+
+def _check_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a map, not {type(headers).__name__}")
+    return dict(headers)
+
+
+def _check_text(name: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidOption(f"{name}={value!r} must be a str, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(f"{name}={value!a} cannot be encoded as UTF-8") from None
+    return value

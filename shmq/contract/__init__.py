@@ -1,0 +1,24 @@
+"""What a broker, a queue and a message are, whatever carries them.
+
+Each transport implements these abstract classes, and the same conformance tests
+run over each.
+"""
+
+from shmq.contract.broker import Broker
+from shmq.contract.message import Body, DeadLetter, Message, Put
+from shmq.contract.queue import Consumer, Loan, Queue
+from shmq.contract.stats import Attachment, QueueStats, QueueSummary
+
+__all__ = [
+    "Attachment",
+    "Body",
+    "Broker",
+    "Consumer",
+    "DeadLetter",
+    "Loan",
+    "Message",
+    "Put",
+    "Queue",
+    "QueueStats",
+    "QueueSummary",
+]

@@ -1,0 +1,67 @@
+"""The contract of a broker: the queues of one namespace."""
+
+from __future__ import annotations
+
+import abc
+from types import TracebackType
+from typing import Any, Self
+
+from shmq.contract.queue import Queue
+from shmq.contract.stats import QueueSummary
+
+
+class Broker(abc.ABC):
+    """Makes, finds, lists and deletes the queues of one namespace.
+
+    A broker is a context manager that closes itself and every queue it opened.
+    """
+
+    @property
+    @abc.abstractmethod
+    def namespace(self) -> str:
+        """The namespace whose queues these are."""
+
+    @abc.abstractmethod
+    def create_queue(self, name: str, **options: Any) -> Queue:
+        """Make the queue ``name`` and attach to it; see :class:`shmq.QueueOptions`.
+
+        A queue that exists with the same options is attached to. Raises
+        :class:`~shmq.QueueExists` if it exists with others (and says which differ),
+        :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption`,
+        :class:`~shmq.NoSpace`.
+        """
+
+    @abc.abstractmethod
+    def queue(self, name: str) -> Queue:
+        """Attach to the queue ``name``. Raises :class:`~shmq.NoSuchQueue`."""
+
+    @abc.abstractmethod
+    def ensure_queue(self, name: str, **options: Any) -> Queue:
+        """Attach to the queue ``name``, whatever its options, or make it with these."""
+
+    @abc.abstractmethod
+    def delete_queue(self, name: str) -> None:
+        """Delete the queue ``name`` and all its messages; its dead-letter queue stays.
+
+        Whoever waits on it gets :class:`~shmq.QueueDeleted`. Raises
+        :class:`~shmq.NoSuchQueue`.
+        """
+
+    @abc.abstractmethod
+    def list_queues(self) -> list[QueueSummary]:
+        """Every queue of the namespace with its depth, by name."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Detach from every queue this broker opened. May be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

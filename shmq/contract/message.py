@@ -1,0 +1,148 @@
+"""The contract of a message, and of what a put returns."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+#: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
+Body = Any
+
+
+class Put(Protocol):
+    """What a put returns."""
+
+    @property
+    def sequence(self) -> int:
+        """The message's sequence number in its queue: rising, from 1, never reused."""
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether the dedupe id was taken before; ``sequence`` is then the first one's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Why and from where a message came to a dead-letter queue."""
+
+    #: ``"rejected"``, ``"max_deliveries"`` or ``"expired"``.
+    reason: str
+    #: The name of the queue it came from.
+    queue: str
+    #: How often it had been delivered there.
+    deliveries: int
+    #: When it became a dead letter, in seconds since 1970.
+    at: float
+
+
+class Message(abc.ABC):
+    """One leased message.
+
+    As a context manager it acknowledges itself on success and returns itself to the
+    queue (``nack``) on an exception, unless it was settled inside the block.
+    """
+
+    @property
+    @abc.abstractmethod
+    def body(self) -> Any:
+        """The body, decoded by its codec: bytes, str, or what msgpack or JSON held.
+
+        A body over 4 KiB is copied out of shared memory when it is first asked for,
+        which takes a message that has not been settled.
+        """
+
+    @property
+    @abc.abstractmethod
+    def view(self) -> memoryview:
+        """The body's bytes in place, read-only. They are not reused while a view lives."""
+
+    @property
+    @abc.abstractmethod
+    def headers(self) -> Mapping[str, Any]:
+        """The headers the producer gave; empty if none."""
+
+    @property
+    @abc.abstractmethod
+    def properties(self) -> Mapping[str, Any]:
+        """Every property of the wire contract as it was put, known or not."""
+
+    @property
+    @abc.abstractmethod
+    def dead(self) -> DeadLetter | None:
+        """Why it is a dead letter, or None if it is not one."""
+
+    @property
+    @abc.abstractmethod
+    def codec(self) -> str:
+        """``bytes``, ``text``, ``msgpack``, ``json``, ``command``, ``event`` or another."""
+
+    @property
+    @abc.abstractmethod
+    def priority(self) -> int:
+        """0 to priorities - 1; higher is served first."""
+
+    @property
+    @abc.abstractmethod
+    def group(self) -> str | None:
+        """The message group, or None."""
+
+    @property
+    @abc.abstractmethod
+    def sequence(self) -> int:
+        """The sequence number that the put returned."""
+
+    @property
+    @abc.abstractmethod
+    def delivery_count(self) -> int:
+        """How often it has been delivered, this time included: 1 at the first."""
+
+    @property
+    @abc.abstractmethod
+    def receipt(self) -> int:
+        """What settles this delivery, from any process: see ``Queue.ack_many``."""
+
+    @abc.abstractmethod
+    def ack(self) -> None:
+        """Done: the message is gone. Raises :class:`~shmq.LeaseExpired`."""
+
+    @abc.abstractmethod
+    def nack(self, delay: float | None = None) -> None:
+        """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
+
+        Raises :class:`~shmq.LeaseExpired`.
+        """
+
+    @abc.abstractmethod
+    def reject(self) -> None:
+        """Move it to the dead-letter queue at once. Raises :class:`~shmq.LeaseExpired`."""
+
+    @abc.abstractmethod
+    def extend(self, seconds: float) -> None:
+        """Let the lease end ``seconds`` from now, earlier or later than before.
+
+        0 ends it at once. Raises :class:`~shmq.LeaseExpired`.
+        """
+
+    @property
+    @abc.abstractmethod
+    def settled(self) -> bool:
+        """Whether this object has settled its message (ack, nack or reject)."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()

@@ -1,0 +1,209 @@
+# What the binding uses of the C core. The headers in src/ are the documentation.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "<stdbool.h>":
+    ctypedef bint cbool "bool"
+
+
+cdef extern from "<semaphore.h>" nogil:
+    ctypedef struct sem_t:
+        pass
+    sem_t *SEM_FAILED
+    sem_t *sem_open(const char *name, int flags)
+    int sem_close(sem_t *semaphore)
+    int sem_post(sem_t *semaphore)
+    int sem_getvalue(sem_t *semaphore, int *value)
+
+
+cdef extern from "<sys/mman.h>" nogil:
+    enum: PROT_READ, PROT_WRITE, MAP_SHARED
+    void *MAP_FAILED
+    void *mmap(void *address, size_t length, int protection, int flags, int fd, long offset)
+    int munmap(void *address, size_t length)
+
+
+cdef extern from "status.h" nogil:
+    enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_TOO_LARGE, SHMQ_STALE, SHMQ_DUPLICATE
+    enum: SHMQ_NO_SPACE, SHMQ_DELETED, SHMQ_BUSY, SHMQ_DAMAGED, SHMQ_TRUNCATED
+    enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
+
+
+cdef extern from "layout.h" nogil:
+    enum: SHMQ_LAYOUT_VERSION, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
+    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_GONE, SHMQ_NAME_BYTES
+    enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED
+
+    struct shmq_sample:
+        int64_t at
+        uint64_t inflow "in"
+        uint64_t outflow "out"
+
+    struct shmq_list:
+        uint32_t head, tail
+
+    struct shmq_options:
+        uint64_t queue_id, arena_bytes, max_message_bytes
+        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window
+        uint32_t capacity, priorities, max_deliveries
+        uint8_t overflow, drop_expired, dead_letters
+        char name[104]
+        char dead_letter[104]
+
+    struct shmq_header:
+        shmq_options options
+        uint32_t state
+        uint64_t segment_bytes
+        uint64_t last_seq
+        uint32_t visible, live, delayed, leased, dead, staged
+        shmq_list dying
+        uint64_t acked, redelivered, nacked, expired, dead_lettered, dropped, deduped
+        uint64_t recoveries
+        uint32_t slots_made, attachments_made, units_used, units_cached
+        uint32_t asleep[2]
+        shmq_sample samples[2]
+        int64_t next_tick
+
+    struct shmq_attachment:
+        uint64_t process
+        int64_t since
+        uint32_t pid, leases
+        char name[32]
+
+    struct shmq_slot:
+        uint64_t seq
+        int64_t put_at
+
+    struct shmq_geometry:
+        uint64_t segment_bytes
+        uint32_t units
+
+
+cdef extern from "queue.h" nogil:
+    struct shmq_queue:
+        shmq_header *h
+        shmq_slot *slots
+        shmq_attachment *attachments
+        shmq_geometry geo
+        int fd
+        uint32_t attachment
+        cbool look_for_dead
+        uint64_t wanted
+    uint64_t shmq_word(const shmq_slot *s)
+    int shmq_state_of(uint64_t word)
+    uint32_t shmq_ready(const shmq_header *h)
+
+
+cdef extern from "segment.h" nogil:
+    void shmq_lay_out(const shmq_options *options, shmq_geometry *geo)
+    void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo)
+    int shmq_format(shmq_queue *q, const shmq_options *options)
+    int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, shmq_geometry *geo)
+    uint32_t shmq_version_of(const void *base)
+
+
+cdef extern from "memory.h" nogil:
+    int shmq_back(shmq_queue *q, uint64_t offset, uint64_t size)
+
+
+cdef extern from "lock.h" nogil:
+    int shmq_lock(shmq_queue *q)
+    int shmq_lock_slowly(shmq_queue *q, int64_t ns)
+    int shmq_lock_even_deleted(shmq_queue *q, int64_t ns)
+    void shmq_unlock(shmq_queue *q, uint32_t *post)
+
+
+cdef extern from "sleep.h" nogil:
+    void shmq_fall_asleep(shmq_queue *q, int bell)
+    void shmq_wake_up(shmq_queue *q, int bell, cbool taken, int left)
+    int shmq_sleep(sem_t *semaphore, int64_t ns)
+    cbool shmq_spin(shmq_queue *q, int bell, int64_t ns)
+
+
+cdef extern from "clock.h" nogil:
+    int64_t shmq_clock_set
+    int64_t shmq_now()
+    int64_t shmq_wall()
+
+
+cdef extern from "timer.h" nogil:
+    void shmq_tick(shmq_queue *q, int64_t now)
+    int64_t shmq_next_due(shmq_queue *q)
+
+
+cdef extern from "attach.h" nogil:
+    int shmq_attach(shmq_queue *q, uint64_t process, uint32_t pid, const char *name)
+    void shmq_reclaim(shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
+    void shmq_retire(shmq_queue *q, int64_t now)
+
+
+cdef extern from "arena.h" nogil:
+    uint32_t shmq_arena_largest(shmq_queue *q)
+
+
+cdef extern from "siphash.h" nogil:
+    void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
+
+
+cdef extern from "check.h" nogil:
+    const char *shmq_check(shmq_queue *q)
+
+
+cdef extern from "message.h" nogil:
+    struct shmq_put "shmq_put":
+        const void *body
+        const void *meta
+        uint64_t body_bytes
+        uint32_t meta_bytes
+        uint8_t priority, codec
+        int64_t delay, ttl
+        uint64_t group
+        const uint64_t *dedupe
+        uint64_t origin_queue, origin_seq
+
+    struct shmq_view:
+        uint64_t word, receipt, seq, group
+        const unsigned char *body
+        const unsigned char *meta
+        uint32_t at, body_bytes, meta_bytes, deliveries
+        uint8_t priority, codec, reason
+        int64_t put_at, deadline, expires, dead_at
+
+    int shmq_fits(const shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
+    int c_put "shmq_put"(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
+    int shmq_reserve(shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes, int64_t now,
+                     const uint64_t *dedupe, shmq_view *view, uint64_t *seq)
+    int shmq_fill(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now,
+                  uint64_t *seq)
+    int shmq_stage(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now)
+    int shmq_abandon(shmq_queue *q, uint64_t receipt)
+    int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
+    int shmq_hand(shmq_queue *q, uint64_t receipt, int64_t now)
+    cbool shmq_holds(shmq_queue *q, uint64_t receipt)
+    int shmq_ack(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_nack(shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
+    int shmq_reject(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_extend(shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
+    int shmq_return(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_purge(shmq_queue *q, uint64_t *removed)
+    int shmq_pin(shmq_queue *q, uint64_t receipt, int64_t now, shmq_view *view)
+    int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
+    void shmq_unpin(shmq_queue *q, uint32_t at)
+    void shmq_look(shmq_queue *q, shmq_slot *s, shmq_view *view)
+
+
+cdef extern from "move.h" nogil:
+    int shmq_take_dead(shmq_queue *q, shmq_view *view)
+    int shmq_take(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
+    int shmq_moved(shmq_queue *q, uint64_t receipt)
+    int shmq_untake(shmq_queue *q, uint64_t receipt)
+    void shmq_void_copies(shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq)
+    int shmq_find_orphan(shmq_queue *q, uint32_t start, uint64_t *receipt,
+                         uint64_t *origin_queue, uint64_t *origin_seq)
+    cbool shmq_still_moves(shmq_queue *q, uint64_t seq)
+
+
+cdef extern from "crash.h" nogil:
+    void shmq_mark()

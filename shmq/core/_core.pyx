@@ -1,0 +1,33 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=False, freethreading_compatible=False
+"""The binding of the C core to Python: see _core.pyi for its interface.
+
+A critical section is plain C between `_lock` and `_unlock`: no Python object is made
+and the GIL is kept, so no other thread of the process can come between, no exception
+can leave it, and no signal handler runs in it.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.buffer cimport PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset, strlen
+
+from _c cimport *
+
+import os as _os
+import time as _time
+
+from shmq import errors as _errors
+
+include "segment.pxi"
+include "handle.pxi"
+include "message.pxi"
+include "view.pxi"
+include "loan.pxi"
+include "consumer.pxi"
+include "testing.pxi"

@@ -1,0 +1,186 @@
+# The iterator that leases ahead.
+
+cdef int64_t FLUSH_AFTER = 10000000  # ns
+
+
+@cython.final
+cdef class Consumer:
+    """See shmq.contract.Consumer. For one thread at a time, but its messages may be
+    settled from any."""
+
+    cdef Handle handle
+    cdef shmq_view *views
+    cdef uint64_t *acks
+    cdef int prefetch
+    cdef int held                # leased ahead: views[next:held]
+    cdef int next
+    cdef int gathered
+    cdef int64_t gathered_at
+    cdef object timeout
+    cdef bint block
+    cdef bint ended
+    cdef uint64_t generation
+    cdef readonly uint64_t refused
+
+    def __cinit__(self, Handle handle, int prefetch, timeout, block):
+        self.handle = handle
+        self.prefetch = prefetch
+        self.timeout = timeout
+        self.block = block
+        self.generation = fork_generation
+        self.views = <shmq_view *>malloc(prefetch * sizeof(shmq_view))
+        self.acks = <uint64_t *>malloc(prefetch * sizeof(uint64_t))
+        if self.views == NULL or self.acks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef int status = SHMQ_BUSY
+        if (self.views != NULL and self.acks != NULL and not self.ended
+                and self.handle.open_ and self.generation == fork_generation):
+            while status == SHMQ_BUSY:
+                with nogil:
+                    status = shmq_lock_slowly(&self.handle.q, LOCK_SLICE)
+            if status == SHMQ_OK:
+                self._flush_locked(shmq_now())
+                self._give_back_locked(shmq_now())
+                self.handle._unlock()
+        free(self.views)
+        free(self.acks)
+
+    def __iter__(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    # ---- acknowledgements ----
+
+    cdef int _gather(self, uint64_t receipt) except -1:
+        if self.ended or self.generation != fork_generation:
+            self.handle._settle(0, receipt, 0)
+            return 0
+        if self.gathered == self.prefetch:
+            self.flush()
+        if not self.gathered:
+            self.gathered_at = shmq_now()
+        self.acks[self.gathered] = receipt
+        self.gathered += 1
+        return 0
+
+    cdef void _flush_locked(self, int64_t now) noexcept:
+        cdef int i
+        for i in range(self.gathered):
+            if shmq_ack(&self.handle.q, self.acks[i], now) != SHMQ_OK:
+                self.refused += 1
+        self.gathered = 0
+
+    cdef void _give_back_locked(self, int64_t now) noexcept:
+        while self.next < self.held:
+            shmq_return(&self.handle.q, self.views[self.next].receipt, now)
+            self.next += 1
+
+    def flush(self):
+        """See shmq.contract.Consumer.flush."""
+        if self.gathered and self.generation == fork_generation:
+            self.handle._lock()
+            self._flush_locked(shmq_now())
+            self.handle._unlock()
+            self.handle._after()
+
+    def close(self):
+        """See shmq.contract.Consumer.close."""
+        if self.ended:
+            return
+        self.ended = True
+        if not self.handle.open_ or self.generation != fork_generation:
+            return
+        try:
+            self.handle._lock()
+        except _errors.QueueDeleted:
+            return
+        self._flush_locked(shmq_now())
+        self._give_back_locked(shmq_now())
+        self.handle._unlock()
+        self.handle._after()
+
+    # ---- iteration ----
+
+    # One critical section: flushes, then leases ahead. SHMQ_OK if there is any.
+    cdef int _refill(self, bint asleep_if_empty) except -1:
+        cdef int status = SHMQ_OK
+        cdef int64_t now
+        self.handle._lock()
+        now = shmq_now()
+        self._flush_locked(now)
+        self.next = self.held = 0
+        while self.held < self.prefetch:
+            status = shmq_lease(&self.handle.q, now, False, &self.views[self.held])
+            if status != SHMQ_OK:
+                break
+            self.held += 1
+        if self.held:
+            status = SHMQ_OK
+        elif status == SHMQ_EMPTY and asleep_if_empty:
+            shmq_fall_asleep(&self.handle.q, SHMQ_NOT_EMPTY)
+        self.handle._unlock()
+        return status
+
+    cdef bint _wait_for_more(self) except -1:
+        cdef int status, round_ = 0
+        cdef int64_t until = -1
+        while True:
+            status = self._refill(round_ == 1)
+            if status == SHMQ_OK:
+                self.handle._after()
+                return True
+            if status != SHMQ_EMPTY:
+                raise self.handle._error(status)
+            if not self.handle._may_wait(SHMQ_NOT_EMPTY, self.block, self.timeout, &until,
+                                         &round_):
+                return False
+
+    # The next message that is still ours, or None if its lease ran out before.
+    cdef Message _hand_out(self, int64_t now):
+        cdef shmq_view *view = &self.views[self.next]
+        cdef int pinned = SHMQ_STALE
+        self.next += 1
+        if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
+            return None
+        if view.body_bytes > SMALL:
+            self.handle._lock()
+            pinned = self.handle._pin_leased(view)
+            self.handle._unlock()
+        return _new_message(self.handle, view, pinned == SHMQ_OK, self)
+
+    def __next__(self):
+        cdef Message message
+        cdef int64_t now
+        if self.generation != fork_generation:
+            raise _errors.ShmqError("a consumer does not survive a fork: call consume() again")
+        while not self.ended:
+            if not self.handle.open_:
+                raise _errors.ShmqError(
+                    f"this handle of queue {self.handle.name!r} is closed")
+            now = shmq_now()
+            if self.gathered and now - self.gathered_at >= FLUSH_AFTER:
+                self.flush()
+            if self.next >= self.held and not self._wait_for_more():
+                break
+            message = self._hand_out(shmq_now() if self.next == 0 else now)
+            if message is not None:
+                return message
+        self.close()
+        raise StopIteration
+
+
+def make_consumer(Handle handle, prefetch, timeout, block):
+    """See shmq.contract.Queue.consume."""
+    if isinstance(prefetch, bool) or not isinstance(prefetch, int):
+        raise _errors.InvalidOption(f"prefetch={prefetch!r} must be an int")
+    if not 1 <= prefetch <= 1 << 20:
+        raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")
+    _deadline(timeout)
+    return Consumer(handle, min(prefetch, <int>handle.q.h.options.capacity), timeout, block)

@@ -1,0 +1,141 @@
+# Space in the queue that the application writes in place.
+
+@cython.final
+cdef class Loan:
+    """See shmq.contract.Loan."""
+
+    cdef Handle handle
+    cdef Parcel parcel
+    cdef uint64_t receipt
+    cdef View holder
+    cdef object memory
+    cdef bint ended
+    cdef readonly Put put
+
+    @property
+    def view(self):
+        """See shmq.contract.Loan.view."""
+        if self.ended:
+            raise ValueError("the loan has ended: it was committed or dropped")
+        return self.memory
+
+    def commit(self, size=None):
+        """See shmq.contract.Loan.commit."""
+        if self.ended:
+            raise ValueError("the loan has ended: it was committed or dropped")
+        if size is not None:
+            if not 0 <= size <= self.parcel.c.body_bytes:
+                raise ValueError(
+                    f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")
+            self.parcel.c.body_bytes = size
+        self._end()
+        self.put = self.handle._fill(self.receipt, self.parcel)
+        return self.put
+
+    def drop(self):
+        """See shmq.contract.Loan.drop."""
+        if not self.ended:
+            self._end()
+            if self.handle.open_ and self.handle.generation == fork_generation:
+                self.handle.abandon(self.receipt)
+
+    # Lets go of the memory. Where the application still holds a view of it, the pin keeps
+    # the bytes from being reused for another message until that is gone.
+    cdef int _end(self) except -1:
+        self.ended = True
+        try:
+            self.memory.release()
+        except BufferError:
+            pass
+        self.memory = None
+        self.holder = None
+        return 0
+
+    def __enter__(self):
+        return self.view
+
+    def __exit__(self, kind, error, trace):
+        if self.ended:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.drop()
+
+    def __dealloc__(self):
+        if not self.ended and self.handle is not None and self.holder is not None:
+            if self.handle.open_ and self.handle.generation == fork_generation:
+                self._abandon()
+
+    cdef void _abandon(self) noexcept:
+        cdef int status = SHMQ_BUSY
+        while status == SHMQ_BUSY:
+            with nogil:
+                status = shmq_lock_slowly(&self.handle.q, LOCK_SLICE)
+        if status == SHMQ_OK:
+            shmq_abandon(&self.handle.q, self.receipt)
+            self.handle._unlock()
+
+
+def make_loan(Handle handle, Py_ssize_t size, block=None, timeout=None, *, priority=None,
+              group=None, headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None,
+              codec=None, reply_to=None, correlation=None):
+    """See shmq.contract.Queue.loan. None if the dedupe id was taken before."""
+    cdef Loan loan = Loan.__new__(Loan)
+    cdef View holder = View.__new__(View)
+    cdef shmq_view view
+    cdef uint64_t seq = 0
+    cdef int status
+    if size < 0:
+        raise ValueError(f"size={size} must be 0 or more")
+    loan.parcel = handle._wrap(b"", codec or "bytes", priority, group, headers, delay,
+                               deliver_at, ttl, dedupe_id, reply_to, correlation)
+    loan.parcel.c.body_bytes = size
+    status = handle._reserve(loan.parcel, block, timeout, &view, &seq)
+    loan.handle = handle
+    loan.ended = False
+    if status == SHMQ_DUPLICATE:
+        loan.memory = memoryview(bytearray(size))
+        loan.put = _new_put(seq, True)
+        return DuplicateLoan(loan.memory, loan.put)
+    memcpy(<void *>view.meta, loan.parcel.c.meta, loan.parcel.c.meta_bytes)
+    shmq_mark()
+    handle._lock()
+    status = shmq_pin(&handle.q, view.receipt, shmq_now(), &view)
+    if status == SHMQ_OK:
+        handle.views += 1
+    handle._unlock()
+    if status != SHMQ_OK:
+        raise handle._error(status)
+    holder.handle = handle
+    holder.place = <void *>view.body
+    holder.size = size
+    holder.at = view.at
+    holder.generation = fork_generation
+    holder.writable = True
+    loan.receipt = view.receipt
+    loan.holder = holder
+    loan.memory = memoryview(holder)
+    handle._after()
+    return loan
+
+
+class DuplicateLoan:
+    """The loan of a message that was put before: what is written to it goes nowhere."""
+
+    def __init__(self, view, put):
+        self.view = view
+        self.put = put
+
+    def commit(self, size=None):
+        """The receipt of the first put."""
+        return self.put
+
+    def drop(self):
+        """Nothing was taken."""
+
+    def __enter__(self):
+        return self.view
+
+    def __exit__(self, kind, error, trace):
+        return None

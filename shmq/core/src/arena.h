@@ -1,0 +1,38 @@
+/* The arena: payloads as contiguous runs of 64-byte units, found in a bitmap, first fit.
+ *
+ * A bitmap needs no links inside the free space, coalesces by itself, and is rebuilt by
+ * marking what the slots own. Runs up to 64 KiB are rounded up to one of four sizes per
+ * doubling (the classes), so that a slot set free keeps its block for the next message
+ * of that class: the usual put takes slot and block in one step. */
+#ifndef SHMQ_ARENA_H
+#define SHMQ_ARENA_H
+
+#include "queue.h"
+
+#define SHMQ_CLASS_UNITS 1024u /* the largest run with a class */
+
+/* The units that `bytes` take: of the class that holds them, or exactly. */
+uint32_t shmq_units_for(uint64_t bytes);
+
+/* The class of a run: 1..36, or 0 if it has none. `units` is of shmq_units_for. */
+uint32_t shmq_class_of(uint32_t units);
+
+/* Finds `units` free units and marks them. SHMQ_FULL, SHMQ_NO_SPACE. Holds the lock. */
+int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block);
+
+/* Marks them free. Holds the lock. */
+void shmq_arena_give(struct shmq_queue *q, uint32_t block, uint32_t units);
+
+/* Marks them used while the bitmap is rebuilt; false if some were used already. */
+bool shmq_arena_claim(struct shmq_queue *q, uint32_t block, uint32_t units);
+
+/* Marks all units free. Holds the lock. */
+void shmq_arena_clear(struct shmq_queue *q);
+
+/* One past the highest unit in use. Holds the lock. */
+uint32_t shmq_arena_top(struct shmq_queue *q);
+
+/* The longest run of free units, not yet backed ones included. Holds the lock. */
+uint32_t shmq_arena_largest(struct shmq_queue *q);
+
+#endif

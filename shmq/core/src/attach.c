@@ -1,0 +1,84 @@
+#include "attach.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "memory.h"
+#include "message.h"
+#include "slot.h"
+
+static uint32_t free_entry(struct shmq_queue *q)
+{
+    uint32_t at = 0;
+
+    while (at < q->h->attachments_made && q->attachments[at].process)
+        at++;
+    return at;
+}
+
+int shmq_attach(struct shmq_queue *q, uint64_t process, uint32_t pid, const char *name)
+{
+    uint32_t at = free_entry(q);
+    struct shmq_attachment *a;
+    int status;
+
+    if (at >= SHMQ_MAX_ATTACHMENTS)
+        return SHMQ_CROWDED;
+    if ((status = shmq_back_attachments(q, at + 1)))
+        return status;
+    a = &q->attachments[at];
+    memset(a, 0, sizeof *a);
+    a->pid = pid;
+    a->since = shmq_wall();
+    strncpy(a->name, name, sizeof a->name - 1);
+    shmq_mark();
+    SET(a->process, process);
+    if (at == q->h->attachments_made)
+        SET(q->h->attachments_made, at + 1);
+    q->attachment = at;
+    return SHMQ_OK;
+}
+
+static void reclaim_slot(struct shmq_queue *q, struct shmq_slot *s, uint32_t owner, int64_t now)
+{
+    uint64_t word = shmq_word(s);
+    enum shmq_state state = shmq_state_of(word);
+
+    if (state == SHMQ_FREE)
+        return;
+    if (s->pins >> 16 == owner) {
+        SET(s->pins, 0);
+        if (state == SHMQ_ZOMBIE)
+            shmq_slot_free(q, s);
+    }
+    if (s->owner == owner)
+        shmq_message_orphaned(q, s, now);
+}
+
+void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
+{
+    struct shmq_attachment *a = &q->attachments[at];
+
+    if (at >= q->h->attachments_made || a->process != process)
+        return;
+    for (uint32_t i = 0; i < q->h->slots_made; i++)
+        reclaim_slot(q, &q->slots[i], at + 1, now);
+    for (int bell = 0; bell < 2; bell++) {
+        uint32_t asleep = q->h->asleep[bell];
+
+        SET(q->h->asleep[bell], asleep > a->asleep[bell] ? asleep - a->asleep[bell] : 0);
+        SET(a->asleep[bell], 0);
+    }
+    SET(a->process, 0);
+    q->freed++;
+}
+
+void shmq_retire(struct shmq_queue *q, int64_t now)
+{
+    for (uint32_t i = 0; i < q->h->slots_made; i++) {
+        struct shmq_slot *s = &q->slots[i];
+
+        if (shmq_state_of(shmq_word(s)) != SHMQ_FREE && s->owner == q->attachment + 1)
+            shmq_message_orphaned(q, s, now);
+    }
+}

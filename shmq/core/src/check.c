@@ -1,0 +1,258 @@
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+#include "heap.h"
+#include "timer.h"
+
+#define EXPECT(condition, what) \
+    do {                        \
+        if (!(condition))       \
+            return what;        \
+    } while (0)
+
+struct census {
+    uint32_t of[SHMQ_STATES];
+    uint32_t ttl_ready, listed_leases, grouped;
+    uint64_t units, cached;
+    uint64_t *claimed; /* a bitmap of our own */
+};
+
+static bool claim(struct census *c, uint32_t block, uint32_t units)
+{
+    for (uint32_t i = block; i < block + units; i++) {
+        if (c->claimed[i / 64] >> i % 64 & 1)
+            return false;
+        c->claimed[i / 64] |= 1ull << i % 64;
+    }
+    return true;
+}
+
+static const char *check_slot(struct shmq_queue *q, uint32_t at, struct census *c)
+{
+    struct shmq_slot *s = &q->slots[at];
+    uint64_t word = shmq_word(s);
+    enum shmq_state state = shmq_state_of(word);
+
+    EXPECT(state < SHMQ_STATES, "a slot is in no known state");
+    c->of[state]++;
+    EXPECT(s->units <= q->h->units_backed && s->block <= q->h->units_backed - s->units,
+           "a block lies outside of the arena");
+    if (s->units) {
+        EXPECT(claim(c, s->block, s->units), "two slots own the same bytes");
+        c->units += s->units;
+    }
+    if (state == SHMQ_FREE) {
+        c->cached += s->units;
+        EXPECT(!s->pins, "a free slot is pinned");
+        return NULL;
+    }
+    EXPECT((uint64_t)s->body_bytes + s->meta_bytes <= (uint64_t)s->units * SHMQ_UNIT,
+           "a message is larger than its block");
+    EXPECT(state != SHMQ_ZOMBIE || s->pins, "a settled slot is held by no view");
+    c->ttl_ready += state == SHMQ_READY && word & SHMQ_F_TTL;
+    c->listed_leases += state == SHMQ_LEASED && shmq_where_of(s) == SHMQ_IN_LEASES;
+    c->grouped += (word & SHMQ_F_GROUPED) != 0;
+    return NULL;
+}
+
+static const char *check_counts(struct shmq_queue *q, const struct census *c)
+{
+    struct shmq_header *h = q->h;
+
+    EXPECT(c->of[SHMQ_READY] == h->visible, "the count of visible messages is wrong");
+    EXPECT(c->of[SHMQ_DELAYED] == h->delayed, "the count of delayed messages is wrong");
+    EXPECT(c->of[SHMQ_LEASED] == h->leased, "the count of leased messages is wrong");
+    EXPECT(c->of[SHMQ_DEAD] + c->of[SHMQ_MOVING] == h->dead, "the count of dying is wrong");
+    EXPECT(c->of[SHMQ_STAGED] == h->staged, "the count of staged messages is wrong");
+    EXPECT(h->slots_made - c->of[SHMQ_FREE] == h->live, "the count of live slots is wrong");
+    EXPECT(c->units == h->units_used, "the arena has lost bytes");
+    EXPECT(c->cached == h->units_cached, "the count of cached bytes is wrong");
+    EXPECT(!memcmp(c->claimed, q->bitmap, (h->units_backed + 63) / 64 * 8),
+           "the bitmap does not show what the slots own");
+    return NULL;
+}
+
+static const char *check_free(struct shmq_queue *q, const struct census *c)
+{
+    uint32_t count = 0;
+
+    for (uint32_t class = 0; class < SHMQ_CLASSES; class++)
+        for (uint32_t at = q->h->free[class]; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
+            struct shmq_slot *s = shmq_slot_at(q, at);
+
+            EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_FREE, "a free list has a live slot");
+            EXPECT((s->units ? shmq_class_of(s->units) : 0) == class, "a slot is in the wrong list");
+            EXPECT(++count <= q->h->slots_made, "a free list is a ring");
+        }
+    EXPECT(count == c->of[SHMQ_FREE], "a free slot is in no list");
+    return NULL;
+}
+
+static const char *check_heap(const struct shmq_heap *heap)
+{
+    uint32_t len = *heap->len;
+
+    EXPECT(len <= heap->q->h->slots_made, "a heap is longer than the slots");
+    for (uint32_t at = 0; at < len; at++) {
+        struct shmq_slot *s = shmq_slot_at(heap->q, heap->slots[at]);
+
+        EXPECT(!at || heap->keys[(at - 1) / 4] <= heap->keys[at], "a heap is out of order");
+        EXPECT(*(uint32_t *)((char *)s + heap->place) == at, "a slot does not know its place");
+    }
+    return NULL;
+}
+
+static const char *check_timers(struct shmq_queue *q, const struct census *c)
+{
+    struct shmq_heap heap = shmq_timer_heap(q);
+    const char *wrong = check_heap(&heap);
+    uint32_t count = 0;
+    int64_t last = INT64_MIN;
+
+    if (wrong)
+        return wrong;
+    for (uint32_t i = 0; i < *heap.len; i++)
+        EXPECT(heap.keys[i] == (uint64_t)shmq_due_of(shmq_slot_at(q, heap.slots[i])),
+               "a timer runs to another time than its slot's");
+    for (uint32_t at = q->h->leases.head; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
+        struct shmq_slot *s = shmq_slot_at(q, at);
+
+        EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_LEASED, "the list of leases has another slot");
+        EXPECT(s->deadline >= last, "the list of leases is out of order");
+        last = s->deadline;
+        EXPECT(++count <= q->h->slots_made, "the list of leases is a ring");
+        EXPECT(s->next != SHMQ_NIL || q->h->leases.tail == at, "the list of leases has no end");
+    }
+    EXPECT(count == c->listed_leases, "a lease is in no list");
+    EXPECT(*heap.len == c->ttl_ready + c->of[SHMQ_DELAYED] + c->of[SHMQ_LEASED] - count,
+           "a slot has no timer, or one too many");
+    EXPECT(shmq_next_due(q) >= q->h->next_tick, "the next tick comes too late");
+    return NULL;
+}
+
+static const char *check_order(struct shmq_queue *q)
+{
+    struct shmq_heap heap = shmq_order_heap(q);
+    const char *wrong = check_heap(&heap);
+    uint32_t count = *heap.len;
+
+    if (wrong)
+        return wrong;
+    for (uint32_t i = 0; i < *heap.len; i++) {
+        struct shmq_slot *s = shmq_slot_at(q, heap.slots[i]);
+
+        EXPECT(heap.keys[i] == shmq_key_of(s), "the order has another key than the slot");
+        EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_READY, "the order has an invisible slot");
+    }
+    for (uint32_t priority = 0; priority < SHMQ_MAX_PRIORITIES; priority++) {
+        struct shmq_list *fifo = &q->h->fifo[priority];
+        uint64_t last = 0;
+
+        EXPECT((fifo->head != SHMQ_NIL) == (q->h->fifo_mask >> priority & 1),
+               "the mask of priorities is wrong");
+        for (uint32_t at = fifo->head; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
+            struct shmq_slot *s = shmq_slot_at(q, at);
+
+            EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_READY, "the order has an invisible slot");
+            EXPECT(shmq_priority_of(s) == priority && s->seq > last, "the order is out of order");
+            last = s->seq;
+            EXPECT(++count <= q->h->slots_made, "the order is a ring");
+            EXPECT(s->next != SHMQ_NIL || fifo->tail == at, "the order has no end");
+        }
+    }
+    EXPECT(count == shmq_ready(q->h), "the count of ready messages is wrong");
+    return NULL;
+}
+
+/* What the slots say of one group. */
+struct tally {
+    uint32_t members, ready, flying;
+    uint64_t best;
+};
+
+static const char *check_groups(struct shmq_queue *q, const struct census *c, struct tally *tallies)
+{
+    uint32_t members = 0, waiting = 0;
+
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+        uint64_t word = shmq_word(s);
+        enum shmq_state state = shmq_state_of(word);
+        struct tally *t;
+
+        if (state == SHMQ_READY && !(word & SHMQ_F_GROUPED))
+            waiting++;
+        if (state == SHMQ_FREE || !(word & SHMQ_F_GROUPED))
+            continue;
+        EXPECT(s->group_at < q->h->groups_made && q->groups[s->group_at].hash == s->group,
+               "a message is in another group's record");
+        t = &tallies[s->group_at];
+        t->members++;
+        t->flying += state == SHMQ_LEASED || (state == SHMQ_DELAYED && word & SHMQ_F_HOLDS);
+        if (state != SHMQ_READY)
+            continue;
+        if (!t->ready++ || shmq_key_of(s) < t->best)
+            t->best = shmq_key_of(s);
+    }
+    for (uint32_t at = 0; at < q->h->groups_made; at++) {
+        struct shmq_group *g = &q->groups[at];
+        struct tally *t = &tallies[at];
+
+        EXPECT(g->count == t->members, "a group's count is wrong");
+        EXPECT(t->flying <= 1, "two messages of a group are in flight");
+        if (t->members && (t->ready || t->flying))
+            EXPECT(g->front < q->h->slots_made, "a group has no front");
+        if (t->ready && !t->flying)
+            EXPECT(shmq_key_of(&q->slots[g->front]) == t->best, "a group's front is not its first");
+        waiting += t->ready && !t->flying;
+        members += t->members;
+    }
+    EXPECT(members == c->grouped, "a grouped message is in no group");
+    EXPECT(waiting == shmq_ready(q->h), "a message that could be served is not in the order");
+    return NULL;
+}
+
+static const char *check_attachments(struct shmq_queue *q)
+{
+    uint32_t leases = 0;
+
+    for (uint32_t at = 0; at < q->h->attachments_made; at++)
+        leases += q->attachments[at].leases;
+    EXPECT(leases == q->h->leased, "the attachments do not hold what is leased");
+    return NULL;
+}
+
+static const char *check_all(struct shmq_queue *q, struct census *c, struct tally *tallies)
+{
+    const char *wrong;
+
+    for (uint32_t at = 0; at < q->h->slots_made; at++)
+        if ((wrong = check_slot(q, at, c)))
+            return wrong;
+    if ((wrong = check_counts(q, c)) || (wrong = check_free(q, c)) ||
+        (wrong = check_timers(q, c)) || (wrong = check_order(q)) ||
+        (wrong = check_groups(q, c, tallies)) || (wrong = check_attachments(q)))
+        return wrong;
+    EXPECT(!q->damaged, "an index is out of bounds");
+    return NULL;
+}
+
+const char *shmq_check(struct shmq_queue *q)
+{
+    struct census census = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8)};
+    struct tally *tallies = calloc((uint64_t)q->h->groups_made + 1, sizeof *tallies);
+    const char *wrong = "no memory to check with";
+
+    if (census.claimed && tallies)
+        wrong = q->h->slots_made <= q->h->options.capacity &&
+                        q->h->slots_made <= q->h->slots_backed
+                    ? check_all(q, &census, tallies)
+                    : "more slots are in use than there are";
+    free(census.claimed);
+    free(tallies);
+    q->damaged = false;
+    return wrong;
+}

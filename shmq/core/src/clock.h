@@ -1,0 +1,28 @@
+/* Time: leases, delays and timeouts run on the monotonic clock, in ns. Wall time is
+ * only for what is shown or stored. */
+#ifndef SHMQ_CLOCK_H
+#define SHMQ_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+extern int64_t shmq_clock_set; /* tests: the monotonic time of this process; 0: the real */
+
+static inline int64_t shmq_read_clock(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline int64_t shmq_now(void)
+{
+    if (__builtin_expect(shmq_clock_set != 0, 0))
+        return shmq_clock_set;
+    return shmq_read_clock(CLOCK_MONOTONIC);
+}
+
+static inline int64_t shmq_wall(void) { return shmq_read_clock(CLOCK_REALTIME); }
+
+#endif

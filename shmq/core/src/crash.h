@@ -1,0 +1,25 @@
+/* Crash points: in a build with SHMQ_CRASHPOINTS every store to shared memory is
+ * counted, and the process kills itself with SIGKILL right after the k-th one. Every
+ * shared store of the core goes through SET (or is followed by shmq_mark), so running
+ * each k of an operation visits every state that a death inside it can leave.
+ */
+#ifndef SHMQ_CRASH_H
+#define SHMQ_CRASH_H
+
+#include <stdint.h>
+
+#ifdef SHMQ_CRASHPOINTS
+extern uint64_t shmq_marks;    /* stores so far                       */
+extern uint64_t shmq_crash_at; /* die after this one; 0: never        */
+void shmq_mark(void);
+#else
+static inline void shmq_mark(void) {}
+#endif
+
+#define SET(place, value)        \
+    do {                         \
+        (place) = (value);       \
+        shmq_mark();             \
+    } while (0)
+
+#endif

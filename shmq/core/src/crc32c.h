@@ -1,0 +1,11 @@
+/* CRC-32C (Castagnoli), as in RFC 3720, appendix B.4. */
+#ifndef SHMQ_CRC32C_H
+#define SHMQ_CRC32C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The checksum of `size` bytes; `crc` is 0, or that of the bytes before them. */
+uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size);
+
+#endif

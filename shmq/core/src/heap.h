@@ -1,0 +1,42 @@
+/* A 4-ary min-heap of slots by a 64-bit key, keys beside each other for the cache. Each
+ * slot knows its place, so that any can be removed. Derived: rebuilt by recovery. */
+#ifndef SHMQ_HEAP_H
+#define SHMQ_HEAP_H
+
+#include "queue.h"
+
+struct shmq_heap {
+    struct shmq_queue *q;
+    uint64_t *keys;
+    uint32_t *slots;
+    uint32_t *len;        /* in the header                            */
+    size_t place;         /* offset of the slot's field for its place */
+};
+
+struct shmq_heap shmq_timer_heap(struct shmq_queue *q);
+struct shmq_heap shmq_order_heap(struct shmq_queue *q);
+
+void shmq_heap_push(const struct shmq_heap *heap, uint32_t slot, uint64_t key);
+
+/* Removes the slot. SHMQ_NIL keys or places out of range mark the handle as damaged. */
+void shmq_heap_remove(const struct shmq_heap *heap, uint32_t slot);
+
+/* Appends without keeping the order: to be followed by shmq_heap_build. */
+void shmq_heap_append(const struct shmq_heap *heap, uint32_t slot, uint64_t key);
+
+/* Puts all entries in order, in linear time. */
+void shmq_heap_build(const struct shmq_heap *heap);
+
+/* The length as it may be trusted: within the slots that exist. */
+static inline uint32_t shmq_heap_len(const struct shmq_heap *heap)
+{
+    uint32_t len = *heap->len;
+
+    if (__builtin_expect(len > heap->q->h->slots_made, 0)) {
+        heap->q->damaged = true;
+        return 0;
+    }
+    return len;
+}
+
+#endif

@@ -1,0 +1,274 @@
+/* The shared segment of a queue: every byte of it.
+ *
+ *   header | attachments | slots | timers | order | groups | dedupe | bitmap | arena
+ *
+ * The slot table is the truth, every index is derived from it: a message is one slot,
+ * and a transition is committed by one atomic store of the slot's word, written after
+ * all that it promises. Lists, heaps, groups, the bitmap and the counters of depth can
+ * be rebuilt from the slots in one scan (recover.c). Three things are truths of their
+ * own: the last sequence number and the lease serial, which only ever rise, and the
+ * dedupe ring, whose entry becomes true when the put that it belongs to is committed.
+ *
+ * Everything here is an index or an offset, never a pointer, and is checked before use.
+ * A change of any offset is a change of SHMQ_LAYOUT_VERSION. docs/architecture.md
+ * explains the whole.
+ */
+#ifndef SHMQ_LAYOUT_H
+#define SHMQ_LAYOUT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
+#define SHMQ_LAYOUT_VERSION 1u
+#define SHMQ_PAGE 4096u
+#define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
+#define SHMQ_NIL UINT32_MAX   /* no slot, no group */
+#define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
+#define SHMQ_MAX_PRIORITIES 16
+#define SHMQ_MAX_ATTACHMENTS 4096u
+#define SHMQ_NAME_BYTES 104
+#define SHMQ_CLASSES 64       /* 0: a slot without a block; 1..36 in use, see arena.h */
+
+/* ---- a slot's word: serial (40 bits) | deliveries (16) | flags (4) | state (4) ---- */
+
+enum shmq_state {
+    SHMQ_FREE = 0,    /* nobody's; may keep a block for the next message of its size   */
+    SHMQ_FILLING = 1, /* its owner writes the body; not a message yet                  */
+    SHMQ_STAGED = 2,  /* whole, but invisible until its owner publishes it             */
+    SHMQ_READY = 3,   /* visible: in the order, or behind the front of its group       */
+    SHMQ_DELAYED = 4, /* becomes READY at `deadline`                                   */
+    SHMQ_LEASED = 5,  /* its owner's until `deadline`; the serial is in the receipt    */
+    SHMQ_DEAD = 6,    /* waits to be moved to the dead-letter queue                    */
+    SHMQ_MOVING = 7,  /* its owner moves it to another queue                           */
+    SHMQ_ZOMBIE = 8,  /* settled, but a view of it is alive: the bytes stay            */
+    SHMQ_STATES
+};
+
+#define SHMQ_STATE_MASK 0xFull
+#define SHMQ_F_HANDED 0x10ull  /* the application has seen this delivery: it counts     */
+#define SHMQ_F_HOLDS 0x20ull   /* DELAYED by a nack: holds its group back               */
+#define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
+#define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
+#define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
+#define SHMQ_DELIVERIES_SHIFT 8
+#define SHMQ_DELIVERIES_MAX 0xFFFFull
+#define SHMQ_SERIAL_SHIFT 24
+#define SHMQ_SERIAL_MAX ((1ull << 40) - 1)
+
+/* A receipt is serial << 24 | slot: good for one lease of one slot. */
+#define SHMQ_RECEIPT_SLOT 0xFFFFFFull
+
+/* Where a slot is linked; derived. The high half of `lane`. */
+enum shmq_where {
+    SHMQ_NOWHERE = 0,
+    SHMQ_IN_FIFO = 1,       /* header.fifo[priority], by next/prev                     */
+    SHMQ_IN_ORDER = 2,      /* the order heap, at order_pos                            */
+    SHMQ_IN_GROUP_RUN = 3,  /* its group's run, by next/prev                           */
+    SHMQ_IN_GROUP_HEAP = 4, /* its group's heap, by child/next/prev                    */
+    SHMQ_IN_LEASES = 5,     /* header.leases, by next/prev                             */
+    SHMQ_IN_DYING = 6,      /* header.dying, by next/prev                              */
+};
+
+struct shmq_slot {
+    _Atomic uint64_t word; /* the commit point: see above                              */
+    uint64_t seq;          /* sequence number; 1 is the first                          */
+    int64_t deadline;      /* LEASED, DELAYED: when that ends, monotonic ns            */
+    uint32_t block;        /* its bytes in the arena: first unit,                      */
+    uint32_t units;        /*   and number of units; 0 if it has none                  */
+    uint32_t body_bytes;   /* the body stands at the block's beginning,                */
+    uint32_t meta_bytes;   /*   the properties (msgpack) at its end                    */
+    uint32_t next;         /* links of the list it is in; derived                      */
+    uint32_t prev;
+    uint16_t owner;        /* FILLING, STAGED, LEASED, MOVING: attachment + 1          */
+    uint8_t lane;          /* priority | where << 4                                    */
+    uint8_t codec;         /* see shmq/codecs.py                                       */
+    uint32_t pins;         /* views: attachment + 1 << 16 | how many                   */
+    int64_t put_at;        /* monotonic ns                                             */
+    /* -- a message without group, ttl, delay or history stays within the line above -- */
+    int64_t expires;       /* ttl: monotonic ns                                        */
+    uint64_t group;        /* hash of the group's name; never 0 where F_GROUPED        */
+    uint32_t group_at;     /* its group's record; derived                              */
+    uint32_t timer_pos;    /* its place in the timer heap; derived                     */
+    uint32_t order_pos;    /* its place in the order heap; derived                     */
+    uint32_t child;        /* first child in the group's heap; derived                 */
+    int64_t dead_at;       /* DEAD, MOVING: when it died, ns since 1970                */
+    uint64_t origin_queue; /* STAGED: the queue's id it is moved from,                 */
+    uint64_t origin_seq;   /*   and its sequence number there                          */
+    uint8_t reason;        /* DEAD, MOVING: enum shmq_reason; 0: not a dead letter     */
+    uint8_t reserved[7];
+};
+
+enum shmq_reason { SHMQ_ALIVE = 0, SHMQ_REJECTED = 1, SHMQ_EXHAUSTED = 2, SHMQ_EXPIRED_TTL = 3 };
+
+/* One group of which the queue holds a message. At most one of its messages is the
+ * front: either the one that is served next (READY, in the order), or the one in flight
+ * (LEASED, or DELAYED with F_HOLDS), and while that is so the others stand behind it. */
+struct shmq_group {
+    uint64_t hash;
+    uint32_t head, tail; /* the run: READY messages that came in the order's order     */
+    uint32_t heap;       /* READY messages that did not                                */
+    uint32_t front;
+    uint32_t count;      /* live messages of the group, in every state                 */
+    uint32_t chain;      /* next record of the bucket, or of the free list             */
+};
+
+/* One handle of one process. */
+struct shmq_attachment {
+    uint64_t process; /* its process number in the namespace; 0: the entry is free     */
+    int64_t since;    /* ns since 1970                                                 */
+    uint32_t pid;     /* to show; never asked whether it is alive                      */
+    uint32_t leases;  /* derived                                                       */
+    uint32_t asleep[2]; /* its sleepers, by enum shmq_bell                             */
+    char name[32];
+};
+
+/* A dedupe id of which the window has not passed. */
+struct shmq_dedupe {
+    uint64_t hash[2];
+    uint64_t seq;
+    int64_t until;  /* monotonic ns                                                    */
+    uint32_t chain; /* the next older one of its bucket, by counter; derived           */
+    uint32_t reserved;
+};
+
+struct shmq_list {
+    uint32_t head, tail;
+};
+
+enum shmq_bell { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
+enum shmq_overflow { SHMQ_REJECT = 0, SHMQ_BLOCK = 1, SHMQ_DROP_OLDEST = 2 };
+
+/* What a queue was made with: fixed before the segment is published, and guarded by
+ * `crc`. Times are in ns, 0 where there is none. */
+struct shmq_options {
+    uint64_t queue_id;
+    uint64_t arena_bytes;
+    uint64_t max_message_bytes;
+    int64_t created_at; /* ns since 1970 */
+    int64_t visibility;
+    int64_t ttl;
+    int64_t retry;
+    int64_t retry_max;
+    int64_t dedupe_window;
+    uint32_t capacity;
+    uint32_t priorities;
+    uint32_t max_deliveries; /* 0: no limit */
+    uint8_t overflow;
+    uint8_t drop_expired;
+    uint8_t dead_letters; /* whether there is a dead-letter queue */
+    uint8_t reserved;
+    char name[SHMQ_NAME_BYTES];
+    char dead_letter[SHMQ_NAME_BYTES];
+};
+
+struct shmq_sample {
+    int64_t at;
+    uint64_t in, out;
+};
+
+struct shmq_header {
+    /* -- read only once published ------------------------------------------------- */
+    _Atomic uint64_t published; /* SHMQ_MAGIC << 32 | version: stored last              */
+    struct shmq_options options;
+    uint64_t segment_bytes;
+    uint32_t crc; /* CRC32C of `options` and `segment_bytes`                           */
+    uint32_t reserved0;
+
+    /* -- the lock ----------------------------------------------------------------- */
+    _Alignas(64) pthread_mutex_t lock;
+
+    /* -- written by puts and gets ------------------------------------------------- */
+    _Alignas(64) int64_t next_tick; /* nothing is due before; may be early              */
+    uint64_t last_seq;
+    _Atomic uint32_t ready; /* messages in the order: what a get could have at once     */
+    uint32_t visible;       /* READY slots                                             */
+    uint32_t live;          /* slots that are not FREE                                 */
+    uint32_t fifo_mask;     /* bit p: fifo[p] is not empty                             */
+    _Atomic uint32_t state; /* SHMQ_OPEN or SHMQ_GONE                                  */
+    uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
+    uint32_t posted[2];     /* posts that no sleeper has taken yet                     */
+    uint32_t delayed;
+
+    /* -- written by gets and settlements ------------------------------------------ */
+    _Alignas(64) uint64_t serial; /* of the newest lease                               */
+    struct shmq_list leases;      /* leases in the order of their ends                 */
+    uint32_t leased;
+    uint32_t dead;                /* DEAD and MOVING slots                             */
+    struct shmq_list dying;       /* DEAD slots                                        */
+    uint64_t acked;
+    uint64_t redelivered;
+    int64_t liveness_at; /* when the attached processes are to be looked at again      */
+
+    /* -- the order and the free slots --------------------------------------------- */
+    _Alignas(64) struct shmq_list fifo[SHMQ_MAX_PRIORITIES];
+    _Alignas(64) uint32_t free[SHMQ_CLASSES]; /* free slots by the class of their block */
+
+    /* -- high-water marks and sizes of the indexes -------------------------------- */
+    _Alignas(64) uint32_t slots_made; /* slots that were ever used                     */
+    uint32_t slots_backed;   /* slots, and entries of both heaps, that have memory     */
+    uint32_t order_len;
+    uint32_t timer_len;
+    uint32_t groups_made;
+    uint32_t groups_backed;
+    uint32_t group_free;     /* head of the list of free records                       */
+    uint32_t groups;         /* records in use                                         */
+    uint32_t group_buckets_backed;
+    uint32_t attachments_made;
+    uint32_t attachments_backed;
+    uint32_t staged;
+    uint32_t units_backed;   /* of the arena                                           */
+    uint32_t units_used;     /* bits set in the bitmap                                 */
+    uint32_t units_cached;   /* of these, blocks of FREE slots                         */
+    uint32_t units_hint;     /* every unit below is in use                             */
+    _Alignas(64) uint64_t dedupe_head; /* counters: the ring's entry is counter % size */
+    uint64_t dedupe_tail;
+    uint32_t dedupe_size;    /* entries in the ring, a power of two; 0: none yet       */
+    uint32_t reserved1;
+    uint64_t nacked;
+    uint64_t expired;
+    uint64_t dead_lettered;
+    uint64_t dropped;
+    uint64_t deduped;
+    _Alignas(64) uint64_t recoveries;
+    struct shmq_sample samples[2]; /* the older and the newer, for the rates           */
+};
+
+enum { SHMQ_OPEN = 0, SHMQ_GONE = 1 };
+
+/* Where the regions lie: a function of the options alone. Offsets in bytes. */
+struct shmq_geometry {
+    uint64_t attachments, slots;
+    uint64_t timer_keys, timer_slots, order_keys, order_slots;
+    uint64_t groups, group_buckets;
+    uint64_t dedupe, dedupe_buckets;
+    uint64_t bitmap, arena;
+    uint64_t segment_bytes;
+    uint32_t units;            /* of the arena                                         */
+    uint32_t group_bucket_count;
+    uint32_t dedupe_max;       /* entries the ring can grow to                         */
+};
+
+_Static_assert(sizeof(struct shmq_slot) == 128, "a slot is two cache lines");
+_Static_assert(offsetof(struct shmq_slot, expires) == 64, "the hot half is one line");
+_Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
+_Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
+_Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
+_Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
+_Static_assert(sizeof(struct shmq_options) == 296, "options layout");
+_Static_assert(offsetof(struct shmq_header, segment_bytes) == 304, "header layout");
+_Static_assert(offsetof(struct shmq_header, lock) == 320, "header layout");
+_Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
+_Static_assert(offsetof(struct shmq_header, serial) == 448, "header layout");
+_Static_assert(offsetof(struct shmq_header, fifo) == 512, "header layout");
+_Static_assert(offsetof(struct shmq_header, free) == 640, "header layout");
+_Static_assert(offsetof(struct shmq_header, slots_made) == 896, "header layout");
+_Static_assert(offsetof(struct shmq_header, dedupe_head) == 960, "header layout");
+_Static_assert(offsetof(struct shmq_header, recoveries) == 1024, "header layout");
+_Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
+_Static_assert(sizeof(pthread_mutex_t) <= 64, "the lock is one line");
+
+#endif

@@ -1,0 +1,98 @@
+#define _GNU_SOURCE
+#include "lock.h"
+
+#include <errno.h>
+
+#include "clock.h"
+#include "recover.h"
+#include "sleep.h"
+
+#define SPINS 200
+
+int shmq_lock_init(struct shmq_header *h)
+{
+    pthread_mutexattr_t attributes;
+    int error;
+
+    if (pthread_mutexattr_init(&attributes))
+        return SHMQ_DAMAGED;
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    error = pthread_mutex_init(&h->lock, &attributes);
+    shmq_mark();
+    pthread_mutexattr_destroy(&attributes);
+    return error ? SHMQ_DAMAGED : SHMQ_OK;
+}
+
+static void drop(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->lock); }
+
+/* What became of an attempt to take the lock. EOWNERDEAD: we hold it, and the holder
+ * before us died inside; until it is made consistent our own death counts the same. */
+static int settle(struct shmq_queue *q, int error, bool even_deleted)
+{
+    q->damaged = false;
+    if (__builtin_expect(error == EOWNERDEAD, 0)) {
+        int status = shmq_recover(q);
+
+        if (status) {
+            drop(q); /* not made consistent: nobody can take it any more */
+            return SHMQ_DAMAGED;
+        }
+        (void)pthread_mutex_consistent(&q->h->lock);
+        error = 0;
+    }
+    if (error == EBUSY || error == ETIMEDOUT)
+        return SHMQ_BUSY;
+    if (error)
+        return SHMQ_DAMAGED;
+    if (!even_deleted &&
+        atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN) {
+        drop(q);
+        return SHMQ_DELETED;
+    }
+    return SHMQ_OK;
+}
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+int shmq_lock(struct shmq_queue *q)
+{
+    int error = pthread_mutex_trylock(&q->h->lock);
+
+    for (int spin = 0; error == EBUSY && spin < SPINS; spin++) {
+        pause_briefly();
+        error = pthread_mutex_trylock(&q->h->lock);
+    }
+    return settle(q, error, false);
+}
+
+static int take_slowly(struct shmq_queue *q, int64_t ns)
+{
+    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    struct timespec until = {end / 1000000000, end % 1000000000};
+
+    return pthread_mutex_clocklock(&q->h->lock, CLOCK_MONOTONIC, &until);
+}
+
+int shmq_lock_slowly(struct shmq_queue *q, int64_t ns)
+{
+    return settle(q, take_slowly(q, ns), false);
+}
+
+int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
+{
+    return settle(q, take_slowly(q, ns), true);
+}
+
+void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
+{
+    shmq_choose_posts(q, post);
+    drop(q);
+}

@@ -1,0 +1,106 @@
+/* The life of a message: the operations of the queue. All hold the lock, unless said.
+ *
+ *   put ──► READY ──lease──► LEASED ──ack──► FREE
+ *    │        ▲  ▲              │
+ *    └► DELAYED  └──nack, expiry, death of the holder
+ *                               └──limit, reject, ttl──► DEAD ──moved──► the other queue
+ */
+#ifndef SHMQ_MESSAGE_H
+#define SHMQ_MESSAGE_H
+
+#include "queue.h"
+
+/* What a put brings. Times in ns. */
+struct shmq_put {
+    const void *body;
+    const void *meta;
+    uint64_t body_bytes;
+    uint32_t meta_bytes;
+    uint8_t priority;
+    uint8_t codec;
+    int64_t delay;           /* 0: none                                             */
+    int64_t ttl;             /* 0: the queue's; -1: none at all                     */
+    uint64_t group;          /* 0: none                                             */
+    const uint64_t *dedupe;  /* 128 bits, or NULL                                   */
+    uint64_t origin_queue;   /* staged messages: see layout.h                       */
+    uint64_t origin_seq;
+};
+
+/* What a lease, or a look at a slot, gives. */
+struct shmq_view {
+    uint64_t word;
+    uint64_t receipt;
+    uint64_t seq;
+    uint64_t group;
+    const unsigned char *body;
+    const unsigned char *meta;
+    uint32_t at;
+    uint32_t body_bytes;
+    uint32_t meta_bytes;
+    uint32_t deliveries;     /* this one included                                   */
+    uint8_t priority;
+    uint8_t codec;
+    uint8_t reason;
+    int64_t put_at;
+    int64_t deadline;
+    int64_t expires;
+    int64_t dead_at;
+};
+
+/* SHMQ_TOO_LARGE if no queue with these options can ever hold it. Needs no lock. */
+int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes);
+
+/* Puts one message: SHMQ_OK, DUPLICATE (then `seq` is the first one's), FULL, TOO_LARGE,
+ * NO_SPACE. */
+int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint64_t *seq);
+
+/* The same in three steps, so that the body is written without the lock: a slot of ours
+ * that is FILLING, named by its receipt; its commit, as a message or as staged; or its
+ * end. */
+int shmq_reserve(struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes, int64_t now,
+                 const uint64_t *dedupe, struct shmq_view *view, uint64_t *seq);
+int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now,
+              uint64_t *seq);
+int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now);
+int shmq_abandon(struct shmq_queue *q, uint64_t receipt);
+
+/* Makes a staged message a message. */
+int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
+/* Leases the next message; `handed`: the application sees it now. SHMQ_EMPTY. */
+int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view);
+
+/* Without the lock: the application sees this leased message now. SHMQ_STALE. */
+int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
+/* Without the lock: whether the receipt is (still) good. */
+bool shmq_holds(struct shmq_queue *q, uint64_t receipt);
+
+/* Settlements. SHMQ_STALE if the receipt is not good any more. */
+int shmq_ack(struct shmq_queue *q, uint64_t receipt, int64_t now);
+/* `delay` in ns; -1: the queue's back-off. */
+int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now);
+int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now);
+int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now);
+/* Returns it at once; what was not handed out does not count as a delivery. */
+int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
+/* Its time has come: a lease or a delay has ended, or a ttl. For the timer. */
+void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
+
+/* Takes what a dead process held: see attach.h. */
+void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
+
+/* Removes READY and DELAYED messages; returns how many, and gives memory back. */
+int shmq_purge(struct shmq_queue *q, uint64_t *removed);
+
+/* Pins the bytes of a leased message. SHMQ_STALE; SHMQ_BUSY if another process has pinned
+ * them. shmq_pin_at: of any slot that is still message `seq`. */
+int shmq_pin(struct shmq_queue *q, uint64_t receipt, int64_t now, struct shmq_view *view);
+int shmq_pin_at(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view);
+void shmq_unpin(struct shmq_queue *q, uint32_t at);
+
+/* Describes a slot. */
+void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view);
+
+#endif

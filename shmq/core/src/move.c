@@ -1,0 +1,154 @@
+#include "move.h"
+
+#include "group.h"
+#include "list.h"
+#include "order.h"
+#include "slot.h"
+#include "timer.h"
+
+static void take(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
+                 struct shmq_view *view)
+{
+    struct shmq_header *h = q->h;
+
+    SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_commit(s, shmq_make_word(SHMQ_MOVING, flags, shmq_deliveries_of(shmq_word(s)),
+                                  h->serial));
+    shmq_look(q, s, view);
+}
+
+int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view)
+{
+    struct shmq_slot *s;
+
+    if (q->h->dying.head == SHMQ_NIL)
+        return shmq_outcome(q, SHMQ_EMPTY);
+    s = shmq_slot_at(q, q->h->dying.head);
+    shmq_list_remove(q, &q->h->dying, s);
+    shmq_set_where(s, SHMQ_NOWHERE);
+    take(q, s, 0, view);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view)
+{
+    struct shmq_slot *s = shmq_slot_at(q, at);
+    uint64_t word = shmq_word(s);
+
+    if (s->seq != seq || shmq_state_of(word) != SHMQ_READY)
+        return shmq_outcome(q, SHMQ_STALE);
+    if (word & SHMQ_F_TTL)
+        shmq_timer_unset(q, s);
+    if (word & SHMQ_F_GROUPED) {
+        shmq_group_unready(q, s);
+        shmq_group_leave(q, s);
+    } else {
+        shmq_order_remove(q, s);
+    }
+    SET(q->h->visible, q->h->visible - 1);
+    SET(s->reason, SHMQ_ALIVE);
+    take(q, s, 0, view);
+    SET(q->h->dead, q->h->dead + 1);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+/* The MOVING slot of a receipt, or NULL. */
+static struct shmq_slot *moving(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = shmq_slot_at(q, (uint32_t)(receipt & SHMQ_RECEIPT_SLOT));
+    uint64_t word = shmq_word(s);
+
+    if (shmq_state_of(word) != SHMQ_MOVING ||
+        shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
+        return NULL;
+    return s;
+}
+
+int shmq_moved(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = moving(q, receipt);
+    bool died;
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    died = s->reason != SHMQ_ALIVE;
+    shmq_slot_free(q, s);
+    SET(q->h->dead, q->h->dead - 1);
+    if (died)
+        SET(q->h->dead_lettered, q->h->dead_lettered + 1);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+/* A dead message waits again; one that was taken from the order returns to it, without
+ * group or ttl, as all dead letters are. */
+void shmq_move_undone(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s);
+
+    if (s->reason != SHMQ_ALIVE) {
+        shmq_set_where(s, SHMQ_IN_DYING);
+        shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, shmq_deliveries_of(word),
+                                      shmq_serial_of(word)));
+        shmq_list_append(q, &q->h->dying, s);
+        return;
+    }
+    shmq_commit(s, shmq_make_word(SHMQ_READY, 0, shmq_deliveries_of(word),
+                                  shmq_serial_of(word)));
+    SET(q->h->dead, q->h->dead - 1);
+    SET(q->h->visible, q->h->visible + 1);
+    shmq_order_insert(q, s);
+}
+
+int shmq_untake(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = moving(q, receipt);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_move_undone(q, s);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+static bool is_copy(const struct shmq_slot *s)
+{
+    return shmq_state_of(shmq_word(s)) == SHMQ_STAGED;
+}
+
+void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq)
+{
+    for (uint32_t at = 0; q->h->staged && at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+
+        if (!is_copy(s) || s->origin_queue != origin_queue || s->origin_seq != origin_seq)
+            continue;
+        (void)shmq_abandon(q, shmq_receipt_of(shmq_word(s), at));
+    }
+}
+
+int shmq_find_orphan(struct shmq_queue *q, uint32_t from, uint64_t *receipt,
+                     uint64_t *origin_queue, uint64_t *origin_seq)
+{
+    for (uint32_t at = from; q->h->staged && at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+
+        if (!is_copy(s) || s->owner)
+            continue;
+        *receipt = shmq_receipt_of(shmq_word(s), at);
+        *origin_queue = s->origin_queue;
+        *origin_seq = s->origin_seq;
+        return SHMQ_OK;
+    }
+    return SHMQ_EMPTY;
+}
+
+bool shmq_still_moves(struct shmq_queue *q, uint64_t seq)
+{
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        enum shmq_state state = shmq_state_of(shmq_word(&q->slots[at]));
+
+        if ((state == SHMQ_DEAD || state == SHMQ_MOVING) && q->slots[at].seq == seq)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,38 @@
+/* Moving a message to another queue, exactly once whoever dies.
+ *
+ * The mover takes the message in the source (MOVING), stages a copy in the target
+ * (STAGED, which names its origin), settles the source (its FREE is the commit point) and
+ * publishes the copy. A copy whose mover died belongs to nobody: if the source still has
+ * the message, the copy is void and the next mover removes it before it stages its own;
+ * if the source has not, the copy is the message and whoever finds it publishes it. No
+ * step holds two locks. All hold the lock of the queue they are given. */
+#ifndef SHMQ_MOVE_H
+#define SHMQ_MOVE_H
+
+#include "message.h"
+#include "queue.h"
+
+/* Takes the next DEAD message. SHMQ_EMPTY. */
+int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view);
+
+/* Takes a READY message, named by slot and sequence number. SHMQ_STALE. */
+int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view);
+
+/* The commit point: the message has moved. SHMQ_STALE if it was no longer ours. */
+int shmq_moved(struct shmq_queue *q, uint64_t receipt);
+
+/* Back to where it was taken from. */
+int shmq_untake(struct shmq_queue *q, uint64_t receipt);
+void shmq_move_undone(struct shmq_queue *q, struct shmq_slot *s);
+
+/* Removes orphaned copies of that message. */
+void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq);
+
+/* The next orphaned copy at or after slot `from`: its receipt, origin. SHMQ_EMPTY. */
+int shmq_find_orphan(struct shmq_queue *q, uint32_t from, uint64_t *receipt,
+                     uint64_t *origin_queue, uint64_t *origin_seq);
+
+/* Whether the queue still has message `seq`, dying or being moved. */
+bool shmq_still_moves(struct shmq_queue *q, uint64_t seq);
+
+#endif

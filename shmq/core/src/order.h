@@ -1,0 +1,21 @@
+/* The order: what a get serves next. Highest priority first, then lowest sequence.
+ *
+ * A message that comes in the order's own order (every fresh put of its priority) is
+ * appended to a list; one that does not (it was returned, or delayed, or had waited
+ * behind its group) goes into a heap. The next message is the better of the two heads. */
+#ifndef SHMQ_ORDER_H
+#define SHMQ_ORDER_H
+
+#include "queue.h"
+
+/* Ensures: the READY slot is in the order, and counted in header.ready. */
+void shmq_order_insert(struct shmq_queue *q, struct shmq_slot *s);
+void shmq_order_remove(struct shmq_queue *q, struct shmq_slot *s);
+
+/* The next message, or SHMQ_NIL. */
+uint32_t shmq_order_first(struct shmq_queue *q);
+
+/* The one with the lowest sequence number of all priorities, or SHMQ_NIL. */
+uint32_t shmq_order_oldest(struct shmq_queue *q);
+
+#endif

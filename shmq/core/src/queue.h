@@ -1,0 +1,148 @@
+/* A process's handle of a queue, and the helpers that every part of the core uses.
+ *
+ * A handle is private memory: the mapping, and pointers to its regions. Functions say
+ * "Holds the lock" where the caller must hold it.
+ */
+#ifndef SHMQ_QUEUE_H
+#define SHMQ_QUEUE_H
+
+#include "crash.h"
+#include "layout.h"
+#include "status.h"
+
+struct shmq_queue {
+    struct shmq_header *h;
+    struct shmq_slot *slots;
+    struct shmq_group *groups;
+    uint32_t *group_buckets;
+    struct shmq_dedupe *dedupe;
+    uint32_t *dedupe_buckets;
+    struct shmq_attachment *attachments;
+    uint64_t *timer_keys, *order_keys;
+    uint32_t *timer_slots, *order_slots;
+    uint64_t *bitmap;
+    unsigned char *arena;
+    struct shmq_geometry geo;
+    char *base;
+    int fd;               /* to back the segment with memory                           */
+    uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
+    bool damaged;         /* an index out of bounds was met in this operation          */
+    bool look_for_dead;   /* it is time to ask who is still alive                      */
+    uint32_t freed;       /* slots or blocks set free in this operation                */
+    uint64_t wanted;      /* bytes that could not be had, when NO_SPACE is returned    */
+    uint64_t random;      /* state of the jitter                                       */
+    struct shmq_slot nowhere; /* what a bad index leads to                             */
+    struct shmq_group no_group;
+};
+
+/* Bounds every index that comes out of shared memory: a bad one marks the handle as
+ * damaged and leads to private scratch space, never outside of the mapping. */
+static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
+{
+    if (__builtin_expect(at >= q->h->slots_made || at >= q->h->options.capacity, 0)) {
+        q->damaged = true;
+        return &q->nowhere;
+    }
+    return &q->slots[at];
+}
+
+static inline struct shmq_group *shmq_group_at(struct shmq_queue *q, uint32_t at)
+{
+    if (__builtin_expect(at >= q->h->groups_made || at >= q->h->options.capacity, 0)) {
+        q->damaged = true;
+        return &q->no_group;
+    }
+    return &q->groups[at];
+}
+
+static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct shmq_slot *s)
+{
+    return s == &q->nowhere ? SHMQ_NIL : (uint32_t)(s - q->slots);
+}
+
+/* ---- the word ---- */
+
+static inline uint64_t shmq_word(const struct shmq_slot *s)
+{
+    return atomic_load_explicit(&((struct shmq_slot *)s)->word, memory_order_acquire);
+}
+
+static inline enum shmq_state shmq_state_of(uint64_t word)
+{
+    return (enum shmq_state)(word & SHMQ_STATE_MASK);
+}
+
+static inline uint32_t shmq_deliveries_of(uint64_t word)
+{
+    return (uint32_t)(word >> SHMQ_DELIVERIES_SHIFT & SHMQ_DELIVERIES_MAX);
+}
+
+static inline uint64_t shmq_serial_of(uint64_t word) { return word >> SHMQ_SERIAL_SHIFT; }
+
+static inline uint64_t shmq_receipt_of(uint64_t word, uint32_t at)
+{
+    return shmq_serial_of(word) << SHMQ_SERIAL_SHIFT | at;
+}
+
+static inline uint64_t shmq_make_word(enum shmq_state state, uint64_t flags,
+                                      uint32_t deliveries, uint64_t serial)
+{
+    return (uint64_t)state | flags | (uint64_t)deliveries << SHMQ_DELIVERIES_SHIFT |
+           serial << SHMQ_SERIAL_SHIFT;
+}
+
+/* The commit. Release: whoever reads the word reads all that was written before. */
+static inline void shmq_commit(struct shmq_slot *s, uint64_t word)
+{
+    atomic_store_explicit(&s->word, word, memory_order_release);
+    shmq_mark();
+}
+
+/* ---- the lane ---- */
+
+static inline uint32_t shmq_priority_of(const struct shmq_slot *s) { return s->lane & 0xF; }
+
+static inline enum shmq_where shmq_where_of(const struct shmq_slot *s)
+{
+    return (enum shmq_where)(s->lane >> 4);
+}
+
+static inline void shmq_set_where(struct shmq_slot *s, enum shmq_where where)
+{
+    SET(s->lane, (uint8_t)((s->lane & 0xF) | where << 4));
+}
+
+/* The order: highest priority first, then lowest sequence number. */
+static inline uint64_t shmq_key_of(const struct shmq_slot *s)
+{
+    return (uint64_t)(15 - shmq_priority_of(s)) << 60 | (s->seq & ((1ull << 60) - 1));
+}
+
+static inline void shmq_set_ready(struct shmq_header *h, uint32_t ready)
+{
+    atomic_store_explicit(&h->ready, ready, memory_order_relaxed);
+    shmq_mark();
+}
+
+static inline uint32_t shmq_ready(const struct shmq_header *h)
+{
+    return atomic_load_explicit(&((struct shmq_header *)h)->ready, memory_order_relaxed);
+}
+
+static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
+{
+    if (when < h->next_tick)
+        SET(h->next_tick, when);
+}
+
+/* The outcome of an operation: `status`, unless damage was met on the way. */
+static inline int shmq_outcome(struct shmq_queue *q, int status)
+{
+    if (__builtin_expect(q->damaged, 0)) {
+        q->damaged = false;
+        return SHMQ_DAMAGED;
+    }
+    return status;
+}
+
+#endif

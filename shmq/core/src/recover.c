@@ -1,0 +1,212 @@
+#include "recover.h"
+
+#include "arena.h"
+#include "dedupe.h"
+#include "group.h"
+#include "heap.h"
+#include "list.h"
+#include "slot.h"
+#include "timer.h"
+
+static void forget_indexes(struct shmq_queue *q)
+{
+    struct shmq_header *h = q->h;
+
+    shmq_set_ready(h, 0);
+    SET(h->visible, 0);
+    SET(h->live, 0);
+    SET(h->delayed, 0);
+    SET(h->leased, 0);
+    SET(h->dead, 0);
+    SET(h->staged, 0);
+    SET(h->fifo_mask, 0);
+    SET(h->order_len, 0);
+    SET(h->timer_len, 0);
+    SET(h->groups, 0);
+    SET(h->groups_made, 0);
+    SET(h->group_free, SHMQ_NIL);
+    shmq_list_clear(&h->leases);
+    shmq_list_clear(&h->dying);
+    for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
+        shmq_list_clear(&h->fifo[p]);
+    for (int c = 0; c < SHMQ_CLASSES; c++)
+        SET(h->free[c], SHMQ_NIL);
+    if (h->group_buckets_backed)
+        for (uint32_t i = 0; i < q->geo.group_bucket_count; i++)
+            q->group_buckets[i] = SHMQ_NIL;
+    shmq_arena_clear(q);
+}
+
+static void recount_sleepers(struct shmq_queue *q)
+{
+    struct shmq_header *h = q->h;
+    uint32_t asleep[2] = {0, 0};
+
+    for (uint32_t at = 0; at < h->attachments_made; at++) {
+        struct shmq_attachment *a = &q->attachments[at];
+
+        SET(a->leases, 0);
+        for (int bell = 0; a->process && bell < 2; bell++)
+            asleep[bell] += a->asleep[bell];
+    }
+    SET(h->asleep[0], asleep[0]);
+    SET(h->asleep[1], asleep[1]);
+}
+
+static void append(struct shmq_heap heap, uint32_t at, uint64_t key)
+{
+    shmq_heap_append(&heap, at, key);
+}
+
+static void count_owner(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    SET(q->h->leased, q->h->leased + 1);
+    if (s->owner && s->owner <= q->h->attachments_made)
+        SET(q->attachments[s->owner - 1].leases, q->attachments[s->owner - 1].leases + 1);
+}
+
+static void index_ready(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, uint64_t word)
+{
+    SET(q->h->visible, q->h->visible + 1);
+    if (word & SHMQ_F_TTL)
+        append(shmq_timer_heap(q), at, (uint64_t)s->expires);
+    if (word & SHMQ_F_GROUPED) {
+        shmq_group_rebuild_behind(q, s);
+        return;
+    }
+    shmq_set_where(s, SHMQ_IN_ORDER);
+    append(shmq_order_heap(q), at, shmq_key_of(s));
+    shmq_set_ready(q->h, shmq_ready(q->h) + 1);
+}
+
+/* Puts one slot that is not FREE into the indexes. */
+static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, uint64_t word)
+{
+    struct shmq_header *h = q->h;
+    enum shmq_state state = shmq_state_of(word);
+
+    if (word & SHMQ_F_GROUPED && shmq_group_join(q, s))
+        q->damaged = true; /* the records had memory before, so they have it now */
+    shmq_set_where(s, SHMQ_NOWHERE);
+    switch (state) {
+    case SHMQ_READY:
+        index_ready(q, s, at, word);
+        break;
+    case SHMQ_DELAYED:
+        SET(h->delayed, h->delayed + 1);
+        append(shmq_timer_heap(q), at, (uint64_t)shmq_due_of(s));
+        if (word & SHMQ_F_HOLDS)
+            shmq_group_rebuild_front(q, s);
+        break;
+    case SHMQ_LEASED:
+        count_owner(q, s);
+        append(shmq_timer_heap(q), at, (uint64_t)s->deadline);
+        if (word & SHMQ_F_GROUPED)
+            shmq_group_rebuild_front(q, s);
+        break;
+    case SHMQ_DEAD:
+        SET(h->dead, h->dead + 1);
+        shmq_set_where(s, SHMQ_IN_DYING);
+        shmq_list_append(q, &h->dying, s);
+        break;
+    case SHMQ_MOVING:
+        SET(h->dead, h->dead + 1);
+        break;
+    case SHMQ_STAGED:
+        SET(h->staged, h->staged + 1);
+        break;
+    case SHMQ_FILLING:
+    case SHMQ_ZOMBIE:
+        break;
+    default:
+        q->damaged = true;
+    }
+}
+
+/* FREE slots lose their blocks: nothing of the arena is owned but by what is live. */
+static void index_slot(struct shmq_queue *q, uint32_t at)
+{
+    struct shmq_slot *s = shmq_slot_at(q, at);
+    uint64_t word = shmq_word(s);
+
+    if (shmq_state_of(word) == SHMQ_ZOMBIE && !s->pins) {
+        word = shmq_make_word(SHMQ_FREE, 0, 0, shmq_serial_of(word));
+        shmq_commit(s, word);
+    }
+    if (shmq_state_of(word) == SHMQ_FREE) {
+        SET(s->units, 0);
+        SET(s->pins, 0);
+        SET(s->next, q->h->free[0]);
+        SET(q->h->free[0], at);
+        return;
+    }
+    if (s->units && !shmq_arena_claim(q, s->block, s->units))
+        q->damaged = true;
+    SET(q->h->live, q->h->live + 1);
+    index_live(q, s, at, word);
+}
+
+static bool sane(struct shmq_queue *q)
+{
+    const struct shmq_header *h = q->h;
+
+    return h->slots_made <= h->options.capacity && h->slots_backed <= h->options.capacity &&
+           h->slots_made <= h->slots_backed && h->units_backed <= q->geo.units &&
+           h->groups_backed <= h->options.capacity &&
+           h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
+}
+
+/* Slots above the highest one in use are as if they had never been made. */
+static void trim(struct shmq_queue *q)
+{
+    uint32_t made = q->h->slots_made;
+
+    while (made && (shmq_state_of(shmq_word(&q->slots[made - 1])) == SHMQ_FREE ||
+                    (shmq_state_of(shmq_word(&q->slots[made - 1])) == SHMQ_ZOMBIE &&
+                     !q->slots[made - 1].pins)))
+        made--;
+    for (uint32_t at = made; at < q->h->slots_made; at++)
+        shmq_commit(&q->slots[at], 0);
+    SET(q->h->slots_made, made);
+}
+
+int shmq_rebuild(struct shmq_queue *q)
+{
+    struct shmq_heap timers = shmq_timer_heap(q), order = shmq_order_heap(q);
+
+    if (!sane(q))
+        return SHMQ_DAMAGED;
+    forget_indexes(q);
+    recount_sleepers(q);
+    trim(q);
+    for (uint32_t at = q->h->slots_made; at-- > 0 && !q->damaged;)
+        index_slot(q, at);
+    shmq_heap_build(&timers);
+    shmq_heap_build(&order);
+    shmq_group_rebuild_done(q);
+    shmq_dedupe_rebuild(q);
+    SET(q->h->next_tick, 0);
+    q->freed = UINT32_MAX;
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+/* The id of the put that was being carried out, if that put was committed. */
+static void settle_dedupe(struct shmq_queue *q)
+{
+    uint64_t pending = shmq_dedupe_pending(q);
+
+    if (!pending || pending != q->h->last_seq)
+        return;
+    for (uint32_t at = 0; at < q->h->slots_made; at++)
+        if (shmq_state_of(shmq_word(&q->slots[at])) > SHMQ_STAGED && q->slots[at].seq == pending)
+            SET(q->h->dedupe_tail, q->h->dedupe_tail + 1);
+}
+
+int shmq_recover(struct shmq_queue *q)
+{
+    if (!sane(q))
+        return SHMQ_DAMAGED;
+    settle_dedupe(q);
+    SET(q->h->recoveries, q->h->recoveries + 1);
+    return shmq_rebuild(q);
+}

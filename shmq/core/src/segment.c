@@ -1,0 +1,150 @@
+#include "segment.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "crc32c.h"
+#include "list.h"
+#include "lock.h"
+
+static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
+
+/* The offset of a region of `count` entries, the cursor moved behind it. */
+static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
+{
+    uint64_t at = page_up(*cursor);
+
+    *cursor = at + count * size;
+    return at;
+}
+
+static uint32_t power_up(uint64_t at_least)
+{
+    uint32_t power = 1;
+
+    while (power < at_least)
+        power *= 2;
+    return power;
+}
+
+void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
+{
+    uint64_t n = options->capacity, at = SHMQ_PAGE;
+    uint32_t buckets = power_up(n), ids = power_up(n * 4);
+
+    geo->units = (uint32_t)((options->arena_bytes + SHMQ_UNIT - 1) / SHMQ_UNIT);
+    geo->group_bucket_count = buckets > n && buckets > 1 ? buckets / 2 : buckets;
+    geo->dedupe_max = options->dedupe_window ? (ids < 1u << 20 ? 1u << 20 : ids) : 0;
+    geo->attachments = region(&at, SHMQ_MAX_ATTACHMENTS, sizeof(struct shmq_attachment));
+    geo->slots = region(&at, n, sizeof(struct shmq_slot));
+    geo->timer_keys = region(&at, n, sizeof(uint64_t));
+    geo->timer_slots = region(&at, n, sizeof(uint32_t));
+    geo->order_keys = region(&at, n, sizeof(uint64_t));
+    geo->order_slots = region(&at, n, sizeof(uint32_t));
+    geo->groups = region(&at, n, sizeof(struct shmq_group));
+    geo->group_buckets = region(&at, geo->group_bucket_count, sizeof(uint32_t));
+    geo->dedupe = region(&at, geo->dedupe_max, sizeof(struct shmq_dedupe));
+    geo->dedupe_buckets = region(&at, geo->dedupe_max, sizeof(uint32_t));
+    geo->bitmap = region(&at, (geo->units + 63) / 64, sizeof(uint64_t));
+    geo->arena = region(&at, geo->units, SHMQ_UNIT);
+    geo->segment_bytes = page_up(at);
+}
+
+void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo)
+{
+    char *at = base;
+
+    memset(q, 0, sizeof *q);
+    q->base = at;
+    q->fd = fd;
+    q->geo = *geo;
+    q->attachment = SHMQ_NIL;
+    q->h = (struct shmq_header *)at;
+    q->attachments = (struct shmq_attachment *)(at + geo->attachments);
+    q->slots = (struct shmq_slot *)(at + geo->slots);
+    q->timer_keys = (uint64_t *)(at + geo->timer_keys);
+    q->timer_slots = (uint32_t *)(at + geo->timer_slots);
+    q->order_keys = (uint64_t *)(at + geo->order_keys);
+    q->order_slots = (uint32_t *)(at + geo->order_slots);
+    q->groups = (struct shmq_group *)(at + geo->groups);
+    q->group_buckets = (uint32_t *)(at + geo->group_buckets);
+    q->dedupe = (struct shmq_dedupe *)(at + geo->dedupe);
+    q->dedupe_buckets = (uint32_t *)(at + geo->dedupe_buckets);
+    q->bitmap = (uint64_t *)(at + geo->bitmap);
+    q->arena = (unsigned char *)(at + geo->arena);
+    q->random = (uint64_t)(uintptr_t)q | 1;
+}
+
+static uint32_t checksum(const struct shmq_header *h)
+{
+    uint32_t crc = shmq_crc32c(0, &h->options, sizeof h->options);
+
+    return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
+}
+
+int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
+{
+    struct shmq_header *h = q->h;
+    int status;
+
+    SET(h->options, *options);
+    SET(h->segment_bytes, q->geo.segment_bytes);
+    SET(h->crc, checksum(h));
+    if ((status = shmq_lock_init(h)))
+        return status;
+    SET(h->next_tick, 0);
+    SET(h->samples[0].at, shmq_now());
+    SET(h->samples[1].at, h->samples[0].at);
+    /* Receipts of an older queue of this name mean nothing here: serials start anywhere. */
+    SET(h->serial, (options->queue_id * 0x9E3779B97F4A7C15ull) & SHMQ_SERIAL_MAX);
+    SET(h->dedupe_head, 1);
+    SET(h->dedupe_tail, 1);
+    SET(h->group_free, SHMQ_NIL);
+    shmq_list_clear(&h->leases);
+    shmq_list_clear(&h->dying);
+    for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
+        shmq_list_clear(&h->fifo[p]);
+    for (int c = 0; c < SHMQ_CLASSES; c++)
+        SET(h->free[c], SHMQ_NIL);
+    atomic_store_explicit(&h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
+                          memory_order_release);
+    shmq_mark();
+    return SHMQ_OK;
+}
+
+static bool sane(const struct shmq_options *o)
+{
+    return o->capacity >= 1 && o->capacity <= SHMQ_MAX_CAPACITY && o->priorities >= 1 &&
+           o->priorities <= SHMQ_MAX_PRIORITIES && o->arena_bytes >= 1 &&
+           o->arena_bytes <= 1ull << 37 && memchr(o->name, 0, sizeof o->name) &&
+           memchr(o->dead_letter, 0, sizeof o->dead_letter);
+}
+
+int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_geometry *geo)
+{
+    const struct shmq_header *h = base;
+    uint64_t published;
+
+    if (mapped < SHMQ_PAGE || size < SHMQ_PAGE)
+        return SHMQ_TRUNCATED;
+    published = atomic_load_explicit(&((struct shmq_header *)base)->published,
+                                     memory_order_acquire);
+    if (!published)
+        return SHMQ_NOT_READY;
+    if (published >> 32 != SHMQ_MAGIC)
+        return SHMQ_DAMAGED;
+    if ((uint32_t)published != SHMQ_LAYOUT_VERSION)
+        return SHMQ_INCOMPATIBLE;
+    if (checksum(h) != h->crc || !sane(&h->options))
+        return SHMQ_DAMAGED;
+    shmq_lay_out(&h->options, geo);
+    if (geo->segment_bytes != h->segment_bytes)
+        return SHMQ_DAMAGED;
+    return size < geo->segment_bytes ? SHMQ_TRUNCATED : SHMQ_OK;
+}
+
+uint32_t shmq_version_of(const void *base)
+{
+    return (uint32_t)atomic_load_explicit(&((struct shmq_header *)base)->published,
+                                          memory_order_acquire);
+}

@@ -1,0 +1,89 @@
+#define _GNU_SOURCE
+#include "sleep.h"
+
+#include <errno.h>
+
+#include "clock.h"
+
+void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell)
+{
+    SET(q->h->asleep[bell], q->h->asleep[bell] + 1);
+    if (q->attachment != SHMQ_NIL) {
+        struct shmq_attachment *a = &q->attachments[q->attachment];
+
+        SET(a->asleep[bell], a->asleep[bell] + 1);
+    }
+}
+
+void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int left)
+{
+    struct shmq_header *h = q->h;
+    uint32_t tokens = left > 0 ? (uint32_t)left : 0;
+
+    if (h->asleep[bell])
+        SET(h->asleep[bell], h->asleep[bell] - 1);
+    if (q->attachment != SHMQ_NIL && q->attachments[q->attachment].asleep[bell]) {
+        struct shmq_attachment *a = &q->attachments[q->attachment];
+
+        SET(a->asleep[bell], a->asleep[bell] - 1);
+    }
+    if (taken) {
+        if (h->posted[bell])
+            SET(h->posted[bell], h->posted[bell] - 1);
+    } else if (h->posted[bell] > tokens) {
+        SET(h->posted[bell], tokens);
+    }
+}
+
+static uint32_t posts_for(struct shmq_header *h, enum shmq_bell bell, uint32_t something)
+{
+    uint32_t unposted, count;
+
+    if (h->asleep[bell] <= h->posted[bell])
+        return 0;
+    unposted = h->asleep[bell] - h->posted[bell];
+    count = unposted < something ? unposted : something;
+    if (count)
+        SET(h->posted[bell], h->posted[bell] + count);
+    return count;
+}
+
+void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2])
+{
+    struct shmq_header *h = q->h;
+
+    post[SHMQ_NOT_EMPTY] = post[SHMQ_NOT_FULL] = 0;
+    if (__builtin_expect(h->asleep[SHMQ_NOT_EMPTY] != 0, 0))
+        post[SHMQ_NOT_EMPTY] = posts_for(h, SHMQ_NOT_EMPTY, shmq_ready(h));
+    if (__builtin_expect(h->asleep[SHMQ_NOT_FULL] != 0, 0) && q->freed)
+        post[SHMQ_NOT_FULL] = posts_for(h, SHMQ_NOT_FULL, q->freed);
+    q->freed = 0;
+}
+
+int shmq_sleep(sem_t *semaphore, int64_t ns)
+{
+    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + (ns > 0 ? ns : 0);
+    struct timespec until = {end / 1000000000, end % 1000000000};
+
+    if (!sem_clockwait(semaphore, CLOCK_MONOTONIC, &until))
+        return SHMQ_OK;
+    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
+}
+
+bool shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns)
+{
+    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    volatile uint32_t *live = &q->h->live;
+
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (bell == SHMQ_NOT_EMPTY ? shmq_ready(q->h) != 0
+                                       : *live < q->h->options.capacity)
+                return true;
+#if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+#endif
+        }
+    } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
+    return false;
+}

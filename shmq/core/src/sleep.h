@@ -1,0 +1,33 @@
+/* Sleeping until a message comes, or space. The semaphores only wake; what is true is in
+ * the header.
+ *
+ * `asleep` counts the sleepers, `posted` the posts that none of them has taken. Whoever
+ * releases the lock posts as many as there is something for, but never more than there
+ * are sleepers without a post, so a semaphore does not grow. A waker that dies between
+ * counting and posting costs the sleeper the rest of its slice, no more: a sleeper whose
+ * slice ended sets `posted` right by the semaphore's value. */
+#ifndef SHMQ_SLEEP_H
+#define SHMQ_SLEEP_H
+
+#include <semaphore.h>
+
+#include "queue.h"
+
+/* Counts the caller in. Holds the lock. */
+void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell);
+
+/* Counts it out again; `taken` says whether it took a post, `left` is the semaphore's
+ * value. Holds the lock. */
+void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int left);
+
+/* How many sleepers of each bell to post once the lock is released. Holds the lock. */
+void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2]);
+
+/* Sleeps on the semaphore for at most `ns`, on the monotonic clock: SHMQ_OK if posted,
+ * SHMQ_TIMED_OUT, SHMQ_INTERRUPTED. To be called without the GIL. */
+int shmq_sleep(sem_t *semaphore, int64_t ns);
+
+/* Spins until the queue looks as if the wait were over, at most `ns`: true if so. */
+bool shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns);
+
+#endif

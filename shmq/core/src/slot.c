@@ -1,0 +1,156 @@
+#include "slot.h"
+
+#include "arena.h"
+#include "memory.h"
+
+static uint32_t list_of(const struct shmq_slot *s)
+{
+    return s->units ? shmq_class_of(s->units) % SHMQ_CLASSES : 0;
+}
+
+static void push_free(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint32_t class = list_of(s);
+
+    if (s->units && !class) { /* too large to be kept */
+        uint32_t units = s->units;
+
+        SET(s->units, 0);
+        shmq_arena_give(q, s->block, units);
+    }
+    if (class)
+        SET(q->h->units_cached, q->h->units_cached + s->units);
+    SET(s->next, q->h->free[class]);
+    SET(q->h->free[class], shmq_index_of(q, s));
+}
+
+static struct shmq_slot *pop_free(struct shmq_queue *q, uint32_t class)
+{
+    struct shmq_slot *s = shmq_slot_at(q, q->h->free[class]);
+
+    SET(q->h->free[class], s->next);
+    if (class)
+        SET(q->h->units_cached, q->h->units_cached - s->units);
+    return s;
+}
+
+static void give_block(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint32_t units = s->units;
+
+    SET(s->units, 0);
+    if (units)
+        shmq_arena_give(q, s->block, units);
+}
+
+/* Gives the blocks that free slots keep back to the arena: all of them, or one. True if
+ * there was any. */
+static bool give_cached(struct shmq_queue *q, bool all)
+{
+    bool any = false;
+
+    for (uint32_t class = 1; class < SHMQ_CLASSES; class++)
+        while (q->h->free[class] != SHMQ_NIL && !q->damaged) {
+            struct shmq_slot *s = pop_free(q, class);
+
+            give_block(q, s);
+            push_free(q, s);
+            any = true;
+            if (!all)
+                return true;
+        }
+    return any;
+}
+
+/* A slot without a block: one set free, a new one, or one that gives its block up. */
+static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
+{
+    struct shmq_header *h = q->h;
+    int status = SHMQ_FULL;
+
+    if (h->free[0] == SHMQ_NIL && h->slots_made < h->options.capacity) {
+        status = shmq_back_slots(q, h->slots_made + 1);
+        if (!status) {
+            SET(h->slots_made, h->slots_made + 1);
+            *s = shmq_slot_at(q, h->slots_made - 1);
+            SET((*s)->units, 0);
+            return SHMQ_OK;
+        }
+    }
+    if (h->free[0] == SHMQ_NIL && !give_cached(q, false))
+        return status;
+    *s = pop_free(q, 0);
+    return SHMQ_OK;
+}
+
+int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
+{
+    struct shmq_header *h = q->h;
+    uint32_t units = shmq_units_for(bytes), class, block = 0;
+    struct shmq_slot *s;
+    int status;
+
+    if (h->live >= h->options.capacity)
+        return SHMQ_FULL;
+    class = units ? shmq_class_of(units) % SHMQ_CLASSES : 0;
+    if (class && h->free[class] != SHMQ_NIL) {
+        s = pop_free(q, class);
+        *at = shmq_index_of(q, s);
+        return s->units == units ? SHMQ_OK : SHMQ_DAMAGED;
+    }
+    if ((status = take_bare(q, &s)))
+        return status;
+    if (units) {
+        status = shmq_arena_take(q, units, &block);
+        if ((status == SHMQ_FULL || status == SHMQ_NO_SPACE) && give_cached(q, true))
+            status = shmq_arena_take(q, units, &block);
+        if (status) {
+            push_free(q, s);
+            return status;
+        }
+        SET(s->block, block);
+        SET(s->units, units);
+    }
+    *at = shmq_index_of(q, s);
+    return SHMQ_OK;
+}
+
+void shmq_slot_untake(struct shmq_queue *q, struct shmq_slot *s) { push_free(q, s); }
+
+void shmq_slot_born(struct shmq_queue *q) { SET(q->h->live, q->h->live + 1); }
+
+void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint64_t serial = shmq_serial_of(shmq_word(s));
+
+    shmq_set_where(s, SHMQ_NOWHERE);
+    if (s->pins) {
+        shmq_commit(s, shmq_make_word(SHMQ_ZOMBIE, 0, 0, serial));
+        return;
+    }
+    shmq_commit(s, shmq_make_word(SHMQ_FREE, 0, 0, serial));
+    push_free(q, s);
+    SET(q->h->live, q->h->live - 1);
+    q->freed++;
+}
+
+static bool within(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    if (s->block <= q->geo.units && s->units <= q->geo.units - s->block &&
+        (uint64_t)s->body_bytes + s->meta_bytes <= (uint64_t)s->units * SHMQ_UNIT)
+        return true;
+    q->damaged = true;
+    return false;
+}
+
+unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s)
+{
+    return within(q, s) ? q->arena + (uint64_t)s->block * SHMQ_UNIT : NULL;
+}
+
+unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s)
+{
+    if (!within(q, s))
+        return NULL;
+    return q->arena + ((uint64_t)s->block + s->units) * SHMQ_UNIT - s->meta_bytes;
+}

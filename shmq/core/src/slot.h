@@ -1,0 +1,24 @@
+/* Taking a free slot with a block for its bytes, and setting one free. */
+#ifndef SHMQ_SLOT_H
+#define SHMQ_SLOT_H
+
+#include "queue.h"
+
+/* A FREE slot, in no list, with room for `bytes`. SHMQ_FULL, SHMQ_NO_SPACE. */
+int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at);
+
+/* Puts a slot of shmq_slot_take back, which was never committed. */
+void shmq_slot_untake(struct shmq_queue *q, struct shmq_slot *s);
+
+/* Counts a slot that has just left FREE. */
+void shmq_slot_born(struct shmq_queue *q);
+
+/* Commits FREE, or ZOMBIE while views of it are alive. The slot is in no list and no
+ * group any more. */
+void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s);
+
+/* Where the body and the properties stand. NULL and damage if they are out of bounds. */
+unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s);
+unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s);
+
+#endif

@@ -1,0 +1,114 @@
+#include "timer.h"
+
+#include "clock.h"
+#include "heap.h"
+#include "list.h"
+#include "message.h"
+
+#define MOST_AT_ONCE 1024
+#define RATE_PERIOD 1000000000ll    /* ns */
+#define LIVENESS_PERIOD 50000000ll  /* ns */
+
+int64_t shmq_due_of(const struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s);
+
+    if (shmq_state_of(word) == SHMQ_READY)
+        return s->expires;
+    if (shmq_state_of(word) == SHMQ_DELAYED && word & SHMQ_F_TTL && s->expires < s->deadline)
+        return s->expires;
+    return s->deadline;
+}
+
+void shmq_timer_set(struct shmq_queue *q, struct shmq_slot *s)
+{
+    struct shmq_heap heap = shmq_timer_heap(q);
+    int64_t due = shmq_due_of(s);
+
+    shmq_heap_push(&heap, shmq_index_of(q, s), (uint64_t)due);
+    shmq_tick_by(q->h, due);
+}
+
+void shmq_timer_unset(struct shmq_queue *q, struct shmq_slot *s)
+{
+    struct shmq_heap heap = shmq_timer_heap(q);
+
+    shmq_heap_remove(&heap, shmq_index_of(q, s));
+}
+
+void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s)
+{
+    struct shmq_list *leases = &q->h->leases;
+
+    if (leases->tail != SHMQ_NIL && shmq_slot_at(q, leases->tail)->deadline > s->deadline) {
+        shmq_set_where(s, SHMQ_NOWHERE);
+        shmq_timer_set(q, s);
+        return;
+    }
+    shmq_set_where(s, SHMQ_IN_LEASES);
+    shmq_list_append(q, leases, s);
+    shmq_tick_by(q->h, s->deadline);
+}
+
+void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s)
+{
+    if (shmq_where_of(s) == SHMQ_IN_LEASES)
+        shmq_list_remove(q, &q->h->leases, s);
+    else
+        shmq_timer_unset(q, s);
+    shmq_set_where(s, SHMQ_NOWHERE);
+}
+
+/* The slot of which the time comes first, or SHMQ_NIL. */
+static uint32_t first_due(struct shmq_queue *q, int64_t *due)
+{
+    struct shmq_heap heap = shmq_timer_heap(q);
+    uint32_t first = q->h->leases.head;
+
+    *due = first == SHMQ_NIL ? INT64_MAX : shmq_slot_at(q, first)->deadline;
+    if (shmq_heap_len(&heap) && (int64_t)heap.keys[0] < *due) {
+        *due = (int64_t)heap.keys[0];
+        first = heap.slots[0];
+    }
+    return first;
+}
+
+int64_t shmq_next_due(struct shmq_queue *q)
+{
+    int64_t due;
+
+    first_due(q, &due);
+    return due;
+}
+
+static void sample_rates(struct shmq_header *h, int64_t now)
+{
+    SET(h->samples[0], h->samples[1]);
+    SET(h->samples[1].at, now);
+    SET(h->samples[1].in, h->last_seq);
+    SET(h->samples[1].out, h->acked);
+}
+
+void shmq_tick(struct shmq_queue *q, int64_t now)
+{
+    struct shmq_header *h = q->h;
+    int64_t due, next;
+    uint32_t first;
+
+    for (int done = 0; done < MOST_AT_ONCE; done++) {
+        first = first_due(q, &due);
+        if (due > now || q->damaged)
+            break;
+        shmq_message_due(q, shmq_slot_at(q, first), now);
+    }
+    if (now - h->samples[1].at >= RATE_PERIOD)
+        sample_rates(h, now);
+    if (now >= h->liveness_at) {
+        q->look_for_dead = true;
+        SET(h->liveness_at, now + LIVENESS_PERIOD);
+    }
+    first_due(q, &due);
+    next = h->samples[1].at + RATE_PERIOD;
+    next = due < next ? due : next;
+    SET(h->next_tick, next < h->liveness_at ? next : h->liveness_at);
+}

@@ -1,0 +1,90 @@
+"""The command line of the demonstration."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+from rich.console import Console
+
+import shmq
+from shmq.demo import report
+from shmq.demo.errors import DemoError
+from shmq.demo.flights import airline_names, packaged, read_flights
+from shmq.demo.job import Outcome, run
+from shmq.demo.plan import Plan
+from shmq.demo.screen import screen_for
+from shmq.demo.tally import Sums
+
+__all__ = ["conclude", "main"]
+
+_COUNT = click.IntRange(1, 64)
+
+
+@click.command()
+@click.option("--flights", type=click.IntRange(min=1), help="Only the first N flights.")
+@click.option("--producers", type=_COUNT, default=2, show_default=True)
+@click.option("--consumers", type=_COUNT, default=3, show_default=True)
+@click.option("--kill/--no-kill", default=True, help="Whether one consumer is killed half-way.")
+@click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
+def main(
+    flights: int | None, producers: int, consumers: int, kill: bool, namespace: str | None
+) -> None:
+    """Send 336,776 real flights through one queue and kill a consumer half-way.
+
+    Exit code 0 says that every flight was acknowledged and that the sums are the
+    file's, 1 that they are not or that the job could not be done.
+    """
+    if kill and consumers == 1:
+        raise click.UsageError("nobody is left when the one consumer is killed: add --no-kill")
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    try:
+        path, names = packaged("flights.csv.zip"), airline_names(packaged("airlines.csv"))
+        expected = report.direct_sums(read_flights(path, limit=flights))
+        plan = Plan(
+            path=path,
+            flights=sum(sums.flights for sums in expected.values()),
+            namespace=namespace or f"demo-{os.getpid()}",
+            producers=producers,
+            consumers=consumers,
+            kill=kill,
+        )
+        sys.exit(_perform(plan, expected, names))
+    except (DemoError, shmq.ShmqError) as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("stopped; the queues of the demonstration are deleted", err=True)
+        sys.exit(130)
+
+
+def conclude(
+    console: Console, outcome: Outcome, expected: dict[str, Sums], names: dict[str, str]
+) -> int:
+    """Print the table and what is to be said of it; returns the exit code."""
+    console.print(report.table(outcome.ledger.carriers, names))
+    found = report.faults(outcome, expected)
+    for fault in found:
+        click.echo(f"check failed: {fault}", err=True)
+    if not found:
+        console.print(report.verdict(outcome), soft_wrap=True, highlight=False)
+    return 1 if found else 0
+
+
+def _perform(plan: Plan, expected: dict[str, Sums], names: dict[str, str]) -> int:
+    console = Console()
+    console.print(
+        f"{plan.flights:,} flights of {len(expected)} carriers: {plan.producers} producers, "
+        f"{plan.consumers} consumers, namespace {plan.namespace}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    with screen_for(console) as screen:
+        outcome = run(plan, screen)
+    return conclude(console, outcome, expected, names)
+
+
+def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

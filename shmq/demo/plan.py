@@ -1,0 +1,34 @@
+"""What a run of the job is to be."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Plan"]
+
+#: Flights acknowledged at a time, unless the run is short.
+BATCH: Final = 256
+#: A short run has at least so many batches, so that its half-way is a point within it.
+PARTS: Final = 400
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run."""
+
+    #: The file of flights.
+    path: Path
+    #: How many of its flights, from the first on.
+    flights: int
+    namespace: str
+    producers: int = 2
+    consumers: int = 3
+    #: Whether one consumer is killed when half of the flights are counted.
+    kill: bool = True
+
+    @property
+    def batch(self) -> int:
+        """How many flights a consumer acknowledges at a time, at most."""
+        return min(BATCH, self.flights // PARTS + 1)

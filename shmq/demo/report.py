@@ -1,0 +1,118 @@
+"""The result: the table per carrier, and whether it is what the file says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rich import box
+from rich.table import Table
+
+import shmq
+from shmq.demo.flights import LATE_MINUTES, Flight
+from shmq.demo.job import Outcome
+from shmq.demo.ledger import Ledger
+from shmq.demo.tally import Sums
+
+__all__ = ["direct_sums", "faults", "table", "verdict"]
+
+_CAPTION: Final = (
+    f"Mean delays are in minutes. Late: {LATE_MINUTES} minutes or more behind, at either end."
+)
+
+
+def direct_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
+    """The sums per carrier straight from the ``flights``, without any queue."""
+    carriers: defaultdict[str, list[Flight]] = defaultdict(list)
+    for flight in flights:
+        carriers[flight.carrier].append(flight)
+    return {code: _direct(own) for code, own in carriers.items()}
+
+
+def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
+    """What speaks against "all acknowledged, none lost", a line each; empty if nothing."""
+    return [
+        *_faults_of_ledger(outcome.ledger),
+        *_faults_of_queue(outcome.stats, outcome.ledger.total),
+        *_faults_of_sums(outcome.ledger.carriers, expected),
+    ]
+
+
+def verdict(outcome: Outcome) -> str:
+    """The last line of a run without faults."""
+    ledger = outcome.ledger
+    return (
+        f"{ledger.total:,} acknowledged, none lost; {ledger.again:,} delivered again, "
+        f"{ledger.repeated:,} of them counted before and not counted twice; "
+        f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s"
+    )
+
+
+def table(carriers: Mapping[str, Sums], names: Mapping[str, str]) -> Table:
+    """The sums per carrier, the one with the most flights first; 80 columns suffice."""
+    result = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), caption=_CAPTION
+    )
+    result.add_column("carrier", no_wrap=True)
+    for title in ("flights", "cancelled", "late", "mean dep.", "mean arr."):
+        result.add_column(title, justify="right")
+    for code, sums in sorted(carriers.items(), key=lambda item: (-item[1].flights, item[0])):
+        result.add_row(
+            f"{code} {names.get(code, '')}",
+            f"{sums.flights:,}",
+            f"{sums.flights - sums.departed:,}",
+            f"{sums.late / sums.flights:.1%}",
+            _minutes(sums.mean_departure_delay),
+            _minutes(sums.mean_arrival_delay),
+        )
+    return result
+
+
+def _direct(flights: list[Flight]) -> Sums:
+    departures = [f.departure_delay for f in flights if f.departure_delay is not None]
+    arrivals = [f.arrival_delay for f in flights if f.arrival_delay is not None]
+    return Sums(
+        flights=len(flights),
+        late=sum(flight.late for flight in flights),
+        departed=len(departures),
+        departure_minutes=sum(departures),
+        arrived=len(arrivals),
+        arrival_minutes=sum(arrivals),
+    )
+
+
+def _faults_of_ledger(ledger: Ledger) -> list[str]:
+    found = []
+    if not ledger.complete:
+        missing = ledger.missing()
+        found.append(f"{len(missing):,} flights were never counted, first number {missing[0]}")
+    if ledger.torn:
+        found.append(f"{ledger.torn:,} tallies hold flights counted before beside new ones")
+    return found
+
+
+def _faults_of_queue(stats: shmq.QueueStats, total: int) -> list[str]:
+    found = []
+    left = stats.depth + stats.delayed + stats.in_flight + stats.dying
+    if left:
+        found.append(f"{left:,} messages are left in the queue")
+    if stats.dropped or stats.dead_lettered:
+        found.append(f"{stats.dropped:,} dropped and {stats.dead_lettered:,} dead-lettered")
+    if stats.put != total:
+        found.append(f"{stats.put:,} messages were put for {total:,} flights")
+    if stats.acked != total:
+        found.append(f"{stats.acked:,} messages were acknowledged of {total:,}")
+    return found
+
+
+def _faults_of_sums(counted: Mapping[str, Sums], expected: Mapping[str, Sums]) -> list[str]:
+    return [
+        f"carrier {code}: the queue's {counted.get(code)} are not the file's {expected.get(code)}"
+        for code in sorted(counted.keys() | expected.keys())
+        if counted.get(code) != expected.get(code)
+    ]
+
+
+def _minutes(mean: float | None) -> str:
+    return "-" if mean is None else f"{mean:.2f}"

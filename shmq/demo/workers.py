@@ -1,0 +1,107 @@
+"""The processes that do the work."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from typing import Any, Self
+
+import shmq
+from shmq.demo.consumer import consume
+from shmq.demo.errors import DemoError
+from shmq.demo.plan import Plan
+from shmq.demo.producer import produce
+from shmq.demo.queues import PATIENCE
+
+__all__ = ["Workers"]
+
+# Spawned, not forked: each attaches by name, as a program of its own would.
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class Workers:
+    """Producers and consumers, none of which outlives the context."""
+
+    def __init__(self) -> None:
+        self.producers: list[BaseProcess] = []
+        self.consumers: list[BaseProcess] = []
+        #: The consumer that was killed, if one was.
+        self.victim: BaseProcess | None = None
+
+    def start(self, plan: Plan) -> None:
+        """Start the processes that the ``plan`` wants."""
+        with _interrupts_ignored():
+            for index in range(plan.consumers):
+                name = f"consumer {index + 1}"
+                self.consumers.append(_started(name, consume, plan.namespace, plan.batch))
+            for share in range(plan.producers):
+                name = f"producer {share + 1}"
+                self.producers.append(_started(name, produce, plan, share))
+
+    def kill_one(self) -> BaseProcess:
+        """Send SIGKILL to a consumer, and return it."""
+        self.victim = self.consumers[0]
+        self.victim.kill()
+        return self.victim
+
+    @property
+    def producing(self) -> bool:
+        """Whether a producer is still at work."""
+        return any(producer.is_alive() for producer in self.producers)
+
+    def check(self) -> None:
+        """Raise :class:`DemoError` if a worker ended that should not have."""
+        for process in self.producers + self.consumers:
+            if process.exitcode and process is not self.victim:
+                raise DemoError(f"{process.name} ended with exit code {process.exitcode}")
+
+    def running(self) -> int:
+        """How many consumers are alive."""
+        return sum(consumer.is_alive() for consumer in self.consumers)
+
+    def join(self) -> None:
+        """Wait for all of them to end by themselves, and check how they did."""
+        for process in self.producers + self.consumers:
+            process.join(PATIENCE)
+            if process.exitcode is None:
+                raise DemoError(f"{process.name} did not end within {PATIENCE:.0f} s")
+        self.check()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.producers + self.consumers:
+            process.kill()
+            process.join()
+
+
+def _started(name: str, work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    process = _SPAWN.Process(target=_work, args=(work, *arguments), name=name, daemon=True)
+    process.start()
+    return process
+
+
+def _work(work: Callable[..., None], *arguments: Any) -> None:
+    """The body of every worker: an error is one line and exit code 1."""
+    try:
+        work(*arguments)
+    except shmq.QueueDeleted:
+        return  # the job is over
+    except (shmq.ShmqError, DemoError) as error:
+        print(f"{multiprocessing.current_process().name}: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ctrl-C reaches every process of the terminal; those started here leave it to us."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

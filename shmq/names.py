@@ -1,0 +1,42 @@
+"""The names of queues and namespaces, and what is made of them in /dev/shm."""
+
+from __future__ import annotations
+
+import re
+
+from shmq.errors import InvalidName, InvalidOption
+
+__all__ = ["MAX_NAME", "check_name", "dead_letter_name"]
+
+#: The longest name of a queue or a namespace, in characters.
+MAX_NAME = 100
+
+_ALLOWED = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z", re.ASCII)
+
+_SUFFIX = ".dlq"
+
+
+def check_name(name: str, what: str = "queue") -> str:
+    """Return ``name`` if it may name a ``what``; raise :class:`InvalidName` if not."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a {what}'s name must be a str, not {type(name).__name__}")
+    if not _ALLOWED.match(name):
+        raise InvalidName(
+            f"{name[:120]!r} cannot name a {what}: use 1 to {MAX_NAME} characters "
+            f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
+        )
+    return name
+
+
+def dead_letter_name(name: str) -> str:
+    """The default name of a queue's dead-letter queue: ``NAME.dlq``.
+
+    Raises :class:`InvalidOption` for a name over 96 characters, which leaves no room
+    for the suffix.
+    """
+    if len(name) + len(_SUFFIX) > MAX_NAME:
+        raise InvalidOption(
+            f"the name {name!r} has {len(name)} characters, so {_SUFFIX!r} does not fit "
+            f"behind it: set dead_letter to a name of your own, or to None"
+        )
+    return name + _SUFFIX

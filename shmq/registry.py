@@ -1,0 +1,327 @@
+"""The namespace: which queues there are, and which processes are alive.
+
+Everything is in /dev/shm, owned by the user and closed to others:
+
+``shmq@NAMESPACE``
+    the namespace's file: the next process number, and the byte ranges that its users
+    lock. Byte 0 is the registry lock, held while queues are made and removed. Byte N is
+    held by the process of number N for as long as it lives: the kernel releases an
+    fcntl record lock at death, a fork does not inherit it, and it tells the truth
+    across PID namespaces, which a PID does not. Numbers are never used twice.
+``shmq@NAMESPACE@QUEUE``
+    a queue's segment, of the kind that multiprocessing.shared_memory makes.
+``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
+    its semaphores.
+
+The lock order is registry first, queue second, never reversed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from shmq.core import _core
+from shmq.errors import (
+    ForeignSegment,
+    NoSpace,
+    NoSuchQueue,
+    SegmentError,
+)
+from shmq.names import check_name
+from shmq.options import QueueOptions
+from shmq.waiting import make_semaphores, remove_semaphores
+
+__all__ = ["Namespace"]
+
+SHM: Final = Path("/dev/shm")
+
+_REGISTRY_BYTE: Final = 0
+_FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
+
+_known: dict[str, Namespace] = {}
+_known_lock = threading.Lock()
+
+
+class Namespace:
+    """The queues and the processes of one namespace. One object a process: see `of`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._path = SHM / f"shmq@{name}"
+        self._fd = -1
+        self._number = 0
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    @classmethod
+    def of(cls, name: str) -> Namespace:
+        """The namespace ``name``. Raises :class:`~shmq.InvalidName`.
+
+        There is one object for each in a process, because closing any descriptor of a
+        file releases all the record locks that the process has on it.
+        """
+        check_name(name, "namespace")
+        with _known_lock:
+            return _known.setdefault(name, cls(name))
+
+    # ---- processes ----
+
+    def process_number(self) -> int:
+        """This process's number; the first call registers the process."""
+        if self._number and self._is_current():
+            return self._number
+        with self.locked():
+            if not self._number:
+                raw = os.pread(self._fd, 8, 0)
+                # A new file starts where no older one has been: at the time, in ns.
+                number = int.from_bytes(raw, "little") or time.time_ns()
+                self._write(number + 1)
+                self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, number)
+                self._number = number
+        return self._number
+
+    def is_alive(self, number: int) -> bool:
+        """Whether the process of that number lives; whoever asks must be registered."""
+        if number == self._number:
+            return True
+        return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
+
+    def _write(self, number: int) -> None:
+        try:
+            os.pwrite(self._fd, number.to_bytes(8, "little"), 0)
+        except OSError as error:
+            raise _as_no_space(error, 4096) from error
+
+    def _set_lock(self, command: int, kind: int, start: int, length: int = 1) -> int:
+        """fcntl(2) on bytes of the namespace's file; returns the l_type that came back."""
+        request = _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
+        answer = _FLOCK.unpack(fcntl.fcntl(self._fd, command, request))
+        return int(answer[0])
+
+    # ---- the registry lock ----
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the registry lock. May be nested."""
+        with self._lock:
+            if not self._depth:
+                self._take_registry()
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+
+    def _take_registry(self) -> None:
+        """Lock byte 0 of the file that now bears the namespace's name."""
+        while True:
+            if self._fd < 0:
+                self._fd = self._open()
+            self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
+            if self._is_current():
+                return
+            os.close(self._fd)  # the file was removed with the last queue
+            self._fd = -1
+            self._number = 0
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._fd))
+        except OSError:
+            return False
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise _as_foreign(error, self._path) from error
+        try:
+            _refuse_foreign(fd, self._path)
+        except SegmentError:
+            os.close(fd)
+            raise
+        return fd
+
+    def retire(self) -> None:
+        """Remove the namespace's file if no queue is left and nobody else is here."""
+        if not self._path.exists():
+            return
+        with self.locked():
+            others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
+            if others == fcntl.F_UNLCK and not self.queue_names():
+                self._path.unlink(missing_ok=True)
+
+    def after_fork(self) -> None:
+        """The child of a fork has the descriptor, but neither locks nor a number."""
+        self._number = 0
+        self._lock = threading.RLock()
+        self._depth = 0
+
+    # ---- queues ----
+
+    def path_of(self, queue: str) -> Path:
+        """Where the queue's segment is."""
+        return SHM / f"shmq@{self.name}@{queue}"
+
+    def queue_names(self) -> list[str]:
+        """The names of all segments, sorted; one may be half made or half removed."""
+        prefix = f"shmq@{self.name}@"
+        return sorted(
+            entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix)
+        )
+
+    def open_segment(self, queue: str) -> _core.Segment:
+        """The queue's segment, mapped. Raises NoSuchQueue, SegmentError.
+
+        What a dead maker or a dead deleter has left is cleared away.
+        """
+        segment = self._look_at(queue)
+        if segment is not None and not segment.deleted:
+            return segment
+        with self.locked():
+            segment = self._look_at(queue)
+            if segment is not None and not segment.deleted:
+                return segment
+            self._clear(queue)
+        raise _no_such_queue(queue, self.name)
+
+    def find(self, queue_id: int) -> str | None:
+        """The name of the queue with that id."""
+        for name in self.queue_names():
+            with contextlib.suppress(SegmentError, NoSuchQueue):
+                if self.open_segment(name).queue_id == queue_id:
+                    return name
+        return None
+
+    def make_segment(self, queue: str, options: QueueOptions) -> _core.Segment:
+        """Make the segment and the semaphores of a new queue. Needs the registry lock.
+
+        The segment says "ready" with its last store, so one that a dead maker left is
+        told from a whole one, and its id from the beginning, so its semaphores are
+        found.
+        """
+        self._clear(queue)
+        queue_id = secrets.randbits(63) | 1
+        path = self.path_of(queue)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(path, flags, 0o600)
+        _core.mark()
+        try:
+            os.pwrite(fd, queue_id.to_bytes(8, "little"), 8)
+            _core.mark()
+            make_semaphores(self.name, queue_id)
+            _core.mark()
+            return _core.Segment.create(os.dup(fd), queue, queue_id, options.as_dict())
+        except BaseException as error:
+            self._clear(queue)
+            if isinstance(error, OSError) and not isinstance(error, NoSpace):
+                raise _as_no_space(error, 4096) from error
+            raise
+        finally:
+            os.close(fd)
+
+    def remove_segment(self, queue: str) -> None:
+        """Remove the segment and the semaphores, whatever their state."""
+        with self.locked():
+            self._clear(queue)
+
+    def _look_at(self, queue: str) -> _core.Segment | None:
+        """The mapped segment, or None if it is not finished. Raises NoSuchQueue."""
+        path = self.path_of(queue)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise _no_such_queue(queue, self.name) from None
+        except OSError as error:
+            raise _as_foreign(error, path) from error
+        try:
+            _refuse_foreign(fd, path)
+        except SegmentError:
+            os.close(fd)
+            raise
+        return _core.Segment.attach(fd, queue)
+
+    def _clear(self, queue: str) -> None:
+        """Remove what there is of a queue; the segment last, so that it can be resumed."""
+        path = self.path_of(queue)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _as_foreign(error, path) from error
+        try:
+            _refuse_foreign(fd, path)
+            queue_id = _core.unfinished_id(fd)
+        finally:
+            os.close(fd)
+        if queue_id:
+            remove_semaphores(self.name, queue_id)
+            _core.mark()
+        path.unlink(missing_ok=True)
+        _core.mark()
+
+
+def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
+    return NoSuchQueue(
+        f"there is no queue {queue!r} in namespace {namespace!r}: make it with create_queue, "
+        f"or see `shmq list`"
+    )
+
+
+def _refuse_foreign(fd: int, path: Path) -> None:
+    """Raises ForeignSegment unless the file is this user's own, and nobody else's."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise ForeignSegment(f"{path} is not a regular file: remove it")
+    if status.st_uid != os.geteuid():
+        raise ForeignSegment(
+            f"{path} belongs to user {status.st_uid}, not to {os.geteuid()}: "
+            f"use a namespace of your own"
+        )
+    if status.st_mode & 0o077:
+        raise ForeignSegment(
+            f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so others may touch it: "
+            f"set it to 0600 if it is yours"
+        )
+
+
+def _as_foreign(error: OSError, path: Path) -> Exception:
+    if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
+        return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
+    return error
+
+
+def _as_no_space(error: OSError, wanted: int) -> Exception:
+    if error.errno not in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+        return error
+    space = os.statvfs(SHM)
+    return NoSpace(
+        f"/dev/shm is full: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
+        f"purge or delete queues, or give it more room (in a container: --shm-size)"
+    )
+
+
+def _after_fork() -> None:
+    global _known_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
+    _known_lock = threading.Lock()
+    _core.forked()
+    for namespace in _known.values():
+        namespace.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""The command ``shmq``, run as it is and within the test."""

@@ -1,0 +1,47 @@
+"""``docs/cli.md`` says all that the command takes and how it ends."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from shmq.cli.failure import Code
+from shmq.cli.main import cli
+from tests.cli.tools import ROOT
+
+PAGE = (ROOT / "docs" / "cli.md").read_text()
+
+
+def section(command: str) -> str:
+    """What the page has under the heading of the command."""
+    found = re.search(rf"^## `{command}`\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/cli.md has no section on {command}"
+    return found[1]
+
+
+@pytest.mark.parametrize("command", list(cli.commands))
+def test_every_flag_of_every_command_is_described(command: str) -> None:
+    described = section(command)
+    for parameter in cli.commands[command].params:
+        assert isinstance(parameter, click.Option)
+        for flag in (*parameter.opts, *parameter.secondary_opts):
+            assert f"`{flag}" in described, flag
+
+
+@pytest.mark.parametrize("command", list(cli.commands))
+def test_no_flag_is_described_that_is_not_there(command: str) -> None:
+    known = {
+        flag
+        for parameter in (*cli.commands[command].params, *cli.params)
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
+    cells = re.findall(r"^\| (`-.*?) \|", section(command), re.MULTILINE)
+    assert set(re.findall(r"`(--?[a-z][a-z-]*)", " ".join(cells))) <= known
+
+
+def test_every_exit_code_is_described() -> None:
+    described = dict(re.findall(r"^\| (\d+) \| (.+?) \|$", PAGE, re.MULTILINE))
+
+    assert set(described) == {str(code.value) for code in Code} | {"143"}

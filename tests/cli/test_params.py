@@ -1,0 +1,114 @@
+"""How the text of a flag becomes a value."""
+
+from __future__ import annotations
+
+import click
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+import shmq
+from shmq.cli import params
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("4096b", 4096),
+        ("64KiB", 65536),
+        ("64k", 65536),
+        ("64 KiB", 65536),
+        ("64KB", 64000),
+        ("16MiB", 16 << 20),
+        ("16mib", 16 << 20),
+        ("16M", 16 << 20),
+        ("1.5GiB", 3 << 29),
+        ("2T", 2 << 40),
+    ],
+)
+def test_a_size_has_a_binary_or_a_decimal_unit(text: str, size: int) -> None:
+    assert params.size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "1.5", "0.3KiB", "16XB", "16MiBs", "1e3", "٣", "9" * 5000, "nan"]
+)
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"64KiB|whole number of bytes"):
+        params.size(text)
+
+
+@hypothesis.given(strategies.integers(0, 10**12), strategies.sampled_from("KMG"))
+def test_a_size_of_whole_units_is_exact(number: int, unit: str) -> None:
+    assert params.size(f"{number}{unit}iB") == number * 1024 ** ("KMG".index(unit) + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30.0),
+        ("0.5", 0.5),
+        ("30s", 30.0),
+        ("500ms", 0.5),
+        ("5m", 300.0),
+        ("1.5h", 5400.0),
+        ("2D", 172800.0),
+        ("0", 0.0),
+    ],
+)
+def test_a_time_is_in_seconds_or_has_a_unit(text: str, seconds: float) -> None:
+    assert params.seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "inf", "nan", "5 minutes", "1e9", "m", "1:30"])
+def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="500ms"):
+        params.seconds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "priority"),
+    [("low", shmq.LOW), ("Normal", shmq.NORMAL), ("HIGH", shmq.HIGH), ("0", 0), ("15", 15)],
+)
+def test_a_priority_is_a_number_or_a_name(text: str, priority: int) -> None:
+    assert params.priority(text) == priority
+
+
+@pytest.mark.parametrize("text", ["", "urgent", "-1", "1.0", "²"])
+def test_what_is_no_priority_is_refused_with_the_names(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="low, normal or high"):
+        params.priority(text)
+
+
+def test_a_header_is_split_at_its_first_equals_sign() -> None:
+    assert params.header("key=a=b") == ("key", "a=b")
+    assert params.header("key=") == ("key", "")
+
+
+@pytest.mark.parametrize("text", ["key", "=value", ""])
+def test_a_header_without_key_or_equals_sign_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="KEY=VALUE"):
+        params.header(text)
+
+
+@pytest.mark.parametrize("convert", [params.text, params.header])
+def test_text_that_is_not_unicode_is_refused(convert: object) -> None:
+    with pytest.raises(click.BadParameter, match="not UTF-8"):
+        convert("k=\udcff")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("text", ["none", "None", "NONE"])
+def test_the_word_none_is_told_from_a_flag_not_given(text: str) -> None:
+    assert params.or_none(params.whole)(text) is params.NONE
+    assert params.or_none(params.whole)("3") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [("\\0", b"\0"), ("\\n", b"\n"), ("--", b"--"), ("", b""), ("é", "é".encode())],
+)
+def test_a_delimiter_understands_the_escapes_that_a_shell_cannot_pass(
+    text: str, delimiter: bytes
+) -> None:
+    assert params.delimiter(text) == delimiter

@@ -1,0 +1,1 @@
+"""What every transport's broker, queue and message must do: tests over the contract alone."""

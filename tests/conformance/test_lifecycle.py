@@ -1,0 +1,336 @@
+"""Create, attach, delete, purge and list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Broker, Queue
+
+from .conftest import Connect
+from .tools import LATER, drain, getter_asleep, in_thread, next_message, outcome, putter_asleep
+
+#: Something of every kind that a handle can be asked for.
+OPERATIONS: dict[str, Callable[[Queue], Any]] = {
+    "put": lambda queue: queue.put(b"x"),
+    "put_many": lambda queue: queue.put_many([b"x"]),
+    "loan": lambda queue: queue.loan(1),
+    "get": lambda queue: queue.get(),
+    "get_nowait": lambda queue: queue.get_nowait(),
+    "get_many": lambda queue: queue.get_many(1),
+    "consume": lambda queue: next(queue.consume()),
+    "peek": lambda queue: queue.peek(),
+    "purge": lambda queue: queue.purge(),
+    "redrive": lambda queue: queue.redrive(),
+    "qsize": lambda queue: queue.qsize(),
+    "stats": lambda queue: queue.stats(),
+}
+
+
+def test_a_new_queue_is_empty_and_knows_its_name(broker: Broker) -> None:
+    queue = broker.create_queue("jobs")
+
+    assert queue.name == "jobs"
+    assert queue.qsize() == 0
+    assert queue.empty()
+    assert not queue.full()
+
+
+def test_a_broker_knows_its_namespace(broker: Broker, namespace: str) -> None:
+    assert broker.namespace == namespace
+
+
+def test_creating_a_queue_again_with_the_same_options_attaches_to_it(broker: Broker) -> None:
+    broker.create_queue("jobs", capacity=10).put(b"kept")
+
+    assert drain(broker.create_queue("jobs", capacity=10)) == [b"kept"]
+
+
+def test_creating_a_queue_again_with_other_options_says_which_differ(broker: Broker) -> None:
+    broker.create_queue("jobs", capacity=10, priorities=4)
+
+    with pytest.raises(shmq.QueueExists) as error:
+        broker.create_queue("jobs", capacity=20, priorities=4)
+
+    told = str(error.value)
+    assert "jobs" in told
+    assert "capacity" in told and "10" in told and "20" in told
+    assert "priorities" not in told
+
+
+def test_attaching_finds_the_queue_of_another_client(connect: Connect) -> None:
+    made = connect().create_queue("jobs", capacity=7)
+    made.put(b"from afar")
+
+    found = connect().queue("jobs")
+
+    assert found.options == made.options
+    assert drain(found) == [b"from afar"]
+
+
+def test_attaching_to_a_queue_that_is_not_there_names_it(broker: Broker) -> None:
+    with pytest.raises(shmq.NoSuchQueue, match="nowhere"):
+        broker.queue("nowhere")
+
+
+def test_ensuring_a_queue_makes_it_with_the_options_given(broker: Broker) -> None:
+    assert broker.ensure_queue("jobs", capacity=3).options.capacity == 3
+
+
+def test_ensuring_a_queue_that_exists_attaches_whatever_its_options(broker: Broker) -> None:
+    broker.create_queue("jobs", capacity=3).put(b"kept")
+
+    queue = broker.ensure_queue("jobs", capacity=99)
+
+    assert queue.options.capacity == 3
+    assert drain(queue) == [b"kept"]
+
+
+def test_a_queue_outlives_the_clients_that_made_and_used_it(connect: Connect) -> None:
+    with connect() as maker:
+        maker.create_queue("jobs").put(b"still here")
+
+    assert drain(connect().queue("jobs")) == [b"still here"]
+
+
+def test_a_deleted_queue_can_no_longer_be_found(broker: Broker) -> None:
+    broker.create_queue("jobs")
+
+    broker.delete_queue("jobs")
+
+    with pytest.raises(shmq.NoSuchQueue):
+        broker.queue("jobs")
+    assert "jobs" not in [line.name for line in broker.list_queues()]
+
+
+def test_deleting_a_queue_that_is_not_there_names_it(broker: Broker) -> None:
+    with pytest.raises(shmq.NoSuchQueue, match="nowhere"):
+        broker.delete_queue("nowhere")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_on_a_deleted_queue_says_so(connect: Connect, operation: str) -> None:
+    broker = connect()
+    queue = broker.create_queue("jobs")
+
+    connect().delete_queue("jobs")
+
+    with pytest.raises(shmq.QueueDeleted, match="jobs"):
+        OPERATIONS[operation](queue)
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack", "reject"])
+def test_a_message_of_a_deleted_queue_cannot_be_settled(broker: Broker, settle: str) -> None:
+    queue = broker.create_queue("jobs")
+    queue.put(b"x")
+    message = queue.get()
+
+    broker.delete_queue("jobs")
+
+    with pytest.raises(shmq.QueueDeleted):
+        getattr(message, settle)()
+
+
+@pytest.mark.parametrize("operation", ["get", "get_many", "consume"])
+def test_deleting_a_queue_wakes_and_fails_who_waits_for_a_message(
+    connect: Connect, operation: str
+) -> None:
+    queue = connect().create_queue("jobs")
+    waiters = [in_thread(OPERATIONS[operation], connect().queue("jobs")) for _ in range(3)]
+    getter_asleep(queue)
+
+    connect().delete_queue("jobs")
+
+    for waiter in waiters:
+        with pytest.raises(shmq.QueueDeleted):
+            outcome(waiter)
+
+
+@pytest.mark.parametrize("operation", ["put", "put_many"])
+def test_deleting_a_queue_wakes_and_fails_who_waits_for_space(
+    connect: Connect, operation: str
+) -> None:
+    queue = connect().create_queue("jobs", capacity=1, overflow="block")
+    queue.put(b"in the way")
+    waiters = [in_thread(OPERATIONS[operation], connect().queue("jobs")) for _ in range(3)]
+    putter_asleep(queue)
+
+    connect().delete_queue("jobs")
+
+    for waiter in waiters:
+        with pytest.raises(shmq.QueueDeleted):
+            outcome(waiter)
+
+
+def test_a_new_queue_of_an_old_name_is_a_new_queue(broker: Broker) -> None:
+    old = broker.create_queue("jobs", dedupe_window=LATER)
+    old.put(b"old", dedupe_id="one")
+    old.put(b"old")
+    stale = old.get()
+    broker.delete_queue("jobs")
+
+    new = broker.create_queue("jobs", dedupe_window=LATER)
+
+    assert new.empty()
+    first = new.put(b"new", dedupe_id="one")
+    assert (first.sequence, first.duplicate) == (1, False)
+    assert next_message(new).body == b"new"
+    assert new.ack_many([stale.receipt]) == [stale.receipt]
+    with pytest.raises(shmq.QueueDeleted):
+        old.qsize()
+
+
+def test_deleting_a_queue_leaves_its_dead_letters(broker: Broker) -> None:
+    queue = broker.create_queue("jobs")
+    queue.put(b"bad")
+    next_message(queue).reject()
+
+    broker.delete_queue("jobs")
+
+    assert drain(broker.queue("jobs.dlq")) == [b"bad"]
+
+
+def test_a_queue_is_made_with_its_dead_letter_queue(broker: Broker) -> None:
+    broker.create_queue("jobs")
+
+    dead = broker.queue("jobs.dlq")
+
+    assert dead.options.dead_letter is None
+    assert dead.options.max_deliveries is None
+
+
+def test_a_queue_without_dead_letters_is_made_alone(broker: Broker) -> None:
+    broker.create_queue("jobs", dead_letter=None)
+
+    assert [line.name for line in broker.list_queues()] == ["jobs"]
+
+
+def test_queues_of_different_options_may_share_a_dead_letter_queue(broker: Broker) -> None:
+    broker.create_queue("a", dead_letter="graveyard")
+    broker.create_queue("b", dead_letter="graveyard", capacity=5)
+
+    assert [line.name for line in broker.list_queues()] == ["a", "b", "graveyard"]
+
+
+@pytest.mark.parametrize("name", ["a", "A-Z_a.z:09", ".", "..", "-", "x" * 96])
+def test_every_allowed_name_names_a_queue(broker: Broker, name: str) -> None:
+    broker.create_queue(name).put(b"x")
+
+    assert drain(broker.queue(name)) == [b"x"]
+
+
+@pytest.mark.parametrize("length", [97, 100])
+def test_a_name_that_leaves_no_room_for_the_suffix_must_set_dead_letter(
+    broker: Broker, length: int
+) -> None:
+    with pytest.raises(shmq.InvalidOption, match="dead_letter"):
+        broker.create_queue("x" * length)
+
+    broker.create_queue("x" * length, dead_letter=None).put(b"x")
+    assert drain(broker.queue("x" * length)) == [b"x"]
+
+
+def test_the_list_of_an_empty_namespace_is_empty(broker: Broker) -> None:
+    assert broker.list_queues() == []
+
+
+def test_the_list_gives_the_numbers_of_each_queue_by_name(broker: Broker) -> None:
+    broker.create_queue("b", capacity=5, dead_letter=None)
+    queue = broker.create_queue("a", capacity=9, dead_letter=None)
+    queue.put_many([b"1", b"2", b"3"])
+    queue.put(b"4", delay=LATER)
+    leased = queue.get()
+
+    lines = broker.list_queues()
+
+    assert [line.name for line in lines] == ["a", "b"]
+    assert (lines[0].depth, lines[0].delayed, lines[0].in_flight) == (2, 1, 1)
+    assert [line.capacity for line in lines] == [9, 5]
+    leased.ack()
+
+
+def test_purge_removes_visible_and_delayed_messages_and_counts_them(queue: Queue) -> None:
+    queue.put_many([b"1", b"2", b"3"])
+    queue.put(b"4", delay=LATER)
+
+    assert queue.purge() == 4
+    assert queue.purge() == 0
+    stats = queue.stats()
+    assert (stats.depth, stats.delayed, stats.in_flight) == (0, 0, 0)
+
+
+def test_purge_leaves_leased_messages_to_their_holders(queue: Queue) -> None:
+    queue.put_many([b"held", b"waiting"])
+    held = queue.get()
+
+    assert queue.purge() == 1
+
+    held.nack(delay=0)
+    assert drain(queue) == [b"held"]
+
+
+def test_purge_removes_what_a_delayed_nack_holds_and_frees_its_group(queue: Queue) -> None:
+    queue.put(b"old", group="g")
+    queue.get().nack(delay=LATER)
+
+    assert queue.purge() == 1
+
+    queue.put(b"new", group="g")
+    assert drain(queue) == [b"new"]
+
+
+def test_purge_makes_room_for_who_waits(connect: Connect) -> None:
+    queue = connect().create_queue("jobs", capacity=1, overflow="block")
+    queue.put(b"old")
+    waiter = in_thread(connect().queue("jobs").put, b"new")
+    putter_asleep(queue)
+
+    queue.purge()
+
+    outcome(waiter)
+    assert drain(queue) == [b"new"]
+
+
+def test_closing_a_queue_returns_what_it_held_leased_at_once(queue: Queue, other: Queue) -> None:
+    queue.put(b"x")
+    queue.get()
+
+    queue.close()
+
+    message = next_message(other)
+    assert (message.body, message.delivery_count) == (b"x", 2)
+
+
+def test_closing_a_broker_closes_the_queues_it_opened(connect: Connect) -> None:
+    broker = connect()
+    queue = broker.create_queue("jobs")
+    queue.put(b"x")
+    queue.get()
+
+    broker.close()
+
+    assert next_message(connect().queue("jobs")).body == b"x"
+
+
+def test_closing_may_be_repeated(connect: Connect) -> None:
+    broker = connect()
+    queue = broker.create_queue("jobs")
+
+    queue.close()
+    queue.close()
+    broker.close()
+    broker.close()
+    queue.close()
+
+    assert connect().queue("jobs").empty()
+
+
+def test_a_queue_is_a_context_manager_that_closes_itself(connect: Connect) -> None:
+    with connect().create_queue("jobs") as queue:
+        queue.put(b"x")
+        queue.get()
+
+    assert next_message(connect().queue("jobs")).body == b"x"

@@ -1,0 +1,325 @@
+"""The options of a queue: defaults, ranges, and what a full queue does."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Broker, QueueOptions
+
+from .conftest import Connect
+from .tools import LATER, drain, in_thread, lease_all, outcome, putter_asleep
+
+DEFAULTS: dict[str, Any] = {
+    "capacity": 16_384,
+    "arena_bytes": 16 * 1024 * 1024,
+    "max_message_bytes": 4 * 1024 * 1024,
+    "visibility_timeout": 30.0,
+    "max_deliveries": 5,
+    "dead_letter": "jobs.dlq",
+    "ttl": None,
+    "on_expired": "dead-letter",
+    "priorities": 3,
+    "retry_delay": 1.0,
+    "retry_delay_max": 300.0,
+    "dedupe_window": 0.0,
+    "overflow": "reject",
+}
+
+ALLOWED: list[tuple[str, Any]] = [
+    ("capacity", 1),
+    ("capacity", 100_000),
+    ("arena_bytes", 4096),
+    ("arena_bytes", 32 * 1024 * 1024),
+    ("max_message_bytes", 1),
+    ("max_message_bytes", DEFAULTS["arena_bytes"]),
+    ("visibility_timeout", 0.001),
+    ("visibility_timeout", 5),
+    ("visibility_timeout", 1e9),
+    ("max_deliveries", 1),
+    ("max_deliveries", 65_534),
+    ("max_deliveries", None),
+    ("dead_letter", "graveyard"),
+    ("dead_letter", None),
+    ("ttl", 0.001),
+    ("ttl", 86_400),
+    ("ttl", None),
+    ("on_expired", "drop"),
+    ("priorities", 1),
+    ("priorities", 16),
+    ("retry_delay", 0),
+    ("retry_delay", 2.5),
+    ("retry_delay_max", 0),
+    ("retry_delay_max", 1e9),
+    ("dedupe_window", 0),
+    ("dedupe_window", 3600),
+    ("overflow", "block"),
+    ("overflow", "drop-oldest"),
+]
+
+REFUSED: list[tuple[str, Any]] = [
+    ("capacity", 0),
+    ("capacity", -1),
+    ("capacity", 1 << 24),
+    ("capacity", 1.5),
+    ("capacity", "10"),
+    ("capacity", True),
+    ("capacity", None),
+    ("arena_bytes", 4095),
+    ("arena_bytes", (1 << 37) + 1),
+    ("arena_bytes", 1e6),
+    ("arena_bytes", "1 MiB"),
+    ("max_message_bytes", 0),
+    ("max_message_bytes", DEFAULTS["arena_bytes"] + 1),
+    ("max_message_bytes", "big"),
+    ("visibility_timeout", 0),
+    ("visibility_timeout", -1),
+    ("visibility_timeout", 1e10),
+    ("visibility_timeout", math.nan),
+    ("visibility_timeout", math.inf),
+    ("visibility_timeout", "30"),
+    ("visibility_timeout", None),
+    ("visibility_timeout", True),
+    ("max_deliveries", 0),
+    ("max_deliveries", 65_535),
+    ("max_deliveries", 2.0),
+    ("ttl", 0),
+    ("ttl", -1),
+    ("ttl", math.nan),
+    ("ttl", "soon"),
+    ("on_expired", "keep"),
+    ("on_expired", None),
+    ("priorities", 0),
+    ("priorities", 17),
+    ("priorities", 3.0),
+    ("retry_delay", -0.1),
+    ("retry_delay", math.inf),
+    ("retry_delay", None),
+    ("retry_delay_max", -1),
+    ("retry_delay_max", 1e10),
+    ("dedupe_window", -1),
+    ("dedupe_window", "1h"),
+    ("overflow", "explode"),
+    ("overflow", 1),
+    ("dead_letter", "jobs"),
+]
+
+
+def test_a_queue_made_without_options_has_the_defaults(broker: Broker) -> None:
+    assert broker.create_queue("jobs").options.as_dict() == DEFAULTS
+
+
+def test_the_largest_message_is_by_default_a_quarter_of_the_arena(broker: Broker) -> None:
+    assert broker.create_queue("jobs", arena_bytes=40_000).options.max_message_bytes == 10_000
+
+
+@pytest.mark.parametrize(("option", "value"), ALLOWED)
+def test_every_value_in_range_is_what_all_clients_see(
+    connect: Connect, option: str, value: Any
+) -> None:
+    given = {option: value}
+    made = connect().create_queue("jobs", **given)
+
+    seen = connect().queue("jobs").options
+
+    assert getattr(seen, option) == value
+    assert seen == made.options == QueueOptions.for_queue("jobs", given)
+
+
+@pytest.mark.parametrize("option", ["capacity", "priorities", "arena_bytes"])
+def test_an_extreme_queue_still_carries_a_message(broker: Broker, option: str) -> None:
+    smallest = {"capacity": 1, "priorities": 1, "arena_bytes": 4096}[option]
+    queue = broker.create_queue("jobs", **{option: smallest})
+
+    for number in range(100):
+        queue.put(number)
+        assert drain(queue) == [number]
+
+
+@pytest.mark.parametrize(("option", "value"), REFUSED)
+def test_a_value_out_of_range_is_refused_by_name_and_nothing_is_made(
+    broker: Broker, option: str, value: Any
+) -> None:
+    with pytest.raises(shmq.InvalidOption) as error:
+        broker.create_queue("jobs", **{option: value})
+
+    assert option in str(error.value)
+    assert str(value) in str(error.value)
+    assert broker.list_queues() == []
+
+
+@pytest.mark.parametrize("method", ["create_queue", "ensure_queue"])
+def test_an_unknown_option_is_refused_with_the_nearest_known_one(
+    broker: Broker, method: str
+) -> None:
+    with pytest.raises(shmq.InvalidOption, match=r"capactiy.*capacity"):
+        getattr(broker, method)("jobs", capactiy=5)
+
+    assert broker.list_queues() == []
+
+
+def test_an_option_like_no_other_is_refused_with_all_that_there_are(broker: Broker) -> None:
+    with pytest.raises(shmq.InvalidOption) as error:
+        broker.create_queue("jobs", zzz=5)
+
+    assert all(option in str(error.value) for option in DEFAULTS)
+
+
+def test_a_dead_letter_queue_must_have_a_name_that_is_allowed(broker: Broker) -> None:
+    with pytest.raises(shmq.InvalidName, match=re.escape("no/slash")):
+        broker.create_queue("jobs", dead_letter="no/slash")
+
+    assert broker.list_queues() == []
+
+
+def test_the_dead_letter_queue_takes_the_sizes_of_its_queue(broker: Broker) -> None:
+    broker.create_queue("jobs", capacity=7, priorities=5, ttl=LATER, dedupe_window=LATER)
+
+    options = broker.queue("jobs.dlq").options
+
+    assert (options.capacity, options.priorities) == (7, 5)
+    assert (options.ttl, options.dedupe_window, options.max_deliveries) == (None, 0.0, None)
+
+
+def test_the_capacity_is_the_number_of_messages_held(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", capacity=5)
+
+    assert queue.put_many(range(9)) == 5
+    assert queue.full()
+
+
+def test_capacity_counts_visible_delayed_and_leased_messages(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", capacity=3)
+    queue.put(b"leased")
+    queue.get()
+    queue.put(b"delayed", delay=LATER)
+    queue.put(b"visible")
+
+    with pytest.raises(shmq.Full):
+        queue.put(b"one more")
+
+
+def test_a_full_arena_is_full_long_before_the_capacity(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", arena_bytes=65_536, max_message_bytes=16_384)
+    put = queue.put_many([bytes([number]) * 16_000 for number in range(10)])
+
+    assert 2 <= put <= 4
+    with pytest.raises(shmq.Full):
+        queue.put(bytes(16_000))
+    assert drain(queue) == [bytes([number]) * 16_000 for number in range(put)]
+    queue.put(bytes(16_000))
+
+
+def test_a_put_that_blocks_waits_for_bytes_too(connect: Connect) -> None:
+    options = {"arena_bytes": 65_536, "max_message_bytes": 16_384, "overflow": "block"}
+    queue = connect().create_queue("jobs", **options)
+    queue.put_many([bytes(16_000)] * 9, block=False)
+    waiter = in_thread(connect().queue("jobs").put, b"\x01" * 16_000)
+    putter_asleep(queue)
+
+    drained = drain(queue)
+
+    outcome(waiter)
+    assert len(drained + drain(queue)) >= 3
+    assert queue.empty()
+
+
+def test_drop_oldest_drops_the_deliverable_message_with_the_lowest_sequence(
+    broker: Broker,
+) -> None:
+    queue = broker.create_queue("jobs", capacity=3, overflow="drop-oldest")
+    queue.put(b"1", priority=shmq.HIGH)
+    queue.put(b"2")
+    queue.put(b"3")
+
+    queue.put(b"4")
+
+    assert drain(queue) == [b"2", b"3", b"4"]
+    assert queue.stats().dropped == 1
+
+
+def test_drop_oldest_leaves_what_waits_behind_its_group(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", capacity=3, overflow="drop-oldest")
+    queue.put(b"in flight", group="g")
+    held = queue.get()
+    queue.put(b"behind", group="g")
+    queue.put(b"free")
+
+    queue.put(b"new")
+
+    assert drain(queue) == [b"new"]
+    held.ack()
+    assert drain(queue) == [b"behind"]
+
+
+def test_drop_oldest_drops_what_waits_behind_its_group_if_nothing_is_deliverable(
+    broker: Broker,
+) -> None:
+    queue = broker.create_queue("jobs", capacity=3, overflow="drop-oldest")
+    queue.put(b"in flight", group="g")
+    held = queue.get()
+    queue.put_many([b"behind 1", b"behind 2"], group="g")
+
+    queue.put(b"new")
+
+    held.ack()
+    assert drain(queue) == [b"behind 2", b"new"]
+
+
+def test_drop_oldest_drops_neither_leased_nor_delayed_messages(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", capacity=2, overflow="drop-oldest")
+    queue.put(b"leased")
+    held = queue.get()
+    queue.put(b"delayed", delay=LATER)
+
+    with pytest.raises(shmq.Full):
+        queue.put(b"new")
+
+    held.ack()
+    assert queue.stats().delayed == 1
+
+
+def test_drop_oldest_makes_room_in_bytes_too(broker: Broker) -> None:
+    queue = broker.create_queue(
+        "jobs", arena_bytes=65_536, max_message_bytes=40_000, overflow="drop-oldest"
+    )
+    for number in range(20):
+        queue.put(bytes([number]) * 10_000)
+
+    queue.put(b"\xff" * 40_000)
+
+    kept = lease_all(queue)
+    assert kept[-1].body == b"\xff" * 40_000
+    assert all(message.body[0] >= 10 for message in kept)
+
+
+def test_a_put_that_does_not_fit_even_so_drops_nothing(broker: Broker) -> None:
+    queue = broker.create_queue(
+        "jobs", arena_bytes=65_536, max_message_bytes=40_000, overflow="drop-oldest"
+    )
+    queue.put(bytes(30_000))
+    held = queue.get()
+    queue.put_many(range(5))
+
+    with pytest.raises(shmq.Full):
+        queue.put(bytes(40_000))
+
+    assert drain(queue) == [0, 1, 2, 3, 4]
+    assert queue.stats().dropped == 0
+    held.ack()
+
+
+def test_drop_oldest_never_waits_and_never_raises_while_something_is_visible(
+    broker: Broker,
+) -> None:
+    queue = broker.create_queue("jobs", capacity=4, overflow="drop-oldest")
+
+    for number in range(100):
+        queue.put(number)
+
+    assert drain(queue) == [96, 97, 98, 99]
+    assert queue.stats().dropped == 96

@@ -1,0 +1,86 @@
+"""What the conformance tests share: waiting for a condition, work in threads, bodies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any, ParamSpec, TypeVar
+
+from shmq import Message, Queue
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: How long a test waits for what must come, in seconds; only a failure takes so long.
+PATIENCE = 30.0
+#: A time that passes within a test, in seconds.
+SOON = 0.05
+#: A time long enough for a few calls before it has passed, in seconds.
+MOMENT = 0.4
+#: A time that does not pass within a test, in seconds.
+LATER = 600.0
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Return once ``condition()`` holds; fail with ``what`` if it does not in time."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.002)
+
+
+def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    """Run ``call`` in a thread of its own, which a test that fails need not wait for."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def outcome(future: Future[T]) -> T:
+    """What the thread returned or raised, within the patience of a test."""
+    return future.result(PATIENCE)
+
+
+def getter_asleep(queue: Queue) -> None:
+    """Return once somebody sleeps until a message comes."""
+    eventually(lambda: queue.stats().waiting_get > 0, "somebody waits for a message")
+
+
+def putter_asleep(queue: Queue) -> None:
+    """Return once somebody sleeps until there is space."""
+    eventually(lambda: queue.stats().waiting_put > 0, "somebody waits for space")
+
+
+def drain(queue: Queue) -> list[Any]:
+    """Take and acknowledge what can be had now; the bodies in the order they came."""
+    bodies = []
+    while messages := queue.get_many(1, block=False):
+        bodies.append(messages[0].body)
+        messages[0].ack()
+    return bodies
+
+
+def lease_all(queue: Queue) -> list[Message]:
+    """Lease what can be had now, one by one."""
+    leased: list[Message] = []
+    while messages := queue.get_many(1, block=False):
+        leased += messages
+    return leased
+
+
+def bodies(messages: Iterable[Message]) -> list[Any]:
+    return [message.body for message in messages]
+
+
+def next_message(queue: Queue) -> Message:
+    """The next message, for which the patience of a test is waited."""
+    return queue.get(timeout=PATIENCE)

@@ -1,0 +1,86 @@
+"""What the tests share: a namespace and a broker of their own, and a watchdog."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+import shmq
+from tests.watchdog import Watchdog
+
+SHM = Path("/dev/shm")
+
+#: How long a test may take before it counts as hanging, in seconds. A marker gives
+#: another limit: ``@pytest.mark.watchdog(600)``.
+LIMIT = 300.0
+
+_watchdog = pytest.StashKey[Watchdog]()
+
+# Nothing here asserts how long anything takes, so neither does hypothesis.
+hypothesis.settings.register_profile("shmq", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("shmq")
+
+# A child that crashes says where.
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
+    config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
+    config.stash[_watchdog] = Watchdog()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_watchdog].close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    watchdog = item.config.stash[_watchdog]
+    marker = item.get_closest_marker("watchdog")
+    watchdog.watch(item.nodeid, float(marker.args[0]) if marker else LIMIT)
+    try:
+        return (yield)
+    finally:
+        watchdog.rest()
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own.
+
+    At the end its queues are deleted; whatever of it is then still in /dev/shm has
+    leaked, and fails the test unless that is marked ``debris``.
+    """
+    name = f"test-{secrets.token_hex(6)}"
+    yield name
+    allowed = request.node.get_closest_marker("debris") is not None
+    try:
+        leaked = [] if allowed else _left_after_deletion(name)
+    finally:
+        for path in _in_shared_memory(name):
+            path.unlink(missing_ok=True)
+    assert not leaked, f"left in {SHM} after every queue was deleted: {', '.join(leaked)}"
+
+
+@pytest.fixture
+def broker(namespace: str) -> Iterator[shmq.Broker]:
+    """A broker of the test's own namespace, closed at the end."""
+    with shmq.connect(namespace) as broker:
+        yield broker
+
+
+def _left_after_deletion(namespace: str) -> list[str]:
+    with shmq.connect(namespace) as broker:
+        for summary in broker.list_queues():
+            broker.delete_queue(summary.name)
+    return [path.name for path in _in_shared_memory(namespace)]
+
+
+def _in_shared_memory(namespace: str) -> list[Path]:
+    return sorted(path for path in SHM.iterdir() if namespace in path.name)

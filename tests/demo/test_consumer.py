@@ -1,0 +1,104 @@
+"""What a consumer hands over, and what is left if it dies in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import shmq
+from shmq.demo.consumer import Batch, spell
+from shmq.demo.errors import DemoError
+from shmq.demo.flights import Flight
+from shmq.demo.ledger import Ledger
+from shmq.demo.producer import put_flights
+from shmq.demo.queues import FLIGHTS, RESULTS, made
+from shmq.demo.tally import Sums, Tally
+
+Queues = tuple[shmq.Queue, shmq.Queue]
+
+FLOWN = [
+    Flight(0, "UA", "N1", 2, 3),
+    Flight(1, "UA", "N1", 40, 50),
+    Flight(2, "DL", None, None, None),
+    Flight(3, "DL", "N2", -5, None),
+]
+SUMS = {"UA": Sums(2, 1, 2, 42, 2, 53), "DL": Sums(2, 0, 1, -5, 0, 0)}
+
+
+@pytest.fixture
+def queues(namespace: str) -> Iterator[Queues]:
+    with shmq.connect(namespace) as broker, made(broker) as both:
+        yield both
+
+
+def taken_in(results: shmq.Queue, ledger: Ledger) -> None:
+    for message in results.get_many(100, block=False):
+        for values in message.body:
+            ledger.add(Tally.unpacked(values))
+        message.ack()
+
+
+def test_a_flight_is_put_with_its_aircraft_as_group_and_late_ones_go_first(queues: Queues) -> None:
+    flights, _ = queues
+    put_flights(flights, FLOWN)
+    seen = [(m.body, m.group, m.priority) for m in flights.peek()]
+    assert seen[0] == ([1, "UA", 40, 50], "N1", shmq.HIGH)
+    assert ([2, "DL", None, None], None, shmq.NORMAL) in seen
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_spell_adds_up_and_acknowledges_all_there_is(queues: Queues, size: int) -> None:
+    flights, results = queues
+    put_flights(flights, FLOWN)
+    spell(flights, results, size)
+    ledger = Ledger(len(FLOWN))
+    taken_in(results, ledger)
+    assert ledger.complete
+    assert ledger.carriers == SUMS
+    assert (ledger.again, ledger.torn) == (0, 0)
+    assert (flights.stats().acked, flights.stats().in_flight) == (len(FLOWN), 0)
+
+
+def test_flights_of_one_aircraft_follow_each_other_through_batches_that_wait(
+    queues: Queues,
+) -> None:
+    flights, results = queues
+    put_flights(flights, [Flight(n, "UA", "N1", n, n) for n in range(10)])
+    for _ in range(10):
+        spell(flights, results, 100)
+    ledger = Ledger(10)
+    taken_in(results, ledger)
+    assert ledger.complete
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_flights_of_a_consumer_that_died_before_its_acks_are_counted_once(
+    queues: Queues, namespace: str, handed_over: bool
+) -> None:
+    flights, results = queues
+    put_flights(flights, FLOWN)
+    ledger = Ledger(len(FLOWN))
+    with shmq.connect(namespace) as other:
+        theirs = other.queue(FLIGHTS)
+        batch = Batch()
+        for message in theirs.get_many(100):
+            batch.add(message)
+        held = len(batch)
+        if handed_over:
+            batch.hand_over(other.queue(RESULTS))
+    while flights.qsize():
+        spell(flights, results, 100)
+    taken_in(results, ledger)
+    assert ledger.complete
+    assert ledger.carriers == SUMS
+    assert (ledger.again, ledger.repeated) == (held, held if handed_over else 0)
+    assert ledger.torn == 0
+
+
+def test_a_namespace_that_has_such_a_queue_is_refused_and_left_alone(namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue(RESULTS)
+        with pytest.raises(DemoError, match="already"), made(broker):
+            pytest.fail("the queue of another was taken")
+        assert RESULTS in [queue.name for queue in broker.list_queues()]

@@ -1,0 +1,73 @@
+"""The whole job, with its processes, on a table of flights made up here."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import shmq
+from shmq.demo.errors import DemoError
+from shmq.demo.flights import read_flights
+from shmq.demo.job import run
+from shmq.demo.plan import Plan
+from shmq.demo.report import direct_sums, faults
+from shmq.demo.screen import LiveScreen, PlainScreen, screen_for
+
+MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]
+
+CARRIERS = ("UA", "DL", "B6")
+
+
+@pytest.fixture
+def path(flights_file: MakeFile) -> Path:
+    """2,000 flights of 300 aircraft, a third late, some cancelled."""
+    return flights_file(
+        [
+            (
+                CARRIERS[n % 3],
+                f"N{n * 7 % 300}" if n % 50 else "NA",
+                "NA" if n % 41 == 0 else str(n % 22 - 5),
+                "NA" if n % 41 == 0 else str(n % 31 - 10),
+            )
+            for n in range(2000)
+        ]
+    )
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_every_flight_is_counted_once_whether_a_consumer_is_killed_or_not(
+    path: Path, namespace: str, kill: bool
+) -> None:
+    shown = io.StringIO()
+    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill)
+    outcome = run(plan, PlainScreen(Console(file=shown)))
+    assert faults(outcome, direct_sums(read_flights(path))) == []
+    assert ("killed with SIGKILL" in shown.getvalue()) is kill
+    assert "2,000 of 2,000 counted" in shown.getvalue()
+    with shmq.connect(namespace) as broker:
+        assert broker.list_queues() == []
+
+
+def test_a_producer_that_cannot_go_on_ends_the_job_and_its_queues(
+    path: Path, namespace: str
+) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+    plan = Plan(path=path, flights=2000, namespace=namespace)
+    with pytest.raises(DemoError, match=r"producer \d ended with exit code 1"):
+        run(plan, PlainScreen(Console(file=io.StringIO())))
+    with shmq.connect(namespace) as broker:
+        assert broker.list_queues() == []
+
+
+def test_only_a_terminal_that_can_move_its_cursor_gets_the_live_panel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(screen_for(Console(force_terminal=True)), LiveScreen)
+    assert isinstance(screen_for(Console(file=io.StringIO())), PlainScreen)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(screen_for(Console(force_terminal=True)), PlainScreen)

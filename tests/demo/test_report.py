@@ -1,0 +1,88 @@
+"""The table, and the check that it has to pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import shmq
+from shmq.demo.command import conclude
+from shmq.demo.flights import Flight
+from shmq.demo.job import Outcome
+from shmq.demo.ledger import Ledger
+from shmq.demo.report import direct_sums, table
+from shmq.demo.tally import Sums, Tally
+
+FLOWN = [Flight(0, "UA", "N1", 2, 3), Flight(1, "UA", None, None, None)]
+NAMES = {"UA": "United Air Lines Inc."}
+
+
+def stats(**changes: Any) -> shmq.QueueStats:
+    """The statistics of a queue through which two messages went."""
+    fields: dict[str, Any] = {field.name: 0 for field in dataclasses.fields(shmq.QueueStats)}
+    return shmq.QueueStats(**(fields | {"name": "flights", "put": 2, "acked": 2} | changes))
+
+
+def outcome(counted: list[Flight], **changes: Any) -> Outcome:
+    """A run that counted these flights and left these statistics."""
+    ledger = Ledger(len(FLOWN))
+    for flight in counted:
+        tally = Tally()
+        delays = (flight.departure_delay, flight.arrival_delay)
+        tally.count(flight.number, flight.carrier, flight.late, *delays)
+        ledger.add(tally)
+    return Outcome(ledger, stats(**changes), 0.5)
+
+
+def concluded(run: Outcome) -> tuple[int, str]:
+    console = Console(file=io.StringIO(), width=80)
+    code = conclude(console, run, direct_sums(FLOWN), NAMES)
+    return code, console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_direct_sums_are_those_of_the_flights() -> None:
+    assert direct_sums(FLOWN) == {"UA": Sums(2, 0, 1, 2, 1, 3)}
+
+
+def test_a_run_that_counted_all_says_so_under_its_table() -> None:
+    code, printed = concluded(outcome(FLOWN))
+    assert code == 0
+    assert "UA United Air Lines Inc." in printed
+    assert "2 acknowledged, none lost; 0 delivered again" in printed
+
+
+def test_the_table_with_its_longest_name_fits_into_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    sums = Sums(336_776, 99_999, 336_776, -(10**7), 336_776, 10**7)
+    name = "AirTran Airways Corporation"
+    console.print(table({"FL": sums}, {"FL": name}))
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    for whole in (f"FL {name}", "cancelled", "mean dep.", "mean arr.", "336,776", "-29.69"):
+        assert whole in printed
+
+
+@pytest.mark.parametrize(
+    ("run", "fault"),
+    [
+        (outcome(FLOWN[:1]), "1 flights were never counted, first number 1"),
+        (outcome(FLOWN[:1]), "carrier UA"),
+        (outcome([FLOWN[0], FLOWN[1]._replace(carrier="DL")]), "carrier DL"),
+        (outcome([FLOWN[0]._replace(arrival_delay=4), FLOWN[1]]), "carrier UA"),
+        (outcome(FLOWN, in_flight=1), "1 messages are left in the queue"),
+        (outcome(FLOWN, delayed=1), "1 messages are left in the queue"),
+        (outcome(FLOWN, dropped=1), "1 dropped"),
+        (outcome(FLOWN, put=3), "3 messages were put for 2 flights"),
+        (outcome(FLOWN, acked=1), "1 messages were acknowledged of 2"),
+    ],
+)
+def test_whatever_is_wrong_is_said_and_the_exit_code_is_1(
+    run: Outcome, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed = concluded(run)
+    assert code == 1
+    assert "none lost" not in printed
+    assert f"check failed: {fault}" in capsys.readouterr().err

@@ -1,0 +1,325 @@
+"""The semantics of a queue in plain Python: slow, obvious, without shared memory.
+
+Every operation first lets the clock act (``tick``), then does what its name says by
+looking through all messages. Times are whole nanoseconds of the clock that the test
+drives. A lease is named by a number that is never used again, as a receipt is.
+
+Two things are left to the real queue, which may choose: the order in which messages that
+die together reach the dead-letter queue (``bury``), and the jitter of a retry delay, of
+which ``backoff`` gives the bounds.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from shmq import QueueOptions
+
+SECOND = 1_000_000_000
+
+
+class Place(enum.Enum):
+    """Where a message is in its life."""
+
+    LOANED = enum.auto()  # being written: not a message yet
+    VISIBLE = enum.auto()  # to be had, or behind its group's one in flight
+    DELAYED = enum.auto()  # becomes visible when `until` comes
+    LEASED = enum.auto()  # the holder's until `until`
+    DYING = enum.auto()  # on its way to the dead-letter queue
+    GONE = enum.auto()  # no message any more; its place is kept while a view lives
+
+
+class Refused(Exception):
+    """The lease is over: nothing was settled."""
+
+
+class NoRoom(Exception):
+    """The queue holds as many messages as it may."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Death:
+    """Why a message died."""
+
+    reason: str
+    deliveries: int
+
+
+@dataclasses.dataclass(eq=False)
+class Item:
+    """A message of the model."""
+
+    body: bytes
+    priority: int = 0
+    group: str | None = None
+    headers: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: Its place in the order; the real queue's sequence numbers must rise with it.
+    order: int = 0
+    sequence: int | None = None
+    place: Place = Place.VISIBLE
+    put_at: int = 0
+    until: int = 0
+    expires: int | None = None
+    #: Whether it is delayed by a nack, which holds its group back.
+    holds: bool = False
+    deliveries: int = 0
+    lease: int = 0
+    holder: object = None
+    #: Whether the application has been handed the message under this lease.
+    handed: bool = True
+    views: int = 0
+    #: Why it is dying, or why it is a dead letter.
+    death: Death | None = None
+
+    @property
+    def acting_group(self) -> str | None:
+        """Its group, unless it is a dead letter, whose group no longer acts."""
+        return None if self.death else self.group
+
+
+class ModelQueue:
+    """A queue; ``dead_letters`` is the one that its dead letters go to, or None."""
+
+    def __init__(self, options: QueueOptions, dead_letters: ModelQueue | None) -> None:
+        self.options = options
+        self.dead_letters = dead_letters
+        self.items: list[Item] = []
+        self.totals: collections.Counter[str] = collections.Counter()
+        self.now = 0
+        self._orders = itertools.count(1)
+        self._leases = itertools.count(1)
+        self._known: dict[str, tuple[int, Item]] = {}
+
+    # ---- what there is ----
+
+    def at(self, place: Place) -> list[Item]:
+        return [item for item in self.items if item.place is place]
+
+    def visible(self) -> list[Item]:
+        return sorted(self.at(Place.VISIBLE), key=lambda item: (-item.priority, item.order))
+
+    def deliverable(self) -> list[Item]:
+        """What may be handed out now, best first; one message at most of each group."""
+        blocked = {item.acting_group for item in self.items if self._in_flight(item)}
+        found = []
+        for item in self.visible():
+            group = item.acting_group
+            if group is None or group not in blocked:
+                found.append(item)
+                blocked.add(group)
+        return found
+
+    @staticmethod
+    def _in_flight(item: Item) -> bool:
+        return item.place is Place.LEASED or (item.place is Place.DELAYED and item.holds)
+
+    def room(self) -> int:
+        return self.options.capacity - len(self.items)
+
+    # ---- the clock ----
+
+    def tick(self, now: int) -> None:
+        """Let everything happen that is due at ``now``."""
+        self.now = now
+        for item in self.at(Place.LEASED):
+            if item.until <= now:
+                self.totals["expired"] += 1
+                self._come_back(item)
+        for item in self.at(Place.DELAYED):
+            if item.until <= now:
+                item.place, item.holds = Place.VISIBLE, False
+        for item in self.at(Place.VISIBLE) + self.at(Place.DELAYED):
+            self._expire(item)
+
+    def _expire(self, item: Item) -> None:
+        if item.expires is None or item.expires > self.now:
+            return
+        if self.options.on_expired == "drop":
+            self._drop(item)
+        else:
+            self._die(item, "expired")
+
+    def _come_back(self, item: Item, delay: int = 0) -> None:
+        """The lease is over and the message was not settled for good.
+
+        What comes back past its ttl has expired, be it at its delivery limit or not.
+        """
+        limit = self.options.max_deliveries
+        item.deliveries -= not item.handed
+        item.place, item.until, item.holds = Place.VISIBLE, self.now + delay, False
+        if item.expires is not None and item.expires <= self.now:
+            self._expire(item)
+        elif item.handed and limit is not None and item.deliveries >= limit:
+            self._die(item, "max_deliveries")
+        elif delay:
+            item.place, item.holds = Place.DELAYED, True
+
+    def _die(self, item: Item, reason: str) -> None:
+        if self.dead_letters is None:
+            self._drop(item)
+        else:
+            item.death = Death(reason, item.deliveries)
+            item.place = Place.DYING
+
+    def _drop(self, item: Item) -> None:
+        self.totals["dropped"] += 1
+        self._end(item)
+
+    def _end(self, item: Item) -> None:
+        item.place = Place.GONE
+        if not item.views:
+            self.items.remove(item)
+
+    def to_bury(self) -> int:
+        """How many of the dying move now: as many as the dead-letter queue has room for."""
+        if self.dead_letters is None:
+            return 0
+        return min(len(self.at(Place.DYING)), self.dead_letters.room())
+
+    def bury(self, bodies: Iterable[bytes]) -> None:
+        """Move these of the dying, in this order, to the dead-letter queue."""
+        assert self.dead_letters is not None
+        for body in bodies:
+            item = next(item for item in self.at(Place.DYING) if item.body == body)
+            self.dead_letters.enter(
+                Item(body, item.priority, item.group, item.headers, death=item.death)
+            )
+            self.totals["dead_lettered"] += 1
+            self._end(item)
+
+    # ---- put ----
+
+    def put(
+        self,
+        item: Item,
+        delay: int = 0,
+        ttl: int | None = None,
+        dedupe_id: str | None = None,
+    ) -> tuple[Item, bool]:
+        """Put ``item``; the item that is now in the queue, and whether it is a duplicate."""
+        if first := self._known_by(dedupe_id):
+            self.totals["deduped"] += 1
+            return first, True
+        self.make_room()
+        if ttl is None and self.options.ttl is not None:
+            ttl = round(self.options.ttl * SECOND)
+        item.expires = None if ttl is None else self.now + ttl
+        if delay:
+            item.place, item.until = Place.DELAYED, self.now + delay
+        self.enter(item)
+        self.totals["put"] += 1
+        window = round(self.options.dedupe_window * SECOND)
+        if dedupe_id is not None and window:
+            self._known[dedupe_id] = (self.now + window, item)
+        return item, False
+
+    def enter(self, item: Item) -> None:
+        """Give ``item`` its place behind all others of its priority."""
+        item.order, item.put_at = next(self._orders), self.now
+        self.items.append(item)
+
+    def _known_by(self, dedupe_id: str | None) -> Item | None:
+        until, first = self._known.get(dedupe_id or "", (0, None))
+        return first if until > self.now else None
+
+    def make_room(self) -> None:
+        """Ensures that there is room for one more, or raises NoRoom."""
+        while self.room() < 1:
+            victims = self.deliverable() or self.at(Place.VISIBLE)
+            if self.options.overflow != "drop-oldest" or not victims:
+                raise NoRoom
+            self._drop(min(victims, key=lambda item: item.order))
+
+    def lend(self, item: Item) -> None:
+        """Keep a place for ``item``, which is being written."""
+        self.make_room()
+        item.place = Place.LOANED
+        self.items.append(item)
+
+    def commit(self, item: Item) -> None:
+        self.items.remove(item)
+        item.place = Place.VISIBLE
+        self.put(item)
+
+    # ---- lease and settle ----
+
+    def get(self, holder: object, handed: bool = True) -> Item | None:
+        """Lease the next message, or None if there is none to be had."""
+        found = self.deliverable()
+        if not found:
+            return None
+        item = found[0]
+        item.deliveries += 1
+        item.place, item.holder, item.handed = Place.LEASED, holder, handed
+        item.until = self.now + round(self.options.visibility_timeout * SECOND)
+        item.lease = next(self._leases)
+        self.totals["redelivered"] += item.deliveries > 1
+        return item
+
+    def _held(self, item: Item, lease: int) -> None:
+        if item.place is not Place.LEASED or item.lease != lease:
+            raise Refused
+
+    def ack(self, item: Item, lease: int) -> None:
+        self._held(item, lease)
+        self.totals["acked"] += 1
+        self._end(item)
+
+    def nack(self, item: Item, lease: int, delay: int) -> None:
+        self._held(item, lease)
+        self.totals["nacked"] += 1
+        self._come_back(item, delay)
+
+    def backoff(self, item: Item) -> tuple[int, int]:
+        """The least and the greatest delay of a nack that names none."""
+        doubled = self.options.retry_delay * 2 ** (item.deliveries - 1)
+        most = min(self.options.retry_delay_max, doubled)
+        return round(most * SECOND / 2), round(most * SECOND)
+
+    def reject(self, item: Item, lease: int) -> None:
+        self._held(item, lease)
+        self._die(item, "rejected")
+
+    def extend(self, item: Item, lease: int, duration: int) -> None:
+        self._held(item, lease)
+        item.until = self.now + duration
+        self.tick(self.now)
+
+    def close(self, holder: object) -> None:
+        """Everything that ``holder`` has leased comes back."""
+        for item in self.at(Place.LEASED):
+            if item.holder is holder:
+                self._come_back(item)
+
+    # ---- views ----
+
+    def pin(self, item: Item) -> None:
+        item.views += 1
+
+    def unpin(self, item: Item) -> None:
+        item.views -= 1
+        if item.place is Place.GONE and not item.views:
+            self.items.remove(item)
+
+    # ---- the whole queue ----
+
+    def purge(self) -> int:
+        removed = self.at(Place.VISIBLE) + self.at(Place.DELAYED)
+        for item in removed:
+            self._end(item)
+        return len(removed)
+
+    def redrive(self, limit: int | None) -> int:
+        """Take back the visible dead letters, in their order, as far as there is room."""
+        assert self.dead_letters is not None
+        letters = self.dead_letters.visible()[: limit if limit is None else max(limit, 0)]
+        letters = letters[: max(self.room(), 0)]
+        for letter in letters:
+            self.dead_letters._end(letter)
+            self.enter(Item(letter.body, letter.priority, letter.group, letter.headers))
+        return len(letters)
