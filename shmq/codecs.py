@@ -26,6 +26,7 @@ CODECS = ("bytes", "text", "msgpack", "json", "command", "event")
 OTHER = 255
 
 _BYTES, _TEXT, _MSGPACK, _JSON = range(4)
+_ON_THE_WIRE = {"dedupe_id": "dedupe", "correlation": "corr"}
 _INT64 = range(-(1 << 63), 1 << 64)
 
 Encoded = tuple[Any, int, bytes, int, float, float]
@@ -44,15 +45,16 @@ def encode_message(
     reply_to: str | None,
     correlation: str | None,
     priorities: int,
+    encoded: bool = False,
 ) -> Encoded:
-    """What a put takes, as the core takes it.
+    """What a put takes, as the core takes it; ``encoded``: the body is bytes of its codec.
 
     Returns the body as a buffer, the codec's number, the properties packed, the
     priority, and delay and ttl in seconds (0: none). Raises
     :class:`~shmq.InvalidOption` for a property out of range and TypeError for what
     cannot be encoded.
     """
-    buffer, number = encode_body(body, codec)
+    buffer, number = (body, _number_of(codec)) if encoded else encode_body(body, codec)
     level = _check_priority(priority, priorities)
     wait = _check_delay(delay, deliver_at)
     properties: dict[str, Any] = {}
@@ -66,14 +68,14 @@ def encode_message(
         properties["headers"] = _check_headers(headers)
     for key, value in (
         ("group", group),
-        ("dedupe", dedupe_id),
+        ("dedupe_id", dedupe_id),
         ("reply_to", reply_to),
-        ("corr", correlation),
+        ("correlation", correlation),
     ):
         if value is not None:
-            properties[key] = _check_text(key, value)
+            properties[_ON_THE_WIRE.get(key, key)] = _check_text(key, value)
     if number == OTHER:
-        properties["codec"] = codec
+        properties["codec"] = _check_text("codec", codec or "")
     meta = pack_properties(properties) if properties else b""
     return buffer, number, meta, level, wait, ttl or 0.0
 
@@ -94,6 +96,12 @@ def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
     if number == _JSON:
         return _to_json(body), number
     return _to_msgpack(body), number
+
+
+def _number_of(codec: str | None) -> int:
+    if codec is None:
+        return _BYTES
+    return CODECS.index(codec) if codec in CODECS else OTHER
 
 
 def _encode_by_type(body: Any) -> tuple[Any, int]:
@@ -204,6 +212,8 @@ def _check_delay(delay: float | None, deliver_at: float | None) -> float:
         raise InvalidOption("delay and deliver_at exclude each other: give one of them")
     if isinstance(deliver_at, bool) or not isinstance(deliver_at, int | float):
         raise InvalidOption(f"deliver_at={deliver_at!r} must be in seconds since 1970")
+    if not math.isfinite(deliver_at):
+        raise InvalidOption(f"deliver_at={deliver_at} must be finite")
     return _check_seconds("deliver_at", max(0.0, deliver_at - time.time()), least=0.0)
 
 

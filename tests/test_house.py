@@ -63,16 +63,16 @@ def test_a_source_distribution_has_all_that_the_build_reads(tmp_path: Path) -> N
 
 def test_the_stub_of_the_core_declares_exactly_what_the_core_has() -> None:
     stub = ast.parse((PACKAGE / "core/_core.pyi").read_text())
-    assert set(_declared(stub.body)) == _public(_core, own=True)
+    assert _declared(stub.body) == _public(_core, own=True)
 
 
 def test_the_stub_declares_exactly_the_members_of_each_class() -> None:
     stub = ast.parse((PACKAGE / "core/_core.pyi").read_text())
-    classes = [node for node in stub.body if isinstance(node, ast.ClassDef)]
-    assert classes
-    for node in classes:
-        declared = {name for name in _declared(node.body) if not name.startswith("_")}
-        assert declared == _public(getattr(_core, node.name)), node.name
+    for node in [node for node in stub.body if isinstance(node, ast.ClassDef)]:
+        kind = getattr(_core, node.name)
+        # Only an instance shows what a class written in Python sets in its constructor.
+        unseen = _annotated(node.body) if kind.__dictoffset__ else set()
+        assert _declared(node.body) - unseen == _public(kind), node.name
 
 
 def test_every_error_is_a_public_name_of_the_package() -> None:
@@ -130,12 +130,17 @@ def _texts(*patterns: str) -> list[Path]:
     ]
 
 
-def _declared(body: list[ast.stmt]) -> Iterator[str]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id
+def _declared(body: list[ast.stmt]) -> set[str]:
+    named = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return {name for name in named | _annotated(body) if not name.startswith("_")}
+
+
+def _annotated(body: list[ast.stmt]) -> set[str]:
+    return {
+        node.target.id
+        for node in body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
 
 
 def _public(holder: types.ModuleType | type, *, own: bool = False) -> set[str]:

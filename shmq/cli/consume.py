@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -9,10 +10,11 @@ import click
 
 import shmq
 from shmq.cli import params, render
+from shmq.cli.escape import printable
 from shmq.cli.failure import Code
 from shmq.cli.flags import connected, count_flag, queue_flag
 from shmq.cli.outlet import Outlet, open_outlet
-from shmq.cli.output import note
+from shmq.cli.output import counted, note
 from shmq.cli.stop import Stop
 from shmq.cli.window import Window
 
@@ -45,6 +47,13 @@ SLICE = 0.25
     metavar="TEXT",
     help=r"What follows each message, instead of a newline; \0, \n, \t are understood.",
 )
+@click.option(
+    "--ahead",
+    type=click.IntRange(min=1),
+    default=64,
+    metavar="COUNT",
+    help="Into a pipe: how many messages its slow reader may leave unread.  [default: 64]",
+)
 @click.pass_context
 @connected
 def consume(
@@ -57,6 +66,7 @@ def consume(
     form: str | None,
     as_json: bool,
     delimiter: bytes | None,
+    ahead: int,
 ) -> None:
     """Write messages out and remove them.
 
@@ -64,12 +74,12 @@ def consume(
     acknowledged once it is written out, and to a pipe once its reader has read it; what
     could not be written goes back to the queue.
     """
-    write = _writer(form, as_json, delimiter)
     outlet = open_outlet()
+    write = _writer(form, as_json, delimiter)
     patience = float("inf") if follow and timeout is None else timeout or 0.0
     with broker.queue(name) as queue, Stop() as stop:
-        pump = _Pump(queue, outlet, stop, write)
-        seen = pump.run(count, patience)
+        window = Window(queue, outlet, lambda: bool(stop.signal), ahead)
+        seen = _Pump(queue, outlet, stop, write).run(window, count, patience)
     context.exit(_outcome(seen, follow, stop.signal, outlet))
 
 
@@ -88,16 +98,19 @@ class _Pump:
         self._stop = stop
         self._write = write
 
-    def run(self, count: int | None, patience: float) -> int:
+    def run(self, window: Window, count: int | None, patience: float) -> int:
         """Carry ``count`` messages, or until none came for ``patience`` seconds.
 
-        Returns how many were leased.
+        Returns how many were written.
         """
-        window = Window(self._queue, self._outlet, lambda: bool(self._stop.signal))
         try:
             with window:
                 return self._carry(window, count, patience)
         except BrokenPipeError:
+            return 1
+        except KeyboardInterrupt:
+            if not self._stop.signal:
+                raise
             return 1
         finally:
             _report(window)
@@ -105,12 +118,12 @@ class _Pump:
     def _carry(self, window: Window, count: int | None, patience: float) -> int:
         seen, since = 0, time.monotonic()
         while not self._over(seen, count):
-            most = window.room if count is None else min(window.room, count - seen)
+            most = min(self._outlet.batch, count - seen) if count else self._outlet.batch
             left = patience - (time.monotonic() - since)
             messages = self._queue.get_many(most, min(max(left, 0.0), SLICE), block=left > 0)
             if messages:
-                window.write(messages, self._write)
-                seen, since = seen + len(messages), time.monotonic()
+                seen += window.write(messages, self._write)
+                since = time.monotonic()
             elif left <= 0:
                 break
             else:
@@ -134,14 +147,19 @@ def _writer(
     end = b"\n" if delimiter is None else delimiter
     if form == "raw":
         return lambda message: render.raw(message) + end
-    return lambda message: render.as_text(message).encode(errors="backslashreplace") + end
+    show = _shown_safely if sys.stdout.isatty() else render.as_text
+    return lambda message: show(message).encode(errors="backslashreplace") + end
+
+
+def _shown_safely(message: shmq.Message) -> str:
+    return printable(render.as_text(message), keep="\n\t")
 
 
 def _report(window: Window) -> None:
     if window.late:
         note(
-            f"{window.late} messages were written after their lease had run out, and will be "
-            f"delivered again: make the queue with a longer --visibility-timeout"
+            f"{counted(window.late, 'message')} written after the lease had run out will come "
+            f"again: make the queue with a longer --visibility-timeout"
         )
 
 

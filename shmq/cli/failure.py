@@ -7,8 +7,9 @@ import enum
 import click
 
 import shmq
+from shmq.cli.escape import one_line
 
-__all__ = ["Code", "code_of", "describe", "one_line"]
+__all__ = ["Code", "code_of", "describe"]
 
 
 class Code(enum.IntEnum):
@@ -78,12 +79,6 @@ def describe(error: BaseException) -> str:
         f"internal error: {type(error).__name__}: {error}; "
         f"run it again with SHMQ_TRACEBACK=1 to see where"
     )
-
-
-def one_line(text: str) -> str:
-    """``text`` on one line, with what a terminal would not show as it is escaped."""
-    joined = " ".join(text.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
 
 
 def _where_help_is(error: click.UsageError) -> str:

@@ -37,7 +37,7 @@ class Lines:
         self.read = 0
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        """Raises OSError, and :class:`~shmq.MessageTooLarge` where no line ends.
+        """Raises :class:`click.ClickException`, and MessageTooLarge where no line ends.
 
         Memory is bounded by that: by ``longest`` bytes and a chunk.
         """
@@ -63,7 +63,10 @@ class Lines:
         return f"line {number} of {self.name}"
 
     def _read(self) -> bytes:
-        chunk: bytes = self._file.read(_CHUNK) or b""
+        try:
+            chunk: bytes = self._file.read(_CHUNK) or b""
+        except OSError as error:
+            raise _unreadable(self.name, error) from error
         self.read += len(chunk)
         return chunk
 
@@ -71,13 +74,22 @@ class Lines:
 def open_lines(path: str | None, longest: int) -> Lines:
     """The lines of the file ``path``; of standard input if it is None or ``-``.
 
-    Raises OSError, and :class:`click.UsageError` where there is nothing to read.
+    Raises :class:`click.ClickException` where there is nothing to read.
     """
-    if path is not None and path != "-":
-        return Lines(io.FileIO(path), path, longest)
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed: give -m TEXT or --file FILE")
-    return Lines(io.FileIO(sys.stdin.fileno(), closefd=False), "standard input", longest)
+    if path is None or path == "-":
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed: give -m TEXT or --file FILE")
+        return Lines(io.FileIO(sys.stdin.fileno(), closefd=False), "standard input", longest)
+    try:
+        return Lines(io.FileIO(path), repr(path), longest)
+    except OSError as error:
+        raise _unreadable(repr(path), error) from error
+
+
+def _unreadable(name: str, error: OSError) -> click.ClickException:
+    return click.ClickException(
+        f"cannot read {name}: {error.strerror}; give a file of lines, or - for standard input"
+    )
 
 
 def _size(file: io.RawIOBase) -> int | None:

@@ -21,15 +21,18 @@ def list_queues(broker: shmq.Broker, as_json: bool) -> None:
     queues = broker.list_queues()
     if as_json:
         show_json([dataclasses.asdict(queue) for queue in queues])
-        return
-    if not queues:
-        note(f"namespace {broker.namespace!r} has no queues; make one with: shmq create -q NAME")
-        return
-    made = table(["queue", "visible", "delayed", "in flight", "capacity"], right=_NUMBERS)
+    elif queues:
+        _show(queues)
+    else:
+        note(f"namespace {broker.namespace!r} has no queues: make one with shmq create -q NAME")
+
+
+def _show(queues: list[shmq.QueueSummary]) -> None:
+    numbers = ("visible", "delayed", "in flight", "capacity")
+    broken = any(queue.problem for queue in queues)
+    made = table(["queue", *numbers, *(["problem"] if broken else [])], right=numbers)
     for queue in queues:
-        row = (queue.name, queue.depth, queue.delayed, queue.in_flight, queue.capacity)
-        made.add_row(*(cell(value) for value in row))
+        row = [queue.name, queue.depth, queue.delayed, queue.in_flight, queue.capacity]
+        problem = [queue.problem or ""] if broken else []
+        made.add_row(*(cell(value) for value in (*row, *problem)))
     show_table(made)
-
-
-_NUMBERS = ("visible", "delayed", "in flight", "capacity")

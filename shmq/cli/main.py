@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from shmq.cli.consume import consume
 from shmq.cli.create import create
 from shmq.cli.failure import Code, code_of, describe
 from shmq.cli.listing import list_queues
-from shmq.cli.output import note
+from shmq.cli.output import Warnings, note
 from shmq.cli.peek import peek
 from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
@@ -52,7 +53,10 @@ class _Group(click.Group):
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand; a reader of stdout that has seen enough is no failure."""
+        """Run the subcommand.
+
+        A reader of stdout that has seen enough is no failure, and Ctrl-C needs no words.
+        """
         try:
             outcome = super().invoke(ctx)
             if sys.stdout is not None:
@@ -61,6 +65,8 @@ class _Group(click.Group):
         except BrokenPipeError:
             _silence_stdout()
             ctx.exit(Code.OK)
+        except KeyboardInterrupt:
+            ctx.exit(Code.INTERRUPTED)
 
 
 @click.group(
@@ -109,6 +115,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    logging.getLogger("shmq").addHandler(Warnings())
     cli.main(prog_name="shmq")
 
 

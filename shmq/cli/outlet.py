@@ -31,6 +31,9 @@ _ATOMIC = select.PIPE_BUF
 class Outlet:
     """A descriptor to write to: a file, a terminal, a socket."""
 
+    #: How many messages are written at a time.
+    batch = 64
+
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._chunk = 1 << 20
@@ -58,6 +61,9 @@ class Outlet:
         """How many of the bytes written can no longer be lost with the reader."""
         return self.written
 
+    def wait(self) -> None:
+        """Wait a little for the reader: until it took all, or closed, or a slice is over."""
+
     def abandoned(self) -> bool:
         """Whether nobody will ever read what is written from now on."""
         return bool(self._poll.poll(0))
@@ -71,6 +77,8 @@ class Outlet:
 class Pipe(Outlet):
     """A pipe, whose reader takes what it wants."""
 
+    batch = 1
+
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._chunk = _ATOMIC
@@ -80,7 +88,7 @@ class Pipe(Outlet):
         return self.written - self._unread()
 
     def wait(self) -> None:
-        """Wait a little for the reader: until it took all, or closed, or a slice is over."""
+        """Wait as described there: at first by yielding, as a reader may be quick."""
         ends = time.monotonic() + SLICE
         pause = 0.0
         while self._unread() and time.monotonic() < ends:

@@ -1,10 +1,11 @@
-"""How a command prints: text, tables and JSON to stdout, notes to stderr."""
+"""How a command prints: text, tables and JSON to stdout, notes and warnings to stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+import logging
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -16,9 +17,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shmq.cli.failure import one_line
+from shmq.cli.escape import one_line
 
-__all__ = ["age", "amount", "cell", "clock", "note", "show", "show_json", "show_table", "table"]
+__all__ = [
+    "Warnings",
+    "age",
+    "amount",
+    "cell",
+    "clock",
+    "counted",
+    "note",
+    "show",
+    "show_json",
+    "show_table",
+    "table",
+]
 
 #: The width that a table is laid out in where no terminal bounds it.
 _UNBOUNDED = 100_000
@@ -38,6 +51,21 @@ def note(line: str) -> None:
     """Print ``line`` to stderr, as one line behind the command's name."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"shmq: {one_line(line)}", err=True)
+
+
+class Warnings(logging.Handler):
+    """Prints what the library warns of as notes, each once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the record unless the same was printed before."""
+        line = record.getMessage()
+        if line not in self._said:
+            self._said.add(line)
+            note(line)
 
 
 def table(columns: Sequence[str], *, right: Iterable[str] = (), title: str | None = None) -> Table:
@@ -84,12 +112,17 @@ def age(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def amount(size: int) -> str:
     """A number of bytes in the largest unit that it fills."""
     number = float(size)
     for unit in ("bytes", "KiB", "MiB"):
         if number < 1024:
-            return f"{size} bytes" if unit == "bytes" else f"{number:.1f} {unit}"
+            return counted(size, "byte") if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} GiB"
 

@@ -13,7 +13,7 @@ import shmq
 from shmq.cli import params
 from shmq.cli.flags import connected, json_flag, queue_flag
 from shmq.cli.lines import Lines, open_lines
-from shmq.cli.output import show, show_json
+from shmq.cli.output import counted, note, show, show_json
 from shmq.cli.progress import progress
 from shmq.cli.putting import CODECS, Putting
 from shmq.cli.stop import Stop
@@ -82,16 +82,19 @@ def produce(
     However it ends, it says how many messages were put.
     """
     _check(messages, path, dedupe_id)
+    if block is False and timeout is not None:
+        raise click.UsageError("--no-block and --timeout exclude each other: drop one")
     properties["headers"] = _headers(headers)
     with broker.queue(name) as queue, Stop() as stop:
+        lines = None if messages else open_lines(path, queue.options.max_message_bytes)
         putting = Putting(queue, stop, codec, properties, block, timeout)
         with _stopping(context, stop), _reporting(putting, as_json):
-            if len(messages) == 1:
+            if lines is not None:
+                _put_lines(putting, lines, stop)
+            elif len(messages) == 1:
                 putting.put_one(os.fsencode(messages[0]), dedupe_id)
-            elif messages:
-                putting.put_all([os.fsencode(text) for text in messages], "message {}".format)
             else:
-                _put_lines(putting, open_lines(path, queue.options.max_message_bytes), stop)
+                putting.put_all([os.fsencode(text) for text in messages], "message {}".format)
 
 
 def _check(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
@@ -111,6 +114,8 @@ def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
 
 
 def _put_lines(putting: Putting, lines: Lines, stop: Stop) -> None:
+    if lines.typed:
+        note("each line you type is a message; Ctrl-D ends it")
     batches = iter(lines)
     with progress(lines) as advance:
         while True:
@@ -153,4 +158,4 @@ def _report(putting: Putting, as_json: bool) -> None:
     elif one is not None:
         show(f"message {one.sequence} put on queue {putting.queue!r}")
     else:
-        show(f"{putting.count} messages put on queue {putting.queue!r}")
+        show(f"{counted(putting.count, 'message')} put on queue {putting.queue!r}")

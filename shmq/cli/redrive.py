@@ -6,7 +6,7 @@ import click
 
 import shmq
 from shmq.cli.flags import connected, count_flag, json_flag, queue_flag
-from shmq.cli.output import show, show_json
+from shmq.cli.output import counted, show, show_json
 
 __all__ = ["redrive"]
 
@@ -23,4 +23,4 @@ def redrive(broker: shmq.Broker, name: str, count: int | None, as_json: bool) ->
     if as_json:
         show_json({"queue": name, "redriven": redriven})
     else:
-        show(f"{redriven} dead letters sent back")
+        show(f"{counted(redriven, 'dead letter')} sent back")

@@ -8,7 +8,7 @@ import click
 
 import shmq
 from shmq.cli.flags import connected, json_flag, queue_flag, yes_flag
-from shmq.cli.output import show, show_json
+from shmq.cli.output import counted, show, show_json
 
 __all__ = ["delete", "purge"]
 
@@ -45,12 +45,13 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
     with broker.queue(name) as queue:
         if not yes:
             numbers = queue.stats()
-            _ask("purge", f"Remove {numbers.depth + numbers.delayed} messages from {name!r}?")
+            held = counted(numbers.depth + numbers.delayed, "message")
+            _ask("purge", f"Remove {held} from queue {name!r}?")
         purged = queue.purge()
     if as_json:
         show_json({"queue": name, "purged": purged})
     else:
-        show(f"{purged} messages removed from queue {name!r}")
+        show(f"{counted(purged, 'message')} removed from queue {name!r}")
 
 
 def _contents(broker: shmq.Broker, name: str) -> str:
@@ -61,7 +62,7 @@ def _contents(broker: shmq.Broker, name: str) -> str:
     except shmq.SegmentError as error:
         return f"whatever it holds ({error})"
     held = numbers.depth + numbers.delayed + numbers.in_flight
-    return f"the {held} messages in it"
+    return f"the {counted(held, 'message')} in it"
 
 
 def _ask(what: str, question: str) -> None:

@@ -88,7 +88,7 @@ def _decoded(message: shmq.Message) -> Any:
     """The body as its codec has it, or its bytes where they are not what the codec says."""
     try:
         return message.body
-    except (ValueError, TypeError, RecursionError):
+    except (shmq.ShmqError, ValueError, TypeError, RecursionError):
         return raw(message)
 
 

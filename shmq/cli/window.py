@@ -12,16 +12,12 @@ from typing import Self
 import click
 
 import shmq
-from shmq.cli.outlet import Outlet, Pipe
+from shmq.cli.outlet import Outlet
 
 __all__ = ["Window"]
 
-#: How many messages may lie unread in a pipe whose reader takes its time.
-MOST_UNREAD = 64
-
-#: How many messages are leased, and how many bytes written, at a time to a file.
-BATCH = 64
-BATCH_BYTES = 1 << 20
+#: How many bytes are gathered at most before they are written.
+GATHERED = 1 << 20
 
 #: How long a reader is waited for before the next message is written, in seconds.
 PATIENCE = 0.5
@@ -35,47 +31,47 @@ class Window:
 
     A reader such as ``head -1`` reads all there is and uses one line of it. So a pipe
     gets the next message when the last one was read. If the reader takes nothing for
-    :data:`PATIENCE`, up to :data:`MOST_UNREAD` messages are written ahead, and they
+    :data:`PATIENCE`, messages are written ahead until ``ahead`` lie unread, and they
     stay unacknowledged, their leases extended, until they are read.
 
     Leaving it by an exception, or after the reader closed, returns what was not
     taken; leaving it otherwise acknowledges all that was written.
     """
 
-    def __init__(self, queue: shmq.Queue, outlet: Outlet, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, queue: shmq.Queue, outlet: Outlet, stopped: Callable[[], bool], ahead: int
+    ) -> None:
         self._queue = queue
         self._outlet = outlet
         self._stopped = stopped
+        self._ahead = ahead
         self._lease = queue.options.visibility_timeout
         self._extended = time.monotonic()
-        self._progress = time.monotonic()
+        self._progress = self._extended
         self._unsettled: collections.deque[tuple[int, shmq.Message]] = collections.deque()
-        #: How many messages were acknowledged.
-        self.acked = 0
-        #: How many had to be given back.
-        self.returned = 0
         #: How many were written, but their lease had run out: they will come again.
         self.late = 0
 
-    @property
-    def room(self) -> int:
-        """How many messages to lease next."""
-        return 1 if isinstance(self._outlet, Pipe) else BATCH
+    def write(self, messages: list[shmq.Message], render: Callable[[shmq.Message], bytes]) -> int:
+        """Write the ``messages``, settle what was taken, and return how many were written.
 
-    @property
-    def busy(self) -> bool:
-        """Whether messages wait for their reader."""
-        return bool(self._unsettled)
-
-    def write(self, messages: list[shmq.Message], render: Callable[[shmq.Message], bytes]) -> None:
-        """Write the ``messages`` and settle what was taken. Raises OSError."""
-        buffer = bytearray()
+        One whose lease has run out before is left to its next holder. Raises
+        :class:`click.ClickException` if writing fails, BrokenPipeError if the reader left.
+        """
+        if not self._unsettled:
+            self._progress = time.monotonic()
+        buffer, count = bytearray(), 0
         for message in messages:
-            buffer += render(message)
+            try:
+                buffer += render(message)
+            except shmq.LeaseExpired:
+                continue
+            count += 1
             self._unsettled.append((self._outlet.written + len(buffer), message))
-            if len(buffer) >= BATCH_BYTES:
+            if len(buffer) >= GATHERED:
                 self._flush(buffer)
         self._flush(buffer)
+        return count
 
     def _flush(self, buffer: bytearray) -> None:
         try:
@@ -104,9 +100,9 @@ class Window:
 
     def _await_reader(self) -> None:
         """Wait until the reader has taken all, or may be given one more message."""
-        while self._unsettled and isinstance(self._outlet, Pipe):
+        while self._unsettled:
             patient = time.monotonic() - self._progress < PATIENCE
-            if not patient and len(self._unsettled) < MOST_UNREAD:
+            if not patient and len(self._unsettled) < self._ahead:
                 return
             if self._outlet.abandoned() or self._stopped():
                 return
@@ -114,9 +110,7 @@ class Window:
             self.settle()
 
     def _ack(self, messages: list[shmq.Message]) -> None:
-        refused = len(self._queue.ack_many(messages))
-        self.late += refused
-        self.acked += len(messages) - refused
+        self.late += len(self._queue.ack_many(messages))
 
     def _hold(self) -> None:
         """Extend the leases that would end while the reader takes its time."""
@@ -136,7 +130,7 @@ class Window:
 
     def _linger(self) -> None:
         ends = time.monotonic() + LINGER
-        while self._unsettled and isinstance(self._outlet, Pipe) and time.monotonic() < ends:
+        while self._unsettled and time.monotonic() < ends:
             if self._outlet.abandoned():
                 return
             self._outlet.wait()
@@ -146,7 +140,6 @@ class Window:
         for _, message in self._unsettled:
             with contextlib.suppress(shmq.ShmqError):
                 message.nack(delay=0)
-                self.returned += 1
         self._unsettled.clear()
 
     def __enter__(self) -> Self:

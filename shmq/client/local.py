@@ -138,13 +138,16 @@ class LocalQueue(_core.Handle, contract.Queue):
         dead = [(at, number) for at, number in rows if not self._namespace.is_alive(number)]
         for at, number in dead:
             self.reclaim(at, number)
-        moving.resolve_orphans(self, self._open_by_id)
+        moving.resolve_orphans(self, self)
         return bool(dead)
 
-    def _open_by_id(self, queue_id: int) -> LocalQueue | None:
+    def open_by_id(self, queue_id: int) -> LocalQueue | None:
+        """See :class:`shmq.client.moving.Doors`."""
         name = self._namespace.find(queue_id)
-        if name is None:
-            return None
+        return None if name is None else self.open_by_name(name)
+
+    def open_by_name(self, name: str) -> LocalQueue | None:
+        """See :class:`shmq.client.moving.Doors`."""
         try:
             return attach(self._namespace, name)
         except (NoSuchQueue, SegmentError):
@@ -155,15 +158,15 @@ class LocalQueue(_core.Handle, contract.Queue):
         if time.monotonic() < self._bury_again:
             return
         try:
-            if moving.bury(self, self._dead_letter_queue(), limit):
+            if moving.bury(self, self, limit):
                 return
         except (ShmqError, OSError) as error:
             log.warning("queue %s: dead letters wait, %s", self.name, error)
             self._graves = None
         self._bury_again = moving.pause_after_failure()
 
-    def _dead_letter_queue(self) -> LocalQueue:
-        """The dead-letter queue, made anew if someone has deleted it."""
+    def dead_letter_queue(self) -> LocalQueue:
+        """See :class:`shmq.client.moving.Doors`. Made anew if someone has deleted it."""
         if self._graves is None or self._graves.segment.deleted:
             options = self.options
             assert options.dead_letter is not None
@@ -182,7 +185,7 @@ class LocalQueue(_core.Handle, contract.Queue):
             graves, targets = self, _Targets(self._namespace, stack)
             if self.options.dead_letter is not None:
                 self.qsize()  # those that are still on their way are dead letters too
-                graves = self._dead_letter_queue()
+                graves = self.dead_letter_queue()
                 targets.only(self)
             return _redrive(graves, targets, most)
 

@@ -6,8 +6,9 @@ what the moved message carries, and what is done with copies that a dead mover l
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from shmq.codecs import pack_properties, unpack_properties
 from shmq.contract import DeadLetter
@@ -35,6 +36,19 @@ class Taken(NamedTuple):
     died_at: float
 
 
+class Doors(Protocol):
+    """The other queues that a move needs, opened by whoever owns the source."""
+
+    def dead_letter_queue(self) -> _core.Handle:
+        """The source's dead-letter queue."""
+
+    def open_by_name(self, name: str) -> _core.Handle | None:
+        """A queue of the namespace, or None."""
+
+    def open_by_id(self, queue_id: int) -> _core.Handle | None:
+        """The queue of that id, or None."""
+
+
 def dead_letter(properties: dict[str, Any]) -> DeadLetter:
     """The property ``dead`` of the wire contract as an object."""
     return DeadLetter(
@@ -45,25 +59,45 @@ def dead_letter(properties: dict[str, Any]) -> DeadLetter:
     )
 
 
-def bury(source: _core.Handle, graves: _core.Handle, limit: int) -> bool:
-    """Move up to ``limit`` dying messages; False if the dead-letter queue is full."""
+def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
+    """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
+
+    A message without a reason to die was being redriven when its mover died: it goes
+    back to its place once the copy that the mover may have left is removed.
+    """
     for _ in range(limit):
         row = source.take_dead()
         if row is None:
             return True
         taken = Taken(*row)
-        properties = unpack_properties(taken.meta)
-        properties["dead"] = {
-            "reason": _REASONS[taken.reason],
-            "queue": source.name,
-            "deliveries": taken.deliveries,
-            "at": int(taken.died_at * 1000),
-        }
         try:
-            move(source, graves, taken, pack_properties(properties), None)
+            if taken.reason:
+                _bury_one(source, doors.dead_letter_queue(), taken)
+            else:
+                _put_back(source, doors, taken)
         except (Full, NoSpace):
             return False
     return True
+
+
+def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
+    letter = unpack_properties(taken.meta).get("dead")
+    target = doors.open_by_name(letter["queue"]) if letter else None
+    if target is not None:
+        with contextlib.closing(target):
+            target.void_copies(source.segment.queue_id, taken.sequence)
+    source.untake(taken.receipt)
+
+
+def _bury_one(source: _core.Handle, target: _core.Handle, taken: Taken) -> None:
+    properties = unpack_properties(taken.meta)
+    properties["dead"] = {
+        "reason": _REASONS[taken.reason],
+        "queue": source.name,
+        "deliveries": taken.deliveries,
+        "at": int(taken.died_at * 1000),
+    }
+    move(source, target, taken, pack_properties(properties), None)
 
 
 def move(
@@ -95,14 +129,13 @@ def move(
         raise
 
 
-def resolve_orphans(target: _core.Handle, open_by_id: Any) -> None:
+def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
     """Decide on copies whose mover died: void if the source still has the message.
 
-    ``open_by_id`` opens the queue of an id, or returns None. A void copy is removed by
-    the source's next mover, which is set to work here.
+    A void copy is removed by the source's next mover, which is set to work here.
     """
     for receipt, origin_queue, origin_sequence in target.orphans():
-        source = open_by_id(origin_queue)
+        source = doors.open_by_id(origin_queue)
         if source is None:
             target.publish(receipt)
             continue

@@ -5,6 +5,9 @@
 A critical section is plain C between `_lock` and `_unlock`: no Python object is made
 and the GIL is kept, so no other thread of the process can come between, no exception
 can leave it, and no signal handler runs in it.
+
+Classes whose end touches shared memory are `no_gc_clear`: the collector must not take
+the handle from them, or the mapping from the handle, before they have ended.
 """
 
 cimport cython

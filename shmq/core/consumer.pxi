@@ -3,6 +3,7 @@
 cdef int64_t FLUSH_AFTER = 10000000  # ns
 
 
+@cython.no_gc_clear
 @cython.final
 cdef class Consumer:
     """See shmq.contract.Consumer. For one thread at a time, but its messages may be
@@ -58,15 +59,18 @@ cdef class Consumer:
 
     # ---- acknowledgements ----
 
-    cdef int _gather(self, uint64_t receipt) except -1:
+    cdef int _gather(self, Message message) except -1:
+        cdef int64_t now = shmq_now()
         if self.ended or self.generation != fork_generation:
-            self.handle._settle(0, receipt, 0)
+            self.handle._settle(0, message.receipt, 0)
             return 0
+        if not shmq_holds(&self.handle.q, message.receipt, now):
+            raise self.handle._stale(message.receipt)
         if self.gathered == self.prefetch:
             self.flush()
         if not self.gathered:
-            self.gathered_at = shmq_now()
-        self.acks[self.gathered] = receipt
+            self.gathered_at = now
+        self.acks[self.gathered] = message.receipt
         self.gathered += 1
         return 0
 
@@ -139,21 +143,16 @@ cdef class Consumer:
             if status != SHMQ_EMPTY:
                 raise self.handle._error(status)
             if not self.handle._may_wait(SHMQ_NOT_EMPTY, self.block, self.timeout, &until,
-                                         &round_):
+                                         &round_) or self.ended:
                 return False
 
     # The next message that is still ours, or None if its lease ran out before.
     cdef Message _hand_out(self, int64_t now):
         cdef shmq_view *view = &self.views[self.next]
-        cdef int pinned = SHMQ_STALE
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None
-        if view.body_bytes > SMALL:
-            self.handle._lock()
-            pinned = self.handle._pin_leased(view)
-            self.handle._unlock()
-        return _new_message(self.handle, view, pinned == SHMQ_OK, self)
+        return _new_message(self.handle, view, self)
 
     def __next__(self):
         cdef Message message

@@ -10,6 +10,7 @@ cdef enum:
     LEAST_SPIN = 1000
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef int64_t LONG_AGO = -FOREVER
 cdef object _decode = None
 cdef object _encode = None
 cdef object _unpack = None
@@ -29,12 +30,19 @@ cdef int64_t _deadline(timeout) except? -1:
     """The end of a wait of ``timeout`` seconds (None: never), in monotonic ns."""
     if timeout is None:
         return FOREVER
-    seconds = float(timeout)
-    if seconds != seconds or seconds < 0:
-        raise ValueError(f"timeout={timeout!r} must be a number of seconds, 0 or more")
-    if seconds > 1e9:
-        return FOREVER
-    return _real_now() + <int64_t>(seconds * 1e9)
+    _check_timeout(timeout)
+    return FOREVER if timeout > 1e9 else _real_now() + <int64_t>(timeout * 1e9)
+
+
+cdef int _check_timeout(timeout) except -1:
+    if timeout is None:
+        return 0
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(
+            f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise ValueError(f"timeout={timeout} must be 0 or more seconds")
+    return 0
 
 
 cdef void _copy(void *to, const void *source, size_t size) noexcept:
@@ -71,6 +79,8 @@ cdef inline Put _new_put(uint64_t sequence, bint duplicate):
     return put
 
 
+# Kept from the collector: it would clear a memoryview in `keep` that `buffer` still uses.
+@cython.no_gc
 cdef class Parcel:
     """A message on its way in: body, properties and options, ready for the core."""
 
@@ -103,6 +113,7 @@ cdef class Parcel:
         return 0
 
 
+@cython.no_gc_clear
 cdef class Handle:
     """One attachment to a queue. shmq.client.local builds its queue upon it."""
 
@@ -363,6 +374,9 @@ cdef class Handle:
                 self.spin[bell] = max(spin // 2, LEAST_SPIN)
             return True
         self._sleep(bell, until)
+        PyErr_CheckSignals()
+        if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
+            self._tend()
         return until == FOREVER or _real_now() < until
 
     cdef int _sleep(self, int bell, int64_t until) except -1:
@@ -380,8 +394,6 @@ cdef class Handle:
         sem_getvalue(self.semaphores[bell], &left)
         shmq_wake_up(&self.q, bell, status == SHMQ_OK, left)
         self._unlock()
-        if status == SHMQ_INTERRUPTED:
-            PyErr_CheckSignals()
         return 0
 
     # ---- put ----
@@ -397,6 +409,8 @@ cdef class Handle:
         """See shmq.contract.Queue.put."""
         cdef shmq_put c
         cdef Parcel parcel
+        if timeout is not None:
+            _check_timeout(timeout)
         if (type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL and priority is None
                 and group is None and headers is None and delay is None
                 and deliver_at is None and ttl is None and dedupe_id is None
@@ -413,11 +427,11 @@ cdef class Handle:
         return self._put(&parcel.c, block, timeout)
 
     cdef Parcel _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
-                      dedupe_id, reply_to, correlation):
+                      dedupe_id, reply_to, correlation, encoded=False):
         cdef Parcel parcel = Parcel.__new__(Parcel)
         buffer, number, meta, level, delay_s, ttl_s = _encode(
             body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
-            correlation, self.q.h.options.priorities)
+            correlation, self.q.h.options.priorities, encoded)
         parcel.keep = buffer
         parcel._set_body(buffer)
         parcel._set_meta(meta)
@@ -535,6 +549,7 @@ cdef class Handle:
     def put_many(self, bodies, block=None, timeout=None, *, priority=None, group=None,
                  headers=None, delay=None, ttl=None, codec=None):
         """See shmq.contract.Queue.put_many."""
+        _check_timeout(timeout)
         cdef list parcels = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
         cdef Py_ssize_t done = 0, count = len(parcels)
         cdef int status, round_ = 0
@@ -618,19 +633,18 @@ cdef class Handle:
         """See shmq.contract.Queue.get."""
         cdef shmq_view view
         cdef Message message
-        cdef int status, round_ = 0, pinned
+        cdef int status, round_ = 0
         cdef int64_t until = -1
+        if timeout is not None:
+            _check_timeout(timeout)
         while True:
             self._lock()
             status = shmq_lease(&self.q, shmq_now(), True, &view)
-            pinned = SHMQ_STALE
-            if status == SHMQ_OK and view.body_bytes > SMALL:
-                pinned = self._pin_leased(&view)
-            elif status == SHMQ_EMPTY and round_ == 1:
+            if status == SHMQ_EMPTY and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
             self._unlock()
             if status == SHMQ_OK:
-                message = _new_message(self, &view, pinned == SHMQ_OK, None)
+                message = _new_message(self, &view, None)
                 self._after()
                 if message is not None:
                     return message
@@ -645,35 +659,28 @@ cdef class Handle:
             return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
         return _errors.Empty(f"no message is visible in queue {self.name!r}")
 
-    # Holds the lock. The caller has just leased the slot.
-    cdef int _pin_leased(self, const shmq_view *leased):
-        cdef shmq_view view
-        cdef int status = shmq_pin_at(&self.q, leased.at, leased.seq, &view)
-        if status == SHMQ_OK:
-            self.views += 1
-        return status
-
-    def get_many(self, int max, timeout=None, *, block=True):
+    def get_many(self, max, timeout=None, *, block=True):
         """See shmq.contract.Queue.get_many."""
         cdef shmq_view *views
-        cdef uint8_t *pinned
         cdef list messages = []
-        cdef int status, got, i, round_ = 0
+        cdef int status, got, i, round_ = 0, most
         cdef int64_t until = -1
+        if isinstance(max, bool) or not isinstance(max, int):
+            raise TypeError(f"max={max!r} must be an int, not {type(max).__name__}")
         if max < 1:
             raise ValueError(f"max={max} must be 1 or more")
-        max = min(max, <int>self.q.h.options.capacity)
-        views = <shmq_view *>malloc(max * (sizeof(shmq_view) + 1))
+        _check_timeout(timeout)
+        most = min(max, self.q.h.options.capacity)
+        views = <shmq_view *>malloc(most * sizeof(shmq_view))
         if views == NULL:
             raise MemoryError
-        pinned = <uint8_t *>(views + max)
         try:
             while True:
                 self._lock()
-                status = self._lease_run(views, pinned, max, &got, round_ == 1)
+                status = self._lease_run(views, most, &got, round_ == 1)
                 self._unlock()
                 for i in range(got):
-                    message = _new_message(self, &views[i], pinned[i], None)
+                    message = _new_message(self, &views[i], None)
                     if message is not None:
                         messages.append(message)
                 if got:
@@ -690,8 +697,7 @@ cdef class Handle:
             free(views)
 
     # Holds the lock. Leases up to `most` messages as handed out.
-    cdef int _lease_run(self, shmq_view *views, uint8_t *pinned, int most, int *got,
-                        bint asleep_if_empty):
+    cdef int _lease_run(self, shmq_view *views, int most, int *got, bint asleep_if_empty):
         cdef int64_t now = shmq_now()
         cdef int status = SHMQ_OK
         got[0] = 0
@@ -699,8 +705,6 @@ cdef class Handle:
             status = shmq_lease(&self.q, now, True, &views[got[0]])
             if status != SHMQ_OK:
                 break
-            pinned[got[0]] = (views[got[0]].body_bytes > SMALL
-                              and self._pin_leased(&views[got[0]]) == SHMQ_OK)
             got[0] += 1
         if status == SHMQ_EMPTY and not got[0] and asleep_if_empty:
             shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
@@ -727,64 +731,69 @@ cdef class Handle:
         self._after()
         if status == SHMQ_OK:
             return 0
-        if status == SHMQ_STALE:
-            raise _errors.LeaseExpired(
-                f"receipt {receipt} of queue {self.name!r} is no longer good: its lease ended, "
-                f"or the message was settled; nothing was changed"
-            )
-        raise self._error(status)
+        raise self._stale(receipt) if status == SHMQ_STALE else self._error(status)
 
-    def ack(self, uint64_t receipt):
+    cdef object _stale(self, uint64_t receipt):
+        return _errors.LeaseExpired(
+            f"receipt {receipt} of queue {self.name!r} is no longer good: its lease ended, "
+            f"or the message was settled; nothing was changed"
+        )
+
+    def ack(self, receipt):
         """Acknowledge by receipt."""
-        self._settle(0, receipt, 0)
+        self._settle(0, _receipt_of(receipt), 0)
 
-    def nack(self, uint64_t receipt, delay=None):
+    def nack(self, receipt, delay=None):
         """See shmq.contract.Queue.nack."""
-        self._settle(1, receipt, _delay_ns(delay))
+        self._settle(1, _receipt_of(receipt), _delay_ns(delay))
 
-    def reject(self, uint64_t receipt):
+    def reject(self, receipt):
         """See shmq.contract.Queue.reject."""
-        self._settle(2, receipt, 0)
+        self._settle(2, _receipt_of(receipt), 0)
 
-    def extend(self, uint64_t receipt, seconds):
+    def extend(self, receipt, seconds):
         """See shmq.contract.Queue.extend."""
-        self._settle(3, receipt, _span_ns("seconds", seconds))
+        self._settle(3, _receipt_of(receipt), _span_ns("seconds", seconds))
 
     def ack_many(self, messages):
         """See shmq.contract.Queue.ack_many."""
-        cdef list items = list(messages)
-        cdef list receipts = [_receipt_of(item) for item in items]
-        cdef list refused = []
-        cdef Py_ssize_t i, count = len(receipts)
+        cdef list items = list(messages), receipts, refused
+        cdef Py_ssize_t i, count = len(items)
         cdef uint64_t *raw
+        cdef uint8_t *settled
         cdef int64_t now
         cdef int status = SHMQ_OK
-        if not count:
-            return refused
-        raw = <uint64_t *>malloc(count * sizeof(uint64_t))
+        receipts = [_receipt_of(item) for item in items]
+        for item in items:
+            if type(item) is Message:
+                (<Message>item)._read_if_unread()
+        raw = <uint64_t *>malloc((count + 1) * (sizeof(uint64_t) + 1))
         if raw == NULL:
             raise MemoryError
+        settled = <uint8_t *>(raw + count)
         try:
             for i in range(count):
                 raw[i] = receipts[i]
+                settled[i] = False
             self._lock()
             now = shmq_now()
             for i in range(count):
                 status = shmq_ack(&self.q, raw[i], now)
-                if status == SHMQ_OK:
-                    raw[i] = <uint64_t>-1
-                elif status != SHMQ_STALE:
+                settled[i] = status == SHMQ_OK
+                if status != SHMQ_OK and status != SHMQ_STALE:
                     break
             self._unlock()
             if status != SHMQ_OK and status != SHMQ_STALE:
                 raise self._error(status)
-            refused = [receipts[i] for i in range(count) if raw[i] != <uint64_t>-1]
+            refused = []
+            for i in range(count):
+                if not settled[i]:
+                    refused.append(items[i] if isinstance(items[i], int) else receipts[i])
+                elif type(items[i]) is Message:
+                    (<Message>items[i])._settled = True
         finally:
             free(raw)
         self._after()
-        for item in items:
-            if type(item) is Message and (not refused or (<Message>item).receipt not in refused):
-                (<Message>item)._settled = True
         return refused
 
     # ---- looking ----
@@ -1039,6 +1048,12 @@ cdef class Handle:
         shmq_untake(&self.q, receipt)
         self._unlock()
 
+    def void_copies(self, uint64_t origin_queue, uint64_t origin_seq):
+        """Remove staged copies of that message, which their mover left."""
+        self._lock()
+        shmq_void_copies(&self.q, origin_queue, origin_seq)
+        self._unlock()
+
     def orphans(self):
         """Staged messages whose mover died: (receipt, origin queue, origin sequence)."""
         cdef uint64_t receipt, queue, seq
@@ -1099,8 +1114,14 @@ cdef bytes _process_name():
         return b"?"
 
 
+# The receipt of a message, or the receipt itself. An int that cannot be one was never
+# given, as 0 never is.
 cdef object _receipt_of(message):
-    return message if isinstance(message, int) else message.receipt
+    if type(message) is Message:
+        return (<Message>message).receipt
+    if isinstance(message, int) and not isinstance(message, bool):
+        return message if 0 <= message < 1 << 64 else 0
+    raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
 
 
 cdef int64_t _span_ns(str what, seconds) except? -1:

@@ -1,5 +1,6 @@
 # Space in the queue that the application writes in place.
 
+@cython.no_gc_clear
 @cython.final
 cdef class Loan:
     """See shmq.contract.Loan."""
@@ -7,6 +8,7 @@ cdef class Loan:
     cdef Handle handle
     cdef Parcel parcel
     cdef uint64_t receipt
+    cdef uint64_t generation     # the space is that of the process that borrowed it
     cdef View holder
     cdef object memory
     cdef bint ended
@@ -23,6 +25,8 @@ cdef class Loan:
         """See shmq.contract.Loan.commit."""
         if self.ended:
             raise ValueError("the loan has ended: it was committed or dropped")
+        if self.generation != fork_generation:
+            raise _errors.ShmqError("the loan is the parent's: borrow in the child")
         if size is not None:
             if not 0 <= size <= self.parcel.c.body_bytes:
                 raise ValueError(
@@ -36,7 +40,7 @@ cdef class Loan:
         """See shmq.contract.Loan.drop."""
         if not self.ended:
             self._end()
-            if self.handle.open_ and self.handle.generation == fork_generation:
+            if self.handle.open_ and self.generation == fork_generation:
                 self.handle.abandon(self.receipt)
 
     # Lets go of the memory. Where the application still holds a view of it, the pin keeps
@@ -64,7 +68,7 @@ cdef class Loan:
 
     def __dealloc__(self):
         if not self.ended and self.handle is not None and self.holder is not None:
-            if self.handle.open_ and self.handle.generation == fork_generation:
+            if self.handle.open_ and self.generation == fork_generation:
                 self._abandon()
 
     cdef void _abandon(self) noexcept:
@@ -82,14 +86,15 @@ def make_loan(Handle handle, Py_ssize_t size, block=None, timeout=None, *, prior
               codec=None, reply_to=None, correlation=None):
     """See shmq.contract.Queue.loan. None if the dedupe id was taken before."""
     cdef Loan loan = Loan.__new__(Loan)
-    cdef View holder = View.__new__(View)
+    cdef View holder
     cdef shmq_view view
     cdef uint64_t seq = 0
     cdef int status
     if size < 0:
         raise ValueError(f"size={size} must be 0 or more")
-    loan.parcel = handle._wrap(b"", codec or "bytes", priority, group, headers, delay,
-                               deliver_at, ttl, dedupe_id, reply_to, correlation)
+    _check_timeout(timeout)
+    loan.parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
+                               dedupe_id, reply_to, correlation, True)
     loan.parcel.c.body_bytes = size
     status = handle._reserve(loan.parcel, block, timeout, &view, &seq)
     loan.handle = handle
@@ -107,16 +112,12 @@ def make_loan(Handle handle, Py_ssize_t size, block=None, timeout=None, *, prior
     handle._unlock()
     if status != SHMQ_OK:
         raise handle._error(status)
-    holder.handle = handle
-    holder.place = <void *>view.body
-    holder.size = size
-    holder.at = view.at
-    holder.generation = fork_generation
+    holder = _new_view(handle, &view)
     holder.writable = True
     loan.receipt = view.receipt
+    loan.generation = fork_generation
     loan.holder = holder
     loan.memory = memoryview(holder)
-    handle._after()
     return loan
 
 

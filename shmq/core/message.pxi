@@ -14,40 +14,46 @@ cdef class Message:
     cdef readonly uint64_t receipt
     cdef readonly uint64_t sequence
     cdef readonly uint32_t delivery_count
-    cdef uint32_t at
     cdef uint32_t size
-    cdef const unsigned char *place
-    cdef uint64_t generation
     cdef readonly int priority
     cdef uint8_t number
     cdef bint is_decoded
-    cdef bint pinned         # the message itself pins the bytes
     cdef bint viewed
     cdef bint _settled
     cdef object __weakref__
 
-    def __dealloc__(self):
-        if self.pinned:
-            self.handle._unpin(self.at, self.generation)
-
-    cdef int _unpin(self) except -1:
-        self.pinned = False
-        self.handle._unpin(self.at, self.generation)
-        return 0
-
+    # Copies a body that is only in shared memory. A pin keeps the bytes meanwhile; where
+    # another process has pinned them, it is the lock.
     cdef int _fetch(self) except -1:
-        """Copies a body that is only in shared memory."""
+        cdef shmq_view view
+        cdef int status
         if self.raw is not None:
             return 0
-        if not self.pinned:
-            raise _errors.LeaseExpired(
-                f"message {self.sequence} was settled before its body was read: read it first")
         raw = PyBytes_FromStringAndSize(NULL, self.size)
-        _copy(PyBytes_AS_STRING(raw), self.place, self.size)
+        status = self._pin(&view, PyBytes_AS_STRING(raw))
+        if status == SHMQ_STALE:
+            raise _errors.LeaseExpired(
+                f"the body of message {self.sequence} of queue {self.handle.name!r} was not read "
+                f"before the message was settled or its lease ended")
+        if status == SHMQ_OK:
+            _copy(PyBytes_AS_STRING(raw), view.body, self.size)
+            self.handle._unpin(view.at, fork_generation)
         self.raw = raw
-        if not self.viewed:
-            self._unpin()
         return 0
+
+    # SHMQ_OK: pinned. SHMQ_BUSY: copied to `to`, if that is given. SHMQ_STALE.
+    cdef int _pin(self, shmq_view *view, char *to) except -1:
+        cdef int status
+        if self._settled or not self.handle.open_:
+            return SHMQ_STALE
+        self.handle._lock()
+        status = shmq_pin(&self.handle.q, self.receipt, shmq_now(), view)
+        if status == SHMQ_OK:
+            self.handle.views += 1
+        elif status == SHMQ_BUSY and to != NULL:
+            memcpy(to, view.body, self.size)
+        self.handle._unlock()
+        return status
 
     @property
     def body(self):
@@ -66,22 +72,11 @@ cdef class Message:
     def view(self):
         """See shmq.contract.Message.view."""
         cdef shmq_view view
-        cdef int status
-        if not self.pinned and not self._settled and self.size and self.handle.open_:
-            self.handle._lock()
-            status = shmq_pin(&self.handle.q, self.receipt, shmq_now(), &view)
-            if status == SHMQ_OK:
-                self.handle.views += 1
-            self.handle._unlock()
-            if status == SHMQ_OK:
-                self.pinned = True
-                self.generation = fork_generation
-                self.place = view.body
-        if not self.pinned:
-            self._fetch()
-            return memoryview(self.raw)
-        self.viewed = True
-        return memoryview(_new_view(self))
+        if self.size and self._pin(&view, NULL) == SHMQ_OK:
+            self.viewed = True
+            return memoryview(_new_view(self.handle, &view))
+        self._fetch()
+        return memoryview(self.raw)
 
     @property
     def properties(self):
@@ -127,18 +122,21 @@ cdef class Message:
         if self._settled:
             raise _errors.LeaseExpired(
                 f"message {self.sequence} of queue {self.handle.name!r} was settled already")
-        if self.pinned:
-            if self.raw is None and not self.viewed:
+        return self._read_if_unread()
+
+    cdef int _read_if_unread(self) except -1:
+        if self.raw is None and not self.viewed:
+            try:
                 self._fetch()
-            elif self.pinned:
-                self._unpin()
+            except _errors.LeaseExpired:
+                pass  # the settlement will say so
         return 0
 
     def ack(self):
         """See shmq.contract.Message.ack."""
         self._before_settling()
         if self.consumer is not None:
-            (<Consumer>self.consumer)._gather(self.receipt)
+            (<Consumer>self.consumer)._gather(self)
         else:
             self.handle._settle(0, self.receipt, 0)
         self._settled = True
@@ -201,28 +199,20 @@ cdef Message _bare_message(Handle handle, const shmq_view *view):
     message.priority = view.priority
     message.number = view.codec
     message.size = view.body_bytes
-    message.at = view.at
-    message.place = view.body
-    message.generation = fork_generation
     return message
 
 
-# The message of a lease just taken. Its bytes are copied without the lock: they are ours
-# as long as the slot's word says so, so if it still does after the copy, the copy is
-# good. If the lease was lost meanwhile the application never had it: None.
-cdef Message _new_message(Handle handle, const shmq_view *view, bint pinned, consumer):
+# The message of a lease just taken. A small body is copied without the lock: the bytes
+# are ours as long as the slot's word says so, so if it still does after the copy, the
+# copy is good. If the lease was lost meanwhile the application never had it: None.
+cdef Message _new_message(Handle handle, const shmq_view *view, consumer):
     cdef Message message = _bare_message(handle, view)
     message.consumer = consumer
-    if pinned:
-        message.pinned = True
-    else:
-        message.raw = PyBytes_FromStringAndSize(NULL, view.body_bytes)
-        _copy(PyBytes_AS_STRING(message.raw), view.body, view.body_bytes)
+    if view.body_bytes <= SMALL:
+        message.raw = PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes)
     if view.meta_bytes:
         message.meta = PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes)
-    if not pinned and not shmq_holds(&handle.q, view.receipt):
-        return None
-    return message
+    return message if shmq_holds(&handle.q, view.receipt, LONG_AGO) else None
 
 
 # A copy of a pinned slot's message, which can settle nothing.

@@ -77,6 +77,7 @@ cdef object _no_space(int fd, uint64_t wanted):
     )
 
 
+@cython.no_gc_clear
 cdef class Segment:
     """The mapping of one queue's segment; lives as long as anything points into it."""
 
@@ -150,8 +151,8 @@ cdef class Segment:
         cdef int status
         self.fd = fd
         if size < SHMQ_PAGE:
-            if size == 0:
-                return None
+            if not any(_os.pread(fd, 8, 0)):
+                return None  # the version is stored last
             raise _errors.DamagedSegment(
                 f"the segment of queue {name!r} is truncated: {size} bytes are left; "
                 f"delete the queue"

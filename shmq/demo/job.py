@@ -32,6 +32,8 @@ class Outcome:
     stats: shmq.QueueStats
     #: From the first process started to the last flight acknowledged.
     seconds: float
+    #: Whether a consumer was killed.
+    killed: bool
 
 
 def run(plan: Plan, screen: Screen) -> Outcome:
@@ -76,7 +78,8 @@ class Job:
             self._show()
         seconds = time.monotonic() - began
         self._show(finished=True)
-        return Outcome(self.ledger, self._flights.stats(), seconds)
+        killed = self._workers.victim is not None
+        return Outcome(self.ledger, self._flights.stats(), seconds, killed)
 
     def _turn(self) -> bool:
         """Take in the results there are, and say whether those were the last.
@@ -85,7 +88,7 @@ class Job:
         has been handed over here.
         """
         drained = not self._workers.producing and self._empty()
-        messages = self._results.get_many(AT_ONCE, timeout=REFRESH)
+        messages = self._results.get_many(AT_ONCE, timeout=0.0 if drained else REFRESH)
         for message in messages:
             for values in message.body:
                 self.ledger.add(Tally.unpacked(values))

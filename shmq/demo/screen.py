@@ -7,7 +7,7 @@ import dataclasses
 import time
 from typing import Final, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -124,9 +124,12 @@ def _panel(progress: Progress) -> RenderableType:
         "delivered again": f"{progress.again:,}",
         "consumers": str(progress.consumers),
     }
-    numbers = Table(box=None, padding=(0, 2), header_style="dim")
+    numbers = Table(box=None, padding=(0, 1), header_style="dim")
     for title in cells:
         numbers.add_column(title, justify="right", min_width=9)
     numbers.add_row(*cells.values())
-    counted = Text(f"{progress.counted:,} of {progress.total:,} flights counted")
-    return Group(counted, ProgressBar(progress.total, progress.counted, width=72), numbers)
+    panel = Table.grid()
+    panel.add_row(f"{progress.counted:,} of {progress.total:,} flights counted")
+    panel.add_row(ProgressBar(progress.total, progress.counted, width=72))
+    panel.add_row(numbers)
+    return panel

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 
+import psutil
 import pytest
 
 import shmq
 from shmq.cli.failure import Code
-from tests.cli.tools import Shell, ended, read_until, terminal
+from tests.cli.tools import Shell, ended, eventually, read_until, terminal
 
 
 def names(broker: shmq.Broker) -> list[str]:
@@ -92,7 +94,9 @@ def test_ctrl_c_at_the_question_changes_nothing(
             "delete", "-q", "jobs", stdin=theirs, stdout=subprocess.PIPE, stderr=theirs
         )
         read_until(ours, b"[y/N]")
-        asking.send_signal(2)
+        process = psutil.Process(asking.pid)
+        eventually(lambda: process.status() == psutil.STATUS_SLEEPING, "it waits for an answer")
+        asking.send_signal(signal.SIGINT)
         ran = ended(asking)
 
     assert (ran.code, ran.out) == (Code.INTERRUPTED, b"")

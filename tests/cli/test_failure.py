@@ -20,7 +20,7 @@ import shmq
 from shmq.cli import failure
 from shmq.cli.failure import Code
 from shmq.cli.main import cli
-from tests.cli.tools import ROOT, Shell, ended, read_until, terminal
+from tests.cli.tools import ROOT, Shell
 
 Invoke = Callable[..., Result]
 
@@ -55,7 +55,7 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         (shmq.Full("two\nlines\x1b[0m"), "two lines\\x1b[0m"),
         (FileNotFoundError(errno.ENOENT, "No such file", "name"), "name: No such file"),
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),
-        (click.UsageError("odd"), "odd"),
+        (click.UsageError("odd"), "odd (see: shmq --help)"),
         (KeyboardInterrupt(), ""),
         (click.Abort(), ""),
     ],
@@ -210,11 +210,3 @@ def test_names_of_queues_are_completed_by_the_shell(shell: Shell, queue: shmq.Qu
     )
 
     assert done.stdout.decode().splitlines() == ["plain,jobs", "plain,jobs.dlq"]
-
-
-def test_ctrl_c_ends_a_command_without_a_word(shell: Shell, queue: shmq.Queue) -> None:
-    with terminal() as (ours, theirs):
-        asking = shell.start("purge", "-q", "jobs", stdin=theirs, stdout=-1, stderr=theirs)
-        read_until(ours, b"[y/N]")
-        asking.send_signal(2)
-        assert ended(asking).code == Code.INTERRUPTED

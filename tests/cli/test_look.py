@@ -110,6 +110,7 @@ def test_list_tells_every_queue_with_its_depths(
         "delayed": 1,
         "in_flight": 1,
         "capacity": queue.options.capacity,
+        "problem": None,
     }
     heading, jobs, dead = shell("list").lines
     assert heading.split() == ["queue", "visible", "delayed", "in", "flight", "capacity"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.cli import window
 from shmq.cli.failure import Code
-from tests.cli.tools import Shell, ended, eventually
+from tests.cli.tools import PATIENCE, Shell, ended, eventually
 
 BODIES = [f"message {number}" for number in range(100)]
 
@@ -37,6 +39,18 @@ def test_what_head_did_not_print_is_still_in_the_queue(
     assert (ran.code, ran.err) == (0, b"")
     assert ran.lines == BODIES[:count]
     assert left(queue) == BODIES[count:]
+
+
+def test_head_is_not_written_ahead_of_after_a_long_silence(
+    shell: Shell, broker: shmq.Broker
+) -> None:
+    queue = broker.create_queue("silent")
+    queue.put_many(BODIES, delay=window.PATIENCE * 3)
+
+    ran = shell.pipeline("set -o pipefail; shmq consume -q silent --follow | head -1")
+
+    assert (ran.code, ran.lines) == (0, BODIES[:1])
+    assert left(queue) == BODIES[1:]
 
 
 def test_a_reader_that_dies_takes_only_what_it_read(shell: Shell, queue: shmq.Queue) -> None:
@@ -65,6 +79,17 @@ def test_a_slow_readers_messages_stay_unacknowledged_until_it_reads_them(
     assert left(queue) == BODIES[1:]
 
 
+def test_a_reader_that_reads_all_there_is_can_be_kept_to_one_message(
+    shell: Shell, queue: shmq.Queue
+) -> None:
+    ran = shell.pipeline(
+        "set -o pipefail; shmq consume -q jobs --ahead 1 | (sleep 1.5; head -1)",
+    )
+
+    assert (ran.code, ran.lines) == (0, BODIES[:1])
+    assert left(queue) == BODIES[1:]
+
+
 def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Broker) -> None:
     queue = broker.create_queue("slow", visibility_timeout=1.0)
     queue.put("x")
@@ -81,6 +106,28 @@ def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Br
     os.close(ours)
     assert ended(consumer).code == 0
     assert queue.stats().expired == 0
+
+
+def test_a_message_whose_lease_ran_out_unread_is_announced_to_come_again(
+    shell: Shell, broker: shmq.Broker
+) -> None:
+    queue = broker.create_queue("slow", visibility_timeout=1.0)
+    queue.put("x")
+    ours, theirs = os.pipe()
+    consumer = shell.start("consume", "-q", "slow", "--follow", stdout=theirs)
+    os.close(theirs)
+    assert select.select([ours], [], [], PATIENCE)[0]
+    consumer.send_signal(signal.SIGSTOP)
+    message = queue.get(timeout=PATIENCE)
+
+    consumer.send_signal(signal.SIGCONT)
+    assert os.read(ours, 100) == b"x\n"
+    os.close(ours)
+
+    ran = ended(consumer)
+    assert ran.code == 0
+    assert ran.error.startswith("1 message written after the lease had run out will come again")
+    message.ack()
 
 
 def test_what_is_all_written_at_the_end_belongs_to_the_pipe(

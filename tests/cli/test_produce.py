@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -272,7 +273,7 @@ def test_a_producer_that_waits_for_a_line_stops_at_ctrl_c(shell: Shell, queue: s
     ran = ended(producer)
     assert (ran.code, ran.text, ran.err) == (
         Code.INTERRUPTED,
-        "1 messages put on queue 'jobs'\n",
+        "1 message put on queue 'jobs'\n",
         b"",
     )
 
@@ -291,6 +292,7 @@ def test_a_producer_that_waits_for_a_line_stops_at_ctrl_c(shell: Shell, queue: s
         (["-m", "x", "--priority", "3"], "priority"),
         (["-m", "x", "--delay", "soon"], "500ms"),
         (["-m", "x", "--codec", "pickle"], "msgpack"),
+        (["-m", "x", "--no-block", "--timeout", "1"], "--no-block"),
     ],
 )
 def test_a_wrong_flag_is_named_and_nothing_is_put(
@@ -320,15 +322,6 @@ def test_a_file_that_cannot_be_read_is_named(
     assert "directory" in directory
 
 
-def test_a_directory_as_standard_input_is_one_line_of_error(
-    shell: Shell, queue: shmq.Queue, tmp_path: Path
-) -> None:
-    ran = shell.pipeline(f"shmq produce -q jobs < {tmp_path}")
-
-    assert ran.code == Code.REFUSED
-    assert "directory" in ran.error
-
-
 def test_a_closed_standard_input_is_one_line_of_error(shell: Shell, queue: shmq.Queue) -> None:
     ran = shell.pipeline("shmq produce -q jobs <&-")
 
@@ -338,6 +331,23 @@ def test_a_closed_standard_input_is_one_line_of_error(shell: Shell, queue: shmq.
 
 def test_a_missing_queue_is_named(shell: Shell) -> None:
     assert "'nowhere'" in shell("produce", "-q", "nowhere", "-m", "x", code=Code.NO_QUEUE).error
+
+
+def test_a_file_that_fails_half_way_is_named(shell: Shell, queue: shmq.Queue) -> None:
+    ran = shell("produce", "-q", "jobs", "--file", "/proc/self/mem", code=Code.REFUSED)
+
+    assert "cannot read '/proc/self/mem'" in ran.error
+    assert ran.text == "0 messages put on queue 'jobs'\n"
+
+
+def test_who_types_lines_is_told_how_to_end(shell: Shell, queue: shmq.Queue) -> None:
+    with terminal() as (ours, theirs):
+        producer = shell.start(
+            "produce", "-q", "jobs", stdin=theirs, stdout=subprocess.PIPE, stderr=theirs
+        )
+        read_until(ours, b"Ctrl-D")
+        os.write(ours, b"typed\n\x04")
+        assert ended(producer).text == "1 message put on queue 'jobs'\n"
 
 
 def test_progress_is_shown_on_a_terminal_only(

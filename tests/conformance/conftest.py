@@ -7,7 +7,6 @@ A transport is an entry of ``TRANSPORTS``: it serves a namespace for the length 
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -28,19 +27,11 @@ def local(namespace: str) -> Iterator[Connect]:
 TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {"local": local}
 
 
-@pytest.fixture
-def namespace() -> str:
-    return f"test-{uuid.uuid4().hex[:12]}"
-
-
 @pytest.fixture(params=TRANSPORTS)
 def connect(request: pytest.FixtureRequest, namespace: str) -> Iterator[Connect]:
     """Connects one more client, which is closed after the test."""
     with TRANSPORTS[request.param](namespace) as client, contextlib.ExitStack() as clients:
         yield lambda: clients.enter_context(client())
-        with client() as broker:
-            for line in broker.list_queues():
-                broker.delete_queue(line.name)
 
 
 @pytest.fixture

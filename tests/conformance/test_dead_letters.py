@@ -29,6 +29,17 @@ def deliver_and_nack(queue: Queue, times: int) -> None:
         next_message(queue).nack(delay=0)
 
 
+def make_graveyard(broker: Broker, capacity: int) -> Queue:
+    """A dead-letter queue that was there before the queues that name it."""
+    return broker.create_queue(
+        "graveyard",
+        capacity=capacity,
+        dead_letter=None,
+        max_deliveries=None,
+        arena_bytes=32 * 1024 * 1024,
+    )
+
+
 @pytest.fixture
 def dead(broker: Broker, queue: Queue) -> Queue:
     """The dead-letter queue of ``queue``."""
@@ -217,7 +228,7 @@ def test_a_dead_letter_has_left_its_queue(queue: Queue) -> None:
 
 
 def test_dead_letters_wait_in_their_queue_while_the_other_is_full(broker: Broker) -> None:
-    graveyard = broker.create_queue("graveyard", capacity=1, dead_letter=None)
+    graveyard = make_graveyard(broker, capacity=1)
     queue = broker.create_queue("jobs", dead_letter="graveyard")
     queue.put_many([b"1", b"2"])
     for _ in range(2):
@@ -230,8 +241,20 @@ def test_dead_letters_wait_in_their_queue_while_the_other_is_full(broker: Broker
     assert drain(graveyard) == [b"2"]
 
 
+@pytest.mark.parametrize("options", [{"dead_letter": None}, {"max_deliveries": None}])
+def test_a_queue_that_limits_deliveries_or_has_dead_letters_cannot_take_any(
+    broker: Broker, options: dict[str, Any]
+) -> None:
+    broker.create_queue("ordinary", **options)
+
+    with pytest.raises(shmq.InvalidOption, match="ordinary"):
+        broker.create_queue("jobs", dead_letter="ordinary")
+
+    assert "jobs" not in [line.name for line in broker.list_queues()]
+
+
 def test_messages_that_die_are_none_that_can_be_got(broker: Broker) -> None:
-    broker.create_queue("graveyard", capacity=1, dead_letter=None).put(b"full")
+    make_graveyard(broker, capacity=1).put(b"full")
     queue = broker.create_queue("jobs", dead_letter="graveyard")
     queue.put(b"x")
     queue.get().reject()

@@ -234,15 +234,6 @@ def test_a_batch_with_something_that_is_no_receipt_settles_nothing(queue: Queue)
     assert queue.ack_many(messages) == []
 
 
-def test_a_header_whose_name_is_no_str_is_refused(queue: Queue) -> None:
-    headers: Any = {1: "one"}
-
-    with pytest.raises((shmq.InvalidOption, TypeError), match="1"):
-        queue.put(b"x", headers=headers)
-
-    assert queue.empty()
-
-
 def test_headers_too_large_for_the_queue_are_refused_at_once(broker: Broker) -> None:
     queue = broker.create_queue("jobs", arena_bytes=64 * 1024)
 

@@ -208,12 +208,13 @@ def test_a_wait_that_timed_out_is_no_longer_counted(queue: Queue) -> None:
 def test_who_is_attached_is_told_with_the_leases_it_holds(connect: Connect) -> None:
     before = time.time()
     queue = connect().create_queue("jobs")
-    connect().queue("jobs")
+    idle = connect().queue("jobs")
     queue.put_many([1, 2, 3])
     queue.get_many(2)
 
     attached = queue.attachments()
 
+    assert idle.attachments() == attached
     assert len(attached) >= 2
     assert sorted(entry.leases for entry in attached)[-2:] == [0, 2]
     for entry in attached:
@@ -227,7 +228,8 @@ def test_who_has_left_is_no_longer_attached(connect: Connect) -> None:
     queue = connect().create_queue("jobs")
     alone = len(queue.attachments())
     with connect() as leaver:
-        leaver.queue("jobs")
+        left = leaver.queue("jobs")
+        assert left.qsize() == 0
         assert len(queue.attachments()) == alone + 1
 
     eventually(lambda: len(queue.attachments()) == alone, "the client is gone")

@@ -381,7 +381,7 @@ def test_a_dropped_loan_cannot_be_committed(queue: Queue) -> None:
 
 
 def test_a_loan_that_was_forgotten_is_dropped(small: Queue) -> None:
-    for _ in range(50):
+    for _ in range(5):
         small.loan(100_000)
         gc.collect()
 

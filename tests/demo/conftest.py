@@ -1,33 +1,17 @@
-"""What the tests of the demonstration share: namespaces, files of flights, messages."""
+"""What the tests of the demonstration share: files of flights made up here."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
-import os
-import uuid
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import shmq
-
 #: A row of the file: carrier, tail number, departure delay, arrival delay.
 Row = tuple[str, str, str, str]
-
-
-@pytest.fixture
-def namespace() -> Iterator[str]:
-    """A namespace of the test's own, empty again afterwards."""
-    name = f"test-demo-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    yield name
-    with shmq.connect(name) as broker:
-        for queue in broker.list_queues():
-            with contextlib.suppress(shmq.NoSuchQueue):
-                broker.delete_queue(queue.name)
 
 
 @pytest.fixture

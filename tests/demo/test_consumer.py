@@ -48,10 +48,11 @@ def test_a_flight_is_put_with_its_aircraft_as_group_and_late_ones_go_first(queue
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_spell_adds_up_and_acknowledges_all_there_is(queues: Queues, size: int) -> None:
+def test_spells_add_up_and_acknowledge_all_there_is(queues: Queues, size: int) -> None:
     flights, results = queues
     put_flights(flights, FLOWN)
-    spell(flights, results, size)
+    while flights.qsize():
+        spell(flights, results, size)
     ledger = Ledger(len(FLOWN))
     taken_in(results, ledger)
     assert ledger.complete

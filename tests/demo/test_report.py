@@ -35,7 +35,7 @@ def outcome(counted: list[Flight], **changes: Any) -> Outcome:
         delays = (flight.departure_delay, flight.arrival_delay)
         tally.count(flight.number, flight.carrier, flight.late, *delays)
         ledger.add(tally)
-    return Outcome(ledger, stats(**changes), 0.5)
+    return Outcome(ledger, stats(**changes), seconds=0.5, killed=True)
 
 
 def concluded(run: Outcome) -> tuple[int, str]:
@@ -52,7 +52,11 @@ def test_a_run_that_counted_all_says_so_under_its_table() -> None:
     code, printed = concluded(outcome(FLOWN))
     assert code == 0
     assert "UA United Air Lines Inc." in printed
-    assert "2 acknowledged, none lost; 0 delivered again" in printed
+    assert "2 acknowledged, none lost\n0 delivered again after the kill, 0 of them" in printed
+
+
+def test_a_total_left_one_behind_by_a_recovered_death_is_no_fault() -> None:
+    assert concluded(outcome(FLOWN, acked=1, recoveries=1))[0] == 0
 
 
 def test_the_table_with_its_longest_name_fits_into_80_columns() -> None:
@@ -77,6 +81,8 @@ def test_the_table_with_its_longest_name_fits_into_80_columns() -> None:
         (outcome(FLOWN, dropped=1), "1 dropped"),
         (outcome(FLOWN, put=3), "3 messages were put for 2 flights"),
         (outcome(FLOWN, acked=1), "1 messages were acknowledged of 2"),
+        (outcome(FLOWN, acked=0, recoveries=2), "0 messages were acknowledged of 2"),
+        (outcome(FLOWN, acked=3, recoveries=1), "3 messages were acknowledged of 2"),
     ],
 )
 def test_whatever_is_wrong_is_said_and_the_exit_code_is_1(

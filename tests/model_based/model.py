@@ -97,6 +97,10 @@ class ModelQueue:
 
     # ---- what there is ----
 
+    def age(self) -> int:
+        """Of the oldest visible message; 0 if there is none."""
+        return max((self.now - item.put_at for item in self.at(Place.VISIBLE)), default=0)
+
     def at(self, place: Place) -> list[Item]:
         return [item for item in self.items if item.place is place]
 
@@ -183,8 +187,8 @@ class ModelQueue:
 
     def bury(self, bodies: Iterable[bytes]) -> None:
         """Move these of the dying, in this order, to the dead-letter queue."""
-        assert self.dead_letters is not None
         for body in bodies:
+            assert self.dead_letters is not None
             item = next(item for item in self.at(Place.DYING) if item.body == body)
             self.dead_letters.enter(
                 Item(body, item.priority, item.group, item.headers, death=item.death)
@@ -212,7 +216,6 @@ class ModelQueue:
         if delay:
             item.place, item.until = Place.DELAYED, self.now + delay
         self.enter(item)
-        self.totals["put"] += 1
         window = round(self.options.dedupe_window * SECOND)
         if dedupe_id is not None and window:
             self._known[dedupe_id] = (self.now + window, item)
@@ -222,6 +225,7 @@ class ModelQueue:
         """Give ``item`` its place behind all others of its priority."""
         item.order, item.put_at = next(self._orders), self.now
         self.items.append(item)
+        self.totals["put"] += 1
 
     def _known_by(self, dedupe_id: str | None) -> Item | None:
         until, first = self._known.get(dedupe_id or "", (0, None))
@@ -235,16 +239,20 @@ class ModelQueue:
                 raise NoRoom
             self._drop(min(victims, key=lambda item: item.order))
 
-    def lend(self, item: Item) -> None:
-        """Keep a place for ``item``, which is being written."""
+    def lend(self, item: Item, dedupe_id: str | None = None) -> bool:
+        """Keep a place for ``item``, which is being written; False for a duplicate."""
+        if self._known_by(dedupe_id):
+            self.totals["deduped"] += 1
+            return False
         self.make_room()
         item.place = Place.LOANED
         self.items.append(item)
+        return True
 
-    def commit(self, item: Item) -> None:
+    def commit(self, item: Item, dedupe_id: str | None = None) -> tuple[Item, bool]:
         self.items.remove(item)
         item.place = Place.VISIBLE
-        self.put(item)
+        return self.put(item, dedupe_id=dedupe_id)
 
     # ---- lease and settle ----
 
@@ -260,6 +268,11 @@ class ModelQueue:
         item.lease = next(self._leases)
         self.totals["redelivered"] += item.deliveries > 1
         return item
+
+    def give_back(self, item: Item) -> None:
+        """End the lease of a message that was not handed out."""
+        assert item.place is Place.LEASED and not item.handed
+        self._come_back(item)
 
     def _held(self, item: Item, lease: int) -> None:
         if item.place is not Place.LEASED or item.lease != lease:
@@ -315,11 +328,21 @@ class ModelQueue:
         return len(removed)
 
     def redrive(self, limit: int | None) -> int:
-        """Take back the visible dead letters, in their order, as far as there is room."""
+        """Take back the visible dead letters, oldest first, as far as there is room.
+
+        Raises NoRoom if there is none for the first.
+        """
         assert self.dead_letters is not None
-        letters = self.dead_letters.visible()[: limit if limit is None else max(limit, 0)]
-        letters = letters[: max(self.room(), 0)]
-        for letter in letters:
+        letters = sorted(self.dead_letters.at(Place.VISIBLE), key=lambda item: item.order)
+        moved = 0
+        for letter in letters[:limit]:
+            try:
+                self.make_room()
+            except NoRoom:
+                if not moved:
+                    raise
+                break
             self.dead_letters._end(letter)
             self.enter(Item(letter.body, letter.priority, letter.group, letter.headers))
-        return len(letters)
+            moved += 1
+        return moved

@@ -217,33 +217,88 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
     return shmq_units_for(body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
 }
 
-/* Makes room in a queue that drops its oldest message; false if there is none to drop. */
-static bool drop_oldest(struct shmq_queue *q)
+/* The visible message that a queue that drops its oldest one would drop next. */
+static uint32_t oldest_visible(struct shmq_queue *q)
 {
     uint32_t at = shmq_order_oldest(q);
     uint64_t least = UINT64_MAX;
 
-    if (at == SHMQ_NIL && q->h->visible)
-        for (uint32_t i = 0; i < q->h->slots_made; i++)
-            if (shmq_state_of(shmq_word(&q->slots[i])) == SHMQ_READY && q->slots[i].seq < least) {
-                least = q->slots[i].seq;
-                at = i;
-            }
-    if (at == SHMQ_NIL)
-        return false;
-    withdraw(q, shmq_slot_at(q, at));
-    leave_group(q, shmq_slot_at(q, at));
+    if (at != SHMQ_NIL || !q->h->visible)
+        return at;
+    for (uint32_t i = 0; i < q->h->slots_made; i++)
+        if (shmq_state_of(shmq_word(&q->slots[i])) == SHMQ_READY && q->slots[i].seq < least) {
+            least = q->slots[i].seq;
+            at = i;
+        }
+    return at;
+}
+
+static void mark_droppable(struct shmq_queue *q, bool used)
+{
+    for (uint32_t i = 0; i < q->h->slots_made; i++) {
+        struct shmq_slot *s = &q->slots[i];
+
+        if (shmq_state_of(shmq_word(s)) != SHMQ_READY || !s->units || s->pins)
+            continue;
+        if (used)
+            (void)shmq_arena_claim(q, s->block, s->units);
+        else
+            shmq_arena_give(q, s->block, s->units);
+    }
+}
+
+/* Whether `units` would fit if every visible message were dropped. The bitmap is derived:
+ * their units are marked free, looked at, and marked used again. */
+static bool could_fit(struct shmq_queue *q, uint32_t units)
+{
+    uint32_t hint = q->h->units_hint;
+    bool fits;
+
+    if (!units)
+        return true;
+    mark_droppable(q, false);
+    fits = shmq_arena_largest(q) >= units;
+    mark_droppable(q, true);
+    SET(q->h->units_hint, hint);
+    return fits;
+}
+
+static void drop(struct shmq_queue *q, struct shmq_slot *s)
+{
+    withdraw(q, s);
+    leave_group(q, s);
     SET(q->h->dropped, q->h->dropped + 1);
-    shmq_slot_free(q, shmq_slot_at(q, at));
-    return !q->damaged;
+    shmq_slot_free(q, s);
+}
+
+/* Takes a slot in a queue that drops its oldest messages to make room; one that cannot
+ * fit even so drops none. */
+static int drop_and_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
+{
+    uint32_t units = shmq_units_for(bytes), oldest = oldest_visible(q);
+    int status = SHMQ_FULL;
+
+    if (oldest == SHMQ_NIL)
+        return SHMQ_FULL;
+    if (shmq_slot_at(q, oldest)->pins || shmq_slot_at(q, oldest)->units < units) {
+        shmq_slot_drop_cached(q);
+        if (!could_fit(q, units))
+            return SHMQ_FULL;
+    }
+    while (status == SHMQ_FULL && oldest != SHMQ_NIL && !q->damaged) {
+        drop(q, shmq_slot_at(q, oldest));
+        status = shmq_slot_take(q, bytes, at);
+        oldest = oldest_visible(q);
+    }
+    return status;
 }
 
 static int take_slot(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
     int status = shmq_slot_take(q, bytes, at);
 
-    while (status == SHMQ_FULL && q->h->options.overflow == SHMQ_DROP_OLDEST && drop_oldest(q))
-        status = shmq_slot_take(q, bytes, at);
+    if (status == SHMQ_FULL && q->h->options.overflow == SHMQ_DROP_OLDEST)
+        return drop_and_take(q, bytes, at);
     return status;
 }
 
@@ -256,7 +311,6 @@ static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_pu
     *flags = 0;
     SET(s->body_bytes, (uint32_t)put->body_bytes);
     SET(s->meta_bytes, put->meta_bytes);
-    SET(s->owner, 0);
     SET(s->lane, put->priority & 0xF);
     SET(s->codec, put->codec);
     SET(s->put_at, now);
@@ -272,6 +326,12 @@ static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_pu
     return SHMQ_OK;
 }
 
+/* Whether the put's id is to be remembered: without a window it means nothing. */
+static bool counts(const struct shmq_queue *q, const uint64_t *hash)
+{
+    return hash && q->geo.dedupe_max;
+}
+
 /* Commits a dressed slot as a message: everything before the word, the indexes after. */
 static void enter(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
                   uint64_t flags, int64_t now, uint64_t *seq)
@@ -281,13 +341,13 @@ static void enter(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_p
     *seq = q->h->last_seq + 1;
     SET(q->h->last_seq, *seq);
     SET(s->seq, *seq);
-    if (put->dedupe)
+    if (counts(q, put->dedupe))
         shmq_dedupe_write(q, put->dedupe, now, *seq);
     if (put->delay > 0)
         make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, 0, serial), now + put->delay);
     else
         make_ready(q, s, shmq_make_word(SHMQ_READY, flags, 0, serial));
-    if (put->dedupe)
+    if (counts(q, put->dedupe))
         shmq_dedupe_accept(q);
 }
 
@@ -295,7 +355,7 @@ static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint6
 {
     int status;
 
-    if (!hash || !q->geo.dedupe_max)
+    if (!counts(q, hash))
         return SHMQ_OK;
     if ((status = shmq_dedupe_find(q, hash, now, seq))) {
         SET(q->h->deduped, q->h->deduped + 1);
@@ -484,9 +544,11 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
     return shmq_outcome(q, SHMQ_EMPTY);
 }
 
-bool shmq_holds(struct shmq_queue *q, uint64_t receipt)
+bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
-    return slot_of(q, receipt, SHMQ_LEASED) != NULL;
+    struct shmq_slot *s = slot_of(q, receipt, SHMQ_LEASED);
+
+    return s && s->deadline > now;
 }
 
 int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now)
@@ -626,7 +688,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
         come_back(q, s, 0, now);
         break;
     case SHMQ_MOVING:
-        shmq_move_undone(q, s);
+        shmq_move_orphaned(q, s);
         break;
     default:
         break;
@@ -639,10 +701,10 @@ static int pin(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
 {
     uint32_t us = q->attachment + 1;
 
+    shmq_look(q, s, view);
     if (s->pins && (s->pins >> 16 != us || (s->pins & 0xFFFF) == 0xFFFF))
         return SHMQ_BUSY;
     SET(s->pins, s->pins ? s->pins + 1 : us << 16 | 1);
-    shmq_look(q, s, view);
     return SHMQ_OK;
 }
 

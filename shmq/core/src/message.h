@@ -73,8 +73,8 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
 /* Without the lock: the application sees this leased message now. SHMQ_STALE. */
 int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
-/* Without the lock: whether the receipt is (still) good. */
-bool shmq_holds(struct shmq_queue *q, uint64_t receipt);
+/* Without the lock: whether the receipt is (still) good, and its lease not over. */
+bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Settlements. SHMQ_STALE if the receipt is not good any more. */
 int shmq_ack(struct shmq_queue *q, uint64_t receipt, int64_t now);
@@ -95,7 +95,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
 int shmq_purge(struct shmq_queue *q, uint64_t *removed);
 
 /* Pins the bytes of a leased message. SHMQ_STALE; SHMQ_BUSY if another process has pinned
- * them. shmq_pin_at: of any slot that is still message `seq`. */
+ * them: then `view` is good for as long as the lock is held. shmq_pin_at: of any slot that is still message `seq`. */
 int shmq_pin(struct shmq_queue *q, uint64_t receipt, int64_t now, struct shmq_view *view);
 int shmq_pin_at(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view);
 void shmq_unpin(struct shmq_queue *q, uint32_t at);

@@ -80,19 +80,20 @@ int shmq_moved(struct shmq_queue *q, uint64_t receipt)
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* A dead message waits again; one that was taken from the order returns to it, without
- * group or ttl, as all dead letters are. */
-void shmq_move_undone(struct shmq_queue *q, struct shmq_slot *s)
+static void wait_again(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s);
 
-    if (s->reason != SHMQ_ALIVE) {
-        shmq_set_where(s, SHMQ_IN_DYING);
-        shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, shmq_deliveries_of(word),
-                                      shmq_serial_of(word)));
-        shmq_list_append(q, &q->h->dying, s);
-        return;
-    }
+    shmq_set_where(s, SHMQ_IN_DYING);
+    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, shmq_deliveries_of(word), shmq_serial_of(word)));
+    shmq_list_append(q, &q->h->dying, s);
+}
+
+/* Without group or ttl, as all dead letters are. */
+static void return_to_order(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s);
+
     shmq_commit(s, shmq_make_word(SHMQ_READY, 0, shmq_deliveries_of(word),
                                   shmq_serial_of(word)));
     SET(q->h->dead, q->h->dead - 1);
@@ -100,13 +101,18 @@ void shmq_move_undone(struct shmq_queue *q, struct shmq_slot *s)
     shmq_order_insert(q, s);
 }
 
+void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s) { wait_again(q, s); }
+
 int shmq_untake(struct shmq_queue *q, uint64_t receipt)
 {
     struct shmq_slot *s = moving(q, receipt);
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    shmq_move_undone(q, s);
+    if (s->reason == SHMQ_ALIVE)
+        return_to_order(q, s);
+    else
+        wait_again(q, s);
     return shmq_outcome(q, SHMQ_OK);
 }
 

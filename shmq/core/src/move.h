@@ -12,7 +12,8 @@
 #include "message.h"
 #include "queue.h"
 
-/* Takes the next DEAD message. SHMQ_EMPTY. */
+/* Takes the next DEAD message. SHMQ_EMPTY. One without a reason is no dead letter: its
+ * mover died, and it is to be put back once a copy that it may have left is removed. */
 int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view);
 
 /* Takes a READY message, named by slot and sequence number. SHMQ_STALE. */
@@ -21,9 +22,11 @@ int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view 
 /* The commit point: the message has moved. SHMQ_STALE if it was no longer ours. */
 int shmq_moved(struct shmq_queue *q, uint64_t receipt);
 
-/* Back to where it was taken from. */
+/* Back to where it was taken from, by its mover, who knows that there is no copy. */
 int shmq_untake(struct shmq_queue *q, uint64_t receipt);
-void shmq_move_undone(struct shmq_queue *q, struct shmq_slot *s);
+
+/* Its mover died: it is DEAD, whatever it was, until someone has looked for a copy. */
+void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Removes orphaned copies of that message. */
 void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq);

@@ -115,6 +115,8 @@ int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
     return SHMQ_OK;
 }
 
+void shmq_slot_drop_cached(struct shmq_queue *q) { (void)give_cached(q, true); }
+
 void shmq_slot_untake(struct shmq_queue *q, struct shmq_slot *s) { push_free(q, s); }
 
 void shmq_slot_born(struct shmq_queue *q) { SET(q->h->live, q->h->live + 1); }

@@ -10,6 +10,9 @@ int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at);
 /* Puts a slot of shmq_slot_take back, which was never committed. */
 void shmq_slot_untake(struct shmq_queue *q, struct shmq_slot *s);
 
+/* Gives the blocks that free slots keep back to the arena. */
+void shmq_slot_drop_cached(struct shmq_queue *q);
+
 /* Counts a slot that has just left FREE. */
 void shmq_slot_born(struct shmq_queue *q);
 

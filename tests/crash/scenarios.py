@@ -1,0 +1,418 @@
+"""What a process is doing when it is killed: one function for each operation.
+
+A scenario is prepared by the survivor, acted out by the victim, and judged by what the
+survivor then finds. ``bodies`` are those of the messages that exist when it begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import shmq
+from shmq.core import _core
+
+SECOND = 1_000_000_000
+LARGE = 20_000
+
+
+@dataclasses.dataclass
+class Stage:
+    """What the survivor prepares and the victim finds."""
+
+    broker: Any
+    queue: Any
+    held: list[Any] = dataclasses.field(default_factory=list)
+    now: int = 0
+
+    def later(self, seconds: float) -> None:
+        """Let time pass, for this process."""
+        _core.set_clock(self.now + int(seconds * SECOND))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """``act`` is what the victim does, ``prepare`` what it needs.
+
+    ``kept``: bodies that must be found once, whatever happened. ``added``: once if the
+    act was finished, at most once if not. ``removed``: not at all if it was finished, at
+    most once if not. The victim's own leases are gone with it.
+    """
+
+    act: Callable[[Stage], None]
+    prepare: Callable[[Stage], None] = lambda stage: None
+    victim: Callable[[Stage], None] = lambda stage: None
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    kept: tuple[bytes, ...] = ()
+    added: tuple[bytes, ...] = ()
+    removed: tuple[bytes, ...] = ()
+    afterwards: Callable[[Stage], None] = lambda stage: None
+    queue_may_go: bool = False
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(**parts: Any) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
+    """Register the decorated function as the act of a scenario of its name."""
+
+    def register(act: Callable[[Stage], None]) -> Callable[[Stage], None]:
+        SCENARIOS[act.__name__] = Scenario(act=act, **parts)
+        return act
+
+    return register
+
+
+def three(stage: Stage) -> None:
+    for body in (b"a", b"b", b"c"):
+        stage.queue.put(body)
+
+
+def three_in_a_group(stage: Stage) -> None:
+    for body in (b"a", b"b", b"c"):
+        stage.queue.put(body, group="g")
+
+
+def take_one(stage: Stage) -> None:
+    stage.held = [stage.queue.get(block=False)]
+
+
+def take_all(stage: Stage) -> None:
+    stage.held = stage.queue.get_many(10, block=False)
+
+
+ABC = (b"a", b"b", b"c")
+
+# ---- put ----
+
+
+@scenario(added=(b"new",))
+def put_into_an_empty_queue(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
+@scenario(prepare=three, kept=ABC, added=(b"new",))
+def put(stage: Stage) -> None:
+    stage.queue.put(b"new", headers={"a": 1}, priority=2)
+
+
+@scenario(prepare=three_in_a_group, kept=ABC, added=(b"new",))
+def put_grouped(stage: Stage) -> None:
+    stage.queue.put(b"new", group="g", priority=2)
+
+
+@scenario(added=(b"new",))
+def put_into_a_new_group(stage: Stage) -> None:
+    stage.queue.put(b"new", group="h")
+
+
+@scenario(prepare=three, kept=ABC, added=(b"new",))
+def put_delayed(stage: Stage) -> None:
+    stage.queue.put(b"new", delay=5)
+
+
+@scenario(prepare=three, kept=ABC, added=(b"new",))
+def put_with_ttl(stage: Stage) -> None:
+    stage.queue.put(b"new", ttl=100_000)
+
+
+@scenario(prepare=three, kept=ABC, added=(b"n" * LARGE,))
+def put_large(stage: Stage) -> None:
+    stage.queue.put(b"n" * LARGE)
+
+
+@scenario(prepare=three, kept=ABC, added=(b"1", b"2", b"3"))
+def put_many(stage: Stage) -> None:
+    stage.queue.put_many([b"1", b"2", b"3"])
+
+
+def put_again(stage: Stage) -> None:
+    stage.queue.put(b"new", dedupe_id="one")
+    if not stage.queue.put(b"new", dedupe_id="one").duplicate:
+        raise AssertionError("the second put of an id was not a duplicate")
+
+
+@scenario(options={"dedupe_window": 1e6}, afterwards=put_again, added=(b"new",))
+def put_deduped(stage: Stage) -> None:
+    stage.queue.put(b"new", dedupe_id="one")
+
+
+@scenario(
+    options={"dedupe_window": 1e6},
+    prepare=lambda stage: [stage.queue.put(b"%d" % n, dedupe_id=f"id {n}") for n in range(64)],
+    afterwards=put_again,
+    kept=tuple(b"%d" % n for n in range(64)),
+    added=(b"new",),
+)
+def put_deduped_when_the_ring_grows(stage: Stage) -> None:
+    stage.queue.put(b"new", dedupe_id="one")
+
+
+@scenario(
+    options={"capacity": 3, "overflow": "drop-oldest"},
+    prepare=three,
+    kept=(b"b", b"c"),
+    removed=(b"a",),
+    added=(b"new",),
+)
+def put_that_drops_the_oldest(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
+@scenario(prepare=three, kept=ABC, added=(b"l" * LARGE,))
+def loan_and_commit(stage: Stage) -> None:
+    with stage.queue.loan(LARGE) as view:
+        view[:] = b"l" * LARGE
+
+
+@scenario(prepare=three, kept=ABC)
+def loan_and_drop(stage: Stage) -> None:
+    stage.queue.loan(LARGE).drop()
+
+
+# ---- get ----
+
+
+@scenario(prepare=three, kept=ABC)
+def get(stage: Stage) -> None:
+    stage.queue.get(block=False)
+
+
+@scenario(prepare=three_in_a_group, kept=ABC)
+def get_grouped(stage: Stage) -> None:
+    stage.queue.get(block=False)
+
+
+@scenario(prepare=three, kept=ABC)
+def get_many(stage: Stage) -> None:
+    stage.queue.get_many(3, block=False)
+
+
+@scenario(prepare=lambda stage: stage.queue.put(b"a" * LARGE), kept=(b"a" * LARGE,))
+def get_large_and_view(stage: Stage) -> None:
+    message = stage.queue.get(block=False)
+    bytes(message.view)
+
+
+@scenario(prepare=lambda stage: stage.queue.put(b"a", ttl=100_000), kept=(b"a",))
+def get_with_ttl(stage: Stage) -> None:
+    stage.queue.get(block=False)
+
+
+@scenario(prepare=three, removed=ABC)
+def consume_and_ack(stage: Stage) -> None:
+    for message in stage.queue.consume(prefetch=2, block=False):
+        message.ack()
+
+
+@scenario(prepare=three, kept=(b"b", b"c"), removed=(b"a",))
+def consume_and_stop(stage: Stage) -> None:
+    consumer = stage.queue.consume(prefetch=3, block=False)
+    next(consumer).ack()
+    consumer.close()
+
+
+# ---- settle ----
+
+
+@scenario(prepare=three, victim=take_one, kept=(b"b", b"c"), removed=(b"a",))
+def ack(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three_in_a_group, victim=take_one, kept=(b"b", b"c"), removed=(b"a",))
+def ack_and_hand_the_group_over(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three, victim=take_all, removed=ABC)
+def ack_many(stage: Stage) -> None:
+    stage.queue.ack_many(stage.held)
+
+
+def take_large_with_view(stage: Stage) -> None:
+    message = stage.queue.get(block=False)
+    stage.held = [message, message.view]
+
+
+@scenario(
+    prepare=lambda stage: stage.queue.put(b"a" * LARGE),
+    victim=take_large_with_view,
+    removed=(b"a" * LARGE,),
+)
+def ack_while_viewed_then_let_go(stage: Stage) -> None:
+    stage.held[0].ack()
+    stage.held.clear()
+
+
+@scenario(prepare=three, victim=take_one, kept=ABC)
+def nack_at_once(stage: Stage) -> None:
+    stage.held[0].nack(delay=0)
+
+
+@scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
+def nack_delayed_in_a_group(stage: Stage) -> None:
+    stage.held[0].nack(delay=5)
+
+
+@scenario(prepare=three, victim=take_one, options={"max_deliveries": 1}, kept=ABC)
+def nack_at_the_limit(stage: Stage) -> None:
+    stage.held[0].nack()
+
+
+@scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
+def reject(stage: Stage) -> None:
+    stage.held[0].reject()
+
+
+@scenario(
+    prepare=three,
+    victim=take_one,
+    options={"dead_letter": None},
+    kept=(b"b", b"c"),
+    removed=(b"a",),
+)
+def reject_without_dead_letters(stage: Stage) -> None:
+    stage.held[0].reject()
+
+
+@scenario(prepare=three, victim=take_all, kept=ABC)
+def extend(stage: Stage) -> None:
+    stage.held[0].extend(500)
+    stage.held[1].extend(1)
+
+
+@scenario(prepare=three, victim=take_one, kept=ABC)
+def extend_to_the_end(stage: Stage) -> None:
+    stage.held[0].extend(0)
+
+
+# ---- time ----
+
+
+@scenario(prepare=three_in_a_group, victim=take_one, kept=ABC)
+def expiry(stage: Stage) -> None:
+    stage.later(31)
+    stage.queue.qsize()
+
+
+@scenario(prepare=three, victim=take_all, options={"max_deliveries": 1}, kept=ABC)
+def expiry_into_the_dead_letters(stage: Stage) -> None:
+    stage.later(31)
+    stage.queue.qsize()
+
+
+def three_delayed(stage: Stage) -> None:
+    for body in ABC:
+        stage.queue.put(body, delay=5, group="g")
+
+
+@scenario(prepare=three_delayed, kept=ABC)
+def promotion(stage: Stage) -> None:
+    stage.later(6)
+    stage.queue.qsize()
+
+
+def two_with_ttl(stage: Stage) -> None:
+    stage.queue.put(b"a", ttl=5, priority=0)
+    stage.queue.put(b"b", ttl=5, delay=50)
+
+
+@scenario(prepare=two_with_ttl, kept=(b"a", b"b"))
+def ttl_into_the_dead_letters(stage: Stage) -> None:
+    stage.later(6)
+    stage.queue.qsize()
+
+
+# ---- the whole queue ----
+
+
+def mixed(stage: Stage) -> None:
+    three_in_a_group(stage)
+    stage.queue.put(b"d" * LARGE, priority=2)
+    stage.queue.put(b"e", delay=50)
+
+
+@scenario(prepare=mixed, removed=(*ABC, b"d" * LARGE, b"e"))
+def purge(stage: Stage) -> None:
+    stage.queue.purge()
+
+
+def three_rejected(stage: Stage) -> None:
+    for body in ABC:
+        stage.queue.put(body, group="g")
+    for _ in ABC:
+        stage.queue.get(block=False).reject()
+
+
+@scenario(prepare=three_rejected, kept=ABC)
+def redrive(stage: Stage) -> None:
+    stage.queue.redrive()
+
+
+@scenario(prepare=three, kept=ABC)
+def attach(stage: Stage) -> None:
+    stage.held = [stage.broker.queue("q")]
+
+
+@scenario(prepare=three, victim=take_all, kept=ABC)
+def detach_with_leases(stage: Stage) -> None:
+    stage.queue.close()
+
+
+@scenario()
+def create(stage: Stage) -> None:
+    stage.broker.create_queue("other", capacity=10)
+
+
+@scenario(prepare=three, removed=ABC, queue_may_go=True)
+def delete(stage: Stage) -> None:
+    stage.broker.delete_queue("q")
+
+
+# ---- the survivor's own work, cut short ----
+
+
+@scenario(
+    prepare=mixed,
+    kept=(*ABC, b"d" * LARGE, b"e"),
+    victim=lambda stage: die_in_another_process(stage, holding_the_lock=True),
+)
+def recovery(stage: Stage) -> None:
+    stage.queue.qsize()
+
+
+@scenario(
+    prepare=mixed,
+    kept=(*ABC, b"d" * LARGE, b"e"),
+    victim=lambda stage: die_in_another_process(stage, holding_the_lock=False),
+)
+def reclaiming_what_a_dead_process_held(stage: Stage) -> None:
+    stage.queue.qsize()
+
+
+def die_in_another_process(stage: Stage, *, holding_the_lock: bool) -> None:
+    """Fork a process that dies with leases, and with the lock if that is wanted."""
+    child = os.fork()
+    if child == 0:
+        stage.held = stage.queue.get_many(2, block=False)
+        if holding_the_lock:
+            _core.crash_at(12)
+            stage.queue.put(b"never", group="g")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def drain(queue: Any) -> list[bytes]:
+    """Everything that can be had from a queue now, acknowledged."""
+    found = []
+    while True:
+        try:
+            message = queue.get(block=False)
+        except shmq.Empty:
+            return found
+        found.append(bytes(message.body))
+        message.ack()

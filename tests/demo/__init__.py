@@ -1,0 +1,1 @@
+"""The demonstration: its parts, and the whole as its user runs it."""

@@ -1,0 +1,222 @@
+"""Real processes for the tests: children that carry out a function, and whole scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import shmq
+from shmq import Queue
+from shmq.client.local import LocalQueue
+
+ROOT = Path(__file__).resolve().parents[2]
+SHM = Path("/dev/shm")
+
+#: How long a test waits for what must come, in seconds; only a failure takes so long.
+PATIENCE = 60.0
+#: A visibility timeout that does not pass within a test, in seconds.
+HOUR = 3600.0
+#: A body that is written and read in place, in bytes: not copied by put and get.
+LARGE = 20_000
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Return once ``condition()`` holds; fail with ``what`` if it does not in time."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.002)
+
+
+def asleep(queue: Queue, getters: int = 0, putters: int = 0) -> None:
+    """Return once so many processes sleep until a message comes, or space."""
+
+    def are() -> bool:
+        stats = queue.stats()
+        return (stats.waiting_get, stats.waiting_put) == (getters, putters)
+
+    eventually(are, f"{getters} sleep until a message comes, and {putters} until space does")
+
+
+def attached(queue: Queue) -> list[int]:
+    """The process ids of the handles that are attached, the dead ones cleared away."""
+    queue.qsize()
+    return sorted(attachment.pid for attachment in queue.attachments())
+
+
+def drain(queue: Queue) -> list[Any]:
+    """Take and acknowledge what can be had now; the bodies in the order they came."""
+    bodies = []
+    while messages := queue.get_many(1, block=False):
+        bodies.append(messages[0].body)
+        messages[0].ack()
+    return bodies
+
+
+def is_sound(queue: Queue) -> None:
+    """Fail unless every invariant of the queue's segment holds."""
+    assert isinstance(queue, LocalQueue)
+    queue.check()
+
+
+def is_empty(queue: Queue) -> None:
+    """Fail unless the queue is sound and holds nothing: no message, no space, no sleeper."""
+    stats = queue.stats()
+    is_sound(queue)
+    held = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
+    assert held == (0, 0, 0, 0, 0)
+    assert (stats.waiting_get, stats.waiting_put) == (0, 0)
+
+
+def files_of(namespace: str) -> list[str]:
+    """The names of everything in /dev/shm that belongs to the namespace."""
+    return sorted(name for name in os.listdir(SHM) if namespace in name)
+
+
+# ---- children ----
+
+
+class Failed:
+    """What a child sends when its work raised."""
+
+    def __init__(self, trace: str) -> None:
+        self.trace = trace
+
+
+class Child:
+    """A process that carries out ``work(pipe, *arguments)``, the test at the pipe's other end.
+
+    What the work returns is sent when it ends.
+    """
+
+    def __init__(
+        self, work: Callable[..., Any], arguments: Sequence[Any], method: str = "fork"
+    ) -> None:
+        context: Any = multiprocessing.get_context(method)
+        self._pipe, there = context.Pipe()
+        self._process = context.Process(target=_carry_out, args=(work, there, arguments))
+        self._process.start()
+        there.close()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return int(self._process.pid)
+
+    def hear(self) -> Any:
+        """The next thing that the child sends; its failure is the test's failure."""
+        wait([self._pipe, self._process.sentinel], PATIENCE)
+        assert self._pipe.poll(), f"the child said nothing (exit: {self._process.exitcode})"
+        said = self._pipe.recv()
+        assert not isinstance(said, Failed), said.trace
+        return said
+
+    def tell(self, thing: Any = None) -> None:
+        """Send the child something, if only that it may go on."""
+        self._pipe.send(thing)
+
+    def ends(self) -> Any:
+        """What the child's work returned, once the child has ended by itself."""
+        said = self.hear()
+        assert self.reap() == 0
+        return said
+
+    def reap(self) -> int:
+        """Wait for the child's end; its exit code, or less the signal that killed it."""
+        eventually(lambda: self._process.exitcode is not None, "the child ends")
+        return int(self._process.exitcode)
+
+    def signal(self, number: int) -> None:
+        """Send the child a signal."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the child, if it still is there, and wait for its end."""
+        if self._process.exitcode is None:
+            self._process.kill()
+            self.reap()
+
+
+class Start:
+    """Starts children, which end with the test at the latest."""
+
+    def __init__(self) -> None:
+        self._children = contextlib.ExitStack()
+
+    def __call__(self, work: Callable[..., Any], *arguments: Any, method: str = "fork") -> Child:
+        child = Child(work, arguments, method)
+        self._children.callback(child.kill)
+        return child
+
+    def close(self) -> None:
+        """Kill those that have not ended."""
+        self._children.close()
+
+
+def _carry_out(work: Callable[..., Any], pipe: Connection, arguments: Sequence[Any]) -> None:
+    try:
+        result = work(pipe, *arguments)
+    except BaseException:
+        result = Failed(traceback.format_exc())
+    pipe.send(result)
+
+
+def hold(pipe: Connection, namespace: str, count: int = 1) -> None:
+    """Lease that many messages of queue ``q``, and keep them until killed."""
+    queue = shmq.connect(namespace).queue("q")
+    held = [queue.get_nowait() for _ in range(count)]
+    pipe.send([message.sequence for message in held])
+    pipe.recv()
+
+
+# ---- scripts ----
+
+
+def run_script(code: str, *arguments: object, before: Sequence[str] = ()) -> str:
+    """Run Python source in an interpreter of its own; what it printed.
+
+    It must end with exit code 0 and without a word on stderr. ``before`` is a command
+    that runs the interpreter, given as its arguments.
+    """
+    done = subprocess.run(
+        [*before, sys.executable, "-c", code, *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@functools.cache
+def why_not(*command: str) -> str:
+    """Why a command cannot be run here, in one line; empty if it can."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}"
+    return "" if done.returncode == 0 else done.stderr.strip() or f"exit {done.returncode}"
+
+
+@contextlib.contextmanager
+def signals_ignored(number: int) -> Iterator[None]:
+    """Let the test's own process not hear a signal meanwhile."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
