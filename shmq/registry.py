@@ -180,9 +180,7 @@ class Namespace:
     def queue_names(self) -> list[str]:
         """The names of all segments, sorted; one may be half made or half removed."""
         prefix = f"shmq@{self.name}@"
-        return sorted(
-            entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix)
-        )
+        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
 
     def open_segment(self, queue: str) -> _core.Segment:
         """The queue's segment, mapped. Raises NoSuchQueue, SegmentError.

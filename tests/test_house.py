@@ -81,6 +81,11 @@ def test_every_error_is_a_public_name_of_the_package() -> None:
         assert issubclass(getattr(errors, name), shmq.ShmqError)
 
 
+def test_the_version_is_the_same_wherever_it_stands() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert shmq.__version__ == project["version"]
+
+
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     always = {_module(requirement) for requirement in project["dependencies"]}

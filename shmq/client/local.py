@@ -15,6 +15,7 @@ from shmq import codecs, contract
 from shmq.client import moving
 from shmq.core import _core
 from shmq.errors import (
+    ForeignSegment,
     Full,
     InvalidOption,
     NoSpace,
@@ -194,10 +195,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         if self._graves is not None:
             self._graves.close()
             self._graves = None
-        super().close()
-
-    def __enter__(self) -> LocalQueue:
-        return self
+        _core.Handle.close(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
@@ -280,9 +278,7 @@ def _segment_if_any(namespace: Namespace, name: str) -> _core.Segment | None:
         return None
 
 
-def ensure_dead_letters(
-    namespace: Namespace, name: str, options: QueueOptions
-) -> _core.Segment:
+def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) -> _core.Segment:
     """The segment of the queue's dead-letter queue, made if there is none."""
     graves = options.dead_letter
     assert graves is not None
@@ -367,8 +363,11 @@ class LocalBroker(contract.Broker):
         check_name(name)
         with self._namespace.locked():
             try:
-                with attach(self._namespace, name) as queue:
-                    queue.mark_deleted()
+                segment = self._namespace.open_segment(name)
+                names = semaphore_names(self._namespace.name, segment.queue_id)
+                _core.mark_deleted(segment, *names)
+            except ForeignSegment:
+                raise
             except SegmentError as error:
                 log.info("queue %s is removed as it is: %s", name, error)
             self._namespace.remove_segment(name)

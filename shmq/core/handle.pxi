@@ -190,7 +190,7 @@ cdef class Handle:
         if status == SHMQ_NO_SPACE:
             return _no_space(self.segment.fd, self.q.wanted)
         if status == SHMQ_CROWDED:
-            return _errors.SegmentError(
+            return _errors.ShmqError(
                 f"queue {self.name!r} has as many handles attached as it can; close some"
             )
         return _errors.ShmqError(f"queue {self.name!r}: status {status}")
@@ -227,7 +227,13 @@ cdef class Handle:
                 PyErr_CheckSignals()
         if status != SHMQ_OK:
             raise self._error(status)
+        if not self.open_:  # another thread has closed it meanwhile
+            self._unlock()
+            raise self._closed_error()
         return 0
+
+    cdef object _closed_error(self):
+        return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
 
     cdef inline void _unlock(self) noexcept:
         cdef uint32_t post[2]
@@ -243,7 +249,7 @@ cdef class Handle:
 
     cdef int _reopen(self) except -1:
         if not self.open_:
-            raise _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
+            raise self._closed_error()
         self.q.attachment = SHMQ_NIL
         self.views = 0
         self._attach()
@@ -317,9 +323,9 @@ cdef class Handle:
         """
         if not self.open_:
             return
+        self.open_ = False
         if self.generation == fork_generation:
             self._leave()
-        self.open_ = False
 
     @property
     def closed(self):
@@ -391,8 +397,9 @@ cdef class Handle:
                 lock_status = shmq_lock_even_deleted(&self.q, LOCK_SLICE)
         if lock_status != SHMQ_OK:
             raise self._error(lock_status)
-        sem_getvalue(self.semaphores[bell], &left)
-        shmq_wake_up(&self.q, bell, status == SHMQ_OK, left)
+        if self.open_:  # who closes a handle counts its sleepers out
+            sem_getvalue(self.semaphores[bell], &left)
+            shmq_wake_up(&self.q, bell, status == SHMQ_OK, left)
         self._unlock()
         return 0
 
@@ -1082,18 +1089,7 @@ cdef class Handle:
         """Whether a message waits to be moved to the dead-letter queue."""
         return self.q.h.dying.head != SHMQ_NIL
 
-    # ---- deleting, checking ----
-
-    def mark_deleted(self):
-        """Refuse every operation from now on and wake every sleeper."""
-        cdef uint32_t post[2]
-        self._lock()
-        self.q.h.state = SHMQ_GONE
-        shmq_mark()
-        post[0] = self.q.h.asleep[0]
-        post[1] = self.q.h.asleep[1]
-        self._unlock()
-        self._post(post)
+    # ---- checking ----
 
     def check(self):
         """Verify every invariant of the segment; raises DamagedSegment."""
@@ -1135,3 +1131,33 @@ cdef int64_t _span_ns(str what, seconds) except? -1:
 
 cdef int64_t _delay_ns(delay) except? -2:
     return -1 if delay is None else _span_ns("delay", delay)
+
+
+def mark_deleted(Segment segment, str not_empty, str not_full):
+    """Refuse every operation on the queue from now on, and wake every sleeper.
+
+    ``not_empty`` and ``not_full`` name its semaphores.
+    """
+    cdef shmq_queue q
+    cdef uint32_t post[2]
+    cdef uint32_t asleep[2]
+    cdef int status = SHMQ_BUSY
+    cdef sem_t *semaphore
+    shmq_bind(&q, segment.base, segment.fd, &segment.geo)
+    while status == SHMQ_BUSY:
+        with nogil:
+            status = shmq_lock_even_deleted(&q, LOCK_SLICE)
+        PyErr_CheckSignals()
+    q.h.state = SHMQ_GONE
+    shmq_mark()
+    asleep[0], asleep[1] = q.h.asleep[0], q.h.asleep[1]
+    if status == SHMQ_OK:
+        shmq_unlock(&q, post)
+    for bell, name in enumerate((not_empty, not_full)):
+        raw = name.encode()
+        semaphore = sem_open(raw, 0)
+        if semaphore == SEM_FAILED:
+            continue
+        for _ in range(min(asleep[bell], 4096 * 1024)):
+            sem_post(semaphore)
+        sem_close(semaphore)

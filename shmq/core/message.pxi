@@ -171,6 +171,11 @@ cdef class Message:
         else:
             self.nack()
 
+    def __reduce__(self):
+        raise TypeError(
+            "a message is leased by this process and cannot be pickled: send its receipt, which "
+            "settles it from anywhere")
+
     def __repr__(self):
         return (f"<Message {self.sequence} of {self.handle.name!r}: {self.size} bytes, "
                 f"{self.codec}, delivery {self.delivery_count}>")

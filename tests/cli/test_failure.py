@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ import shmq
 from shmq.cli import failure
 from shmq.cli.failure import Code
 from shmq.cli.main import cli
+from shmq.cli.output import Warnings
 from tests.cli.tools import ROOT, Shell
 
 Invoke = Callable[..., Result]
@@ -138,9 +140,28 @@ def test_a_damaged_queue_is_refused_and_does_not_hide_the_others(
 
     for command in ("peek", "stats", "who", "consume"):
         assert shell(command, "-q", "jobs", code=Code.SEGMENT).error
-    ran = shell("stats", "--json", code=None)
+    problems = {one["name"]: one["problem"] for one in shell("list", "--json").json}
+    assert problems["jobs"]
+    assert problems["other"] is None
+    assert "problem" in shell("list").lines[0]
+    ran = shell("stats", "--json", code=Code.SEGMENT)
+    assert ran.error == problems["jobs"]
     assert "other" in [one["name"] for one in ran.json]
     shell("delete", "-q", "jobs", "--yes")
+    assert "jobs" not in [one["name"] for one in shell("list", "--json").json]
+
+
+def test_what_the_library_warns_of_is_one_line_and_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = logging.Logger("shmq")
+    log.addHandler(Warnings())
+
+    log.info("all is well")
+    for _ in range(2):
+        log.warning("queue %s:\nno room", "jobs")
+
+    assert capsys.readouterr() == ("", "shmq: queue jobs: no room\n")
 
 
 def test_a_table_that_cannot_be_written_is_one_line_of_error(

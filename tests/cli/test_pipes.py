@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.cli import window
 from shmq.cli.failure import Code
 from tests.cli.tools import PATIENCE, Shell, ended, eventually
 
@@ -39,18 +38,6 @@ def test_what_head_did_not_print_is_still_in_the_queue(
     assert (ran.code, ran.err) == (0, b"")
     assert ran.lines == BODIES[:count]
     assert left(queue) == BODIES[count:]
-
-
-def test_head_is_not_written_ahead_of_after_a_long_silence(
-    shell: Shell, broker: shmq.Broker
-) -> None:
-    queue = broker.create_queue("silent")
-    queue.put_many(BODIES, delay=window.PATIENCE * 3)
-
-    ran = shell.pipeline("set -o pipefail; shmq consume -q silent --follow | head -1")
-
-    assert (ran.code, ran.lines) == (0, BODIES[:1])
-    assert left(queue) == BODIES[1:]
 
 
 def test_a_reader_that_dies_takes_only_what_it_read(shell: Shell, queue: shmq.Queue) -> None:

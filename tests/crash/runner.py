@@ -1,6 +1,7 @@
 """Kill a process at every shared store of an operation, and see what survives.
 
-Runs under a build with crash points: ``python runner.py SCENARIO``. For k = 1, 2, … a
+Runs under a build with crash points: ``python runner.py SCENARIO``, with that build and
+this project's root on PYTHONPATH. For k = 1, 2, … a
 forked victim is killed right after its k-th store, until it gets through. After each
 death the survivor goes on with the queue, and everything is counted.
 """
@@ -13,14 +14,14 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from typing import Any
-
-from scenarios import SCENARIOS, Scenario, Stage, drain
 
 import shmq
 from shmq.core import _core
 from shmq.registry import SHM
+from tests.crash.scenarios import SCENARIOS, Scenario, Stage, drain
 
 LONGER_THAN_ANY_DELAY = 1000
 
@@ -76,11 +77,7 @@ def act_in_a_fork(scenario: Scenario, stage: Stage, point: int) -> bool:
             code = 0
         finally:
             if code:
-                faulthandler.dump_traceback()
-                with contextlib.suppress(Exception):
-                    import traceback
-
-                    traceback.print_exc()
+                traceback.print_exc()
             os._exit(code)
     _, status = os.waitpid(victim, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
@@ -146,7 +143,11 @@ def compare(scenario: Scenario, found: Counter[bytes], finished: bool) -> None:
     for body in scenario.kept:
         expect(body, found.pop(body, 0), {1})
     for body in scenario.added:
-        expect(body, found.pop(body, 0), {1} if finished or scenario.options.get("dedupe_window") else {0, 1})
+        expect(
+            body,
+            found.pop(body, 0),
+            {1} if finished or scenario.options.get("dedupe_window") else {0, 1},
+        )
     for body in scenario.removed:
         expect(body, found.pop(body, 0), {0} if finished else {0, 1})
     if found:

@@ -215,6 +215,27 @@ def consume_and_stop(stage: Stage) -> None:
     consumer.close()
 
 
+@scenario()
+def get_that_waits_in_vain(stage: Stage) -> None:
+    try:
+        stage.queue.get(timeout=0.002)
+    except shmq.Empty:
+        return
+
+
+@scenario(options={"capacity": 3}, prepare=three, kept=ABC)
+def put_that_waits_in_vain(stage: Stage) -> None:
+    try:
+        stage.queue.put(b"new", timeout=0.002)
+    except shmq.Full:
+        return
+
+
+@scenario(prepare=three, kept=ABC)
+def peek(stage: Stage) -> None:
+    stage.queue.peek(2)
+
+
 # ---- settle ----
 
 
@@ -408,7 +429,7 @@ def die_in_another_process(stage: Stage, *, holding_the_lock: bool) -> None:
 
 def drain(queue: Any) -> list[bytes]:
     """Everything that can be had from a queue now, acknowledged."""
-    found = []
+    found: list[bytes] = []
     while True:
         try:
             message = queue.get(block=False)

@@ -406,6 +406,7 @@ class QueueMachine(RuleBasedStateMachine):
         least, most = delivery.side.model.backoff(delivery.item)
         with self._as_the_model(delivery, "nack", most):
             self._do(delivery, by, "nack")
+        self._bury()
         if least:
             self._advance(least - 1)
             self.agree()

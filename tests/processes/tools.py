@@ -6,12 +6,11 @@ import contextlib
 import functools
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -122,6 +121,10 @@ class Child:
         assert not isinstance(said, Failed), said.trace
         return said
 
+    def has_spoken(self) -> bool:
+        """Whether there is something to hear, or the child has ended."""
+        return bool(wait([self._pipe, self._process.sentinel], 0))
+
     def tell(self, thing: Any = None) -> None:
         """Send the child something, if only that it may go on."""
         self._pipe.send(thing)
@@ -183,14 +186,16 @@ def hold(pipe: Connection, namespace: str, count: int = 1) -> None:
 # ---- scripts ----
 
 
-def run_script(code: str, *arguments: object, before: Sequence[str] = ()) -> str:
+def run_script(
+    code: str, *arguments: object, before: Sequence[str] = (), options: Sequence[str] = ()
+) -> str:
     """Run Python source in an interpreter of its own; what it printed.
 
     It must end with exit code 0 and without a word on stderr. ``before`` is a command
-    that runs the interpreter, given as its arguments.
+    that runs the interpreter, given as its arguments; ``options`` are the interpreter's.
     """
     done = subprocess.run(
-        [*before, sys.executable, "-c", code, *map(str, arguments)],
+        [*before, sys.executable, *options, "-c", code, *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -210,13 +215,3 @@ def why_not(*command: str) -> str:
     except OSError as error:
         return f"{command[0]}: {error.strerror}"
     return "" if done.returncode == 0 else done.stderr.strip() or f"exit {done.returncode}"
-
-
-@contextlib.contextmanager
-def signals_ignored(number: int) -> Iterator[None]:
-    """Let the test's own process not hear a signal meanwhile."""
-    before = signal.signal(number, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)

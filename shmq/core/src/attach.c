@@ -55,6 +55,16 @@ static void reclaim_slot(struct shmq_queue *q, struct shmq_slot *s, uint32_t own
         shmq_message_orphaned(q, s, now);
 }
 
+static void count_out_sleepers(struct shmq_queue *q, struct shmq_attachment *a)
+{
+    for (int bell = 0; bell < 2; bell++) {
+        uint32_t asleep = q->h->asleep[bell];
+
+        SET(q->h->asleep[bell], asleep > a->asleep[bell] ? asleep - a->asleep[bell] : 0);
+        SET(a->asleep[bell], 0);
+    }
+}
+
 void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
 {
     struct shmq_attachment *a = &q->attachments[at];
@@ -63,12 +73,7 @@ void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t n
         return;
     for (uint32_t i = 0; i < q->h->slots_made; i++)
         reclaim_slot(q, &q->slots[i], at + 1, now);
-    for (int bell = 0; bell < 2; bell++) {
-        uint32_t asleep = q->h->asleep[bell];
-
-        SET(q->h->asleep[bell], asleep > a->asleep[bell] ? asleep - a->asleep[bell] : 0);
-        SET(a->asleep[bell], 0);
-    }
+    count_out_sleepers(q, a);
     SET(a->process, 0);
     q->freed++;
 }
@@ -81,4 +86,5 @@ void shmq_retire(struct shmq_queue *q, int64_t now)
         if (shmq_state_of(shmq_word(s)) != SHMQ_FREE && s->owner == q->attachment + 1)
             shmq_message_orphaned(q, s, now);
     }
+    count_out_sleepers(q, &q->attachments[q->attachment]);
 }

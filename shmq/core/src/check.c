@@ -38,9 +38,9 @@ static const char *check_slot(struct shmq_queue *q, uint32_t at, struct census *
 
     EXPECT(state < SHMQ_STATES, "a slot is in no known state");
     c->of[state]++;
-    EXPECT(s->units <= q->h->units_backed && s->block <= q->h->units_backed - s->units,
-           "a block lies outside of the arena");
     if (s->units) {
+        EXPECT(s->units <= q->h->units_backed && s->block <= q->h->units_backed - s->units,
+               "a block lies outside of the arena");
         EXPECT(claim(c, s->block, s->units), "two slots own the same bytes");
         c->units += s->units;
     }

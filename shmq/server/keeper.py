@@ -1,0 +1,86 @@
+"""The keeper: makes time and death punctual when nobody else looks.
+
+Whoever touches a queue does what is due there: leases that ended, delays, ttls, dead
+processes, dead letters on their way. A queue that nobody touches stays as it is until
+somebody does. Where that is too late (a monitor that reads depths, a consumer of the
+dead-letter queue alone), a keeper touches every queue of a namespace regularly.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from shmq.client.local import LocalQueue, attach
+from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.registry import Namespace
+
+__all__ = ["Keeper"]
+
+log = logging.getLogger("shmq")
+
+#: How often new queues are looked for, in seconds.
+LOOK_AROUND = 1.0
+
+
+class Keeper:
+    """Tends every queue of a namespace. For one thread; `run` until `stop`.
+
+    ``interval`` is how long something may be overdue, in seconds.
+    """
+
+    def __init__(self, namespace: str = "default", interval: float = 0.05) -> None:
+        if not interval > 0:
+            raise ValueError(f"interval={interval} s must be more than 0")
+        self._namespace = Namespace.of(namespace)
+        self._interval = interval
+        self._queues: dict[str, LocalQueue] = {}
+        self._look_around_at = 0.0
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Tend the queues until `stop` is called, from another thread or a signal handler."""
+        try:
+            while not self._stopped.is_set():
+                self.tend()
+                self._stopped.wait(self._interval)
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Let `run` return soon."""
+        self._stopped.set()
+
+    def tend(self) -> None:
+        """Do once what is due, in every queue there is."""
+        if time.monotonic() >= self._look_around_at:
+            self._look_around()
+        for name, queue in list(self._queues.items()):
+            try:
+                queue.tend()
+            except QueueDeleted:
+                self._forget(name)
+            except ShmqError as error:
+                log.warning("queue %s is left alone: %s", name, error)
+                self._forget(name)
+
+    def close(self) -> None:
+        """Detach from every queue."""
+        for name in list(self._queues):
+            self._forget(name)
+
+    def _look_around(self) -> None:
+        self._look_around_at = time.monotonic() + LOOK_AROUND
+        for name in self._namespace.queue_names():
+            if name in self._queues:
+                continue
+            try:
+                self._queues[name] = attach(self._namespace, name)
+            except NoSuchQueue:
+                continue
+            except ShmqError as error:
+                log.warning("queue %s is left alone: %s", name, error)
+
+    def _forget(self, name: str) -> None:
+        self._queues.pop(name).close()

@@ -1,0 +1,76 @@
+"""The keeper does what is due in queues that nobody touches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from shmq.client.local import LocalBroker
+from shmq.contract import Broker
+from shmq.core import _core
+from shmq.server.keeper import Keeper
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[int]:
+    """The real time, standing still for this process's queue operations."""
+    now = time.monotonic_ns()
+    _core.set_clock(now)
+    yield now
+    _core.set_clock(None)
+
+
+def test_dead_letters_move_although_only_their_own_queue_is_looked_at(
+    broker: Broker, clock: int
+) -> None:
+    jobs = broker.create_queue("jobs", max_deliveries=1, visibility_timeout=5)
+    graves = broker.queue("jobs.dlq")
+    jobs.put(b"x")
+    jobs.get()
+    keeper = Keeper(broker.namespace)
+
+    _core.set_clock(clock + 6 * SECOND)
+    before = graves.qsize()
+    keeper.tend()
+
+    assert (before, graves.qsize()) == (0, 1)
+    keeper.close()
+
+
+def test_a_queue_that_is_made_or_deleted_meanwhile_is_kept_or_forgotten(broker: Broker) -> None:
+    broker.create_queue("old", dead_letter=None)
+    keeper = Keeper(broker.namespace)
+    keeper.tend()
+    broker.delete_queue("old")
+    young = broker.create_queue("young", dead_letter=None)
+    keeper._look_around_at = 0.0
+
+    keeper.tend()
+
+    assert len(young.attachments()) == 2
+    assert list(keeper._queues) == ["young"]
+    keeper.close()
+
+
+def test_it_runs_until_it_is_stopped(broker: LocalBroker) -> None:
+    queue = broker.create_queue("jobs", dead_letter=None)
+    keeper = Keeper(broker.namespace, interval=0.001)
+    thread = threading.Thread(target=keeper.run)
+    thread.start()
+    while len(queue.attachments()) < 2:
+        time.sleep(0.001)
+
+    keeper.stop()
+    thread.join()
+
+    assert len(queue.attachments()) == 1
+
+
+def test_an_interval_that_is_none_is_refused(namespace: str) -> None:
+    with pytest.raises(ValueError, match="interval=0 s must be more than 0"):
+        Keeper(namespace, interval=0)

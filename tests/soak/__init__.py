@@ -1,0 +1,1 @@
+"""What goes in comes out, while processes are killed at random."""

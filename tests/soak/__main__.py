@@ -1,0 +1,149 @@
+"""``python -m tests.soak --seconds N``: kill workers at random for N seconds, then count."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing as mp
+import random
+import secrets
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import shmq
+from tests.soak import workers
+from tests.soak.journal import ACKED, GOT, Journal, read_all
+from tests.soak.verdict import Verdict, judge
+
+PRODUCERS = 3
+CONSUMERS = 3
+FORK = mp.get_context("fork")
+
+
+class Crew:
+    """The workers that live now, and when those were killed that do not."""
+
+    def __init__(self, namespace: str, directory: Path) -> None:
+        self.namespace = namespace
+        self.directory = directory
+        self.killed_at: dict[int, int] = {}
+        self._hired = 0
+        self._alive: dict[int, tuple[Any, Callable[..., None]]] = {}
+
+    def hire(self, work: Callable[..., None]) -> None:
+        """Start one worker more."""
+        self._hired += 1
+        arguments = (self.namespace, self.directory, self._hired)
+        process = FORK.Process(target=work, args=arguments, daemon=True)
+        process.start()
+        self._alive[self._hired] = (process, work)
+
+    def kill(self, worker: int) -> Callable[..., None]:
+        """Kill one; returns what it did. Raises RuntimeError if it had failed by itself."""
+        process, work = self._alive.pop(worker)
+        if process.exitcode is not None:
+            raise RuntimeError(f"worker {worker} ended by itself with {process.exitcode}")
+        self.killed_at[worker] = time.monotonic_ns()
+        process.kill()
+        process.join()
+        if process.exitcode != -signal.SIGKILL:
+            raise RuntimeError(f"worker {worker} ended by itself with {process.exitcode}")
+        return work
+
+    def kill_all(self, work: Callable[..., None]) -> None:
+        """Kill all who do that."""
+        for worker, (_, does) in list(self._alive.items()):
+            if does is work:
+                self.kill(worker)
+
+    def replace_one(self, chance: random.Random) -> None:
+        """Kill any of them, and start another in its place."""
+        self.hire(self.kill(chance.choice(list(self._alive))))
+
+    @property
+    def killed(self) -> int:
+        """How many have been killed."""
+        return len(self.killed_at)
+
+
+def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
+    """The verdict, and the number of workers killed."""
+    chance = random.Random(seed)
+    directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
+    broker = shmq.connect(f"soak-{secrets.token_hex(4)}")
+    queue = broker.create_queue(
+        "work", capacity=500, visibility_timeout=3600, max_deliveries=60_000
+    )
+    crew = Crew(broker.namespace, directory)
+    try:
+        for work in [workers.produce] * PRODUCERS + [workers.consume] * CONSUMERS:
+            crew.hire(work)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(chance.random() / 10)
+            crew.replace_one(chance)
+        crew.kill_all(workers.produce)
+        crew.kill_all(workers.consume)
+        drain(queue, Journal(directory, 0))
+        check(queue)
+        return judge(read_all(directory), crew.killed_at), crew.killed
+    finally:
+        with contextlib.suppress(RuntimeError):
+            crew.kill_all(workers.produce)
+            crew.kill_all(workers.consume)
+        for summary in broker.list_queues():
+            broker.delete_queue(summary.name)
+        broker.close()
+        shutil.rmtree(directory)
+
+
+def drain(queue: Any, journal: Journal) -> None:
+    """Take what is left, as a survivor would."""
+    while True:
+        stats = queue.stats()
+        try:
+            message = queue.get(timeout=0.5 if stats.delayed else 0.0)
+        except shmq.Empty:
+            if queue.stats().delayed:
+                continue
+            return
+        number = workers.number_of(message.body)
+        journal.write(GOT, number, message.sequence)
+        message.ack()
+        journal.write(ACKED, number, message.sequence)
+
+
+def check(queue: Any) -> None:
+    """The emptied queue is as good as new. Raises AssertionError, DamagedSegment."""
+    queue.check()
+    stats = queue.stats()
+    left = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
+    assert left == (0, 0, 0, 0, 0), f"left behind in an emptied queue: {left}"
+    assert (stats.waiting_get, stats.waiting_put) == (0, 0), "somebody dead is counted as asleep"
+    assert len(queue.attachments()) == 1, "a dead process is counted as attached"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    verdict, killed = soak(arguments.seconds, arguments.seed)
+    print(
+        f"{verdict.put} messages put and confirmed, {killed} processes killed, "
+        f"{verdict.redelivered} delivered again"
+    )
+    for kind in ("lost", "unexpected", "back_after_ack", "held_twice"):
+        print(f"{kind}: {len(getattr(verdict, kind))}")
+    if verdict.wrong():
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""A short soak; `make soak` runs it for as long as asked."""
+
+from __future__ import annotations
+
+from tests.soak.__main__ import soak
+from tests.soak.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
+from tests.soak.verdict import judge
+
+
+def test_what_goes_in_comes_out_whoever_is_killed() -> None:
+    verdict, killed = soak(seconds=4, seed=20_261_121)
+
+    assert not verdict.wrong()
+    assert killed > 10
+    assert verdict.put > 1000
+
+
+def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:
+    return Record(kind, worker, message, 1, at)
+
+
+def test_the_verdict_sees_a_message_that_is_lost() -> None:
+    assert judge([record(INTENT, 1), record(PUT, 2)], {}).lost == {7}
+
+
+def test_the_verdict_sees_a_message_that_nobody_put() -> None:
+    assert judge([record(GOT, 1)], {}).unexpected == {7}
+
+
+def test_the_verdict_sees_a_message_that_comes_back_after_its_ack() -> None:
+    steps = [record(INTENT, 1), record(PUT, 2), record(GOT, 3), record(ACKING, 4)]
+    assert judge([*steps, record(ACKED, 5), record(GOT, 6)], {}).back_after_ack == {7}
+
+
+def test_the_verdict_sees_a_message_held_by_two_that_live() -> None:
+    steps = [record(INTENT, 1), record(PUT, 2), record(GOT, 3), record(GOT, 5, worker=2)]
+
+    assert judge(steps, {}).held_twice == {7}
+    assert judge(steps, {1: 4}).held_twice == set()
