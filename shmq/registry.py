@@ -92,8 +92,8 @@ class Namespace:
         return self._number
 
     def is_alive(self, number: int) -> bool:
-        """Whether the process of that number lives; whoever asks must be registered."""
-        if number == self._number:
+        """Whether the process of that number lives; True where that cannot be told."""
+        if number == self._number or self._fd < 0:
             return True
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
 
@@ -133,9 +133,7 @@ class Namespace:
             self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
             if self._is_current():
                 return
-            os.close(self._fd)  # the file was removed with the last queue
-            self._fd = -1
-            self._number = 0
+            self._close()  # the file was removed with the last queue
 
     def _is_current(self) -> bool:
         try:
@@ -158,12 +156,19 @@ class Namespace:
 
     def retire(self) -> None:
         """Remove the namespace's file if no queue is left and nobody else is here."""
-        if not self._path.exists():
-            return
-        with self.locked():
-            others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-            if others == fcntl.F_UNLCK and not self.queue_names():
-                self._path.unlink(missing_ok=True)
+        with self._lock:
+            if self._path.exists() and not self.queue_names():
+                with self.locked():
+                    others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
+                    if others == fcntl.F_UNLCK and not self.queue_names():
+                        self._path.unlink(missing_ok=True)
+            if self._fd >= 0 and not self._depth and not self._is_current():
+                self._close()
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        self._fd = -1
+        self._number = 0
 
     def after_fork(self) -> None:
         """The child of a fork has the descriptor, but neither locks nor a number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ SHM = Path("/dev/shm")
 #: another limit: ``@pytest.mark.watchdog(600)``.
 LIMIT = 300.0
 
+#: The descriptors of an ordinary user, so that whoever runs the tests sees what leaks.
+DESCRIPTORS = 1024
+
 _watchdog = pytest.StashKey[Watchdog]()
 
 # Nothing here asserts how long anything takes, so neither does hypothesis.
@@ -32,6 +36,8 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))
     config.stash[_watchdog] = Watchdog()
 
 

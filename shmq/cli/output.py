@@ -38,13 +38,22 @@ _UNBOUNDED = 100_000
 
 
 def show(line: str) -> None:
-    """Print ``line`` to stdout."""
-    click.echo(line)
+    """Print ``line`` to stdout.
+
+    Raises :class:`click.ClickException` if it cannot be written, but BrokenPipeError
+    if its reader has left.
+    """
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.ClickException(f"cannot write to standard output: {error.strerror}") from error
 
 
 def show_json(value: Any) -> None:
     """Print ``value`` to stdout as one line of JSON, in ASCII."""
-    click.echo(json.dumps(value, allow_nan=False))
+    show(json.dumps(value, allow_nan=False))
 
 
 def note(line: str) -> None:
@@ -92,8 +101,7 @@ def show_table(made: Table) -> None:
     )
     with console.capture() as captured:
         console.print(made)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+    show("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def clock(seconds: float) -> str:

@@ -142,7 +142,7 @@ def _reporting(putting: Putting, as_json: bool) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, click.ClickException):
             _report(putting, as_json)
         raise
     _report(putting, as_json)

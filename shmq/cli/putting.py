@@ -64,9 +64,12 @@ class Putting:
         waits = self._patience > 0
         limit = self._patience if 0 < self._patience < float("inf") else None
         with _refusing(), self._stop.interruptible():
-            put = self._queue.put(
-                body, waits, limit, codec=self._codec, dedupe_id=dedupe_id, **self._properties
-            )
+            try:
+                put = self._queue.put(
+                    body, waits, limit, codec=self._codec, dedupe_id=dedupe_id, **self._properties
+                )
+            except shmq.Full as error:
+                raise shmq.Full(self._full()) from error
         self.single = put
         self.count += not put.duplicate
 

@@ -20,6 +20,7 @@ from shmq.errors import (
     InvalidOption,
     NoSpace,
     NoSuchQueue,
+    QueueDeleted,
     QueueExists,
     SegmentError,
     ShmqError,
@@ -89,7 +90,7 @@ class LocalQueue(_core.Handle, contract.Queue):
     def peek(self, limit: int = 10) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
         if limit < 1:
-            raise ValueError(f"limit={limit} must be 1 or more")
+            raise InvalidOption(f"limit={limit} must be 1 or more")
         self.qsize()  # what is due is done first
         first = heapq.nsmallest(
             limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
@@ -134,13 +135,15 @@ class LocalQueue(_core.Handle, contract.Queue):
     def _process_number(self) -> int:
         return self._namespace.process_number()
 
-    def _look_for_dead(self) -> bool:
-        rows = [(row[0], row[1]) for row in self.attached()]
-        dead = [(at, number) for at, number in rows if not self._namespace.is_alive(number)]
-        for at, number in dead:
-            self.reclaim(at, number)
-        moving.resolve_orphans(self, self)
-        return bool(dead)
+    def _look_for_dead(self) -> None:
+        try:
+            rows = [(row[0], row[1]) for row in self.attached()]
+            for at, number in rows:
+                if not self._namespace.is_alive(number):
+                    self.reclaim(at, number)
+            moving.resolve_orphans(self, self)
+        except QueueDeleted:
+            return  # the next operation says so
 
     def open_by_id(self, queue_id: int) -> LocalQueue | None:
         """See :class:`shmq.client.moving.Doors`."""
@@ -181,7 +184,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         most = _EVERYTHING if limit is None else limit
         if most < 1:
-            raise ValueError(f"limit={limit} must be 1 or more")
+            raise InvalidOption(f"limit={limit} must be 1 or more")
         with contextlib.ExitStack() as stack:
             graves, targets = self, _Targets(self._namespace, stack)
             if self.options.dead_letter is not None:

@@ -18,7 +18,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset, strlen
+from libc.string cimport memcpy, memset
+from posix.unistd cimport close
 
 from _c cimport *
 

@@ -41,7 +41,7 @@ cdef int _check_timeout(timeout) except -1:
         raise TypeError(
             f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
     if not timeout >= 0:
-        raise ValueError(f"timeout={timeout} must be 0 or more seconds")
+        raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
     return 0
 
 
@@ -170,7 +170,7 @@ cdef class Handle:
         raise NotImplementedError
 
     def _look_for_dead(self):
-        """Reclaim what dead processes hold; whether there was anything."""
+        """Reclaim what dead processes hold."""
         raise NotImplementedError
 
     def _bury(self, limit=256):
@@ -675,7 +675,7 @@ cdef class Handle:
         if isinstance(max, bool) or not isinstance(max, int):
             raise TypeError(f"max={max!r} must be an int, not {type(max).__name__}")
         if max < 1:
-            raise ValueError(f"max={max} must be 1 or more")
+            raise _errors.InvalidOption(f"max={max} must be 1 or more")
         _check_timeout(timeout)
         most = min(max, self.q.h.options.capacity)
         views = <shmq_view *>malloc(most * sizeof(shmq_view))
@@ -879,6 +879,8 @@ cdef class Handle:
         cdef shmq_attachment *a
         cdef uint32_t at
         cdef list rows = []
+        if self.q.h.state == SHMQ_GONE:
+            raise self._error(SHMQ_DELETED)
         for at in range(min(self.q.h.attachments_made, 4096)):
             a = &self.q.attachments[at]
             if a.process:
@@ -1158,6 +1160,6 @@ def mark_deleted(Segment segment, str not_empty, str not_full):
         semaphore = sem_open(raw, 0)
         if semaphore == SEM_FAILED:
             continue
-        for _ in range(min(asleep[bell], 4096 * 1024)):
+        for _ in range(min(asleep[bell], 65536)):
             sem_post(semaphore)
         sem_close(semaphore)

@@ -29,7 +29,7 @@ cdef class Loan:
             raise _errors.ShmqError("the loan is the parent's: borrow in the child")
         if size is not None:
             if not 0 <= size <= self.parcel.c.body_bytes:
-                raise ValueError(
+                raise _errors.InvalidOption(
                     f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")
             self.parcel.c.body_bytes = size
         self._end()
@@ -91,7 +91,7 @@ def make_loan(Handle handle, Py_ssize_t size, block=None, timeout=None, *, prior
     cdef uint64_t seq = 0
     cdef int status
     if size < 0:
-        raise ValueError(f"size={size} must be 0 or more")
+        raise _errors.InvalidOption(f"size={size} must be 0 or more")
     _check_timeout(timeout)
     loan.parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
                                dedupe_id, reply_to, correlation, True)

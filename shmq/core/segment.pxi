@@ -94,7 +94,7 @@ cdef class Segment:
         if self.base != NULL:
             munmap(self.base, self.size)
         if self.fd >= 0:
-            _os.close(self.fd)
+            close(self.fd)  # not os.close: the module may be gone by now
 
     cdef int _map(self, size_t size) except -1:
         cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)

@@ -78,7 +78,7 @@ def test_a_reader_that_reads_all_there_is_can_be_kept_to_one_message(
 
 
 def test_the_lease_of_what_lies_unread_is_extended(shell: Shell, broker: shmq.Broker) -> None:
-    queue = broker.create_queue("slow", visibility_timeout=1.0)
+    queue = broker.create_queue("slow", visibility_timeout=2.0)
     queue.put("x")
     ours, theirs = os.pipe()
     consumer = shell.start("consume", "-q", "slow", "--follow", stdout=theirs)

@@ -232,12 +232,19 @@ class ModelQueue:
         return first if until > self.now else None
 
     def make_room(self) -> None:
-        """Ensures that there is room for one more, or raises NoRoom."""
+        """Ensures that there is room for one more, or raises NoRoom and drops nothing.
+
+        What a view keeps alive makes no room when it is dropped.
+        """
+        if self.room() < 1 and not self._dropping_helps():
+            raise NoRoom
         while self.room() < 1:
             victims = self.deliverable() or self.at(Place.VISIBLE)
-            if self.options.overflow != "drop-oldest" or not victims:
-                raise NoRoom
             self._drop(min(victims, key=lambda item: item.order))
+
+    def _dropping_helps(self) -> bool:
+        drops = self.options.overflow == "drop-oldest"
+        return drops and any(not item.views for item in self.at(Place.VISIBLE))
 
     def lend(self, item: Item, dedupe_id: str | None = None) -> bool:
         """Keep a place for ``item``, which is being written; False for a duplicate."""

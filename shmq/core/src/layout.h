@@ -188,7 +188,7 @@ struct shmq_header {
     uint32_t visible;       /* READY slots                                             */
     uint32_t live;          /* slots that are not FREE                                 */
     uint32_t fifo_mask;     /* bit p: fifo[p] is not empty                             */
-    _Atomic uint32_t state; /* SHMQ_OPEN or SHMQ_GONE                                  */
+    _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE (deleted), SHMQ_BROKEN (damaged)   */
     uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
     uint32_t posted[2];     /* posts that no sleeper has taken yet                     */
     uint32_t delayed;
@@ -237,7 +237,7 @@ struct shmq_header {
     struct shmq_sample samples[2]; /* the older and the newer, for the rates           */
 };
 
-enum { SHMQ_OPEN = 0, SHMQ_GONE = 1 };
+enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
 
 /* Where the regions lie: a function of the options alone. Offsets in bytes. */
 struct shmq_geometry {

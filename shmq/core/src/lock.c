@@ -26,31 +26,35 @@ int shmq_lock_init(struct shmq_header *h)
 
 static void drop(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->lock); }
 
-/* What became of an attempt to take the lock. EOWNERDEAD: we hold it, and the holder
- * before us died inside; until it is made consistent our own death counts the same. */
+/* We hold the lock, and the holder before us died inside; until it is made consistent our
+ * own death counts the same. What cannot be recovered is marked as broken: a mutex left
+ * inconsistent would not refuse whoever comes next, as glibc has it, but hang them. */
+static void recover(struct shmq_queue *q)
+{
+    if (shmq_recover(q))
+        SET(q->h->state, SHMQ_BROKEN);
+    (void)pthread_mutex_consistent(&q->h->lock);
+}
+
+/* What became of an attempt to take the lock. */
 static int settle(struct shmq_queue *q, int error, bool even_deleted)
 {
-    q->damaged = false;
-    if (__builtin_expect(error == EOWNERDEAD, 0)) {
-        int status = shmq_recover(q);
+    uint32_t state;
 
-        if (status) {
-            drop(q); /* not made consistent: nobody can take it any more */
-            return SHMQ_DAMAGED;
-        }
-        (void)pthread_mutex_consistent(&q->h->lock);
-        error = 0;
-    }
+    q->damaged = false;
     if (error == EBUSY || error == ETIMEDOUT)
         return SHMQ_BUSY;
+    if (__builtin_expect(error == EOWNERDEAD, 0)) {
+        recover(q);
+        error = 0;
+    }
     if (error)
         return SHMQ_DAMAGED;
-    if (!even_deleted &&
-        atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN) {
-        drop(q);
-        return SHMQ_DELETED;
-    }
-    return SHMQ_OK;
+    state = atomic_load_explicit(&q->h->state, memory_order_relaxed);
+    if (__builtin_expect(state == SHMQ_OPEN, 1) || (state == SHMQ_GONE && even_deleted))
+        return SHMQ_OK;
+    drop(q);
+    return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;
 }
 
 static inline void pause_briefly(void)

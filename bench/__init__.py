@@ -1,0 +1,1 @@
+"""Benchmarks: ratios from one interleaved run, with their results verified."""

@@ -1,0 +1,52 @@
+/* CRC-32C and SipHash against values from elsewhere. */
+#include "crc32c.h"
+#include "harness.h"
+#include "siphash.h"
+
+#include <string.h>
+
+TEST("the CRC-32C of RFC 3720, appendix B.4")
+{
+    unsigned char bytes[32];
+
+    CHECK_EQ(shmq_crc32c(0, "123456789", 9), 0xE3069283);
+    memset(bytes, 0, sizeof bytes);
+    CHECK_EQ(shmq_crc32c(0, bytes, sizeof bytes), 0x8A9136AA);
+    memset(bytes, 0xFF, sizeof bytes);
+    CHECK_EQ(shmq_crc32c(0, bytes, sizeof bytes), 0x62A8AB43);
+    for (unsigned char i = 0; i < 32; i++)
+        bytes[i] = i;
+    CHECK_EQ(shmq_crc32c(0, bytes, sizeof bytes), 0x46DD794E);
+}
+
+TEST("a CRC-32C can be taken in pieces")
+{
+    for (size_t cut = 0; cut <= 9; cut++)
+        CHECK_EQ(shmq_crc32c(shmq_crc32c(0, "123456789", cut), "123456789" + cut, 9 - cut),
+                 0xE3069283);
+    CHECK_EQ(shmq_crc32c(0, "", 0), 0);
+}
+
+/* Computed with OpenSSL's SIPHASH (size 16) under the key that siphash.c derives. */
+static void expect(uint64_t key, const void *bytes, size_t size, uint64_t one, uint64_t two)
+{
+    uint64_t hash[2];
+
+    shmq_siphash(key, bytes, size, hash);
+    CHECK_EQ(hash[0], one);
+    CHECK_EQ(hash[1], two);
+}
+
+TEST("the SipHash of another implementation")
+{
+    unsigned char bytes[64];
+
+    for (unsigned char i = 0; i < 64; i++)
+        bytes[i] = i;
+    expect(0, "", 0, 0xdea9117f74cc1b26, 0xa7fe2d3497fa7f6a);
+    expect(1, "a", 1, 0xd6b5b630bb9d1afa, 0x67f48b8ef51f1d64);
+    expect(0x0706050403020100, bytes, 15, 0x6ca9315a6a56b109, 0xebd6f21252b0eff4);
+    expect(0xdeadbeefcafef00d, bytes, 64, 0xbc67779d3aba613d, 0xe9558aa5f3f86638);
+    expect(42, "N12345N12345N12345N12345N12345N12345N12345", 42, 0x18cbd76ee34ce5c8,
+           0xca50a6e025b5c319);
+}
