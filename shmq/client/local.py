@@ -136,14 +136,23 @@ class LocalQueue(_core.Handle, contract.Queue):
         return self._namespace.process_number()
 
     def _look_for_dead(self) -> None:
-        try:
-            rows = [(row[0], row[1]) for row in self.attached()]
-            for at, number in rows:
-                if not self._namespace.is_alive(number):
-                    self.reclaim(at, number)
+        with contextlib.suppress(QueueDeleted):  # the next operation says so
+            self._reclaim_dead()
             moving.resolve_orphans(self, self)
-        except QueueDeleted:
-            return  # the next operation says so
+
+    def _reclaim_dead(self) -> None:
+        for at, number, *_ in self.attached():
+            if not self._namespace.is_alive(number):
+                self.reclaim(at, number)
+
+    def finish_moves(self) -> None:
+        """See :class:`shmq.client.moving.Source`.
+
+        Looks for no orphaned copies in this queue itself: two queues that each hold a
+        copy of the other's would have no end of it.
+        """
+        self._reclaim_dead()
+        self._bury()
 
     def open_by_id(self, queue_id: int) -> LocalQueue | None:
         """See :class:`shmq.client.moving.Doors`."""
@@ -337,10 +346,17 @@ class LocalBroker(contract.Broker):
 
     def _make(self, name: str, options: QueueOptions) -> LocalQueue:
         """The dead-letter queue comes first: a queue is never without its own."""
-        if options.dead_letter is not None:
-            ensure_dead_letters(self._namespace, name, options)
-        segment = self._namespace.make_segment(name, options)
-        return self._opened(LocalQueue(self._namespace, name, segment))
+        before = self._namespace.queue_names()
+        try:
+            if options.dead_letter is not None:
+                ensure_dead_letters(self._namespace, name, options)
+            segment = self._namespace.make_segment(name, options)
+            return self._opened(LocalQueue(self._namespace, name, segment))
+        except BaseException:
+            for made in (name, options.dead_letter):
+                if made is not None and made not in before:
+                    self._namespace.remove_segment(made)
+            raise
 
     def queue(self, name: str) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""

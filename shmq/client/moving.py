@@ -45,8 +45,21 @@ class Doors(Protocol):
     def open_by_name(self, name: str) -> _core.Handle | None:
         """A queue of the namespace, or None."""
 
-    def open_by_id(self, queue_id: int) -> _core.Handle | None:
+    def open_by_id(self, queue_id: int) -> Source | None:
         """The queue of that id, or None."""
+
+
+class Source(Protocol):
+    """The queue that an orphaned copy came from."""
+
+    def still_moves(self, seq: int) -> bool:
+        """Whether it still has the message."""
+
+    def finish_moves(self) -> None:
+        """Take over what dead processes were moving from it."""
+
+    def close(self) -> None:
+        """Detach."""
 
 
 def dead_letter(properties: dict[str, Any]) -> DeadLetter:
@@ -77,6 +90,9 @@ def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
                 _put_back(source, doors, taken)
         except (Full, NoSpace):
             return False
+        except BaseException:
+            source.give_up(taken.receipt)
+            raise
     return True
 
 
@@ -141,7 +157,7 @@ def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
             continue
         try:
             if source.still_moves(origin_sequence):
-                source.tend()
+                source.finish_moves()
             else:
                 target.publish(receipt)
         except (QueueDeleted, NoSuchQueue):

@@ -199,6 +199,7 @@ cdef extern from "move.h" nogil:
     int shmq_take(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
     int shmq_moved(shmq_queue *q, uint64_t receipt)
     int shmq_untake(shmq_queue *q, uint64_t receipt)
+    int shmq_give_up(shmq_queue *q, uint64_t receipt)
     void shmq_void_copies(shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq)
     int shmq_find_orphan(shmq_queue *q, uint32_t start, uint64_t *receipt,
                          uint64_t *origin_queue, uint64_t *origin_seq)

@@ -962,10 +962,15 @@ cdef class Handle:
 
     # ---- moving: see src/move.h ----
 
-    cdef tuple _moving(self, const shmq_view *view):
-        return (view.receipt, view.seq, PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes),
-                PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes), view.codec,
-                view.priority, view.deliveries, view.reason, view.dead_at / 1e9)
+    cdef tuple _taken(self, const shmq_view *view):
+        try:
+            return (view.receipt, view.seq,
+                    PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes),
+                    PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes), view.codec,
+                    view.priority, view.deliveries, view.reason, view.dead_at / 1e9)
+        except MemoryError:
+            self.give_up(view.receipt)
+            raise
 
     def take_dead(self):
         """Take the next dying message, or None; see ``take``."""
@@ -978,7 +983,7 @@ cdef class Handle:
             return None
         if status != SHMQ_OK:
             raise self._error(status)
-        return self._moving(&view)
+        return self._taken(&view)
 
     def take(self, uint32_t at, uint64_t seq):
         """Take a visible message to move it, or None if it is not there any more.
@@ -990,7 +995,7 @@ cdef class Handle:
         self._lock()
         status = shmq_take(&self.q, at, seq, &view)
         self._unlock()
-        return self._moving(&view) if status == SHMQ_OK else None
+        return self._taken(&view) if status == SHMQ_OK else None
 
     def stage(self, bytes body, bytes meta, uint8_t codec, uint8_t priority, group,
               uint64_t origin_queue, uint64_t origin_seq):
@@ -1055,6 +1060,12 @@ cdef class Handle:
         """Put a taken message back."""
         self._lock()
         shmq_untake(&self.q, receipt)
+        self._unlock()
+
+    def give_up(self, uint64_t receipt):
+        """Leave a taken message to the next mover. Does nothing if it has moved."""
+        self._lock()
+        shmq_give_up(&self.q, receipt)
         self._unlock()
 
     def void_copies(self, uint64_t origin_queue, uint64_t origin_seq):

@@ -181,12 +181,15 @@ def test_a_delimiter_follows_each_message(
 
 def test_a_body_that_is_not_utf_8_is_escaped(shell: Shell, queue: shmq.Queue) -> None:
     queue.put(b"caf\xe9")
-    with queue.loan(1, codec="msgpack") as view:
-        view[:] = b"\xc1"
+    for codec in ("text", "msgpack", "json"):
+        with queue.loan(1, codec=codec) as view:
+            view[:] = b"\xc1"
     queue.put({"a": b"\xff"})
 
     assert shell("consume", "-q", "jobs").lines == [
         "caf\\xe9",
+        "\\xc1",
+        "\\xc1",
         "\\xc1",
         '{"a":{"base64":"/w=="}}',
     ]

@@ -154,17 +154,16 @@ static struct actor_receipt random_bytes(struct actor *a)
 
 static struct shmq_put random_put(struct actor *a, const struct actor_receipt *r)
 {
-    static uint64_t id[2];
-    struct shmq_put put = {.body_bytes = r->body_bytes, .meta_bytes = r->meta_bytes,
-                           .priority = (uint8_t)below(a, a->handles[0]->geo.units ? 3 : 1)};
+    struct shmq_put put = {.body_bytes = r->body_bytes, .meta_bytes = r->meta_bytes};
 
-    put.priority = (uint8_t)below(a, a->q->h->options.priorities % 17 + !a->q->h->options.priorities);
+    put.priority = (uint8_t)below(a, a->q->h->options.priorities);
     put.delay = one_in(a, 6) ? (int64_t)below(a, 15) * SECOND : 0;
-    put.ttl = one_in(a, 6) ? (int64_t)below(a, 20) * SECOND - SECOND : 0;
-    put.ttl = put.ttl < 0 ? -1 : put.ttl;
-    put.group = a->groups && !one_in(a, 4) ? 1 + below(a, a->groups) : 0;
-    id[0] = id[1] = 1 + below(a, DEDUPE_IDS);
-    put.dedupe = one_in(a, 3) ? id : NULL;
+    if (one_in(a, 6))
+        put.ttl = one_in(a, 10) ? -1 : (int64_t)below(a, 20) * SECOND;
+    if (a->groups && !one_in(a, 4))
+        put.group = 1 + below(a, a->groups);
+    a->id[0] = a->id[1] = 1 + below(a, DEDUPE_IDS);
+    put.dedupe = one_in(a, 3) ? a->id : NULL;
     return put;
 }
 
@@ -284,7 +283,6 @@ static void do_abandon(struct actor *a)
 {
     struct actor_receipt r = pick(a, one_in(a, 2) ? SHMQ_FILLING : SHMQ_STAGED);
     bool good = is_good(a, r.receipt, SHMQ_FILLING) || is_good(a, r.receipt, SHMQ_STAGED);
-
     int status = shmq_abandon(a->q, r.receipt);
 
     MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
@@ -391,29 +389,34 @@ static void do_settle(struct actor *a)
 
 /* ---- views ---- */
 
+static int pin(struct actor *a, const struct actor_receipt *r, struct shmq_view *view)
+{
+    uint32_t at = (uint32_t)(r->receipt & SHMQ_RECEIPT_SLOT);
+
+    if (is_good(a, r->receipt, SHMQ_LEASED) && one_in(a, 2))
+        return shmq_pin_at(a->q, at, a->q->slots[at].seq, view);
+    if (!a->strict && one_in(a, 2))
+        return shmq_pin_at(a->q, at % 64, below(a, a->q->h->last_seq + 1), view);
+    return shmq_pin(a->q, r->receipt, now, view);
+}
+
 static void do_pin(struct actor *a)
 {
-    struct actor_receipt r = pick(a, SHMQ_LEASED);
-    bool good = is_good(a, r.receipt, SHMQ_LEASED);
+    struct actor_receipt r = pick(a, one_in(a, 4) ? SHMQ_FILLING : SHMQ_LEASED);
     struct shmq_view view;
     int status;
 
     if (a->view_count == MOST_VIEWS)
         return;
-    status = good && one_in(a, 2)
-                 ? shmq_pin_at(a->q, (uint32_t)(r.receipt & SHMQ_RECEIPT_SLOT),
-                               a->q->slots[r.receipt & SHMQ_RECEIPT_SLOT].seq, &view)
-                 : shmq_pin(a->q, r.receipt, now, &view);
+    status = pin(a, &r, &view);
     keep(a, r);
     if (status != SHMQ_OK)
         return;
-    if (shmq_state_of(view.word) != SHMQ_FILLING)
+    if (shmq_state_of(view.word) != SHMQ_FILLING) {
         check_view(a, &view, view.seq);
-    a->views[a->view_count++] =
-        (struct actor_view){a->q, view,
-                            shmq_state_of(view.word) == SHMQ_FILLING
-                                ? r.salt
-                                : a->puts[view.seq % MOST_PUTS].salt};
+        r.salt = a->puts[view.seq % MOST_PUTS].salt;
+    }
+    a->views[a->view_count++] = (struct actor_view){a->q, view, r.salt};
 }
 
 static void unpin(struct actor *a, uint32_t at)

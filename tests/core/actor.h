@@ -36,6 +36,7 @@ struct actor {
     uint64_t most_bytes; /* of a body */
     uint64_t groups;     /* how many there are; 0: none */
     uint64_t purged, moved, processes;
+    uint64_t id[2]; /* the dedupe id of the put that is being done */
     struct actor_receipt receipts[MOST_RECEIPTS];
     uint32_t receipt_count;
     struct actor_view views[MOST_VIEWS];

@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     return test_count ? 0 : 1;
 }
 
-struct chance chance_of(uint64_t seed)
+uint64_t seed_or(uint64_t seed)
 {
     const char *given = getenv("SHMQ_SEED");
 
@@ -64,8 +64,15 @@ struct chance chance_of(uint64_t seed)
         seed = strtoull(given, NULL, 0);
     printf("    SHMQ_SEED=%" PRIu64 "\n", seed);
     fflush(stdout);
+    return seed;
+}
+
+struct chance chance_from(uint64_t seed)
+{
     return (struct chance){(seed + 1) * 0x9E3779B97F4A7C15ull | 1};
 }
+
+struct chance chance_of(uint64_t seed) { return chance_from(seed_or(seed)); }
 
 uint64_t chance_next(struct chance *chance)
 {

@@ -52,7 +52,12 @@ struct chance {
     uint64_t state;
 };
 
-/* Seeded by the environment's SHMQ_SEED if it is set, else by `seed`; says so. */
+/* The environment's SHMQ_SEED if it is set, else `seed`; says which. */
+uint64_t seed_or(uint64_t seed);
+
+struct chance chance_from(uint64_t seed);
+
+/* Of seed_or(seed). */
 struct chance chance_of(uint64_t seed);
 uint64_t chance_next(struct chance *chance);
 uint64_t chance_below(struct chance *chance, uint64_t limit);

@@ -14,10 +14,11 @@ static uint32_t take(struct shmq_queue *q, uint32_t units)
 
 TEST("a run is rounded up to one of four sizes per doubling, which has a class of its own")
 {
+    struct shmq_queue *q = NEW_QUEUE(.arena_bytes = 1 << 20);
     uint32_t last = 0;
 
     for (uint64_t bytes = 1; bytes <= 70000; bytes++) {
-        uint32_t units = shmq_units_for(bytes), class = shmq_class_of(units);
+        uint32_t units = shmq_units_for(q, bytes), class = shmq_class_of(units);
 
         CHECK(units * 64ull >= bytes);
         CHECK(units <= (bytes + 63) / 64 * 5 / 4 + 1);
@@ -26,8 +27,19 @@ TEST("a run is rounded up to one of four sizes per doubling, which has a class o
         last = class;
     }
     CHECK_EQ(shmq_class_of(1024), 36);
-    CHECK_EQ(shmq_units_for(0), 0);
-    CHECK_EQ(shmq_units_for(64 * 1025), 1025);
+    CHECK_EQ(shmq_units_for(q, 0), 0);
+    CHECK_EQ(shmq_units_for(q, 64 * 1025), 1025);
+}
+
+TEST("what fits into the whole arena is not rounded up beyond it")
+{
+    struct shmq_queue *q = NEW_QUEUE(.arena_bytes = 64 * 1000);
+
+    CHECK_EQ(shmq_units_for(q, 64 * 896), 896);
+    CHECK_EQ(shmq_units_for(q, 64 * 897), 897);
+    CHECK_EQ(shmq_units_for(q, 64 * 1000), 1000);
+    CHECK_EQ(shmq_class_of(896), 35);
+    CHECK_EQ(shmq_class_of(897), 0);
 }
 
 TEST("runs are taken first fit, and a run that was given back is taken again")

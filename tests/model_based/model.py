@@ -232,19 +232,25 @@ class ModelQueue:
         return first if until > self.now else None
 
     def make_room(self) -> None:
-        """Ensures that there is room for one more, or raises NoRoom and drops nothing.
-
-        What a view keeps alive makes no room when it is dropped.
-        """
-        if self.room() < 1 and not self._dropping_helps():
+        """Ensures that there is room for one more, or raises NoRoom."""
+        if self.room() > 0:
+            return
+        victim = self._oldest() if self.options.overflow == "drop-oldest" else None
+        if victim is None:
             raise NoRoom
-        while self.room() < 1:
-            victims = self.deliverable() or self.at(Place.VISIBLE)
-            self._drop(min(victims, key=lambda item: item.order))
+        self._drop(victim)
 
-    def _dropping_helps(self) -> bool:
-        drops = self.options.overflow == "drop-oldest"
-        return drops and any(not item.views for item in self.at(Place.VISIBLE))
+    def _oldest(self) -> Item | None:
+        """The oldest deliverable message; else the oldest visible one.
+
+        Dropping what a view keeps would make no room: then it is the oldest without one.
+        """
+        for candidates in (self.deliverable(), self.at(Place.VISIBLE)):
+            oldest = min(candidates, key=lambda item: item.order, default=None)
+            if oldest is not None and not oldest.views:
+                return oldest
+        free = [item for item in self.at(Place.VISIBLE) if not item.views]
+        return min(free, key=lambda item: item.order, default=None)
 
     def lend(self, item: Item, dedupe_id: str | None = None) -> bool:
         """Keep a place for ``item``, which is being written; False for a duplicate."""

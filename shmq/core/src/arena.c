@@ -2,21 +2,29 @@
 
 #include "memory.h"
 
-uint32_t shmq_units_for(uint64_t bytes)
+/* Up to 8 units every size is a class; above, four sizes per doubling. */
+static uint64_t round_up(uint64_t units)
 {
-    uint64_t units = (bytes + SHMQ_UNIT - 1) / SHMQ_UNIT, step;
+    uint64_t step;
 
     if (units <= 8 || units > SHMQ_CLASS_UNITS)
-        return (uint32_t)units;
+        return units;
     step = 1ull << (63 - __builtin_clzll(units - 1)) >> 2; /* a quarter of the power below */
-    return (uint32_t)((units + step - 1) / step * step);
+    return (units + step - 1) / step * step;
+}
+
+uint32_t shmq_units_for(const struct shmq_queue *q, uint64_t bytes)
+{
+    uint64_t units = (bytes + SHMQ_UNIT - 1) / SHMQ_UNIT, rounded = round_up(units);
+
+    return (uint32_t)(rounded <= q->geo.units ? rounded : units);
 }
 
 uint32_t shmq_class_of(uint32_t units)
 {
     uint32_t power;
 
-    if (units > SHMQ_CLASS_UNITS)
+    if (units > SHMQ_CLASS_UNITS || round_up(units) != units)
         return 0;
     if (units <= 8)
         return units;

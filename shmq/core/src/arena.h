@@ -11,10 +11,11 @@
 
 #define SHMQ_CLASS_UNITS 1024u /* the largest run with a class */
 
-/* The units that `bytes` take: of the class that holds them, or exactly. */
-uint32_t shmq_units_for(uint64_t bytes);
+/* The units that `bytes` take: those of the class that holds them; exactly as many as
+ * needed where there is none, or where that of the class is more than the whole arena. */
+uint32_t shmq_units_for(const struct shmq_queue *q, uint64_t bytes);
 
-/* The class of a run: 1..36, or 0 if it has none. `units` is of shmq_units_for. */
+/* The class of a run: 1..36, or 0 if it has none. */
 uint32_t shmq_class_of(uint32_t units);
 
 /* Finds `units` free units and marks them. SHMQ_FULL, SHMQ_NO_SPACE. Holds the lock. */

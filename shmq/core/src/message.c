@@ -61,15 +61,13 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
 /* The slot that a receipt names, if it is in that state under that serial. */
 static struct shmq_slot *slot_of(struct shmq_queue *q, uint64_t receipt, enum shmq_state state)
 {
-    uint32_t at = (uint32_t)(receipt & SHMQ_RECEIPT_SLOT);
-    uint64_t word;
+    struct shmq_slot *s = shmq_slot_named(q, receipt);
+    uint64_t word = s ? shmq_word(s) : 0;
 
-    if (at >= q->h->slots_made || at >= q->h->options.capacity)
+    if (!s || shmq_state_of(word) != state ||
+        shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
         return NULL;
-    word = shmq_word(&q->slots[at]);
-    if (shmq_state_of(word) != state || shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
-        return NULL;
-    return &q->slots[at];
+    return s;
 }
 
 /* ---- into and out of READY and DELAYED ---- */
@@ -214,22 +212,27 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
 {
     if (body_bytes > q->h->options.max_message_bytes || body_bytes > UINT32_MAX)
         return SHMQ_TOO_LARGE;
-    return shmq_units_for(body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
+    return shmq_units_for(q, body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
 }
 
-/* The visible message that a queue that drops its oldest one would drop next. */
+/* The visible message that a queue that drops its oldest one would drop next. Dropping
+ * one of which a view lives would make no room. */
 static uint32_t oldest_visible(struct shmq_queue *q)
 {
     uint32_t at = shmq_order_oldest(q);
     uint64_t least = UINT64_MAX;
 
-    if (at != SHMQ_NIL || !q->h->visible)
+    if (!q->h->visible || (at != SHMQ_NIL && !shmq_slot_at(q, at)->pins))
         return at;
-    for (uint32_t i = 0; i < q->h->slots_made; i++)
-        if (shmq_state_of(shmq_word(&q->slots[i])) == SHMQ_READY && q->slots[i].seq < least) {
-            least = q->slots[i].seq;
+    at = SHMQ_NIL;
+    for (uint32_t i = 0; i < q->h->slots_made; i++) {
+        struct shmq_slot *s = &q->slots[i];
+
+        if (shmq_state_of(shmq_word(s)) == SHMQ_READY && !s->pins && s->seq < least) {
+            least = s->seq;
             at = i;
         }
+    }
     return at;
 }
 
@@ -275,12 +278,12 @@ static void drop(struct shmq_queue *q, struct shmq_slot *s)
  * fit even so drops none. */
 static int drop_and_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
-    uint32_t units = shmq_units_for(bytes), oldest = oldest_visible(q);
+    uint32_t units = shmq_units_for(q, bytes), oldest = oldest_visible(q);
     int status = SHMQ_FULL;
 
     if (oldest == SHMQ_NIL)
         return SHMQ_FULL;
-    if (shmq_slot_at(q, oldest)->pins || shmq_slot_at(q, oldest)->units < units) {
+    if (shmq_slot_at(q, oldest)->units < units) {
         shmq_slot_drop_cached(q);
         if (!could_fit(q, units))
             return SHMQ_FULL;
@@ -719,10 +722,10 @@ int shmq_pin(struct shmq_queue *q, uint64_t receipt, int64_t now, struct shmq_vi
 
 int shmq_pin_at(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view)
 {
-    struct shmq_slot *s = shmq_slot_at(q, at);
-    enum shmq_state state = shmq_state_of(shmq_word(s));
+    struct shmq_slot *s = shmq_slot_named(q, at);
+    enum shmq_state state = s ? shmq_state_of(shmq_word(s)) : SHMQ_FREE;
 
-    if (s->seq != seq || state == SHMQ_FREE || state == SHMQ_FILLING || state == SHMQ_STAGED)
+    if (!s || s->seq != seq || state == SHMQ_FREE || state == SHMQ_FILLING || state == SHMQ_STAGED)
         return shmq_outcome(q, SHMQ_STALE);
     return shmq_outcome(q, pin(q, s, view));
 }

@@ -33,10 +33,10 @@ int shmq_take_dead(struct shmq_queue *q, struct shmq_view *view)
 
 int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view)
 {
-    struct shmq_slot *s = shmq_slot_at(q, at);
-    uint64_t word = shmq_word(s);
+    struct shmq_slot *s = shmq_slot_named(q, at);
+    uint64_t word = s ? shmq_word(s) : 0;
 
-    if (s->seq != seq || shmq_state_of(word) != SHMQ_READY)
+    if (!s || s->seq != seq || shmq_state_of(word) != SHMQ_READY)
         return shmq_outcome(q, SHMQ_STALE);
     if (word & SHMQ_F_TTL)
         shmq_timer_unset(q, s);
@@ -56,10 +56,10 @@ int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view 
 /* The MOVING slot of a receipt, or NULL. */
 static struct shmq_slot *moving(struct shmq_queue *q, uint64_t receipt)
 {
-    struct shmq_slot *s = shmq_slot_at(q, (uint32_t)(receipt & SHMQ_RECEIPT_SLOT));
-    uint64_t word = shmq_word(s);
+    struct shmq_slot *s = shmq_slot_named(q, receipt);
+    uint64_t word = s ? shmq_word(s) : 0;
 
-    if (shmq_state_of(word) != SHMQ_MOVING ||
+    if (!s || shmq_state_of(word) != SHMQ_MOVING ||
         shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
         return NULL;
     return s;
@@ -113,6 +113,16 @@ int shmq_untake(struct shmq_queue *q, uint64_t receipt)
         return_to_order(q, s);
     else
         wait_again(q, s);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_give_up(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = moving(q, receipt);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    wait_again(q, s);
     return shmq_outcome(q, SHMQ_OK);
 }
 

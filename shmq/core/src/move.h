@@ -25,7 +25,10 @@ int shmq_moved(struct shmq_queue *q, uint64_t receipt);
 /* Back to where it was taken from, by its mover, who knows that there is no copy. */
 int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 
-/* Its mover died: it is DEAD, whatever it was, until someone has looked for a copy. */
+/* The mover gives up: the message is DEAD, whatever it was, for the next one. */
+int shmq_give_up(struct shmq_queue *q, uint64_t receipt);
+
+/* The mover died: the same. */
 void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Removes orphaned copies of that message. */

@@ -46,6 +46,15 @@ static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
     return &q->slots[at];
 }
 
+/* The slot of an index, or a receipt, that a caller brings: NULL if there is none. Slots
+ * go away in a purge, so an old one is no damage. */
+static inline struct shmq_slot *shmq_slot_named(struct shmq_queue *q, uint64_t receipt)
+{
+    uint64_t at = receipt & SHMQ_RECEIPT_SLOT;
+
+    return at < q->h->slots_made && at < q->h->options.capacity ? &q->slots[at] : NULL;
+}
+
 static inline struct shmq_group *shmq_group_at(struct shmq_queue *q, uint32_t at)
 {
     if (__builtin_expect(at >= q->h->groups_made || at >= q->h->options.capacity, 0)) {

@@ -86,7 +86,7 @@ static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
 int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
     struct shmq_header *h = q->h;
-    uint32_t units = shmq_units_for(bytes), class, block = 0;
+    uint32_t units = shmq_units_for(q, bytes), class, block = 0;
     struct shmq_slot *s;
     int status;
 

@@ -1,0 +1,213 @@
+/* What comes out of shared memory is checked before it is used: whatever a stray store
+ * leaves there, operations may fail or answer oddly, but they never touch a byte outside
+ * of the mapping (its surroundings fault), and they never hang. */
+#define _GNU_SOURCE
+#include "actor.h"
+#include "arena.h"
+#include "lock.h"
+#include "recover.h"
+#include "timer.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROUNDS 600
+#define STEPS_BEFORE 60
+#define STEPS_AFTER 60
+#define PATIENCE 60 /* s for a round that takes a millisecond */
+
+static volatile uint64_t round_seed;
+
+/* Says which round it was; what the sanitizers have to say comes after. */
+static void say_seed(int number)
+{
+    char text[80];
+    int size = snprintf(text, sizeof text, "    signal %d at SHMQ_SEED=%llu\n", number,
+                        (unsigned long long)round_seed);
+
+    if (write(STDERR_FILENO, text, (size_t)size) < 0)
+        _exit(2);
+}
+
+static struct sigaction before[NSIG];
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    say_seed(number);
+    if (before[number].sa_flags & SA_SIGINFO)
+        before[number].sa_sigaction(number, info, context);
+    else
+        _exit(1);
+}
+
+static void watch(void)
+{
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGALRM, SIGABRT, SIGFPE};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        CHECK(!sigaction(numbers[i], &action, &before[numbers[i]]));
+}
+
+struct region {
+    void *at;
+    uint64_t size;
+};
+
+/* The part of the header that operations write, but for the lock: what the C library
+ * keeps there is its own affair. */
+static struct region mutable_header(struct shmq_queue *q)
+{
+    size_t from = offsetof(struct shmq_header, next_tick);
+
+    return (struct region){(char *)q->h + from, sizeof *q->h - from};
+}
+
+static struct region random_region(struct shmq_queue *q, struct chance *chance)
+{
+    struct shmq_header *h = q->h;
+    uint64_t slots = h->slots_backed < h->options.capacity ? h->slots_backed : 1;
+
+    switch (chance_below(chance, 12)) {
+    case 0:
+    case 1:
+    case 2:
+        return mutable_header(q);
+    case 3:
+    case 4:
+    case 5:
+        return (struct region){q->slots, slots * sizeof(struct shmq_slot)};
+    case 6:
+        return (struct region){q->timer_slots, slots * 4};
+    case 7:
+        return (struct region){q->order_slots, slots * 4};
+    case 8:
+        return (struct region){q->groups, slots * sizeof(struct shmq_group)};
+    case 9:
+        return (struct region){q->group_buckets, q->geo.group_bucket_count * 4ull};
+    case 10:
+        return (struct region){q->attachments, 4 * sizeof(struct shmq_attachment)};
+    default:
+        return q->geo.dedupe_max
+                   ? (struct region){chance_below(chance, 2) ? (void *)q->dedupe
+                                                             : (void *)q->dedupe_buckets,
+                                     512}
+                   : (struct region){q->bitmap, (q->geo.units + 63) / 64 * 8};
+    }
+}
+
+/* Flips a bit, or stores a word that is likely to lead somewhere. */
+static void damage(struct shmq_queue *q, struct chance *chance)
+{
+    struct region region = random_region(q, chance);
+    uint64_t words = region.size / 4, at = chance_below(chance, words);
+    uint32_t *word = (uint32_t *)region.at + at;
+
+    switch (chance_below(chance, 7)) {
+    case 0:
+    case 1:
+        *word ^= 1u << chance_below(chance, 32);
+        break;
+    case 2:
+        *word = (uint32_t)chance_next(chance);
+        break;
+    case 3:
+        *word = UINT32_MAX - (uint32_t)chance_below(chance, 2);
+        break;
+    case 4:
+        *word = (uint32_t)chance_below(chance, 40);
+        break;
+    case 5:
+        *word = q->h->options.capacity + (uint32_t)chance_below(chance, 3) - 1;
+        break;
+    default:
+        *word = ((uint32_t *)region.at)[chance_below(chance, words)];
+    }
+}
+
+/* What is not among the actor's operations. */
+static void look_round(struct shmq_queue *q, struct chance *chance)
+{
+    struct shmq_view view;
+    uint32_t post[2];
+
+    switch (chance_below(chance, 8)) {
+    case 0:
+        (void)shmq_check(q);
+        break;
+    case 1:
+        (void)shmq_rebuild(q);
+        break;
+    case 2:
+        (void)shmq_arena_largest(q);
+        break;
+    case 3:
+        (void)shmq_next_due(q);
+        break;
+    case 4:
+        shmq_unlock(q, post);
+        (void)shmq_lock(q);
+        break;
+    default:
+        if (q->h->slots_made)
+            shmq_look(q, &q->slots[chance_below(chance, q->h->options.capacity)], &view);
+    }
+}
+
+static void damage_and_go_on(const struct shmq_options *options, uint64_t seed)
+{
+    struct chance chance = chance_from(seed);
+    struct shmq_queue *q = new_queue(options);
+    struct actor *a = actor_new(q, chance, 700, 5);
+
+    for (int step = 0; step < STEPS_BEFORE; step++)
+        actor_step(a);
+    a->strict = false;
+    for (uint64_t count = 1 + chance_below(&chance, 10); count > 0; count--)
+        damage(q, &chance);
+    for (int step = 0; step < STEPS_AFTER; step++) {
+        actor_step(a);
+        look_round(q, &chance);
+        if (chance_below(&chance, 40) == 0)
+            damage(q, &chance);
+    }
+    free(a);
+    release_everything();
+}
+
+/* Each round has a seed of its own, so that the one that fails can be run alone. */
+static void survive(const struct shmq_options *options, uint64_t seed)
+{
+    uint64_t first = seed_or(seed * 1000000);
+
+    watch();
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        round_seed = first + round;
+        alarm(PATIENCE);
+        damage_and_go_on(options, round_seed);
+    }
+}
+
+TEST("a damaged queue with groups is survived")
+{
+    survive(&(struct shmq_options){.capacity = 30, .arena_bytes = 64 * 100, .dead_letters = 1,
+                                   .max_deliveries = 3, .visibility = 10 * SECOND},
+            1);
+}
+
+TEST("a damaged queue that knows duplicates is survived")
+{
+    survive(&(struct shmq_options){.capacity = 30, .arena_bytes = 64 * 100, .ttl = 9 * SECOND,
+                                   .dedupe_window = 5 * SECOND, .visibility = 10 * SECOND},
+            2);
+}
+
+TEST("a damaged queue that drops its oldest is survived")
+{
+    survive(&(struct shmq_options){.capacity = 30, .arena_bytes = 64 * 40,
+                                   .overflow = SHMQ_DROP_OLDEST, .visibility = 10 * SECOND},
+            3);
+}
