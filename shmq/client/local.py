@@ -136,9 +136,13 @@ class LocalQueue(_core.Handle, contract.Queue):
         return self._namespace.process_number()
 
     def _look_for_dead(self) -> None:
-        with contextlib.suppress(QueueDeleted):  # the next operation says so
+        try:
             self._reclaim_dead()
             moving.resolve_orphans(self, self)
+        except QueueDeleted:
+            return  # the next operation says so
+        except (ShmqError, OSError) as error:
+            log.warning("queue %s: what dead processes left waits, %s", self.name, error)
 
     def _reclaim_dead(self) -> None:
         for at, number, *_ in self.attached():
@@ -256,12 +260,8 @@ def _redrive(graves: LocalQueue, targets: _Targets, most: int) -> int:
         row = graves.take(at, sequence) if target is not None else None
         if target is None or row is None:
             continue
-        taken = moving.Taken(*row)
-        properties = codecs.unpack_properties(taken.meta)
-        properties.pop("dead", None)
-        meta = codecs.pack_properties(properties) if properties else b""
         try:
-            moving.move(graves, target, taken, meta, properties.get("group"))
+            moving.send_back(graves, target, moving.Taken(*row))
         except (Full, NoSpace):
             if not moved:
                 raise

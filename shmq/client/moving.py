@@ -88,10 +88,10 @@ def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
                 _bury_one(source, doors.dead_letter_queue(), taken)
             else:
                 _put_back(source, doors, taken)
-        except (Full, NoSpace):
-            return False
-        except BaseException:
+        except BaseException as error:
             source.give_up(taken.receipt)
+            if isinstance(error, Full | NoSpace):
+                return False
             raise
     return True
 
@@ -114,6 +114,18 @@ def _bury_one(source: _core.Handle, target: _core.Handle, taken: Taken) -> None:
         "at": int(taken.died_at * 1000),
     }
     move(source, target, taken, pack_properties(properties), None)
+
+
+def send_back(graves: _core.Handle, target: _core.Handle, taken: Taken) -> None:
+    """Move a dead letter, taken, to where it came from. Raises Full, NoSpace."""
+    try:
+        properties = unpack_properties(taken.meta)
+        properties.pop("dead", None)
+        meta = pack_properties(properties) if properties else b""
+        move(graves, target, taken, meta, properties.get("group"))
+    except BaseException:
+        graves.give_up(taken.receipt)
+        raise
 
 
 def move(

@@ -149,10 +149,7 @@ cdef class Handle:
             self.semaphores[bell] = sem_open(raw, 0)
             if self.semaphores[bell] == SEM_FAILED:
                 self.semaphores[bell] = NULL
-                raise _errors.NoSuchQueue(
-                    f"queue {name!r} has lost its semaphore {path}: it is being deleted, or "
-                    f"was half removed; delete it and make it anew"
-                )
+                raise self._no_semaphore(path, errno)
         self.open_ = True
         self._attach()
 
@@ -162,6 +159,15 @@ cdef class Handle:
         for bell in range(2):
             if self.semaphores[bell] != NULL:
                 sem_close(self.semaphores[bell])
+
+    cdef object _no_semaphore(self, path, int error):
+        if error == ENOENT:
+            return _errors.NoSuchQueue(
+                f"queue {self.name!r} has lost its semaphore {path}: it is being deleted, or was "
+                f"half removed; delete it and make it anew"
+            )
+        return OSError(error, f"queue {self.name!r}: cannot open its semaphore {path}: "
+                              f"{_os.strerror(error)}")
 
     # ---- what the policy above provides ----
 
@@ -493,22 +499,17 @@ cdef class Handle:
             return False
         return self._wait(bell, until[0], round_)
 
+    # A large body is written without the lock, into space that is ours and pinned: not
+    # even closing the handle meanwhile lets another message have it.
     cdef Put _put_large(self, Parcel parcel, block, timeout):
-        cdef shmq_view view
-        cdef uint64_t seq = 0
-        cdef int status
-        status = self._reserve(parcel, block, timeout, &view, &seq)
-        if status == SHMQ_DUPLICATE:
-            return _new_put(seq, True)
-        try:
-            _copy(<void *>view.body, parcel.c.body, parcel.c.body_bytes)
-            memcpy(<void *>view.meta, parcel.c.meta, parcel.c.meta_bytes)
-            shmq_mark()
-            return self._fill(view.receipt, parcel)
-        except BaseException:
-            self.abandon(view.receipt)
-            raise
+        cdef Loan loan = _borrow(self, parcel, block, timeout)
+        if loan.ended:
+            return loan.put
+        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
+        shmq_mark()
+        return loan.commit()
 
+    # Reserves and pins space: SHMQ_OK or SHMQ_DUPLICATE. Raises Full.
     cdef int _reserve(self, Parcel parcel, block, timeout, shmq_view *view,
                       uint64_t *seq) except -1:
         cdef int status, round_ = 0
@@ -517,8 +518,7 @@ cdef class Handle:
             raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
         while True:
             self._lock()
-            status = shmq_reserve(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes, shmq_now(),
-                                  parcel.c.dedupe, view, seq)
+            status = self._reserve_locked(parcel, view, seq)
             if status == SHMQ_FULL and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
             self._unlock()
@@ -528,6 +528,16 @@ cdef class Handle:
                 raise self._error(status)
             if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
                 raise self._full()
+
+    cdef int _reserve_locked(self, Parcel parcel, shmq_view *view, uint64_t *seq):
+        cdef int64_t now = shmq_now()
+        cdef int status = shmq_reserve(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes, now,
+                                       parcel.c.dedupe, view, seq)
+        if status == SHMQ_OK:
+            status = shmq_pin(&self.q, view.receipt, now, view)
+            if status == SHMQ_OK:
+                self.views += 1
+        return status
 
     cdef Put _fill(self, uint64_t receipt, Parcel parcel):
         cdef uint64_t seq = 0
@@ -947,18 +957,41 @@ cdef class Handle:
     def copy_at(self, uint32_t at, uint64_t seq):
         """A copy of message ``seq`` in slot ``at``, or None if it is not there any more."""
         cdef shmq_view view
-        cdef int status
         cdef Message message
+        cdef unsigned char *place
+        cdef int status = self._pin_at(at, seq, &view, NULL)
+        if status == SHMQ_OK:
+            message = _copy_message(self, &view, view.body, view.meta)
+            self._unpin(at, fork_generation)
+            return message
+        if status == SHMQ_STALE:
+            return None
+        # Another process has pinned it: it is copied under the lock, into what is ready.
+        raw = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>view.body_bytes + view.meta_bytes)
+        status = self._pin_at(at, seq, &view, PyBytes_AS_STRING(raw))
+        if status == SHMQ_OK:
+            self._unpin(at, fork_generation)
+            return self.copy_at(at, seq)
+        if status == SHMQ_STALE:
+            return None
+        place = <unsigned char *>PyBytes_AS_STRING(raw)
+        return _copy_message(self, &view, place, place + view.body_bytes)
+
+    # SHMQ_OK: pinned. SHMQ_BUSY: body and properties are copied to `to`, if that is given.
+    cdef int _pin_at(self, uint32_t at, uint64_t seq, shmq_view *view, char *to) except -1:
+        cdef int status
         self._lock()
-        status = shmq_pin_at(&self.q, at, seq, &view)
+        status = shmq_pin_at(&self.q, at, seq, view)
         if status == SHMQ_OK:
             self.views += 1
+        elif status == SHMQ_BUSY and to != NULL:
+            memcpy(to, view.body, view.body_bytes)
+            if view.meta_bytes:
+                memcpy(to + view.body_bytes, view.meta, view.meta_bytes)
         self._unlock()
-        if status != SHMQ_OK:
-            return None
-        message = _copy_message(self, &view)
-        self._unpin(at, fork_generation)
-        return message
+        if status != SHMQ_OK and status != SHMQ_BUSY and status != SHMQ_STALE:
+            raise self._error(status)
+        return status
 
     # ---- moving: see src/move.h ----
 
@@ -1001,8 +1034,7 @@ cdef class Handle:
               uint64_t origin_queue, uint64_t origin_seq):
         """Put a message that only ``publish`` makes visible; its receipt. Raises Full."""
         cdef Parcel parcel = Parcel.__new__(Parcel)
-        cdef shmq_view view
-        cdef uint64_t seq
+        cdef Loan loan
         cdef int status
         parcel.keep = body
         parcel._set_body(body)
@@ -1014,24 +1046,17 @@ cdef class Handle:
         parcel.c.origin_seq = origin_seq
         if group is not None:
             parcel.c.group = self._hash(group)[0] or 1
-        self._lock()
-        shmq_void_copies(&self.q, origin_queue, origin_seq)
-        status = shmq_reserve(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes, shmq_now(),
-                              NULL, &view, &seq)
-        self._unlock()
-        if status == SHMQ_FULL:
-            raise self._full()
-        if status != SHMQ_OK:
-            raise self._error(status)
-        _copy(<void *>view.body, parcel.c.body, parcel.c.body_bytes)
-        memcpy(<void *>view.meta, parcel.c.meta, parcel.c.meta_bytes)
+        self.void_copies(origin_queue, origin_seq)
+        loan = _borrow(self, parcel, False, None)
+        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
         shmq_mark()
         self._lock()
-        status = shmq_stage(&self.q, view.receipt, &parcel.c, shmq_now())
+        status = shmq_stage(&self.q, loan.receipt, &parcel.c, shmq_now())
         self._unlock()
         if status != SHMQ_OK:
             raise self._error(status)
-        return view.receipt
+        loan._end()
+        return loan.receipt
 
     def publish(self, uint64_t receipt):
         """Make a staged message visible; whether it was still there."""

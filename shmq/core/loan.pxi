@@ -32,8 +32,13 @@ cdef class Loan:
                 raise _errors.InvalidOption(
                     f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")
             self.parcel.c.body_bytes = size
-        self._end()
-        self.put = self.handle._fill(self.receipt, self.parcel)
+        try:
+            self.put = self.handle._fill(self.receipt, self.parcel)
+        except BaseException:
+            self._abandon()  # which does nothing where the message was put
+            raise
+        finally:
+            self._end()
         return self.put
 
     def drop(self):
@@ -47,10 +52,11 @@ cdef class Loan:
     # the bytes from being reused for another message until that is gone.
     cdef int _end(self) except -1:
         self.ended = True
-        try:
-            self.memory.release()
-        except BufferError:
-            pass
+        if self.memory is not None:
+            try:
+                self.memory.release()
+            except BufferError:
+                pass
         self.memory = None
         self.holder = None
         return 0
@@ -67,7 +73,7 @@ cdef class Loan:
             self.drop()
 
     def __dealloc__(self):
-        if not self.ended and self.handle is not None and self.holder is not None:
+        if not self.ended and self.handle is not None:
             if self.handle.open_ and self.generation == fork_generation:
                 self._abandon()
 
@@ -81,43 +87,48 @@ cdef class Loan:
             self.handle._unlock()
 
 
-def make_loan(Handle handle, Py_ssize_t size, block=None, timeout=None, *, priority=None,
-              group=None, headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None,
-              codec=None, reply_to=None, correlation=None):
-    """See shmq.contract.Queue.loan. None if the dedupe id was taken before."""
+# Space for the parcel, pinned; ended already, with its `put`, if the dedupe id was taken
+# before. All that can fail is done before the space is ours.
+cdef Loan _borrow(Handle handle, Parcel parcel, block, timeout):
     cdef Loan loan = Loan.__new__(Loan)
-    cdef View holder
+    cdef View holder = View.__new__(View)
     cdef shmq_view view
     cdef uint64_t seq = 0
-    cdef int status
-    if size < 0:
-        raise _errors.InvalidOption(f"size={size} must be 0 or more")
-    _check_timeout(timeout)
-    loan.parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
-                               dedupe_id, reply_to, correlation, True)
-    loan.parcel.c.body_bytes = size
-    status = handle._reserve(loan.parcel, block, timeout, &view, &seq)
+    loan.ended = True
     loan.handle = handle
-    loan.ended = False
-    if status == SHMQ_DUPLICATE:
-        loan.memory = memoryview(bytearray(size))
+    loan.parcel = parcel
+    if handle._reserve(parcel, block, timeout, &view, &seq) == SHMQ_DUPLICATE:
         loan.put = _new_put(seq, True)
-        return DuplicateLoan(loan.memory, loan.put)
-    memcpy(<void *>view.meta, loan.parcel.c.meta, loan.parcel.c.meta_bytes)
-    shmq_mark()
-    handle._lock()
-    status = shmq_pin(&handle.q, view.receipt, shmq_now(), &view)
-    if status == SHMQ_OK:
-        handle.views += 1
-    handle._unlock()
-    if status != SHMQ_OK:
-        raise handle._error(status)
-    holder = _new_view(handle, &view)
+        return loan
+    _hold(holder, handle, &view)
     holder.writable = True
+    loan.holder = holder
     loan.receipt = view.receipt
     loan.generation = fork_generation
-    loan.holder = holder
-    loan.memory = memoryview(holder)
+    loan.ended = False
+    memcpy(<void *>view.meta, parcel.c.meta, parcel.c.meta_bytes)
+    shmq_mark()
+    return loan
+
+
+def make_loan(Handle handle, size, block=None, timeout=None, *, priority=None, group=None,
+              headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None,
+              reply_to=None, correlation=None):
+    """See shmq.contract.Queue.loan."""
+    cdef Parcel parcel
+    cdef Loan loan
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise TypeError(f"size={size!r} must be an int, not {type(size).__name__}")
+    if not 0 <= size < 1 << 63:
+        raise _errors.InvalidOption(f"size={size} must be 0 or more bytes")
+    _check_timeout(timeout)
+    parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
+                          dedupe_id, reply_to, correlation, True)
+    parcel.c.body_bytes = size
+    loan = _borrow(handle, parcel, block, timeout)
+    if loan.ended:
+        return DuplicateLoan(memoryview(bytearray(size)), loan.put)
+    loan.memory = memoryview(loan.holder)
     return loan
 
 

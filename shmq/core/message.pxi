@@ -220,12 +220,13 @@ cdef Message _new_message(Handle handle, const shmq_view *view, consumer):
     return message if shmq_holds(&handle.q, view.receipt, LONG_AGO) else None
 
 
-# A copy of a pinned slot's message, which can settle nothing.
-cdef Message _copy_message(Handle handle, const shmq_view *view):
+# A copy of a slot's message, which can settle nothing.
+cdef Message _copy_message(Handle handle, const shmq_view *view, const unsigned char *body,
+                           const unsigned char *meta):
     cdef Message message = _bare_message(handle, view)
     message.raw = PyBytes_FromStringAndSize(NULL, view.body_bytes)
-    _copy(PyBytes_AS_STRING(message.raw), view.body, view.body_bytes)
+    _copy(PyBytes_AS_STRING(message.raw), body, view.body_bytes)
     if view.meta_bytes:
-        message.meta = PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes)
+        message.meta = PyBytes_FromStringAndSize(<char *>meta, view.meta_bytes)
     message._settled = True
     return message

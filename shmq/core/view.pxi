@@ -23,9 +23,13 @@ cdef class View:
 # Takes over a pin that was just taken.
 cdef View _new_view(Handle handle, const shmq_view *view):
     cdef View holder = View.__new__(View)
+    _hold(holder, handle, view)
+    return holder
+
+
+cdef void _hold(View holder, Handle handle, const shmq_view *view) noexcept:
     holder.handle = handle
     holder.place = <void *>view.body
     holder.size = view.body_bytes
     holder.at = view.at
     holder.generation = fork_generation
-    return holder

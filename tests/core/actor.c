@@ -610,7 +610,7 @@ void actor_step(struct actor *a)
     shmq_unlock(a->q, post);
     status = shmq_lock(a->q);
     MUST_BE(status, SHMQ_OK);
-    if (status == SHMQ_BUSY || status == SHMQ_DELETED)
+    if (status != SHMQ_OK)
         return;
     operations[below(a, sizeof operations / sizeof *operations)](a);
     if (a->strict) {

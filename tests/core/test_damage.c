@@ -69,7 +69,7 @@ static struct region mutable_header(struct shmq_queue *q)
 static struct region random_region(struct shmq_queue *q, struct chance *chance)
 {
     struct shmq_header *h = q->h;
-    uint64_t slots = h->slots_backed < h->options.capacity ? h->slots_backed : 1;
+    uint64_t slots = h->slots_made && h->slots_made <= h->options.capacity ? h->slots_made : 1;
 
     switch (chance_below(chance, 12)) {
     case 0:
@@ -132,9 +132,9 @@ static void damage(struct shmq_queue *q, struct chance *chance)
 static void look_round(struct shmq_queue *q, struct chance *chance)
 {
     struct shmq_view view;
-    uint32_t post[2];
+    struct shmq_slot *s;
 
-    switch (chance_below(chance, 8)) {
+    switch (chance_below(chance, 5)) {
     case 0:
         (void)shmq_check(q);
         break;
@@ -147,14 +147,20 @@ static void look_round(struct shmq_queue *q, struct chance *chance)
     case 3:
         (void)shmq_next_due(q);
         break;
-    case 4:
-        shmq_unlock(q, post);
-        (void)shmq_lock(q);
-        break;
     default:
-        if (q->h->slots_made)
-            shmq_look(q, &q->slots[chance_below(chance, q->h->options.capacity)], &view);
+        s = shmq_slot_named(q, chance_below(chance, q->h->options.capacity));
+        if (s)
+            shmq_look(q, s, &view);
     }
+}
+
+/* Takes the lock again, as every operation does before it looks at anything. */
+static bool lock_again(struct shmq_queue *q)
+{
+    uint32_t post[2];
+
+    shmq_unlock(q, post);
+    return shmq_lock(q) == SHMQ_OK;
 }
 
 static void damage_and_go_on(const struct shmq_options *options, uint64_t seed)
@@ -170,7 +176,8 @@ static void damage_and_go_on(const struct shmq_options *options, uint64_t seed)
         damage(q, &chance);
     for (int step = 0; step < STEPS_AFTER; step++) {
         actor_step(a);
-        look_round(q, &chance);
+        if (lock_again(q))
+            look_round(q, &chance);
         if (chance_below(&chance, 40) == 0)
             damage(q, &chance);
     }

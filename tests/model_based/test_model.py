@@ -156,6 +156,9 @@ class QueueMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for held in self.views:
             held.view.release()
+        # Descriptors are freed with the last reference, and a failure keeps this object.
+        for mine in (self.views, self.loans, self.deliveries, self.sides):
+            mine.clear()
         with shmq.connect(self.brokers[0].namespace) as last:
             for broker in self.brokers:
                 broker.close()

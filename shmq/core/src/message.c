@@ -139,16 +139,23 @@ static void die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reas
     SET(h->dead, h->dead + 1);
 }
 
+/* The deliveries of a leased message that comes back: this one counts if it was handed
+ * out. */
+static uint32_t deliveries_with_this(uint64_t word)
+{
+    uint32_t deliveries = shmq_deliveries_of(word);
+
+    return word & SHMQ_F_HANDED && deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries;
+}
+
 /* A leased message, in no timer any more, comes back; a delivery that was handed out
  * counts, and the last one allowed is its end. */
 static void come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now)
 {
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
-    uint32_t deliveries = shmq_deliveries_of(word), limit = q->h->options.max_deliveries;
+    uint32_t deliveries = deliveries_with_this(word), limit = q->h->options.max_deliveries;
     bool handed = word & SHMQ_F_HANDED;
 
-    if (handed && deliveries < SHMQ_DELIVERIES_MAX)
-        deliveries++;
     if (word & SHMQ_F_TTL && s->expires <= now)
         die(q, s, SHMQ_EXPIRED_TTL, deliveries);
     else if (handed && limit && deliveries >= limit)
@@ -638,13 +645,11 @@ int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now
 int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = leased(q, receipt, now);
-    uint64_t word;
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
     unlease(q, s);
-    word = shmq_word(s);
-    die(q, s, SHMQ_REJECTED, shmq_deliveries_of(word) + (word & SHMQ_F_HANDED ? 1 : 0));
+    die(q, s, SHMQ_REJECTED, deliveries_with_this(shmq_word(s)));
     return shmq_outcome(q, SHMQ_OK);
 }
 
