@@ -88,7 +88,7 @@ cdef extern from "queue.h" nogil:
         shmq_geometry geo
         int fd
         uint32_t attachment
-        cbool look_for_dead
+        cbool look_for_dead, damaged
         uint64_t wanted
     uint64_t shmq_word(const shmq_slot *s)
     int shmq_state_of(uint64_t word)

@@ -841,7 +841,7 @@ cdef class Handle:
     # Does all that is due, however much it is.
     cdef int _tick(self) except -1:
         cdef int64_t now
-        cdef bint more = True
+        cdef bint more = True, damaged = False
         self.q.look_for_dead = True
         self._tend()
         while more:
@@ -849,7 +849,10 @@ cdef class Handle:
             now = shmq_now()
             shmq_tick(&self.q, now)
             more = shmq_next_due(&self.q) <= now
+            damaged = self.q.damaged
             self._unlock()
+            if damaged:
+                raise self._error(SHMQ_DAMAGED)
             PyErr_CheckSignals()
         if self.q.h.dying.head != SHMQ_NIL and not self.tending:
             self.tending = True

@@ -106,7 +106,8 @@ cdef Loan _borrow(Handle handle, Parcel parcel, block, timeout):
     loan.receipt = view.receipt
     loan.generation = fork_generation
     loan.ended = False
-    memcpy(<void *>view.meta, parcel.c.meta, parcel.c.meta_bytes)
+    if parcel.c.meta_bytes:
+        memcpy(<void *>view.meta, parcel.c.meta, parcel.c.meta_bytes)
     shmq_mark()
     return loan
 

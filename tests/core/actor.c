@@ -36,7 +36,7 @@ struct actor *actor_new(struct shmq_queue *q, struct chance chance, uint64_t mos
     for (int i = 1; i < ACTOR_HANDLES; i++)
         a->handles[i] = another_handle(q);
     a->chance = chance;
-    a->strict = true;
+    a->strict = a->holds_lock = true;
     a->most_bytes = most_bytes;
     a->groups = groups;
     a->processes = 1000;
@@ -601,16 +601,23 @@ static void balance(struct actor *a)
     CHECK_EQ(h->last_seq, here + h->acked + h->dropped + a->purged + a->moved);
 }
 
-void actor_step(struct actor *a)
+bool actor_lock(struct actor *a)
 {
     uint32_t post[2];
     int status;
 
+    if (a->holds_lock)
+        shmq_unlock(a->q, post);
     a->q = a->handles[below(a, ACTOR_HANDLES)];
-    shmq_unlock(a->q, post);
     status = shmq_lock(a->q);
+    a->holds_lock = status == SHMQ_OK;
     MUST_BE(status, SHMQ_OK);
-    if (status != SHMQ_OK)
+    return a->holds_lock;
+}
+
+void actor_step(struct actor *a)
+{
+    if (!actor_lock(a))
         return;
     operations[below(a, sizeof operations / sizeof *operations)](a);
     if (a->strict) {

@@ -33,6 +33,7 @@ struct actor {
     struct shmq_queue *q; /* the handle of the step that is being done */
     struct chance chance;
     bool strict;
+    bool holds_lock;
     uint64_t most_bytes; /* of a body */
     uint64_t groups;     /* how many there are; 0: none */
     uint64_t purged, moved, processes;
@@ -56,6 +57,9 @@ struct actor {
 /* An actor on `q` and two more handles of it. Free with free(). */
 struct actor *actor_new(struct shmq_queue *q, struct chance chance, uint64_t most_bytes,
                         uint64_t groups);
+
+/* Begins a new critical section, with a random handle; false if it was refused. */
+bool actor_lock(struct actor *a);
 
 /* Does one random thing, in a critical section of its own. */
 void actor_step(struct actor *a);

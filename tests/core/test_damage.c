@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "actor.h"
 #include "arena.h"
-#include "lock.h"
 #include "recover.h"
 #include "timer.h"
 
@@ -154,15 +153,6 @@ static void look_round(struct shmq_queue *q, struct chance *chance)
     }
 }
 
-/* Takes the lock again, as every operation does before it looks at anything. */
-static bool lock_again(struct shmq_queue *q)
-{
-    uint32_t post[2];
-
-    shmq_unlock(q, post);
-    return shmq_lock(q) == SHMQ_OK;
-}
-
 static void damage_and_go_on(const struct shmq_options *options, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
@@ -176,8 +166,8 @@ static void damage_and_go_on(const struct shmq_options *options, uint64_t seed)
         damage(q, &chance);
     for (int step = 0; step < STEPS_AFTER; step++) {
         actor_step(a);
-        if (lock_again(q))
-            look_round(q, &chance);
+        if (actor_lock(a))
+            look_round(a->q, &chance);
         if (chance_below(&chance, 40) == 0)
             damage(q, &chance);
     }

@@ -36,6 +36,17 @@ static void recover(struct shmq_queue *q)
     (void)pthread_mutex_consistent(&q->h->lock);
 }
 
+/* The marks that bound every loop over a region. */
+static bool within_bounds(const struct shmq_queue *q)
+{
+    const struct shmq_header *h = q->h;
+
+    return h->slots_made <= h->slots_backed && h->slots_backed <= h->options.capacity &&
+           h->units_backed <= q->geo.units && h->units_used <= q->geo.units &&
+           h->groups_made <= h->groups_backed && h->groups_backed <= h->options.capacity &&
+           h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
+}
+
 /* What became of an attempt to take the lock. */
 static int settle(struct shmq_queue *q, int error, bool even_deleted)
 {
@@ -51,10 +62,11 @@ static int settle(struct shmq_queue *q, int error, bool even_deleted)
     if (error)
         return SHMQ_DAMAGED;
     state = atomic_load_explicit(&q->h->state, memory_order_relaxed);
-    if (__builtin_expect(state == SHMQ_OPEN, 1) || (state == SHMQ_GONE && even_deleted))
+    if (__builtin_expect((state == SHMQ_OPEN || (state == SHMQ_GONE && even_deleted)) &&
+                             within_bounds(q), 1))
         return SHMQ_OK;
     drop(q);
-    return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;
+    return state == SHMQ_GONE && !even_deleted ? SHMQ_DELETED : SHMQ_DAMAGED;
 }
 
 static inline void pause_briefly(void)
