@@ -155,8 +155,11 @@ class Namespace:
         return fd
 
     def retire(self) -> None:
-        """Remove the namespace's file if no queue is left and nobody else is here."""
-        with self._lock:
+        """Remove the namespace's file if no queue is left and nobody else is here.
+
+        A file that is someone else's is left alone.
+        """
+        with self._lock, contextlib.suppress(ForeignSegment):
             if self._path.exists() and not self.queue_names():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)

@@ -1053,12 +1053,16 @@ cdef class Handle:
         loan = _borrow(self, parcel, False, None)
         _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
         shmq_mark()
-        self._lock()
-        status = shmq_stage(&self.q, loan.receipt, &parcel.c, shmq_now())
-        self._unlock()
+        loan._end()
+        try:
+            self._lock()
+            status = shmq_stage(&self.q, loan.receipt, &parcel.c, shmq_now())
+            self._unlock()
+        except BaseException:
+            loan._abandon()
+            raise
         if status != SHMQ_OK:
             raise self._error(status)
-        loan._end()
         return loan.receipt
 
     def publish(self, uint64_t receipt):

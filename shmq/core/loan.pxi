@@ -32,13 +32,12 @@ cdef class Loan:
                 raise _errors.InvalidOption(
                     f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")
             self.parcel.c.body_bytes = size
+        self._end()  # first: whoever gets the message is to find it without our pin
         try:
             self.put = self.handle._fill(self.receipt, self.parcel)
         except BaseException:
             self._abandon()  # which does nothing where the message was put
             raise
-        finally:
-            self._end()
         return self.put
 
     def drop(self):

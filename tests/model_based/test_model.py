@@ -52,11 +52,19 @@ TOTALS = (
 
 SPANS = st.sampled_from([0.125, 0.5, 1.0, 2.0, 3.5])
 WAITS = st.one_of(st.none(), st.just(0.0), SPANS)
-TTLS = st.one_of(st.none(), st.none(), SPANS)
-GROUPS = st.sampled_from([None, None, "a", "b"])
+TTLS = st.sampled_from([None, None, None, None, 0.5, 2.0])
+GROUPS = st.sampled_from([None, "a", "a", "b"])
 IDS = st.sampled_from([None, None, "x", "y"])
-SIZES = st.sampled_from([8, 8, 100, 5000])
+ITEMS = st.builds(
+    Item,
+    st.sampled_from([b"", bytes(100), bytes(5000)]),
+    st.integers(0, 15),
+    GROUPS,
+    st.sampled_from([{}, {"h": 1}]),
+)
 CLIENT = st.integers(0, CLIENTS - 1)
+#: Mostly the queue itself, sometimes its dead letters.
+WHERE = st.sampled_from([False, False, False, True])
 #: Who settles: the message itself, or a client by its receipt.
 BY = st.one_of(st.none(), CLIENT)
 FEW = st.integers(1, 4)
@@ -64,12 +72,12 @@ PICK = st.integers(0, 1000)
 
 OPTIONS = st.fixed_dictionaries(
     {
-        "capacity": st.integers(1, 7),
+        "capacity": st.sampled_from([8, 1, 2, 4, 8, 8]),
         "priorities": st.integers(1, 3),
         "visibility_timeout": st.sampled_from([1.0, 2.5]),
         "max_deliveries": st.sampled_from([1, 2, 3, None]),
         "dead_letter": st.sampled_from([DEAD, DEAD, None]),
-        "ttl": st.sampled_from([None, None, 3.0]),
+        "ttl": st.sampled_from([None, None, None, 3.0]),
         "on_expired": st.sampled_from(["dead-letter", "drop"]),
         "retry_delay": st.sampled_from([0.0, 1.0]),
         "retry_delay_max": st.sampled_from([0.5, 4.0]),
@@ -77,6 +85,10 @@ OPTIONS = st.fixed_dictionaries(
         "overflow": st.sampled_from(["reject", "block", "drop-oldest"]),
     }
 )
+
+
+def _properties(item: Item) -> dict[str, Any]:
+    return {"headers": item.headers, "group": item.group, "priority": item.priority}
 
 
 def ns(seconds: float | None) -> int:
@@ -173,67 +185,40 @@ class QueueMachine(RuleBasedStateMachine):
     def _side(self, dead: bool) -> Side:
         return self.sides[1] if dead else self.sides[0]
 
-    def _item(
-        self,
-        size: int,
-        group: str | None,
-        priority: int | None = None,
-        headers: dict[str, Any] | None = None,
-    ) -> Item:
-        """A message with a body that no other has."""
+    def _own(self, item: Item) -> Item:
+        """``item`` as a message of its own, with a body that no other has."""
         self.bodies += 1
-        if priority is None:
-            priority = self.main.model.options.priorities // 2
-        return Item(b"%d." % self.bodies + bytes(size), priority, group, headers or {})
+        body = b"%d." % self.bodies + item.body
+        priority = item.priority % self.main.model.options.priorities
+        return dataclasses.replace(item, body=body, priority=priority)
 
     # ---- put ----
 
     @rule(
         client=CLIENT,
-        size=SIZES,
-        priority=st.one_of(st.none(), st.integers(0, 15)),
-        group=GROUPS,
-        delay=WAITS,
+        item=ITEMS,
+        delay=st.one_of(WAITS, st.sampled_from([-YEAR, YEAR])),
         ttl=TTLS,
         dedupe_id=IDS,
-        headers=st.sampled_from([None, {"h": 1}]),
     )
     def put(
         self,
         client: int,
-        size: int,
-        priority: int | None,
-        group: str | None,
+        item: Item,
         delay: float | None,
         ttl: float | None,
         dedupe_id: str | None,
-        headers: dict[str, Any] | None,
     ) -> None:
-        if priority is not None:
-            priority %= self.main.model.options.priorities
-        item = self._item(size, group, priority, headers)
-        properties = {"priority": priority, "group": group, "headers": headers, "delay": delay}
-        properties |= {"ttl": ttl, "dedupe_id": dedupe_id}
-        self._put(client, item, properties, ns(delay), ttl, dedupe_id)
-
-    @rule(client=CLIENT, group=GROUPS, years=st.sampled_from([-1, 1]))
-    def put_at_a_time_of_day(self, client: int, group: str | None, years: int) -> None:
-        """A year ago, or in a year, which is after the test."""
-        properties = {"group": group, "deliver_at": time.time() + years * YEAR}
-        self._put(client, self._item(8, group), properties, ns(max(0, years) * YEAR))
-
-    def _put(
-        self,
-        client: int,
-        item: Item,
-        properties: dict[str, Any],
-        delay: int,
-        ttl: float | None = None,
-        dedupe_id: str | None = None,
-    ) -> None:
+        """Delays of a year are given as a time of day, and never end within the test."""
+        item = self._own(item)
+        properties = {**_properties(item), "ttl": ttl, "dedupe_id": dedupe_id}
+        if delay in (-YEAR, YEAR):
+            properties["deliver_at"] = time.time() + delay
+        else:
+            properties["delay"] = delay
         queue, model = self.main.real[client], self.main.model
         try:
-            kept, duplicate = model.put(item, delay, ns(ttl) or None, dedupe_id)
+            kept, duplicate = model.put(item, max(0, ns(delay)), ns(ttl) or None, dedupe_id)
         except NoRoom:
             with pytest.raises(shmq.Full):
                 queue.put(item.body, block=False, **properties)
@@ -251,11 +236,12 @@ class QueueMachine(RuleBasedStateMachine):
         numbers = [number for _, number in known]
         assert numbers == sorted(set(numbers))
 
-    @rule(client=CLIENT, count=st.integers(0, 9), group=GROUPS, delay=WAITS, ttl=TTLS)
+    @rule(client=CLIENT, count=st.integers(0, 5), group=GROUPS, delay=WAITS, ttl=TTLS)
     def put_many(
         self, client: int, count: int, group: str | None, delay: float | None, ttl: float | None
     ) -> None:
-        items = [self._item(8, group) for _ in range(count)]
+        plain = Item(b"", self.main.model.options.priorities // 2, group)
+        items = [self._own(plain) for _ in range(count)]
         accepted = 0
         with contextlib.suppress(NoRoom):
             for item in items:
@@ -267,11 +253,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- loan ----
 
-    @rule(client=CLIENT, size=SIZES, group=GROUPS, dedupe_id=IDS)
-    def lend(self, client: int, size: int, group: str | None, dedupe_id: str | None) -> None:
-        item = self._item(size, group)
+    @precondition(lambda self: len(self.loans) < 2)
+    @rule(client=CLIENT, item=ITEMS, dedupe_id=IDS)
+    def lend(self, client: int, item: Item, dedupe_id: str | None) -> None:
+        item = self._own(item)
         queue = self.main.real[client]
-        properties = {"block": False, "group": group, "dedupe_id": dedupe_id}
+        properties = {**_properties(item), "block": False, "dedupe_id": dedupe_id}
         try:
             fresh = self.main.model.lend(item, dedupe_id)
         except NoRoom:
@@ -283,9 +270,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.loans.append(Lent(client, loan, item if fresh else None, dedupe_id))
 
     @precondition(lambda self: self.loans)
-    @rule(pick=PICK)
-    def commit(self, pick: int) -> None:
+    @rule(pick=PICK, drop=WHERE)
+    def end_loan(self, pick: int, drop: bool) -> None:
         lent = self.loans.pop(pick % len(self.loans))
+        if drop:
+            lent.loan.drop()
+            self._dropped(lent)
+        else:
+            self._commit(lent)
+
+    def _commit(self, lent: Lent) -> None:
         put = lent.loan.commit()
         if lent.item is None:
             assert put.duplicate
@@ -294,20 +288,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert put.duplicate == duplicate
         self._learn(self.main, kept, put.sequence)
 
-    @precondition(lambda self: self.loans)
-    @rule(pick=PICK)
-    def drop(self, pick: int) -> None:
-        lent = self.loans.pop(pick % len(self.loans))
-        lent.loan.drop()
-        self._dropped(lent)
-
     def _dropped(self, lent: Lent) -> None:
         if lent.item is not None:
             self.main.model.items.remove(lent.item)
 
     # ---- get ----
 
-    @rule(dead=st.booleans(), client=CLIENT)
+    @rule(dead=WHERE, client=CLIENT)
     def get(self, dead: bool, client: int) -> None:
         side = self._side(dead)
         item = side.model.get(side.real[client])
@@ -317,7 +304,7 @@ class QueueMachine(RuleBasedStateMachine):
         with pytest.raises(shmq.Empty):
             side.real[client].get(block=False)
 
-    @rule(dead=st.booleans(), client=CLIENT, count=FEW)
+    @rule(dead=WHERE, client=CLIENT, count=FEW)
     def get_many(self, dead: bool, client: int, count: int) -> None:
         side = self._side(dead)
         items = self._lease(side, client, count)
@@ -350,7 +337,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert (message.dead.reason, message.dead.queue) == (item.death.reason, NAME)
             assert message.dead.deliveries == item.death.deliveries
 
-    @rule(dead=st.booleans(), client=CLIENT, prefetch=FEW, take=st.integers(0, 5), acks=PICK)
+    @rule(dead=WHERE, client=CLIENT, prefetch=FEW, take=st.integers(0, 5), acks=PICK)
     def consume(self, dead: bool, client: int, prefetch: int, take: int, acks: int) -> None:
         """Take some, ack some of those taken; what was leased ahead beyond them returns."""
         side = self._side(dead)
@@ -380,7 +367,7 @@ class QueueMachine(RuleBasedStateMachine):
         if delivery.queue in delivery.side.real:
             self._settle(delivery, None, "ack")
 
-    @rule(dead=st.booleans(), picks=st.lists(PICK, max_size=4), client=CLIENT)
+    @rule(dead=WHERE, picks=st.lists(PICK, max_size=4), client=CLIENT)
     def ack_many(self, dead: bool, picks: list[int], client: int) -> None:
         """By receipt, from a client that need not be the one that got them."""
         side = self._side(dead)
@@ -395,13 +382,13 @@ class QueueMachine(RuleBasedStateMachine):
         receipts = [delivery.message.receipt for delivery in chosen]
         assert side.real[client].ack_many(receipts) == refused
 
-    @precondition(lambda self: self.deliveries)
+    @precondition(lambda self: self.held())
     @rule(pick=PICK, delay=st.one_of(st.just(0.0), SPANS), by=BY)
     def nack(self, pick: int, delay: float, by: int | None) -> None:
         delivery = self._pick(pick)
         self._settle(delivery, by, "nack", delay)
 
-    @precondition(lambda self: self.deliveries)
+    @precondition(lambda self: self.held())
     @rule(pick=PICK, by=BY)
     def nack_by_backoff(self, pick: int, by: int | None) -> None:
         """It stays away for the least of the retry delay, and is back after the most."""
@@ -415,23 +402,26 @@ class QueueMachine(RuleBasedStateMachine):
             self.agree()
             self._advance(most - least + 1)
 
-    @precondition(lambda self: self.deliveries)
+    @precondition(lambda self: self.held())
     @rule(pick=PICK, by=BY)
     def reject(self, pick: int, by: int | None) -> None:
         delivery = self._pick(pick)
         self._settle(delivery, by, "reject")
 
-    @precondition(lambda self: self.deliveries)
+    @precondition(lambda self: self.held())
     @rule(pick=PICK, span=st.one_of(st.just(0.0), SPANS), by=BY)
     def extend(self, pick: int, span: float, by: int | None) -> None:
         delivery = self._pick(pick)
         self._settle(delivery, by, "extend", span)
 
+    def held(self) -> list[Delivery]:
+        """Those that are not settled and have not run out."""
+        return [one for one in self.deliveries if self._is_held(one)]
+
     def _pick(self, pick: int) -> Delivery:
         """Mostly one that is still held; sometimes one that was settled long ago."""
-        held = [one for one in self.deliveries if self._is_held(one)]
-        chosen = held if held and pick % 4 else self.deliveries
-        return chosen[pick // 4 % len(chosen)]
+        chosen = self.deliveries if pick % 8 == 7 else self.held() or self.deliveries
+        return chosen[pick // 8 % len(chosen)]
 
     @staticmethod
     def _is_held(delivery: Delivery) -> bool:
@@ -463,7 +453,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- views ----
 
-    @precondition(lambda self: self.deliveries)
+    @precondition(lambda self: self.held())
     @rule(pick=PICK)
     def hold_view(self, pick: int) -> None:
         delivery = self._pick(pick)
@@ -497,15 +487,25 @@ class QueueMachine(RuleBasedStateMachine):
         for side in self.sides:
             side.model.tick(self.now)
 
-    @rule(dead=st.booleans(), client=CLIENT)
-    def purge(self, dead: bool, client: int) -> None:
-        side = self._side(dead)
-        assert side.real[client].purge() == side.model.purge()
+    @rule(
+        what=st.sampled_from(["redrive", "redrive", "close", "close", "purge", "delete"]),
+        dead=st.booleans(),
+        client=CLIENT,
+        limit=st.one_of(st.none(), FEW),
+    )
+    def now_and_then(self, what: str, dead: bool, client: int, limit: int | None) -> None:
+        """One rule, so that what empties queues does not come as often as what fills them."""
+        if what == "purge":
+            side = self._side(dead)
+            assert side.real[client].purge() == side.model.purge()
+        elif what == "close":
+            self._close_and_attach_again(self._side(dead), client)
+        elif what == "delete":
+            self._delete_and_make_anew(client)
+        elif self.main.model.dead_letters:
+            self._redrive(self._side(dead).real[client], limit)
 
-    @precondition(lambda self: self.main.model.dead_letters)
-    @rule(dead=st.booleans(), client=CLIENT, limit=st.one_of(st.none(), FEW))
-    def redrive(self, dead: bool, client: int, limit: int | None) -> None:
-        queue = self._side(dead).real[client]
+    def _redrive(self, queue: Queue, limit: int | None) -> None:
         try:
             moved = self.main.model.redrive(limit)
         except NoRoom:
@@ -514,9 +514,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         assert queue.redrive(limit) == moved
 
-    @rule(dead=st.booleans(), client=CLIENT)
-    def close_and_attach_again(self, dead: bool, client: int) -> None:
-        side = self._side(dead)
+    def _close_and_attach_again(self, side: Side, client: int) -> None:
         queue = side.real[client]
         side.model.close(queue)
         queue.close()
@@ -526,10 +524,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.loans.remove(lent)
                 self._dropped(lent)
 
-    @rule(client=CLIENT, rarely=st.integers(0, 4))
-    def delete_and_make_anew(self, client: int, rarely: int) -> None:
-        if rarely:
-            return
+    def _delete_and_make_anew(self, client: int) -> None:
         old, graveyard = self.sides
         self.brokers[client].delete_queue(NAME)
         self._nothing_works(old)

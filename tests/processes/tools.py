@@ -104,7 +104,7 @@ class Child:
     ) -> None:
         context: Any = multiprocessing.get_context(method)
         self._pipe, there = context.Pipe()
-        self._process = context.Process(target=_carry_out, args=(work, there, arguments))
+        self._process: Any = context.Process(target=_carry_out, args=(work, there, arguments))
         self._process.start()
         there.close()
 
@@ -133,6 +133,7 @@ class Child:
         """What the child's work returned, once the child has ended by itself."""
         said = self.hear()
         assert self.reap() == 0
+        self.kill()
         return said
 
     def reap(self) -> int:
@@ -146,9 +147,14 @@ class Child:
 
     def kill(self) -> None:
         """Kill the child, if it still is there, and wait for its end."""
+        if self._process is None:
+            return
         if self._process.exitcode is None:
             self._process.kill()
             self.reap()
+        self._process.close()
+        self._process = None
+        self._pipe.close()
 
 
 class Start:

@@ -1,0 +1,279 @@
+"""The wall clock jumps: leases, delays and timeouts do not, and nothing hangs.
+
+The children run with a small library before the C library, which adds a number of
+seconds to the wall clock; the monotonic clock is the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shmq import Broker, Queue
+
+from .tools import HOUR, PATIENCE, ROOT, drain, is_empty
+
+#: Reads the offset, in seconds, from the file that JUMP names, at every call.
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+
+static volatile long *offset;
+
+__attribute__((constructor)) static void begin(void)
+{
+    offset = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("JUMP"), O_RDONLY), 0);
+}
+
+static long jump(clockid_t clock)
+{
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? *offset : 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int status = real(clock, t);
+
+    t->tv_sec += jump(clock);
+    return status;
+}
+
+int gettimeofday(struct timeval *restrict t, void *restrict zone)
+{
+    int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");
+    int status = real(t, zone);
+
+    t->tv_sec += jump(CLOCK_REALTIME);
+    return status;
+}
+
+time_t time(time_t *to)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return to ? *to = t.tv_sec : t.tv_sec;
+}
+"""
+
+#: What each script begins with: ``jump`` sets the wall clock forward, or back.
+BEGIN = """
+import mmap, os, sys, threading, time
+import shmq
+with open(os.environ["JUMP"], "r+b") as file:
+    offset = mmap.mmap(file.fileno(), 4096)
+
+def jump(seconds):
+    before = time.time()
+    offset[:8] = int(seconds).to_bytes(8, "little", signed=True)
+    assert abs(time.time() - before) > 1000 or not seconds
+
+queue = shmq.connect(sys.argv[1]).queue("q")
+YEAR = 365 * 24 * 3600.0
+
+def asleep(getters=0, putters=0):
+    while (queue.stats().waiting_get, queue.stats().waiting_put) != (getters, putters):
+        time.sleep(0.002)
+
+def in_thread(call, *arguments):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call(*arguments)))
+    thread.start()
+    return lambda: (thread.join(), results[0])[1]
+"""
+
+JUMPS = {"forward": "YEAR", "back": "-YEAR", "to 1970": "-time.time()"}
+
+CC = shutil.which("cc")
+
+needs_cc = pytest.mark.skipif(CC is None, reason="no C compiler, called cc, is there")
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that makes the wall clock jump."""
+    folder = tmp_path_factory.mktemp("clock")
+    source, library = folder / "clock.c", folder / "clock.so"
+    source.write_text(SHIM)
+    command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    return library
+
+
+def run_jumping(shim: Path, code: str, namespace: str) -> None:
+    """Run a script under a wall clock that it can let jump."""
+    offset = shim.with_suffix(".offset")
+    offset.write_bytes(bytes(4096))
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code, namespace],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "LD_PRELOAD": str(shim),
+            "JUMP": str(offset),
+        },
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+@needs_cc
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_lease_neither_ends_nor_lasts_longer(
+    shim: Path, namespace: str, broker: Broker, jump: str
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    code = f"""
+queue.put(b"1")
+message = queue.get()
+jump({JUMPS[jump]})
+assert queue.get_many(1, block=False) == []
+message.ack()
+queue.put(b"2")
+queue.get().extend(0.2)
+again = queue.get(timeout=1000)
+assert (again.body, again.delivery_count) == (b"2", 2)
+again.ack()
+"""
+    run_jumping(shim, code, namespace)
+
+    is_empty(queue)
+
+
+@needs_cc
+@pytest.mark.parametrize("jump", JUMPS)
+def test_delays_and_times_to_live_stay_what_they_are(
+    shim: Path, namespace: str, queue: Queue, jump: str
+) -> None:
+    code = f"""
+queue.put(b"late", delay=1000)
+queue.put(b"soon", delay=0.2)
+queue.put(b"lives", ttl=1000)
+jump({JUMPS[jump]})
+assert queue.get_nowait().body == b"lives"
+assert queue.get(timeout=30).body == b"soon"
+assert queue.get_many(1, block=False) == []
+assert queue.stats().delayed == 1
+"""
+    run_jumping(shim, code, namespace)
+
+    assert drain(queue) == [b"soon", b"lives"]
+    queue.purge()
+
+
+@needs_cc
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_timeout_is_neither_cut_short_nor_stretched(
+    shim: Path, namespace: str, queue: Queue, jump: str
+) -> None:
+    code = f"""
+def wait():
+    begun = time.monotonic()
+    try:
+        queue.get(timeout=0.3)
+    except shmq.Empty:
+        return time.monotonic() - begun
+waited = in_thread(wait)
+asleep(getters=1)
+jump({JUMPS[jump]})
+assert waited() >= 0.3
+assert wait() >= 0.3
+"""
+    run_jumping(shim, code, namespace)
+
+    is_empty(queue)
+
+
+@needs_cc
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_sleeper_wakes_for_its_message(
+    shim: Path, namespace: str, queue: Queue, jump: str
+) -> None:
+    code = f"""
+got = in_thread(lambda: queue.get(timeout=1000).body)
+asleep(getters=1)
+jump({JUMPS[jump]})
+queue.put(b"1")
+assert got() == b"1"
+got = in_thread(lambda: queue.get().body)
+asleep(getters=1)
+queue.put(b"2")
+assert got() == b"2"
+asleep()
+"""
+    run_jumping(shim, code, namespace)
+
+    assert drain(queue) == [b"1", b"2"]
+
+
+@needs_cc
+@pytest.mark.parametrize("jump", JUMPS)
+def test_ids_within_the_window_and_ages_do_not_jump(
+    shim: Path, namespace: str, broker: Broker, jump: str
+) -> None:
+    queue = broker.create_queue("q", dedupe_window=1000.0)
+    code = f"""
+queue.put(b"1", dedupe_id="1")
+jump({JUMPS[jump]})
+assert queue.put(b"1", dedupe_id="1").duplicate
+stats = queue.stats()
+assert 0 <= stats.oldest_age < 100
+assert 0 <= stats.rate_in < 1e9
+"""
+    run_jumping(shim, code, namespace)
+
+    assert drain(queue) == [b"1"]
+
+
+@needs_cc
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_queue_made_in_another_year_is_a_queue(
+    shim: Path, namespace: str, broker: Broker, jump: str
+) -> None:
+    code = f"""
+jump({JUMPS[jump]})
+made = shmq.connect(sys.argv[1]).create_queue("made", dead_letter=None)
+made.put(b"1")
+"""
+    broker.create_queue("q", dead_letter=None)
+    run_jumping(shim, code, namespace)
+
+    assert drain(broker.queue("made")) == [b"1"]
+
+
+@needs_cc
+def test_a_new_namespace_after_the_clock_was_set_back_takes_nobody_for_dead(
+    shim: Path, namespace: str, broker: Broker
+) -> None:
+    code = """
+queue.put(b"1")
+message = queue.get()
+jump(-time.time())
+shmq.connect(sys.argv[1]).create_queue("made", dead_letter=None).close()
+if os.fork() == 0:
+    other = shmq.connect(sys.argv[1]).queue("q")
+    assert other.get_many(1, block=False) == []
+    os._exit(0)
+_, status = os.wait()
+assert status == 0
+message.ack()
+"""
+    queue = broker.create_queue("q", dead_letter=None)
+    run_jumping(shim, code, namespace)
+
+    is_empty(queue)
