@@ -146,7 +146,7 @@ class Namespace:
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
-            raise _as_foreign(error, self._path) from error
+            raise _as_no_file(error, self._path) from error
         try:
             _refuse_foreign(fd, self._path)
         except SegmentError:
@@ -224,7 +224,10 @@ class Namespace:
         queue_id = secrets.randbits(63) | 1
         path = self.path_of(queue)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(path, flags, 0o600)
+        try:
+            fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise _as_no_file(error, path) from error
         _core.mark()
         try:
             os.pwrite(fd, queue_id.to_bytes(8, "little"), 8)
@@ -233,10 +236,11 @@ class Namespace:
             _core.mark()
             return _core.Segment.create(os.dup(fd), queue, queue_id, options.as_dict())
         except BaseException as error:
+            refusal = _as_no_space(error, 4096) if isinstance(error, OSError) else error
             self._clear(queue)
-            if isinstance(error, OSError) and not isinstance(error, NoSpace):
-                raise _as_no_space(error, 4096) from error
-            raise
+            if refusal is error:
+                raise
+            raise refusal from error
         finally:
             os.close(fd)
 
@@ -312,8 +316,23 @@ def _as_foreign(error: OSError, path: Path) -> Exception:
     return error
 
 
+def _as_no_file(error: OSError, path: Path) -> Exception:
+    """Why a file could not be made; one that is empty takes an inode, but no bytes."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return NoSpace(
+            f"no file can be made in {SHM}: {error.strerror}, its inodes are used up; "
+            f"delete queues, or mount it with more"
+        )
+    return _as_foreign(error, path)
+
+
 def _as_no_space(error: OSError, wanted: int) -> Exception:
-    if error.errno not in {errno.ENOSPC, errno.ENOMEM, errno.EDQUOT}:
+    """The error as NoSpace, if it is for want of space; else itself."""
+    if isinstance(error, NoSpace) or error.errno not in {
+        errno.ENOSPC,
+        errno.ENOMEM,
+        errno.EDQUOT,
+    }:
         return error
     space = os.statvfs(SHM)
     return NoSpace(

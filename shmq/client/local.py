@@ -355,8 +355,21 @@ class LocalBroker(contract.Broker):
         except BaseException:
             for made in (name, options.dead_letter):
                 if made is not None and made not in before:
-                    self._namespace.remove_segment(made)
+                    with contextlib.suppress(NoSuchQueue):
+                        self._remove(made)
             raise
+
+    def _remove(self, name: str) -> None:
+        """Remove a queue, whatever its state. Needs the registry lock."""
+        try:
+            segment = self._namespace.open_segment(name)
+            names = semaphore_names(self._namespace.name, segment.queue_id)
+            _core.mark_deleted(segment, *names)
+        except ForeignSegment:
+            raise
+        except SegmentError as error:
+            log.info("queue %s is removed as it is: %s", name, error)
+        self._namespace.remove_segment(name)
 
     def queue(self, name: str) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
@@ -381,15 +394,7 @@ class LocalBroker(contract.Broker):
         self._check_open()
         check_name(name)
         with self._namespace.locked():
-            try:
-                segment = self._namespace.open_segment(name)
-                names = semaphore_names(self._namespace.name, segment.queue_id)
-                _core.mark_deleted(segment, *names)
-            except ForeignSegment:
-                raise
-            except SegmentError as error:
-                log.info("queue %s is removed as it is: %s", name, error)
-            self._namespace.remove_segment(name)
+            self._remove(name)
         self._namespace.retire()
 
     def list_queues(self) -> list[contract.QueueSummary]:

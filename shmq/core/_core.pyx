@@ -29,9 +29,15 @@ import time as _time
 from shmq import errors as _errors
 
 include "segment.pxi"
+include "common.pxi"
+include "parcel.pxi"
+include "attachment.pxi"
+include "put.pxi"
+include "get.pxi"
 include "handle.pxi"
 include "message.pxi"
 include "view.pxi"
 include "loan.pxi"
 include "consumer.pxi"
+include "deletion.pxi"
 include "testing.pxi"

@@ -9,7 +9,7 @@ cdef class Consumer:
     """See shmq.contract.Consumer. For one thread at a time, but its messages may be
     settled from any."""
 
-    cdef Handle handle
+    cdef _Getter handle
     cdef shmq_view *views
     cdef uint64_t *acks
     cdef int prefetch
@@ -23,7 +23,7 @@ cdef class Consumer:
     cdef uint64_t generation
     cdef readonly uint64_t refused
 
-    def __cinit__(self, Handle handle, int prefetch, timeout, block):
+    def __cinit__(self, _Getter handle, int prefetch, timeout, block):
         self.handle = handle
         self.prefetch = prefetch
         self.timeout = timeout
@@ -35,16 +35,13 @@ cdef class Consumer:
             raise MemoryError
 
     def __dealloc__(self):
-        cdef int status = SHMQ_BUSY
         if (self.views != NULL and self.acks != NULL and not self.ended
                 and self.handle.open_ and self.generation == fork_generation):
-            while status == SHMQ_BUSY:
-                with nogil:
-                    status = shmq_lock_slowly(&self.handle.q, LOCK_SLICE)
-            if status == SHMQ_OK:
-                self._flush_locked(shmq_now())
-                self._give_back_locked(shmq_now())
-                self.handle._unlock()
+            with nogil:
+                if self.handle._lock_to_end():
+                    self._flush_locked(shmq_now())
+                    self._give_back_locked(shmq_now())
+                    self.handle._unlock()
         free(self.views)
         free(self.acks)
 
@@ -74,14 +71,14 @@ cdef class Consumer:
         self.gathered += 1
         return 0
 
-    cdef void _flush_locked(self, int64_t now) noexcept:
+    cdef void _flush_locked(self, int64_t now) noexcept nogil:
         cdef int i
         for i in range(self.gathered):
             if shmq_ack(&self.handle.q, self.acks[i], now) != SHMQ_OK:
                 self.refused += 1
         self.gathered = 0
 
-    cdef void _give_back_locked(self, int64_t now) noexcept:
+    cdef void _give_back_locked(self, int64_t now) noexcept nogil:
         while self.next < self.held:
             shmq_return(&self.handle.q, self.views[self.next].receipt, now)
             self.next += 1
@@ -175,7 +172,7 @@ cdef class Consumer:
         raise StopIteration
 
 
-def make_consumer(Handle handle, prefetch, timeout, block):
+def make_consumer(_Getter handle, prefetch, timeout, block):
     """See shmq.contract.Queue.consume."""
     if isinstance(prefetch, bool) or not isinstance(prefetch, int):
         raise _errors.InvalidOption(f"prefetch={prefetch!r} must be an int")

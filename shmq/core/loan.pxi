@@ -5,7 +5,7 @@
 cdef class Loan:
     """See shmq.contract.Loan."""
 
-    cdef Handle handle
+    cdef _Putter handle
     cdef Parcel parcel
     cdef uint64_t receipt
     cdef uint64_t generation     # the space is that of the process that borrowed it
@@ -77,18 +77,15 @@ cdef class Loan:
                 self._abandon()
 
     cdef void _abandon(self) noexcept:
-        cdef int status = SHMQ_BUSY
-        while status == SHMQ_BUSY:
-            with nogil:
-                status = shmq_lock_slowly(&self.handle.q, LOCK_SLICE)
-        if status == SHMQ_OK:
-            shmq_abandon(&self.handle.q, self.receipt)
-            self.handle._unlock()
+        with nogil:
+            if self.handle._lock_to_end():
+                shmq_abandon(&self.handle.q, self.receipt)
+                self.handle._unlock()
 
 
 # Space for the parcel, pinned; ended already, with its `put`, if the dedupe id was taken
 # before. All that can fail is done before the space is ours.
-cdef Loan _borrow(Handle handle, Parcel parcel, block, timeout):
+cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout):
     cdef Loan loan = Loan.__new__(Loan)
     cdef View holder = View.__new__(View)
     cdef shmq_view view
@@ -111,7 +108,7 @@ cdef Loan _borrow(Handle handle, Parcel parcel, block, timeout):
     return loan
 
 
-def make_loan(Handle handle, size, block=None, timeout=None, *, priority=None, group=None,
+def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, group=None,
               headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None,
               reply_to=None, correlation=None):
     """See shmq.contract.Queue.loan."""

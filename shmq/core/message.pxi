@@ -5,7 +5,7 @@
 cdef class Message:
     """See shmq.contract.Message."""
 
-    cdef Handle handle
+    cdef _Getter handle
     cdef object consumer     # gathers acknowledgements, or None
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
@@ -195,7 +195,7 @@ cdef object _dead(properties):
     return None if properties is None else _dead_letter(properties)
 
 
-cdef Message _bare_message(Handle handle, const shmq_view *view):
+cdef Message _bare_message(_Getter handle, const shmq_view *view):
     cdef Message message = Message.__new__(Message)
     message.handle = handle
     message.receipt = view.receipt
@@ -210,7 +210,7 @@ cdef Message _bare_message(Handle handle, const shmq_view *view):
 # The message of a lease just taken. A small body is copied without the lock: the bytes
 # are ours as long as the slot's word says so, so if it still does after the copy, the
 # copy is good. If the lease was lost meanwhile the application never had it: None.
-cdef Message _new_message(Handle handle, const shmq_view *view, consumer):
+cdef Message _new_message(_Getter handle, const shmq_view *view, consumer):
     cdef Message message = _bare_message(handle, view)
     message.consumer = consumer
     if view.body_bytes <= SMALL:
@@ -221,7 +221,7 @@ cdef Message _new_message(Handle handle, const shmq_view *view, consumer):
 
 
 # A copy of a slot's message, which can settle nothing.
-cdef Message _copy_message(Handle handle, const shmq_view *view, const unsigned char *body,
+cdef Message _copy_message(_Getter handle, const shmq_view *view, const unsigned char *body,
                            const unsigned char *meta):
     cdef Message message = _bare_message(handle, view)
     message.raw = PyBytes_FromStringAndSize(NULL, view.body_bytes)

@@ -5,7 +5,7 @@
 cdef class View:
     """Bytes of a queue's arena, pinned until the last memoryview of them is gone."""
 
-    cdef Handle handle
+    cdef _Attachment handle
     cdef void *place
     cdef Py_ssize_t size
     cdef uint32_t at
@@ -21,13 +21,13 @@ cdef class View:
 
 
 # Takes over a pin that was just taken.
-cdef View _new_view(Handle handle, const shmq_view *view):
+cdef View _new_view(_Attachment handle, const shmq_view *view):
     cdef View holder = View.__new__(View)
     _hold(holder, handle, view)
     return holder
 
 
-cdef void _hold(View holder, Handle handle, const shmq_view *view) noexcept:
+cdef void _hold(View holder, _Attachment handle, const shmq_view *view) noexcept:
     holder.handle = handle
     holder.place = <void *>view.body
     holder.size = view.body_bytes

@@ -316,6 +316,21 @@ def test_a_consumer_may_be_closed_again(queue: Queue) -> None:
     assert queue.stats().in_flight == 0
 
 
+def test_closing_a_client_carries_out_the_acks_its_consumers_gathered(connect: Connect) -> None:
+    queue = connect().create_queue("jobs")
+    queue.put_many(range(5))
+    with connect() as leaver:
+        messages = leaver.queue("jobs").consume(prefetch=5)
+        for _ in range(3):
+            next(messages).ack()
+
+    eventually(lambda: queue.qsize() == 2, "the client is gone")
+
+    assert drain(queue) == [3, 4]
+    assert queue.stats().acked == 5
+    messages.close()
+
+
 def test_closing_a_queue_returns_what_its_consumers_leased_ahead(connect: Connect) -> None:
     queue = connect().create_queue("jobs", max_deliveries=1)
     queue.put_many(range(5))

@@ -282,22 +282,25 @@ class ModelQueue:
         self.totals["redelivered"] += item.deliveries > 1
         return item
 
+    def holds(self, item: Item, lease: int) -> bool:
+        """Whether the lease is good: not settled, not run out, not another's by now."""
+        return item.place is Place.LEASED and item.lease == lease
+
     def give_back(self, item: Item) -> None:
         """End the lease of a message that was not handed out."""
-        assert item.place is Place.LEASED and not item.handed
         self._come_back(item)
 
-    def _held(self, item: Item, lease: int) -> None:
-        if item.place is not Place.LEASED or item.lease != lease:
+    def check_lease(self, item: Item, lease: int) -> None:
+        if not self.holds(item, lease):
             raise Refused
 
     def ack(self, item: Item, lease: int) -> None:
-        self._held(item, lease)
+        self.check_lease(item, lease)
         self.totals["acked"] += 1
         self._end(item)
 
     def nack(self, item: Item, lease: int, delay: int) -> None:
-        self._held(item, lease)
+        self.check_lease(item, lease)
         self.totals["nacked"] += 1
         self._come_back(item, delay)
 
@@ -308,11 +311,11 @@ class ModelQueue:
         return round(most * SECOND / 2), round(most * SECOND)
 
     def reject(self, item: Item, lease: int) -> None:
-        self._held(item, lease)
+        self.check_lease(item, lease)
         self._die(item, "rejected")
 
     def extend(self, item: Item, lease: int, duration: int) -> None:
-        self._held(item, lease)
+        self.check_lease(item, lease)
         item.until = self.now + duration
         self.tick(self.now)
 
@@ -359,3 +362,65 @@ class ModelQueue:
             self.enter(Item(letter.body, letter.priority, letter.group, letter.headers))
             moved += 1
         return moved
+
+
+class ModelConsumer:
+    """An iterator that leases ahead and gathers its acks."""
+
+    FLUSH_AFTER = SECOND // 100
+
+    def __init__(self, queue: ModelQueue, holder: object, prefetch: int) -> None:
+        self.queue = queue
+        self.holder = holder
+        self.prefetch = min(prefetch, queue.options.capacity)
+        self.ended = False
+        self._ahead: list[tuple[Item, int]] = []
+        self._gathered: list[tuple[Item, int]] = []
+        self._gathered_at = 0
+
+    def next(self) -> Item | None:
+        """The next message, or None and the end."""
+        if self._gathered and self.queue.now - self._gathered_at >= self.FLUSH_AFTER:
+            self.flush()
+        while not self.ended:
+            if not self._ahead:
+                self._refill()
+            if not self._ahead:
+                self.close()
+                break
+            item, lease = self._ahead.pop(0)
+            if self.queue.holds(item, lease):
+                item.handed = True
+                return item
+        return None
+
+    def _refill(self) -> None:
+        self.flush()
+        leased = (self.queue.get(self.holder, handed=False) for _ in range(self.prefetch))
+        self._ahead = [(item, item.lease) for item in leased if item is not None]
+
+    def ack(self, item: Item, lease: int) -> None:
+        """Gather it; what is gathered is settled later, or not if the lease ends before."""
+        self.queue.check_lease(item, lease)
+        if self.ended:
+            self.queue.ack(item, lease)
+            return
+        if len(self._gathered) == self.prefetch:
+            self.flush()
+        if not self._gathered:
+            self._gathered_at = self.queue.now
+        self._gathered.append((item, lease))
+
+    def flush(self) -> None:
+        for item, lease in self._gathered:
+            if self.queue.holds(item, lease):
+                self.queue.ack(item, lease)
+        self._gathered.clear()
+
+    def close(self) -> None:
+        self.flush()
+        for item, lease in self._ahead:
+            if self.queue.holds(item, lease):
+                self.queue.give_back(item)
+        self._ahead.clear()
+        self.ended = True

@@ -1,15 +1,14 @@
 """Hypothesis drives the real queue and the model through the same operations.
 
 Time is the model's: the core's clock stands still until a rule moves it. The environment
-makes the run longer: ``SHMQ_MODEL_EXAMPLES`` (default 120) of at most
-``SHMQ_MODEL_STEPS`` (default 40) steps each.
+makes the run longer: ``SHMQ_MODEL_EXAMPLES`` (default 400) of at most
+``SHMQ_MODEL_STEPS`` (default 50) steps each.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import secrets
 import time
@@ -22,13 +21,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import shmq
-from shmq import Loan, Message, Queue, QueueOptions
+from shmq import Consumer, Loan, Message, Queue, QueueOptions
 from shmq.core import _core
 
-from .model import SECOND, Item, ModelQueue, NoRoom, Place, Refused
+from .model import SECOND, Item, ModelConsumer, ModelQueue, NoRoom, Place, Refused
 
-EXAMPLES = int(os.environ.get("SHMQ_MODEL_EXAMPLES", "120"))
-STEPS = int(os.environ.get("SHMQ_MODEL_STEPS", "40"))
+EXAMPLES = int(os.environ.get("SHMQ_MODEL_EXAMPLES", "400"))
+STEPS = int(os.environ.get("SHMQ_MODEL_STEPS", "50"))
 
 #: Two clients, so that one can hold what the other wants.
 CLIENTS = 2
@@ -79,8 +78,8 @@ OPTIONS = st.fixed_dictionaries(
         "dead_letter": st.sampled_from([DEAD, DEAD, None]),
         "ttl": st.sampled_from([None, None, None, 3.0]),
         "on_expired": st.sampled_from(["dead-letter", "drop"]),
-        "retry_delay": st.sampled_from([0.0, 1.0]),
-        "retry_delay_max": st.sampled_from([0.5, 4.0]),
+        "retry_delay": st.sampled_from([1.0, 1.0, 0.0]),
+        "retry_delay_max": st.sampled_from([4.0, 4.0, 0.5]),
         "dedupe_window": st.sampled_from([0.0, 2.0]),
         "overflow": st.sampled_from(["reject", "block", "drop-oldest"]),
     }
@@ -95,12 +94,22 @@ def ns(seconds: float | None) -> int:
     return round((seconds or 0) * SECOND)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Side:
     """A queue as it is, by each client's handle, and as it should be."""
 
     real: list[Queue]
     model: ModelQueue
+
+
+@dataclasses.dataclass(eq=False)
+class Consuming:
+    """A consumer as it is and as it should be."""
+
+    side: Side
+    client: int
+    real: Consumer
+    model: ModelConsumer
 
 
 @dataclasses.dataclass(eq=False)
@@ -112,6 +121,9 @@ class Delivery:
     message: Message
     item: Item
     lease: int
+    consuming: Consuming | None
+    #: Whether the message has settled itself; its acks may wait to be carried out.
+    settled: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -144,6 +156,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.deliveries: list[Delivery] = []
         self.loans: list[Lent] = []
         self.views: list[Held] = []
+        self.consumers: list[Consuming] = []
 
     # ---- set-up ----
 
@@ -169,7 +182,7 @@ class QueueMachine(RuleBasedStateMachine):
         for held in self.views:
             held.view.release()
         # Descriptors are freed with the last reference, and a failure keeps this object.
-        for mine in (self.views, self.loans, self.deliveries, self.sides):
+        for mine in (self.views, self.loans, self.deliveries, self.consumers, self.sides):
             mine.clear()
         with shmq.connect(self.brokers[0].namespace) as last:
             for broker in self.brokers:
@@ -318,10 +331,18 @@ class QueueMachine(RuleBasedStateMachine):
         leased = (side.model.get(side.real[client], handed) for _ in range(most))
         return [item for item in leased if item is not None]
 
-    def _delivered(self, side: Side, client: int, message: Message, item: Item) -> Delivery:
+    def _delivered(
+        self,
+        side: Side,
+        client: int,
+        message: Message,
+        item: Item,
+        consuming: Consuming | None = None,
+    ) -> Delivery:
         self._same(side, message, item)
         assert message.delivery_count == item.deliveries
-        delivery = Delivery(side, side.real[client], message, item, item.lease)
+        queue = side.real[client]
+        delivery = Delivery(side, queue, message, item, item.lease, consuming)
         self.deliveries.append(delivery)
         return delivery
 
@@ -337,26 +358,45 @@ class QueueMachine(RuleBasedStateMachine):
             assert (message.dead.reason, message.dead.queue) == (item.death.reason, NAME)
             assert message.dead.deliveries == item.death.deliveries
 
-    @rule(dead=WHERE, client=CLIENT, prefetch=FEW, take=st.integers(0, 5), acks=PICK)
-    def consume(self, dead: bool, client: int, prefetch: int, take: int, acks: int) -> None:
-        """Take some, ack some of those taken; what was leased ahead beyond them returns."""
+    # ---- consume ----
+
+    @precondition(lambda self: len(self.consumers) < CLIENTS)
+    @rule(dead=WHERE, client=CLIENT, prefetch=FEW)
+    def consume(self, dead: bool, client: int, prefetch: int) -> None:
         side = self._side(dead)
-        most = min(prefetch, side.model.options.capacity)
-        ahead: list[Item] = []
-        taken: list[Delivery] = []
-        with side.real[client].consume(prefetch, block=False) as messages:
-            for message in itertools.islice(messages, take):
-                ahead = ahead or self._lease(side, client, most, handed=False)
-                item = ahead.pop(0)
-                item.handed = True
-                taken.append(self._delivered(side, client, message, item))
-            assert len(taken) == take or not (ahead or side.model.deliverable())
-            for number, delivery in enumerate(taken):
-                if acks >> number & 1:
-                    delivery.message.ack()
-                    side.model.ack(delivery.item, delivery.lease)
-        for item in ahead:
-            side.model.give_back(item)
+        queue = side.real[client]
+        model = ModelConsumer(side.model, queue, prefetch)
+        self.consumers.append(Consuming(side, client, queue.consume(prefetch, block=False), model))
+
+    @precondition(lambda self: self.consumers)
+    @rule(pick=PICK, count=FEW, ack=st.booleans())
+    def iterate(self, pick: int, count: int, ack: bool) -> None:
+        one = self.consumers[pick % len(self.consumers)]
+        for _ in range(count):
+            item = one.model.next()
+            message = next(one.real, None)
+            assert (message is None) == (item is None)
+            if message is None or item is None:
+                self.consumers.remove(one)
+                return
+            delivery = self._delivered(one.side, one.client, message, item, one)
+            if ack:
+                self._settle(delivery, None, "ack")
+
+    @precondition(lambda self: self.consumers)
+    @rule(pick=PICK, flush=WHERE)
+    def stop(self, pick: int, flush: bool) -> None:
+        one = self.consumers[pick % len(self.consumers)]
+        if flush:
+            one.real.flush()
+            one.model.flush()
+        else:
+            self._stop(one)
+
+    def _stop(self, one: Consuming) -> None:
+        one.real.close()
+        one.model.close()
+        self.consumers.remove(one)
 
     # ---- settle ----
 
@@ -394,8 +434,7 @@ class QueueMachine(RuleBasedStateMachine):
         """It stays away for the least of the retry delay, and is back after the most."""
         delivery = self._pick(pick)
         least, most = delivery.side.model.backoff(delivery.item)
-        with self._as_the_model(delivery, "nack", most):
-            self._do(delivery, by, "nack")
+        self._settle(delivery, by, "nack", expected=most / SECOND)
         self._bury()
         if least:
             self._advance(least - 1)
@@ -425,31 +464,43 @@ class QueueMachine(RuleBasedStateMachine):
 
     @staticmethod
     def _is_held(delivery: Delivery) -> bool:
-        item = delivery.item
-        return item.place is Place.LEASED and item.lease == delivery.lease
+        return delivery.side.model.holds(delivery.item, delivery.lease)
 
-    def _settle(self, delivery: Delivery, by: int | None, what: str, *seconds: float) -> None:
-        with self._as_the_model(delivery, what, *map(ns, seconds)):
-            self._do(delivery, by, what, *seconds)
+    def _settle(
+        self,
+        delivery: Delivery,
+        by: int | None,
+        what: str,
+        *seconds: float,
+        expected: float | None = None,
+    ) -> None:
+        """By the message itself, or by its receipt if a client is named or its own is gone.
 
-    @staticmethod
-    def _do(delivery: Delivery, by: int | None, what: str, *seconds: float) -> None:
-        """By the message itself, or by its receipt if a client is named or its own is gone."""
-        if by is None and delivery.queue in delivery.side.real:
-            getattr(delivery.message, what)(*seconds)
-        else:
-            getattr(delivery.side.real[by or 0], what)(delivery.message.receipt, *seconds)
-
-    @staticmethod
-    def _as_the_model(
-        delivery: Delivery, what: str, *arguments: int
-    ) -> AbstractContextManager[object]:
-        """Settle in the model; in the block LeaseExpired must come if the model refused."""
+        ``expected`` is what the model takes the seconds to be.
+        """
+        itself = by is None and delivery.queue in delivery.side.real
+        modelled = seconds if expected is None else (expected,)
+        outcome: AbstractContextManager[object] = contextlib.nullcontext()
         try:
-            getattr(delivery.side.model, what)(delivery.item, delivery.lease, *arguments)
+            self._settle_in_model(delivery, itself, what, *map(ns, modelled))
         except Refused:
-            return pytest.raises(shmq.LeaseExpired)
-        return contextlib.nullcontext()
+            outcome = pytest.raises(shmq.LeaseExpired)
+        with outcome:
+            if itself:
+                getattr(delivery.message, what)(*seconds)
+            else:
+                queue = delivery.side.real[by or 0]
+                getattr(queue, what)(delivery.message.receipt, *seconds)
+
+    @staticmethod
+    def _settle_in_model(delivery: Delivery, itself: bool, what: str, *duration: int) -> None:
+        if itself and delivery.settled:
+            raise Refused
+        if what == "ack" and delivery.consuming is not None:
+            delivery.consuming.model.ack(delivery.item, delivery.lease)
+        else:
+            getattr(delivery.side.model, what)(delivery.item, delivery.lease, *duration)
+        delivery.settled = delivery.settled or (itself and what != "extend")
 
     # ---- views ----
 
@@ -458,7 +509,7 @@ class QueueMachine(RuleBasedStateMachine):
     def hold_view(self, pick: int) -> None:
         delivery = self._pick(pick)
         item, side = delivery.item, delivery.side
-        if not self._is_held(delivery) or delivery.queue not in side.real:
+        if delivery.settled or not self._is_held(delivery) or delivery.queue not in side.real:
             return
         view = delivery.message.view
         assert view == item.body
@@ -516,6 +567,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _close_and_attach_again(self, side: Side, client: int) -> None:
         queue = side.real[client]
+        for one in [one for one in self.consumers if (one.side, one.client) == (side, client)]:
+            self._stop(one)
         side.model.close(queue)
         queue.close()
         side.real[client] = self.brokers[client].queue(queue.name)
@@ -542,6 +595,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.deliveries.remove(delivery)
             with pytest.raises(shmq.QueueDeleted):
                 deleted.real[0].reject(delivery.message.receipt)
+        for one in [one for one in self.consumers if one.side is deleted]:
+            self.consumers.remove(one)
+            with pytest.raises(shmq.QueueDeleted):
+                list(one.real)
         for lent in [lent for lent in self.loans if lent.item is not None]:
             with pytest.raises(shmq.QueueDeleted):
                 lent.loan.commit()

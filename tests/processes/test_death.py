@@ -424,9 +424,7 @@ def test_a_group_goes_on_with_the_message_that_its_dead_holder_had(
     assert drain(queue) == [b"1", b"2"]
 
 
-def test_the_receipt_of_a_dead_process_settles_nothing_any_more(
-    queue: Queue, start: Start
-) -> None:
+def test_the_receipt_of_a_dead_process_settles_nothing_any_more(queue: Queue, start: Start) -> None:
     def work(pipe: Connection) -> None:
         pipe.send(queue.get_nowait().receipt)
         pipe.recv()

@@ -96,9 +96,7 @@ USES: dict[str, Callable[[Queue, Message], Any]] = {
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("how", USES)
-def test_an_old_handle_fails_for_good(
-    broker: Broker, queue: Queue, how: str, anew: bool
-) -> None:
+def test_an_old_handle_fails_for_good(broker: Broker, queue: Queue, how: str, anew: bool) -> None:
     queue.put(b"1")
     message = queue.get()
     broker.delete_queue("q")

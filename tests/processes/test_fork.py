@@ -198,17 +198,16 @@ def test_a_view_that_a_child_takes_of_the_parents_message_leaves_nothing_behind(
     small: Queue, start: Start, size: int, used: bool
 ) -> None:
     small.put(b"\x01" * size)
-    message = small.get()
+    held = [small.get()]
 
     def work(pipe: Connection) -> bytes:
         if used:
             small.qsize()
-        return bytes(message.view)
+        return bytes(held[0].view)
 
     assert start(work).ends() == b"\x01" * size
 
-    message.ack()
-    del message
+    held.pop().ack()
     is_empty(small)
 
 

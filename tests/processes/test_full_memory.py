@@ -5,7 +5,6 @@ Each script has a small /dev/shm of its own, in a mount namespace.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -122,7 +121,9 @@ assert 0 < made < 40
 
 
 @own_shm
-@pytest.mark.parametrize("kind", ["put", "large put", "put_many", "loan", "group", "dedupe", "delay"])
+@pytest.mark.parametrize(
+    "kind", ["put", "large put", "put_many", "loan", "group", "dedupe", "delay"]
+)
 def test_puts_are_refused_when_nothing_is_left_and_nothing_confirmed_is_lost(kind: str) -> None:
     puts = {
         "put": "queue.put(b'%d' % number)",

@@ -89,7 +89,7 @@ def use_everything(broker: Broker) -> None:
         with queue.loan(LARGE, headers={"a": 1}, group="one") as view:
             view[:5] = b"hello"
         for message in queue.consume(block=False):
-            assert message.view[:5] == b"hello"
+            assert bytes(message.view[:5]) == b"hello"
             message.ack()
         queue.put(b"1", dedupe_id="1")
         queue.get().reject()
@@ -200,9 +200,7 @@ def die_attached(pipe: Connection, queue: Queue) -> None:
     pipe.recv()
 
 
-def test_processes_that_die_make_nothing_grow(
-    namespace: str, queue: Queue, start: Start
-) -> None:
+def test_processes_that_die_make_nothing_grow(namespace: str, queue: Queue, start: Start) -> None:
     def cycle() -> Taken:
         child = start(die_attached, queue)
         child.hear()

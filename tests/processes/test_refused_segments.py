@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import re
@@ -147,7 +148,8 @@ def test_a_foreign_segment_is_refused(
 ) -> None:
     before = os.lstat(foreign)
 
-    is_refused(broker, how, shmq.ForeignSegment, re.escape(foreign.name), "remove|use|set|namespace")
+    name = re.escape(foreign.name)
+    is_refused(broker, how, shmq.ForeignSegment, name, "remove|use|set")
 
     after = os.lstat(foreign)
     assert (before.st_ino, before.st_mode, before.st_size) == (
@@ -313,9 +315,7 @@ def test_a_newer_segment_may_look_quite_different_behind_its_version(
 
 @pytest.mark.debris
 @pytest.mark.parametrize("content", [b"\xff", b"shmq", b"\x01", b"\x00\x01"])
-def test_a_file_that_is_no_segment_is_refused(
-    broker: Broker, path: Path, content: bytes
-) -> None:
+def test_a_file_that_is_no_segment_is_refused(broker: Broker, path: Path, content: bytes) -> None:
     path.write_bytes((content * PAGE)[: 4 * PAGE])
 
     is_refused(broker, "queue", shmq.DamagedSegment, "'q'.*damaged", "delete")
@@ -332,9 +332,7 @@ def test_a_header_with_any_byte_changed_is_refused(broker: Broker, path: Path) -
     for at in range(COVERED):
         for change in (0x01, 0x80, 0xFF):
             overwrite(path, slice(at, at + 1), bytes([whole[at] ^ change]))
-            expected = (
-                shmq.IncompatibleSegment if at in range(4) else shmq.DamagedSegment
-            )
+            expected = shmq.IncompatibleSegment if at in range(4) else shmq.DamagedSegment
             with pytest.raises(expected, match=r"'q'.*(version|damaged).*delete"):
                 broker.queue("q")
             overwrite(path, slice(at, at + 1), whole[at : at + 1])
@@ -446,22 +444,25 @@ def test_damage_anywhere_in_a_segment_never_crashes_a_process(
     broker: LocalBroker, path: Path, busy: bytes, start: Start, region: str
 ) -> None:
     """Every index and every count out of shared memory is bounded before it is used."""
-    for at in REGIONS[region]:
-        damaged = busy[at] ^ (0xFF if at % 2 else 0x01)
-        overwrite(path, slice(at, at + 1), bytes([damaged]))
-        assert start(use, broker.namespace).ends() in {"refused", "used"}, at
-        overwrite(path, slice(0, len(busy)), busy)
+    damages = [(at, busy[at] ^ (0xFF if at % 2 else 0x01)) for at in REGIONS[region]]
+
+    child = start(use_damaged, broker.namespace, path, busy, damages)
+    for damage in damages:
+        assert child.hear() == damage
+    child.ends()
 
 
 @pytest.mark.debris
-@pytest.mark.parametrize("pattern", [b"\xff", b"\x01", b"\x80"])
+@pytest.mark.parametrize("pattern", [0xFF, 0x01, 0x80])
 def test_a_damaged_lock_is_refused_or_works(
-    broker: LocalBroker, path: Path, busy: bytes, start: Start, pattern: bytes
+    broker: LocalBroker, path: Path, busy: bytes, start: Start, pattern: int
 ) -> None:
-    for at in range(LOCK.start + 4, LOCK.stop):
-        overwrite(path, slice(at, at + 1), pattern)
-        assert start(use, broker.namespace).ends() in {"refused", "used"}, at
-        overwrite(path, slice(0, len(busy)), busy)
+    damages = [(at, pattern) for at in range(LOCK.start + 4, LOCK.stop)]
+
+    child = start(use_damaged, broker.namespace, path, busy, damages)
+    for damage in damages:
+        assert child.hear() == damage
+    child.ends()
 
 
 @pytest.mark.debris
@@ -485,17 +486,18 @@ def test_a_lock_that_nobody_releases_is_waited_for_until_ctrl_c(
     overwrite(path, slice(0, len(busy)), busy)
 
 
-def use(pipe: Connection, namespace: str) -> str:
-    """Use queue ``q`` in every way; whatever is refused, it is refused as damaged."""
-    try:
-        with shmq.connect(namespace) as broker, broker.queue("q") as queue:
-            use_all(queue)
-            is_sound(queue)
-    except shmq.DamagedSegment:
-        return "refused"
-    except (shmq.Full, shmq.Empty, shmq.NoSpace, shmq.LeaseExpired, shmq.NoSuchQueue):
-        pass
-    return "used"
+def use_damaged(
+    pipe: Connection, namespace: str, path: Path, whole: bytes, damages: list[tuple[int, int]]
+) -> None:
+    """Use queue ``q`` after each damage, told before; what is refused, is so as damaged."""
+    for at, value in damages:
+        pipe.send((at, value))
+        overwrite(path, slice(at, at + 1), bytes([value]))
+        with contextlib.suppress(shmq.DamagedSegment, shmq.Full, shmq.LeaseExpired):
+            with shmq.connect(namespace) as broker, broker.queue("q") as queue:
+                use_all(queue)
+                is_sound(queue)
+        overwrite(path, slice(0, len(whole)), whole)
 
 
 def use_all(queue: Queue) -> None:

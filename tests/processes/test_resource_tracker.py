@@ -100,6 +100,7 @@ def test_a_queues_segment_is_an_ordinary_shared_memory_object(
         # The tracker believes that whoever opens a block also owns it.
         resource_tracker.unregister(f"/{name}", "shared_memory")
         assert memory.size == (SHM / name).stat().st_size
+        assert memory.buf is not None
         assert bytes(memory.buf[:8]) == b"\x01\x00\x00\x00QMHS"
         assert b"a body to be found in memory" in bytes(memory.buf)
     finally:

@@ -69,9 +69,7 @@ def tight(broker: Broker) -> Queue:
 
 
 @pytest.mark.parametrize("how", GETS)
-def test_ctrl_c_ends_a_wait_for_a_message_at_once(
-    queue: Queue, start: Start, how: str
-) -> None:
+def test_ctrl_c_ends_a_wait_for_a_message_at_once(queue: Queue, start: Start, how: str) -> None:
     child = start(is_interrupted, queue, GETS[how], KeyboardInterrupt)
     asleep(queue, getters=1)
 
@@ -219,9 +217,7 @@ class CtrlC:
             raise KeyboardInterrupt
 
 
-def test_a_message_that_comes_together_with_ctrl_c_is_not_lost(
-    queue: Queue, start: Start
-) -> None:
+def test_a_message_that_comes_together_with_ctrl_c_is_not_lost(queue: Queue, start: Start) -> None:
     def work(pipe: Connection) -> list[bytes]:
         got: list[Message] = []
         ctrl_c = CtrlC()

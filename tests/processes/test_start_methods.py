@@ -47,9 +47,7 @@ def acknowledge(queue: Queue, receipt: int) -> list[int]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_handle_given_to_a_process_works_there(
-    queue: Queue, start: Start, method: str
-) -> None:
+def test_a_handle_given_to_a_process_works_there(queue: Queue, start: Start, method: str) -> None:
     queue.put(b"question")
 
     child = start(answer, queue, method=method)
@@ -60,9 +58,7 @@ def test_a_handle_given_to_a_process_works_there(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_broker_given_to_a_process_works_there(
-    broker: Broker, start: Start, method: str
-) -> None:
+def test_a_broker_given_to_a_process_works_there(broker: Broker, start: Start, method: str) -> None:
     child = start(make_another, broker, method=method)
 
     assert child.ends() == broker.namespace

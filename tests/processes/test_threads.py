@@ -110,15 +110,14 @@ def test_any_thread_settles_the_messages_of_one_consumer(queue: Queue) -> None:
 
 def test_views_taken_and_dropped_in_threads_leave_nothing_behind(queue: Queue) -> None:
     queue.put(b"\x01" * LARGE)
-    message = queue.get()
+    held = [queue.get()]
 
     def look() -> None:
         for _ in range(EACH):
-            assert message.view[-1] == 1
+            assert held[0].view[-1] == 1
 
     together(*[look] * 4)
-    message.ack()
-    del message
+    held.pop().ack()
 
     is_empty(queue)
 

@@ -106,12 +106,8 @@ class Child:
         self._pipe, there = context.Pipe()
         self._process: Any = context.Process(target=_carry_out, args=(work, there, arguments))
         self._process.start()
+        self.pid = int(self._process.pid)
         there.close()
-
-    @property
-    def pid(self) -> int:
-        """The child's process id."""
-        return int(self._process.pid)
 
     def hear(self) -> Any:
         """The next thing that the child sends; its failure is the test's failure."""

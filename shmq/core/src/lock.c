@@ -52,9 +52,9 @@ static int settle(struct shmq_queue *q, int error, bool even_deleted)
 {
     uint32_t state;
 
-    q->damaged = false;
     if (error == EBUSY || error == ETIMEDOUT)
         return SHMQ_BUSY;
+    q->damaged = false;
     if (__builtin_expect(error == EOWNERDEAD, 0)) {
         recover(q);
         error = 0;

@@ -1,0 +1,348 @@
+# One attachment of one process to one queue: the lock, waiting, and what is due.
+
+@cython.no_gc_clear
+cdef class _Attachment:
+    """What the operations stand on. `Handle` is the whole."""
+
+    cdef shmq_queue q
+    cdef readonly Segment segment
+    cdef readonly str name
+    cdef sem_t *semaphores[2]
+    cdef uint64_t generation
+    cdef uint64_t number           # this process's, in the namespace
+    cdef int64_t spin[2]
+    cdef uint32_t views            # pins that this handle's process holds
+    cdef uint8_t middle
+    cdef bint open_
+    cdef bint tending
+    cdef bint blocks               # overflow="block"
+
+    def __cinit__(self, *args, **kwargs):
+        self.semaphores[0] = self.semaphores[1] = NULL
+        self.open_ = False
+        self.views = 0
+        self.q.attachment = SHMQ_NIL
+
+    def __init__(self, str name, Segment segment, not_empty, not_full):
+        """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores."""
+        self.name = name
+        self.segment = segment
+        shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        self.middle = <uint8_t>(self.q.h.options.priorities // 2)
+        self.blocks = self.q.h.options.overflow == 1
+        self.spin[0] = self.spin[1] = 20000 if (_os.cpu_count() or 1) > 1 else 0
+        for bell, path in enumerate((not_empty, not_full)):
+            raw = path.encode()
+            self.semaphores[bell] = sem_open(raw, 0)
+            if self.semaphores[bell] == SEM_FAILED:
+                self.semaphores[bell] = NULL
+                raise self._no_semaphore(path, errno)
+        self.open_ = True
+        self._attach()
+
+    def __dealloc__(self):
+        if self.open_ and self.generation == fork_generation:
+            with nogil:
+                self._leave()
+        for bell in range(2):
+            if self.semaphores[bell] != NULL:
+                sem_close(self.semaphores[bell])
+
+    cdef object _no_semaphore(self, path, int error):
+        if error == ENOENT:
+            return _errors.NoSuchQueue(
+                f"queue {self.name!r} has lost its semaphore {path}: it is being deleted, or was "
+                f"half removed; delete it and make it anew"
+            )
+        return OSError(error, f"queue {self.name!r}: cannot open its semaphore {path}: "
+                              f"{_os.strerror(error)}")
+
+    # ---- what the policy above provides ----
+
+    def _process_number(self):
+        """This process's number in the namespace; > 0."""
+        raise NotImplementedError
+
+    def _look_for_dead(self):
+        """Reclaim what dead processes hold."""
+        raise NotImplementedError
+
+    def _bury(self, limit=256):
+        """Move up to ``limit`` dying messages to the dead-letter queue."""
+        raise NotImplementedError
+
+    # ---- the lock ----
+
+    cdef object _error(self, int status):
+        if status == SHMQ_DELETED:
+            return _errors.QueueDeleted(f"queue {self.name!r} was deleted")
+        if status == SHMQ_DAMAGED:
+            return _errors.DamagedSegment(
+                f"the segment of queue {self.name!r} is damaged: its slots contradict each "
+                f"other; delete the queue"
+            )
+        if status == SHMQ_NO_SPACE:
+            return _no_space(self.segment.fd, self.q.wanted)
+        if status == SHMQ_CROWDED:
+            return _errors.ShmqError(
+                f"queue {self.name!r} has as many handles attached as it can; close some"
+            )
+        return _errors.ShmqError(f"queue {self.name!r}: status {status}")
+
+    cdef object _full(self):
+        o = &self.q.h.options
+        return _errors.Full(
+            f"queue {self.name!r} is full: {self.q.h.live} of {o.capacity} messages, "
+            f"{(self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT} of "
+            f"{o.arena_bytes} bytes; consume, wait (block=True), or make it larger"
+        )
+
+    cdef object _too_large(self, size, uint32_t meta):
+        return _errors.MessageTooLarge(
+            f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
+            f"{self.name!r}: max_message_bytes={self.q.h.options.max_message_bytes}, "
+            f"arena_bytes={self.q.h.options.arena_bytes}"
+        )
+
+    cdef inline int _lock(self) except -1:
+        cdef int status
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        status = shmq_lock(&self.q)
+        if status != SHMQ_OK:
+            self._lock_slowly(status)
+        return 0
+
+    # Waits without the GIL until the lock is free, then tries again with it: whoever has
+    # the lock never waits for the GIL, which could be long in coming. Where others are
+    # always quicker, the lock is kept after all.
+    cdef int _lock_slowly(self, int status) except -1:
+        cdef int tries = 0
+        while status == SHMQ_BUSY:
+            tries += 1
+            with nogil:
+                status = shmq_lock_slowly(&self.q, LOCK_SLICE)
+                if status == SHMQ_OK and tries < PATIENCE:
+                    self._unlock()
+                    status = SHMQ_BUSY
+            if status == SHMQ_BUSY:
+                PyErr_CheckSignals()
+                status = shmq_lock(&self.q)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        if not self.open_:  # another thread has closed it meanwhile
+            self._unlock()
+            raise self._closed_error()
+        return 0
+
+    cdef object _closed_error(self):
+        return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
+
+    cdef inline void _unlock(self) noexcept nogil:
+        cdef uint32_t post[2]
+        shmq_unlock(&self.q, post)
+        if post[0] or post[1]:
+            self._post(post)
+
+    cdef void _post(self, uint32_t *post) noexcept nogil:
+        cdef uint32_t i
+        cdef int bell
+        for bell in range(2):
+            for i in range(post[bell]):
+                sem_post(self.semaphores[bell])
+
+    cdef int _reopen(self) except -1:
+        if not self.open_:
+            raise self._closed_error()
+        self.q.attachment = SHMQ_NIL
+        self.views = 0
+        self._attach()
+        return 0
+
+    cdef int _attach(self) except -1:
+        cdef int status
+        cdef bytes comm = _process_name()
+        self.number = self._process_number()
+        self.generation = fork_generation
+        self._lock()
+        status = shmq_attach(&self.q, self.number, _os.getpid(), comm)
+        self._unlock()
+        if status != SHMQ_OK:
+            self.open_ = False
+            raise self._error(status)
+        return 0
+
+    # What is to be done beside the operation itself, once the lock is free again. It must
+    # not fail an operation that has been carried out.
+    cdef inline int _after(self) except -1:
+        if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
+            self._tend()
+        return 0
+
+    cdef int _tend(self) except -1:
+        if self.tending:
+            return 0
+        self.tending = True
+        try:
+            if self.q.look_for_dead:
+                self.q.look_for_dead = False
+                self._look_for_dead()
+            if self.q.h.dying.head != SHMQ_NIL:
+                self._bury()
+        finally:
+            self.tending = False
+        return 0
+
+    def tend(self):
+        """Do what is due: timers, dead processes, dying messages."""
+        self._tick()
+
+    # Does all that is due, however much it is.
+    cdef int _tick(self) except -1:
+        cdef int64_t now
+        cdef bint more = True, damaged = False
+        self.q.look_for_dead = True
+        self._tend()
+        while more:
+            self._lock()
+            now = shmq_now()
+            shmq_tick(&self.q, now)
+            more = shmq_next_due(&self.q) <= now
+            damaged = self.q.damaged
+            self._unlock()
+            if damaged:
+                raise self._error(SHMQ_DAMAGED)
+            PyErr_CheckSignals()
+        if self.q.h.dying.head != SHMQ_NIL and not self.tending:
+            self.tending = True
+            try:
+                self._bury(1 << 31)
+            finally:
+                self.tending = False
+        return 0
+
+    # ---- leaving ----
+
+    # For what ends: takes the lock even of a deleted queue; whether it could be had.
+    cdef bint _lock_to_end(self) noexcept nogil:
+        cdef int status = SHMQ_BUSY
+        cdef int tries = 0
+        if self.q.attachment == SHMQ_NIL:
+            return False
+        while status == SHMQ_BUSY and tries < 100:
+            tries += 1
+            status = shmq_lock_even_deleted(&self.q, LOCK_SLICE)
+        return status == SHMQ_OK
+
+    # Holds the lock.
+    cdef void _detach(self) noexcept nogil:
+        shmq_reclaim(&self.q, self.q.attachment, self.number, shmq_now())
+        self.q.attachment = SHMQ_NIL
+
+    cdef void _leave(self) noexcept nogil:
+        if not self._lock_to_end():
+            return
+        if self.views:
+            shmq_retire(&self.q, shmq_now())
+        else:
+            self._detach()
+        self._unlock()
+
+    def close(self):
+        """Detach: what the handle holds leased goes back at once. May be called again.
+
+        Views stay valid; their bytes are given back as they go.
+        """
+        if not self.open_:
+            return
+        self.open_ = False
+        if self.generation == fork_generation:
+            with nogil:
+                self._leave()
+
+    @property
+    def closed(self):
+        """Whether the handle was closed."""
+        return not self.open_
+
+    cdef void _unpin(self, uint32_t at, uint64_t generation) noexcept:
+        if generation != fork_generation or self.generation != fork_generation:
+            return  # the pin is the parent's
+        with nogil:
+            if self._lock_to_end():
+                shmq_unpin(&self.q, at)
+                self.views -= 1
+                if not self.views and not self.open_:
+                    self._detach()
+                self._unlock()
+
+    # ---- waiting ----
+
+    cdef bint _blocks(self, block, timeout) except -1:
+        if block is None:
+            return self.blocks or timeout is not None
+        return bool(block)
+
+    # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Without blocking there is still
+    # one more try, after the dead have been looked for.
+    cdef bint _may_wait(self, int bell, block, timeout, int64_t *until, int *round_) except -1:
+        if until[0] == -1:
+            if bell == SHMQ_NOT_FULL:
+                until[0] = _deadline(timeout) if self._blocks(block, timeout) else 0
+            else:
+                until[0] = _deadline(timeout) if block else 0
+            if until[0] == 0:
+                self.q.look_for_dead = True
+                self._tend()
+                round_[0] = 2
+                return True
+        elif until[0] == 0:
+            return False
+        return self._wait(bell, until[0], round_)
+
+    # After an operation that found nothing: whether to try again. The first time, dead
+    # processes are looked for and the wait spins; then it sleeps, which takes that the
+    # operation, when it failed, counted us in with shmq_fall_asleep.
+    cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
+        cdef bint found
+        cdef int64_t spin
+        if round_[0] == 0:
+            round_[0] = 1
+            self.q.look_for_dead = True
+            self._tend()
+            if bell == SHMQ_NOT_EMPTY and shmq_ready(self.q.h):
+                return True
+            spin = self.spin[bell]
+            if until == 0 or spin == 0:
+                return True
+            with nogil:
+                found = shmq_spin(&self.q, bell, spin)
+            if found:
+                self.spin[bell] = min(spin * 2, MOST_SPIN)
+            else:
+                self.spin[bell] = max(spin // 2, LEAST_SPIN)
+            return True
+        self._sleep(bell, until)
+        PyErr_CheckSignals()
+        if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
+            self._tend()
+        return until == FOREVER or _real_now() < until
+
+    cdef int _sleep(self, int bell, int64_t until) except -1:
+        cdef int status, lock_status = SHMQ_BUSY, left = 0
+        cdef int64_t due = shmq_next_due(&self.q) - shmq_now()
+        cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
+        if due < slice_ and not shmq_clock_set:
+            slice_ = max(due, 0)
+        with nogil:
+            status = shmq_sleep(self.semaphores[bell], slice_)
+            while lock_status == SHMQ_BUSY:
+                lock_status = shmq_lock_even_deleted(&self.q, LOCK_SLICE)
+            if lock_status == SHMQ_OK:
+                if self.open_:  # who closes a handle counts its sleepers out
+                    sem_getvalue(self.semaphores[bell], &left)
+                    shmq_wake_up(&self.q, bell, status == SHMQ_OK, left)
+                self._unlock()
+        if lock_status != SHMQ_OK:
+            raise self._error(lock_status)
+        return 0

@@ -1,0 +1,85 @@
+# Constants, hooks, and the checks of arguments that several files use.
+
+cdef enum:
+    SMALL = 4096                # bodies up to this are copied with the operation itself
+    MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
+    NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
+    LOCK_SLICE = 50000000       # ns
+    PATIENCE = 20               # tries for the lock before it is taken without the GIL
+    WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
+    MOST_SPIN = 50000           # ns
+    LEAST_SPIN = 1000
+
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef int64_t LONG_AGO = -FOREVER
+cdef object _decode = None
+cdef object _encode = None
+cdef object _unpack = None
+
+
+def install(encode, decode, unpack):
+    """Set how bodies and properties become bytes and back: see shmq/codecs.py."""
+    global _encode, _decode, _unpack
+    _encode, _decode, _unpack = encode, decode, unpack
+
+
+cdef inline int64_t _real_now():
+    return <int64_t>(_time.monotonic() * 1e9)
+
+
+cdef int64_t _deadline(timeout) except? -1:
+    """The end of a wait of ``timeout`` seconds (None: never), in monotonic ns."""
+    if timeout is None:
+        return FOREVER
+    _check_timeout(timeout)
+    return FOREVER if timeout > 1e9 else _real_now() + <int64_t>(timeout * 1e9)
+
+
+cdef int _check_timeout(timeout) except -1:
+    if timeout is None:
+        return 0
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(
+            f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
+    return 0
+
+
+cdef void _copy(void *to, const void *source, size_t size) noexcept:
+    if size >= NOGIL_COPY:
+        with nogil:
+            memcpy(to, source, size)
+    else:
+        memcpy(to, source, size)
+
+
+cdef bytes _process_name():
+    try:
+        with open("/proc/self/comm", "rb") as file:
+            return file.read().strip()[:31]
+    except OSError:
+        return b"?"
+
+
+# The receipt of a message, or the receipt itself. An int that cannot be one was never
+# given, as 0 never is.
+cdef object _receipt_of(message):
+    if type(message) is Message:
+        return (<Message>message).receipt
+    if isinstance(message, int) and not isinstance(message, bool):
+        return message if 0 <= message < 1 << 64 else 0
+    raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
+
+
+cdef int64_t _span_ns(str what, seconds) except? -1:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise _errors.InvalidOption(
+            f"{what}={seconds!r} must be a number of seconds, not {type(seconds).__name__}")
+    if not 0 <= seconds <= 1e9:
+        raise _errors.InvalidOption(f"{what}={seconds} s is out of range: 0 to 1000000000 s")
+    return _ns(seconds)
+
+
+cdef int64_t _delay_ns(delay) except? -2:
+    return -1 if delay is None else _span_ns("delay", delay)

@@ -1,0 +1,216 @@
+# Putting: small bodies under the lock, large ones beside it.
+
+@cython.no_gc_clear
+cdef class _Putter(_Attachment):
+    """The part of a handle that puts."""
+
+    def put(self, body, block=None, timeout=None, *, priority=None, group=None, headers=None,
+            delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
+            correlation=None):
+        """See shmq.contract.Queue.put."""
+        cdef shmq_put c
+        cdef Parcel parcel
+        if timeout is not None:
+            _check_timeout(timeout)
+        if (type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL and priority is None
+                and group is None and headers is None and delay is None
+                and deliver_at is None and ttl is None and dedupe_id is None
+                and codec is None and reply_to is None and correlation is None):
+            memset(&c, 0, sizeof(c))
+            c.body = PyBytes_AS_STRING(body)
+            c.body_bytes = PyBytes_GET_SIZE(body)
+            c.priority = self.middle
+            return self._put(&c, block, timeout)
+        parcel = self._wrap(body, codec, priority, group, headers, delay, deliver_at, ttl,
+                            dedupe_id, reply_to, correlation)
+        if parcel.c.body_bytes > SMALL:
+            return self._put_large(parcel, block, timeout)
+        return self._put(&parcel.c, block, timeout)
+
+    cdef Parcel _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
+                      dedupe_id, reply_to, correlation, encoded=False):
+        cdef Parcel parcel = Parcel.__new__(Parcel)
+        buffer, number, meta, level, delay_s, ttl_s = _encode(
+            body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
+            correlation, self.q.h.options.priorities, encoded)
+        parcel.keep = buffer
+        parcel._set_body(buffer)
+        parcel._set_meta(meta)
+        parcel.c.codec = number
+        parcel.c.priority = level
+        parcel.c.delay = _ns(delay_s)
+        parcel.c.ttl = _ns(ttl_s)
+        if group is not None:
+            parcel.c.group = self._hash(group)[0] or 1
+        if dedupe_id is not None:
+            parcel.dedupe[0], parcel.dedupe[1] = self._hash(dedupe_id)
+            parcel.c.dedupe = parcel.dedupe
+        return parcel
+
+    cdef tuple _hash(self, text):
+        return siphash(self.q.h.options.queue_id, text.encode("utf-8", "surrogatepass"))
+
+    cdef Put _put(self, const shmq_put *c, block, timeout):
+        cdef uint64_t seq = 0
+        cdef int status, round_ = 0
+        cdef int64_t until = -1
+        if shmq_fits(&self.q, c.body_bytes, c.meta_bytes) != SHMQ_OK:
+            raise self._too_large(c.body_bytes, c.meta_bytes)
+        while True:
+            self._lock()
+            status = c_put(&self.q, c, shmq_now(), &seq)
+            if status == SHMQ_FULL and round_ == 1:
+                shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
+            self._unlock()
+            if status == SHMQ_OK or status == SHMQ_DUPLICATE:
+                self._after()
+                return _new_put(seq, status == SHMQ_DUPLICATE)
+            if status != SHMQ_FULL:
+                raise self._error(status)
+            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+                raise self._full()
+
+    # A large body is written without the lock, into space that is ours and pinned: not
+    # even closing the handle meanwhile lets another message have it.
+    cdef Put _put_large(self, Parcel parcel, block, timeout):
+        cdef Loan loan = _borrow(self, parcel, block, timeout)
+        if loan.ended:
+            return loan.put
+        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
+        shmq_mark()
+        return loan.commit()
+
+    # Reserves and pins space: SHMQ_OK or SHMQ_DUPLICATE. Raises Full.
+    cdef int _reserve(self, Parcel parcel, block, timeout, shmq_view *view,
+                      uint64_t *seq) except -1:
+        cdef int status, round_ = 0
+        cdef int64_t until = -1
+        if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
+            raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
+        while True:
+            self._lock()
+            status = self._reserve_locked(parcel, view, seq)
+            if status == SHMQ_FULL and round_ == 1:
+                shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
+            self._unlock()
+            if status == SHMQ_OK or status == SHMQ_DUPLICATE:
+                return status
+            if status != SHMQ_FULL:
+                raise self._error(status)
+            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+                raise self._full()
+
+    cdef int _reserve_locked(self, Parcel parcel, shmq_view *view, uint64_t *seq):
+        cdef int64_t now = shmq_now()
+        cdef int status = shmq_reserve(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes, now,
+                                       parcel.c.dedupe, view, seq)
+        if status == SHMQ_OK:
+            status = shmq_pin(&self.q, view.receipt, now, view)
+            if status == SHMQ_OK:
+                self.views += 1
+        return status
+
+    cdef Put _fill(self, uint64_t receipt, Parcel parcel):
+        cdef uint64_t seq = 0
+        cdef int status
+        self._lock()
+        status = shmq_fill(&self.q, receipt, &parcel.c, shmq_now(), &seq)
+        self._unlock()
+        self._after()
+        if status == SHMQ_OK or status == SHMQ_DUPLICATE:
+            return _new_put(seq, status == SHMQ_DUPLICATE)
+        if status == SHMQ_FULL:
+            raise self._full()
+        if status == SHMQ_STALE:
+            raise _errors.LeaseExpired(
+                f"the space in queue {self.name!r} was given back before the message was put")
+        raise self._error(status)
+
+    def abandon(self, uint64_t receipt):
+        """Give space back that was reserved or staged; whether it was still ours."""
+        cdef int status
+        self._lock()
+        status = shmq_abandon(&self.q, receipt)
+        self._unlock()
+        return status == SHMQ_OK
+
+    def put_many(self, bodies, block=None, timeout=None, *, priority=None, group=None,
+                 headers=None, delay=None, ttl=None, codec=None):
+        """See shmq.contract.Queue.put_many."""
+        _check_timeout(timeout)
+        cdef list parcels = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
+        cdef Py_ssize_t done = 0, count = len(parcels)
+        cdef int status, round_ = 0
+        cdef int64_t until = -1
+        while done < count:
+            if self._is_large(parcels[done]):
+                try:
+                    self._put_large(parcels[done], block, timeout)
+                except _errors.Full:
+                    return done
+                done += 1
+                continue
+            status = self._put_run(parcels, &done, round_ == 1)
+            if status == SHMQ_OK:
+                self._after()
+                continue
+            if status != SHMQ_FULL:
+                if done:
+                    return done
+                raise self._error(status)
+            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+                return done
+        return done
+
+    cdef bint _is_large(self, parcel):
+        return type(parcel) is not bytes and (<Parcel>parcel).c.body_bytes > SMALL
+
+    # One critical section: puts what fits, from parcels[done[0]] on.
+    cdef int _put_run(self, list parcels, Py_ssize_t *done, bint asleep_if_full) except -1:
+        cdef Py_ssize_t count = len(parcels)
+        cdef uint64_t seq, copied = 0
+        cdef int64_t now
+        cdef int status = SHMQ_OK
+        cdef shmq_put c
+        cdef const shmq_put *p
+        memset(&c, 0, sizeof(c))
+        c.priority = self.middle
+        self._lock()
+        now = shmq_now()
+        while done[0] < count and copied < MOST_UNDER_LOCK:
+            parcel = parcels[done[0]]
+            if type(parcel) is bytes:
+                c.body = PyBytes_AS_STRING(parcel)
+                c.body_bytes = PyBytes_GET_SIZE(parcel)
+                p = &c
+            elif (<Parcel>parcel).c.body_bytes > SMALL:
+                break
+            else:
+                p = &(<Parcel>parcel).c
+            status = c_put(&self.q, p, now, &seq)
+            if status != SHMQ_OK:
+                break
+            copied += p.body_bytes + 64
+            done[0] += 1
+        if status == SHMQ_FULL and asleep_if_full:
+            shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
+        self._unlock()
+        return status
+
+    cdef list _wrap_many(self, bodies, codec, priority, group, headers, delay, ttl):
+        cdef bint plain = (codec is None and priority is None and group is None
+                           and headers is None and delay is None and ttl is None)
+        cdef list parcels = []
+        cdef Parcel parcel
+        for body in bodies:
+            if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
+                if shmq_fits(&self.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
+                    raise self._too_large(PyBytes_GET_SIZE(body), 0)
+                parcels.append(body)
+                continue
+            parcel = self._wrap(body, codec, priority, group, headers, delay, None, ttl, None,
+                                None, None)
+            if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
+                raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
+            parcels.append(parcel)
+        return parcels
