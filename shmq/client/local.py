@@ -58,6 +58,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._namespace = namespace
         self._graves: LocalQueue | None = None
         self._bury_again = 0.0
+        self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
         super().__init__(name, segment, *semaphore_names(namespace.name, segment.queue_id))
 
     @property
@@ -78,6 +79,7 @@ class LocalQueue(_core.Handle, contract.Queue):
     ) -> contract.Consumer:
         """See :class:`shmq.contract.Queue`."""
         consumer: contract.Consumer = _core.make_consumer(self, prefetch, timeout, block)
+        self._consumers.add(consumer)
         return consumer
 
     def loan(self, size: int, **properties: Any) -> contract.Loan:
@@ -208,6 +210,8 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def close(self) -> None:
         """See :class:`shmq.contract.Queue`."""
+        for consumer in list(self._consumers):
+            consumer.close()  # with the acknowledgements that it has gathered
         if self._graves is not None:
             self._graves.close()
             self._graves = None

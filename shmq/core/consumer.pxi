@@ -22,6 +22,7 @@ cdef class Consumer:
     cdef bint ended
     cdef uint64_t generation
     cdef readonly uint64_t refused
+    cdef object __weakref__
 
     def __cinit__(self, _Getter handle, int prefetch, timeout, block):
         self.handle = handle

@@ -72,11 +72,6 @@ cdef class Handle(_Getter):
         shmq_reclaim(&self.q, at, process, shmq_now())
         self._unlock()
 
-    @property
-    def process(self):
-        """This process's number in the namespace."""
-        return self.number
-
     def scan(self, uint32_t start, uint32_t count):
         """Live slots from ``start`` on, at most ``count`` looked at.
 

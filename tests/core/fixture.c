@@ -58,6 +58,7 @@ static struct shmq_queue *new_handle(void *base, int fd, const struct shmq_geome
     CHECK(q && handle_count < MOST_HANDLES);
     shmq_bind(q, base, fd, geo);
     handles[handle_count++] = q;
+    q->random = (uint64_t)handle_count; /* not of its address: every run is alike */
     return q;
 }
 
