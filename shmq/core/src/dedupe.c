@@ -103,7 +103,7 @@ int shmq_dedupe_reserve(struct shmq_queue *q, int64_t now)
 {
     struct shmq_header *h = q->h;
 
-    if (h->dedupe_size && !sane(q))
+    if (!sane(q))
         return SHMQ_DAMAGED;
     while (h->dedupe_head < h->dedupe_tail && entry_of(q, h->dedupe_head)->until <= now)
         SET(h->dedupe_head, h->dedupe_head + 1);

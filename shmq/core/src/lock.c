@@ -43,6 +43,7 @@ static bool within_bounds(const struct shmq_queue *q)
 
     return h->slots_made <= h->slots_backed && h->slots_backed <= h->options.capacity &&
            h->units_backed <= q->geo.units && h->units_used <= q->geo.units &&
+           h->order_len <= h->slots_made && h->timer_len <= h->slots_made &&
            h->groups_made <= h->groups_backed && h->groups_backed <= h->options.capacity &&
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }

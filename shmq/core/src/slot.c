@@ -24,10 +24,13 @@ static void push_free(struct shmq_queue *q, struct shmq_slot *s)
     SET(q->h->free[class], shmq_index_of(q, s));
 }
 
+/* What a damaged list leads to is no free slot of that class. */
 static struct shmq_slot *pop_free(struct shmq_queue *q, uint32_t class)
 {
     struct shmq_slot *s = shmq_slot_at(q, q->h->free[class]);
 
+    if (shmq_state_of(shmq_word(s)) != SHMQ_FREE || list_of(s) != class)
+        q->damaged = true;
     SET(q->h->free[class], s->next);
     if (class)
         SET(q->h->units_cached, q->h->units_cached - s->units);
@@ -96,7 +99,7 @@ int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
     if (class && h->free[class] != SHMQ_NIL) {
         s = pop_free(q, class);
         *at = shmq_index_of(q, s);
-        return s->units == units ? SHMQ_OK : SHMQ_DAMAGED;
+        return s->units == units && !q->damaged ? SHMQ_OK : SHMQ_DAMAGED;
     }
     if ((status = take_bare(q, &s)))
         return status;
@@ -112,7 +115,7 @@ int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
         SET(s->units, units);
     }
     *at = shmq_index_of(q, s);
-    return SHMQ_OK;
+    return q->damaged ? SHMQ_DAMAGED : SHMQ_OK;
 }
 
 void shmq_slot_drop_cached(struct shmq_queue *q) { (void)give_cached(q, true); }

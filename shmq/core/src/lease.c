@@ -1,0 +1,166 @@
+#include "life.h"
+#include "order.h"
+#include "slot.h"
+
+static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed)
+{
+    struct shmq_header *h = q->h;
+    uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
+
+    if (word & SHMQ_F_TTL)
+        shmq_timer_unset(q, s);
+    if (word & SHMQ_F_GROUPED)
+        shmq_group_fly(q, s);
+    else
+        shmq_order_remove(q, s);
+    SET(h->visible, h->visible - 1);
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    SET(s->deadline, now + h->options.visibility);
+    shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
+                                  shmq_deliveries_of(word), shmq_next_serial(h)));
+    shmq_count_lease(q, s, 1);
+    shmq_timer_lease(q, s);
+    if (shmq_deliveries_of(word))
+        SET(h->redelivered, h->redelivered + 1);
+}
+
+int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
+{
+    uint32_t at, guard = q->h->options.capacity;
+
+    shmq_tick_if_due(q, now);
+    while (guard-- && !q->damaged) {
+        struct shmq_slot *s;
+
+        at = shmq_order_first(q);
+        if (at == SHMQ_NIL && q->h->next_tick <= now) {
+            shmq_tick(q, now); /* a tick does only so much at once */
+            continue;
+        }
+        if (at == SHMQ_NIL)
+            return shmq_outcome(q, SHMQ_EMPTY);
+        s = shmq_slot_at(q, at);
+        if (shmq_word(s) & SHMQ_F_TTL && s->expires <= now) {
+            shmq_message_due(q, s, now);
+            continue;
+        }
+        grant(q, s, now, handed);
+        shmq_look(q, s, view);
+        view->deliveries++;
+        return shmq_outcome(q, SHMQ_OK);
+    }
+    return shmq_outcome(q, SHMQ_EMPTY);
+}
+
+bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
+
+    return s && s->deadline > now;
+}
+
+int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
+    uint64_t word;
+
+    if (!s || s->deadline <= now)
+        return SHMQ_STALE;
+    word = shmq_word(s);
+    do {
+        if (shmq_state_of(word) != SHMQ_LEASED || word & SHMQ_F_CLOSED ||
+            shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
+            return SHMQ_STALE;
+    } while (!atomic_compare_exchange_weak_explicit(&s->word, &word, word | SHMQ_F_HANDED,
+                                                    memory_order_acq_rel, memory_order_acquire));
+    shmq_mark();
+    return SHMQ_OK;
+}
+
+/* ---- settlements ---- */
+
+int shmq_ack(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_unlease(q, s);
+    shmq_leave_group(q, s);
+    shmq_slot_free(q, s);
+    SET(q->h->acked, q->h->acked + 1);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+static uint64_t random_below(struct shmq_queue *q, uint64_t limit)
+{
+    q->random ^= q->random << 13; /* xorshift64, Marsaglia 2003 */
+    q->random ^= q->random >> 7;
+    q->random ^= q->random << 17;
+    return limit ? q->random % limit : 0;
+}
+
+/* retry * 2^(n - 1) up to retry_max, of which a random half to whole; n: deliveries. */
+static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
+{
+    int64_t delay = q->h->options.retry, most = q->h->options.retry_max;
+
+    while (--deliveries && delay < most)
+        delay = delay > INT64_MAX / 2 ? most : delay * 2;
+    if (delay > most)
+        delay = most;
+    return delay - (int64_t)random_below(q, (uint64_t)delay / 2 + 1);
+}
+
+int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    if (delay < 0)
+        delay = back_off(q, shmq_deliveries_of(shmq_word(s)) + 1);
+    shmq_unlease(q, s);
+    SET(q->h->nacked, q->h->nacked + 1);
+    shmq_come_back(q, s, delay, now);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_unlease(q, s);
+    shmq_die(q, s, SHMQ_REJECTED, shmq_deliveries_with_this(shmq_word(s)));
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    if (ns <= 0) {
+        shmq_end_lease(q, s, now);
+        return shmq_outcome(q, SHMQ_OK);
+    }
+    shmq_timer_unlease(q, s);
+    SET(s->deadline, now + ns);
+    shmq_timer_set(q, s); /* not among the others: one long lease at their end would keep
+                             all that follow out of their order */
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_leased(q, receipt, now);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_unlease(q, s);
+    shmq_come_back(q, s, 0, now);
+    return shmq_outcome(q, SHMQ_OK);
+}

@@ -1,0 +1,172 @@
+#include "life.h"
+
+#include "clock.h"
+#include "list.h"
+#include "move.h"
+#include "order.h"
+#include "slot.h"
+
+void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by)
+{
+    SET(q->h->leased, q->h->leased + (uint32_t)by);
+    if (s->owner && s->owner <= q->h->attachments_made) {
+        struct shmq_attachment *a = &q->attachments[s->owner - 1];
+
+        SET(a->leases, a->leases + (uint32_t)by);
+    }
+}
+
+void shmq_make_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
+{
+    shmq_commit(s, word);
+    SET(q->h->visible, q->h->visible + 1);
+    if (word & SHMQ_F_TTL)
+        shmq_timer_set(q, s);
+    if (word & SHMQ_F_GROUPED)
+        shmq_group_ready(q, s);
+    else
+        shmq_order_insert(q, s);
+}
+
+void shmq_make_delayed(struct shmq_queue *q, struct shmq_slot *s, uint64_t word, int64_t until)
+{
+    SET(s->deadline, until);
+    shmq_commit(s, word);
+    SET(q->h->delayed, q->h->delayed + 1);
+    shmq_timer_set(q, s);
+}
+
+void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s);
+
+    if (shmq_state_of(word) == SHMQ_DELAYED) {
+        shmq_timer_unset(q, s);
+        SET(q->h->delayed, q->h->delayed - 1);
+        return;
+    }
+    if (word & SHMQ_F_TTL)
+        shmq_timer_unset(q, s);
+    if (word & SHMQ_F_GROUPED)
+        shmq_group_unready(q, s);
+    else
+        shmq_order_remove(q, s);
+    SET(q->h->visible, q->h->visible - 1);
+}
+
+void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
+                uint32_t deliveries)
+{
+    struct shmq_header *h = q->h;
+    uint64_t serial = shmq_serial_of(shmq_word(s));
+
+    shmq_leave_group(q, s);
+    if (!h->options.dead_letters || (reason == SHMQ_EXPIRED_TTL && h->options.drop_expired)) {
+        SET(h->dropped, h->dropped + 1);
+        shmq_slot_free(q, s);
+        return;
+    }
+    SET(s->reason, (uint8_t)reason);
+    SET(s->dead_at, shmq_wall());
+    shmq_set_where(s, SHMQ_IN_DYING);
+    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, deliveries, serial));
+    shmq_list_append(q, &h->dying, s);
+    SET(h->dead, h->dead + 1);
+}
+
+void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now)
+{
+    uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
+    uint32_t deliveries = shmq_deliveries_with_this(word), limit = q->h->options.max_deliveries;
+    bool handed = word & SHMQ_F_HANDED;
+
+    if (word & SHMQ_F_TTL && s->expires <= now)
+        shmq_die(q, s, SHMQ_EXPIRED_TTL, deliveries);
+    else if (handed && limit && deliveries >= limit)
+        shmq_die(q, s, SHMQ_EXHAUSTED, deliveries);
+    else if (delay > 0)
+        shmq_make_delayed(q, s,
+                     shmq_make_word(SHMQ_DELAYED, keep | (keep & SHMQ_F_GROUPED ? SHMQ_F_HOLDS : 0),
+                                    deliveries, shmq_serial_of(word)),
+                     now + delay);
+    else
+        shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, keep, deliveries, shmq_serial_of(word)));
+}
+
+void shmq_unlease(struct shmq_queue *q, struct shmq_slot *s)
+{
+    if (!(shmq_word(s) & SHMQ_F_HANDED)) {
+        atomic_fetch_or_explicit(&s->word, SHMQ_F_CLOSED, memory_order_acq_rel);
+        shmq_mark();
+    }
+    shmq_timer_unlease(q, s);
+    shmq_count_lease(q, s, -1);
+}
+
+void shmq_end_lease(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
+{
+    shmq_unlease(q, s);
+    SET(q->h->expired, q->h->expired + 1);
+    shmq_come_back(q, s, 0, now);
+}
+
+struct shmq_slot *shmq_leased(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s;
+
+    shmq_tick_if_due(q, now);
+    s = shmq_slot_in(q, receipt, SHMQ_LEASED);
+    if (s && s->deadline <= now) {
+        shmq_end_lease(q, s, now);
+        return NULL;
+    }
+    return s;
+}
+
+void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
+{
+    uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
+
+    switch (shmq_state_of(word)) {
+    case SHMQ_LEASED:
+        shmq_end_lease(q, s, now);
+        break;
+    case SHMQ_DELAYED:
+        shmq_withdraw(q, s);
+        if (word & SHMQ_F_TTL && s->expires <= now)
+            shmq_die(q, s, SHMQ_EXPIRED_TTL, shmq_deliveries_of(word));
+        else
+            shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, keep, shmq_deliveries_of(word),
+                                            shmq_serial_of(word)));
+        break;
+    case SHMQ_READY:
+        shmq_withdraw(q, s);
+        shmq_die(q, s, SHMQ_EXPIRED_TTL, shmq_deliveries_of(word));
+        break;
+    default:
+        q->damaged = true;
+    }
+}
+
+void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
+{
+    uint64_t word = shmq_word(s);
+
+    switch (shmq_state_of(word)) {
+    case SHMQ_FILLING:
+        shmq_slot_free(q, s);
+        break;
+    case SHMQ_STAGED:
+        SET(s->owner, 0); /* its origin decides: see move.h */
+        break;
+    case SHMQ_LEASED:
+        shmq_unlease(q, s);
+        shmq_come_back(q, s, 0, now);
+        break;
+    case SHMQ_MOVING:
+        shmq_move_orphaned(q, s);
+        break;
+    default:
+        break;
+    }
+}

@@ -1,0 +1,81 @@
+/* The transitions of a message's life that the operations are made of: see the drawing in
+ * message.h. All hold the lock. */
+#ifndef SHMQ_LIFE_H
+#define SHMQ_LIFE_H
+
+#include "group.h"
+#include "message.h"
+#include "timer.h"
+
+static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)
+{
+    if (__builtin_expect(now >= q->h->next_tick, 0))
+        shmq_tick(q, now);
+}
+
+/* Ensures: no lease, of any slot, has this serial yet. */
+static inline uint64_t shmq_next_serial(struct shmq_header *h)
+{
+    SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
+    return h->serial;
+}
+
+/* The slot that a receipt names, if it is in that state under that serial. */
+static inline struct shmq_slot *shmq_slot_in(struct shmq_queue *q, uint64_t receipt,
+                                             enum shmq_state state)
+{
+    struct shmq_slot *s = shmq_slot_named(q, receipt);
+    uint64_t word = s ? shmq_word(s) : 0;
+
+    if (!s || shmq_state_of(word) != state ||
+        shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
+        return NULL;
+    return s;
+}
+
+/* Counts a lease more (1) or less (-1), of the queue and of its holder. */
+void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by);
+
+/* Commits READY and puts the slot where gets find it. */
+void shmq_make_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t word);
+
+/* Commits DELAYED until then. */
+void shmq_make_delayed(struct shmq_queue *q, struct shmq_slot *s, uint64_t word, int64_t until);
+
+/* Ensures: the READY or DELAYED slot is in no list, heap or timer; it stays in its group. */
+void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s);
+
+/* The end of a message that is in no list: to the dead letters, or dropped. */
+void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
+              uint32_t deliveries);
+
+/* A leased message, in no timer any more, comes back; a delivery that was handed out
+ * counts, and the last one allowed is its end. */
+void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now);
+
+/* The lease is over. From here on shmq_hand, which takes no lock, cannot mark the slot as
+ * handed out, so the flag as it stands now is the truth. */
+void shmq_unlease(struct shmq_queue *q, struct shmq_slot *s);
+
+/* The leased slot of a receipt that is good, or NULL; a lease that has run out ends here. */
+struct shmq_slot *shmq_leased(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
+/* The lease has run out. */
+void shmq_end_lease(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
+
+static inline void shmq_leave_group(struct shmq_queue *q, struct shmq_slot *s)
+{
+    if (shmq_word(s) & SHMQ_F_GROUPED)
+        shmq_group_leave(q, s);
+}
+
+/* The deliveries of a leased message that comes back: this one counts if it was handed
+ * out. */
+static inline uint32_t shmq_deliveries_with_this(uint64_t word)
+{
+    uint32_t deliveries = shmq_deliveries_of(word);
+
+    return word & SHMQ_F_HANDED && deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries;
+}
+
+#endif

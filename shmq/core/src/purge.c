@@ -1,0 +1,26 @@
+#include "memory.h"
+#include "message.h"
+#include "recover.h"
+
+/* Sets every visible and delayed message free and derives everything else anew, which
+ * is linear, whatever the messages' groups, priorities and timers. */
+int shmq_purge(struct shmq_queue *q, uint64_t *removed)
+{
+    int status;
+
+    *removed = 0;
+    for (uint32_t at = 0; at < q->h->slots_made; at++) {
+        struct shmq_slot *s = &q->slots[at];
+        uint64_t word = shmq_word(s);
+
+        if (shmq_state_of(word) != SHMQ_READY && shmq_state_of(word) != SHMQ_DELAYED)
+            continue;
+        shmq_commit(s, shmq_make_word(s->pins ? SHMQ_ZOMBIE : SHMQ_FREE, 0, 0,
+                                      shmq_serial_of(word)));
+        ++*removed;
+    }
+    if ((status = shmq_rebuild(q)))
+        return status;
+    shmq_give_back(q);
+    return SHMQ_OK;
+}

@@ -1,0 +1,204 @@
+#include <string.h>
+
+#include "arena.h"
+#include "dedupe.h"
+#include "life.h"
+#include "overflow.h"
+#include "slot.h"
+
+int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
+{
+    if (body_bytes > q->h->options.max_message_bytes || body_bytes > UINT32_MAX)
+        return SHMQ_TOO_LARGE;
+    return shmq_units_for(q, body_bytes + meta_bytes) > q->geo.units ? SHMQ_TOO_LARGE : SHMQ_OK;
+}
+
+/* Ensures: the slot carries all that the put brings but its bytes; it is in its group. */
+static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
+                 int64_t now, uint64_t *flags)
+{
+    int64_t ttl = put->ttl ? put->ttl : q->h->options.ttl;
+
+    *flags = 0;
+    SET(s->body_bytes, (uint32_t)put->body_bytes);
+    SET(s->meta_bytes, put->meta_bytes);
+    SET(s->lane, put->priority & 0xF);
+    SET(s->codec, put->codec);
+    SET(s->put_at, now);
+    if (ttl > 0) {
+        *flags |= SHMQ_F_TTL;
+        SET(s->expires, now + ttl);
+    }
+    if (put->group) {
+        *flags |= SHMQ_F_GROUPED;
+        SET(s->group, put->group);
+        return shmq_group_join(q, s);
+    }
+    return SHMQ_OK;
+}
+
+/* Whether the put's id is to be remembered: without a window it means nothing. */
+static bool counts(const struct shmq_queue *q, const uint64_t *hash)
+{
+    return hash && q->geo.dedupe_max;
+}
+
+/* Commits a dressed slot as a message: everything before the word, the indexes after. */
+static void enter(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
+                  uint64_t flags, int64_t now, uint64_t *seq)
+{
+    uint64_t serial = shmq_serial_of(shmq_word(s));
+
+    *seq = q->h->last_seq + 1;
+    SET(q->h->last_seq, *seq);
+    SET(s->seq, *seq);
+    if (counts(q, put->dedupe))
+        shmq_dedupe_write(q, put->dedupe, now, *seq);
+    if (put->delay > 0)
+        shmq_make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, 0, serial), now + put->delay);
+    else
+        shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, flags, 0, serial));
+    if (counts(q, put->dedupe))
+        shmq_dedupe_accept(q);
+}
+
+static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint64_t *seq)
+{
+    int status;
+
+    if (!counts(q, hash))
+        return SHMQ_OK;
+    if ((status = shmq_dedupe_find(q, hash, now, seq))) {
+        SET(q->h->deduped, q->h->deduped + 1);
+        return status;
+    }
+    return shmq_dedupe_reserve(q, now);
+}
+
+static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put)
+{
+    unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
+
+    if (!body || !meta)
+        return;
+    if (put->body && put->body_bytes)
+        memcpy(body, put->body, put->body_bytes);
+    if (put->meta_bytes)
+        memcpy(meta, put->meta, put->meta_bytes);
+    shmq_mark();
+}
+
+int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint64_t *seq)
+{
+    struct shmq_slot *s;
+    uint64_t flags;
+    uint32_t at;
+    int status;
+
+    shmq_tick_if_due(q, now);
+    if ((status = dedupe(q, put->dedupe, now, seq)) ||
+        (status = shmq_take_or_drop(q, put->body_bytes + put->meta_bytes, &at)))
+        return shmq_outcome(q, status);
+    s = shmq_slot_at(q, at);
+    if ((status = dress(q, s, put, now, &flags))) {
+        shmq_slot_untake(q, s);
+        return shmq_outcome(q, status);
+    }
+    write_bytes(q, s, put);
+    shmq_slot_born(q);
+    enter(q, s, put, flags, now, seq);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_reserve(struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes, int64_t now,
+                 const uint64_t *hash, struct shmq_view *view, uint64_t *seq)
+{
+    struct shmq_slot *s;
+    uint32_t at;
+    int status;
+
+    shmq_tick_if_due(q, now);
+    if ((status = dedupe(q, hash, now, seq)) ||
+        (status = shmq_take_or_drop(q, body_bytes + meta_bytes, &at)))
+        return shmq_outcome(q, status);
+    s = shmq_slot_at(q, at);
+    SET(s->body_bytes, (uint32_t)body_bytes);
+    SET(s->meta_bytes, meta_bytes);
+    SET(s->lane, 0);
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_commit(s, shmq_make_word(SHMQ_FILLING, 0, 0, shmq_next_serial(q->h)));
+    shmq_slot_born(q);
+    shmq_look(q, s, view);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now,
+              uint64_t *seq)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+    uint64_t flags;
+    int status;
+
+    shmq_tick_if_due(q, now);
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    status = dedupe(q, put->dedupe, now, seq);
+    if (!status)
+        status = dress(q, s, put, now, &flags);
+    if (status) {
+        shmq_slot_free(q, s);
+        return shmq_outcome(q, status);
+    }
+    enter(q, s, put, flags, now, seq);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+    uint64_t flags;
+    int status;
+
+    shmq_tick_if_due(q, now);
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    if ((status = dress(q, s, put, now, &flags))) {
+        shmq_slot_free(q, s);
+        return shmq_outcome(q, status);
+    }
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    SET(s->origin_queue, put->origin_queue);
+    SET(s->origin_seq, put->origin_seq);
+    shmq_commit(s, shmq_make_word(SHMQ_STAGED, flags, 0, shmq_serial_of(shmq_word(s))));
+    SET(q->h->staged, q->h->staged + 1);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
+    struct shmq_put put = {0};
+    uint64_t seq;
+
+    shmq_tick_if_due(q, now);
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    SET(s->owner, 0);
+    SET(q->h->staged, q->h->staged - 1);
+    enter(q, s, &put, shmq_word(s) & (SHMQ_F_GROUPED | SHMQ_F_TTL), now, &seq);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_abandon(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
+
+    if (!s && (s = shmq_slot_in(q, receipt, SHMQ_STAGED))) {
+        shmq_leave_group(q, s);
+        SET(q->h->staged, q->h->staged - 1);
+    }
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_slot_free(q, s);
+    return shmq_outcome(q, SHMQ_OK);
+}
