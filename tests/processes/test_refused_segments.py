@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq import Broker, Queue
+from shmq import Broker
 from shmq.client.local import LocalBroker
 from shmq.core import _core
 
@@ -494,21 +494,22 @@ def use_damaged(
         pipe.send((at, value))
         overwrite(path, slice(at, at + 1), bytes([value]))
         with contextlib.suppress(shmq.DamagedSegment, shmq.Full, shmq.LeaseExpired):
-            with shmq.connect(namespace) as broker, broker.queue("q") as queue:
-                use_all(queue)
-                is_sound(queue)
+            use_all(namespace)
         overwrite(path, slice(0, len(whole)), whole)
 
 
-def use_all(queue: Queue) -> None:
-    queue.stats()
-    queue.put(b"2", priority=2)
-    queue.put(bytes(20_000), group="one", ttl=100, dedupe_id="1")
-    queue.put(b"3", delay=100)
-    for message in queue.get_many(2, block=False):
-        assert len(message.view) == message.view.nbytes
-        message.nack(delay=0)
-    for message in queue.consume(block=False):
-        message.ack()
-    queue.peek()
-    queue.purge()
+def use_all(namespace: str) -> None:
+    """Do everything with queue ``q``."""
+    with shmq.connect(namespace) as broker, broker.queue("q") as queue:
+        queue.stats()
+        queue.put(b"2", priority=2)
+        queue.put(bytes(20_000), group="one", ttl=100, dedupe_id="1")
+        queue.put(b"3", delay=100)
+        for message in queue.get_many(2, block=False):
+            assert len(message.view) == message.view.nbytes
+            message.nack(delay=0)
+        for message in queue.consume(block=False):
+            message.ack()
+        queue.peek()
+        queue.purge()
+        is_sound(queue)
