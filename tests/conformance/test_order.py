@@ -10,6 +10,7 @@ from shmq import Broker, Queue
 from .conftest import Connect
 from .tools import (
     LATER,
+    MOMENT,
     SOON,
     bodies,
     drain,
@@ -75,7 +76,7 @@ def test_a_message_nacked_with_a_delay_takes_its_old_place_when_it_is_due(queue:
 
 
 def test_a_message_whose_lease_ran_out_keeps_its_place(broker: Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=SOON)
+    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
     queue.put_many([1, 2, 3])
     queue.get()
 
