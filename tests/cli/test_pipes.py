@@ -29,7 +29,7 @@ def left(queue: shmq.Queue) -> list[Any]:
 
 
 @pytest.mark.parametrize("count", [1, 7])
-@pytest.mark.parametrize("flags", ["", "--follow"])
+@pytest.mark.parametrize("flags", ["--ahead 1", "--ahead 1 --follow"])
 def test_what_head_did_not_print_is_still_in_the_queue(
     shell: Shell, queue: shmq.Queue, count: int, flags: str
 ) -> None:
