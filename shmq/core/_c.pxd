@@ -182,6 +182,8 @@ cdef extern from "message.h" nogil:
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
     int shmq_hand(shmq_queue *q, uint64_t receipt, int64_t now)
     cbool shmq_holds(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_mark_acked(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_finish(shmq_queue *q, uint64_t receipt)
     int shmq_ack(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_nack(shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
     int shmq_reject(shmq_queue *q, uint64_t receipt, int64_t now)

@@ -25,6 +25,7 @@ from _c cimport *
 
 import os as _os
 import time as _time
+import weakref as _weakref
 
 from shmq import errors as _errors
 

@@ -21,7 +21,8 @@ cdef class Consumer:
     cdef bint block
     cdef bint ended
     cdef uint64_t generation
-    cdef readonly uint64_t refused
+    cdef object reference          # a weak one to itself, for its messages
+    cdef int64_t lease_time
     cdef object __weakref__
 
     def __cinit__(self, _Getter handle, int prefetch, timeout, block):
@@ -30,6 +31,8 @@ cdef class Consumer:
         self.timeout = timeout
         self.block = block
         self.generation = fork_generation
+        self.reference = _weakref.ref(self)
+        self.lease_time = handle.q.h.options.visibility
         self.views = <shmq_view *>malloc(prefetch * sizeof(shmq_view))
         self.acks = <uint64_t *>malloc(prefetch * sizeof(uint64_t))
         if self.views == NULL or self.acks == NULL:
@@ -40,7 +43,7 @@ cdef class Consumer:
                 and self.handle.open_ and self.generation == fork_generation):
             with nogil:
                 if self.handle._lock_to_end():
-                    self._flush_locked(shmq_now())
+                    self._flush_locked()
                     self._give_back_locked(shmq_now())
                     self.handle._unlock()
         free(self.views)
@@ -62,7 +65,7 @@ cdef class Consumer:
         if self.ended or self.generation != fork_generation:
             self.handle._settle(0, message.receipt, 0)
             return 0
-        if not shmq_holds(&self.handle.q, message.receipt, now):
+        if shmq_mark_acked(&self.handle.q, message.receipt, now) != SHMQ_OK:
             raise self.handle._stale(message.receipt)
         if self.gathered == self.prefetch:
             self.flush()
@@ -72,11 +75,11 @@ cdef class Consumer:
         self.gathered += 1
         return 0
 
-    cdef void _flush_locked(self, int64_t now) noexcept nogil:
+    # What is gone already was set free by whoever came across it.
+    cdef void _flush_locked(self) noexcept nogil:
         cdef int i
         for i in range(self.gathered):
-            if shmq_ack(&self.handle.q, self.acks[i], now) != SHMQ_OK:
-                self.refused += 1
+            shmq_finish(&self.handle.q, self.acks[i])
         self.gathered = 0
 
     cdef void _give_back_locked(self, int64_t now) noexcept nogil:
@@ -88,7 +91,7 @@ cdef class Consumer:
         """See shmq.contract.Consumer.flush."""
         if self.gathered and self.generation == fork_generation:
             self.handle._lock()
-            self._flush_locked(shmq_now())
+            self._flush_locked()
             self.handle._unlock()
             self.handle._after()
 
@@ -103,7 +106,7 @@ cdef class Consumer:
             self.handle._lock()
         except _errors.QueueDeleted:
             return
-        self._flush_locked(shmq_now())
+        self._flush_locked()
         self._give_back_locked(shmq_now())
         self.handle._unlock()
         self.handle._after()
@@ -116,7 +119,7 @@ cdef class Consumer:
         cdef int64_t now
         self.handle._lock()
         now = shmq_now()
-        self._flush_locked(now)
+        self._flush_locked()
         self.next = self.held = 0
         while self.held < self.prefetch:
             status = shmq_lease(&self.handle.q, now, False, &self.views[self.held])
@@ -144,13 +147,27 @@ cdef class Consumer:
                                          &round_) or self.ended:
                 return False
 
+    # A lease counts from the hand-out, not from when the message was leased ahead: one of
+    # which more than an eighth is over begins anew, with all that wait behind it.
+    cdef int _renew(self, int64_t now) except -1:
+        cdef int i
+        self.handle._lock()
+        for i in range(self.next, self.held):
+            if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
+                           now) == SHMQ_OK:
+                self.views[i].deadline = now + self.lease_time
+        self.handle._unlock()
+        return 0
+
     # The next message that is still ours, or None if its lease ran out before.
     cdef Message _hand_out(self, int64_t now):
         cdef shmq_view *view = &self.views[self.next]
+        if view.deadline - now < self.lease_time - self.lease_time // 8:
+            self._renew(now)
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None
-        return _new_message(self.handle, view, self)
+        return _new_message(self.handle, view, self.reference)
 
     def __next__(self):
         cdef Message message

@@ -6,7 +6,7 @@ cdef class Message:
     """See shmq.contract.Message."""
 
     cdef _Getter handle
-    cdef object consumer     # gathers acknowledgements, or None
+    cdef object consumer     # a weak reference to what gathers acknowledgements, or None
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
     cdef object meta
@@ -135,8 +135,9 @@ cdef class Message:
     def ack(self):
         """See shmq.contract.Message.ack."""
         self._before_settling()
-        if self.consumer is not None:
-            (<Consumer>self.consumer)._gather(self)
+        consumer = None if self.consumer is None else self.consumer()
+        if consumer is not None:
+            (<Consumer>consumer)._gather(self)
         else:
             self.handle._settle(0, self.receipt, 0)
         self._settled = True

@@ -294,7 +294,7 @@ static bool blocks(const struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s);
 
-    return shmq_state_of(word) == SHMQ_LEASED ||
+    return shmq_state_of(word) == SHMQ_LEASED || shmq_state_of(word) == SHMQ_ACKED ||
            (shmq_state_of(word) == SHMQ_DELAYED && word & SHMQ_F_HOLDS);
 }
 
@@ -357,6 +357,30 @@ static void do_hand(struct actor *a)
     MUST_BE(shmq_holds(a->q, r.receipt, now), status == SHMQ_OK);
     if (status == SHMQ_OK)
         keep(a, r);
+}
+
+static void do_mark_acked(struct actor *a)
+{
+    struct actor_receipt r = pick(a, SHMQ_LEASED);
+    bool good = is_good(a, r.receipt, SHMQ_LEASED) && shmq_holds(a->q, r.receipt, now);
+    int status = shmq_mark_acked(a->q, r.receipt, now);
+
+    MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
+    if (status != SHMQ_OK)
+        return;
+    if (good)
+        a->puts[a->q->slots[r.receipt & SHMQ_RECEIPT_SLOT].seq].settled = true;
+    r.state = SHMQ_ACKED;
+    keep(a, r);
+}
+
+static void do_finish(struct actor *a)
+{
+    struct actor_receipt r = pick(a, SHMQ_ACKED);
+    bool good = is_good(a, r.receipt, SHMQ_ACKED);
+    int status = shmq_finish(a->q, r.receipt);
+
+    MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
 }
 
 static void do_settle(struct actor *a)
@@ -579,7 +603,7 @@ static operation *const operations[] = {
     do_put,    do_put,     do_put,     do_put,       do_put,        do_put,    do_reserve,
     do_reserve, do_fill,   do_fill,    do_stage,     do_publish,    do_abandon, do_lease,
     do_lease,  do_lease,   do_lease,   do_hand,      do_settle,     do_settle, do_settle,
-    do_settle, do_settle,  do_pin,     do_unpin,     do_die,        do_close,  do_recover,
+    do_settle, do_mark_acked, do_mark_acked, do_finish, do_pin,     do_unpin,     do_die,        do_close,  do_recover,
     do_take,   do_take,    do_move,    do_move,      do_void_copies, do_purge, do_pass_time,
     do_pass_time, do_sleep, do_starve,
 };
@@ -596,7 +620,7 @@ static void balance(struct actor *a)
         if (state < SHMQ_READY || state == SHMQ_ZOMBIE)
             continue;
         here++;
-        CHECK(!a->puts[a->q->slots[at].seq].settled);
+        CHECK_EQ(a->puts[a->q->slots[at].seq].settled, state == SHMQ_ACKED);
     }
     CHECK_EQ(h->last_seq, here + h->acked + h->dropped + a->purged + a->moved);
 }

@@ -92,6 +92,20 @@ TEST("a dead holder's leases come back at once, and count only if they were hand
     CHECK_EQ(q->h->expired, 0);
 }
 
+TEST("what a dead holder had acknowledged does not come back")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *dead = another_handle(q);
+    struct shmq_view view;
+
+    put_text(q, "acknowledged");
+    view = take_next(dead);
+    CHECK_EQ(shmq_mark_acked(dead, view.receipt, now), SHMQ_OK);
+    die(dead, q);
+    CHECK_EQ(q->h->live, 0);
+    CHECK_EQ(q->h->acked, 1);
+    CHECK_WELL(q);
+}
+
 TEST("the last delivery allowed, held by a process that died, goes to the dead letters")
 {
     struct shmq_queue *q = NEW_QUEUE(.max_deliveries = 1, .dead_letters = 1);

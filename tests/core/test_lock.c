@@ -110,6 +110,31 @@ TEST("a death inside is recovered from, once, and counted")
     CHECK_EQ(q->h->recoveries, 1);
 }
 
+static void acknowledge(struct shmq_queue *q)
+{
+    CHECK_EQ(shmq_mark_acked(q, shmq_receipt_of(shmq_word(&q->slots[0]), 0), now), SHMQ_OK);
+}
+
+TEST("what was acknowledged before a death inside does not come back, nor does a view of it end")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_view view;
+
+    for (int viewed = 0; viewed < 2; viewed++) {
+        put_text(q, "a");
+        view = take_next(q);
+        if (viewed)
+            CHECK_EQ(shmq_pin(q, view.receipt, now, &view), SHMQ_OK);
+        unlock(q);
+        die_inside(q, acknowledge);
+        CHECK_EQ(shmq_lock(q), SHMQ_OK);
+        CHECK_WELL(q);
+        CHECK_EQ(next_seq(q), 0);
+        CHECK_EQ(q->h->live, viewed);
+    }
+    CHECK(body_is(&view, "a"));
+}
+
 TEST("whoever waits in the kernel for the lock recovers, too")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);

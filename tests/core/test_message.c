@@ -334,6 +334,61 @@ TEST("serials come round without a lease being mistaken for another")
     CHECK_WELL(q);
 }
 
+TEST("what was acknowledged without the lock comes back no more, whatever becomes of it")
+{
+    struct shmq_queue *q = NEW_QUEUE(.visibility = SECOND);
+    struct shmq_view view;
+
+    put_text(q, "a");
+    put_text(q, "b");
+    view = take_next(q);
+    CHECK_EQ(shmq_mark_acked(q, view.receipt, now), SHMQ_OK);
+    CHECK_WELL(q);
+    refuse(q, view.receipt);
+    CHECK_EQ(shmq_mark_acked(q, view.receipt, now), SHMQ_STALE);
+    CHECK_EQ(q->h->live, 2);
+    CHECK_EQ(shmq_finish(q, view.receipt), SHMQ_OK);
+    CHECK_EQ(shmq_finish(q, view.receipt), SHMQ_STALE);
+    CHECK_EQ(q->h->live, 1);
+    view = take_next(q);
+    CHECK_EQ(shmq_mark_acked(q, view.receipt, now), SHMQ_OK);
+    now += SECOND;
+    CHECK_EQ(next_seq(q), 0);
+    CHECK_EQ(shmq_finish(q, view.receipt), SHMQ_STALE);
+    CHECK_EQ(q->h->live, 0);
+    CHECK_EQ(q->h->acked, 2);
+    CHECK_WELL(q);
+}
+
+TEST("a message is not acknowledged without the lock once its lease is over")
+{
+    struct shmq_queue *q = NEW_QUEUE(.visibility = SECOND);
+    struct shmq_view view;
+
+    put_text(q, "a");
+    view = take_next(q);
+    now += SECOND;
+    CHECK_EQ(shmq_mark_acked(q, view.receipt, now), SHMQ_STALE);
+    take_next(q);
+    CHECK_EQ(shmq_mark_acked(q, view.receipt, now), SHMQ_STALE);
+    CHECK_EQ(q->h->leased, 1);
+}
+
+TEST("a group goes on only when its acknowledged message was set free")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_view view;
+
+    PUT(q, .group = 5);
+    PUT(q, .group = 5);
+    view = take_next(q);
+    CHECK_EQ(shmq_mark_acked(q, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(next_seq(q), 0);
+    CHECK_EQ(shmq_finish(q, view.receipt), SHMQ_OK);
+    CHECK_EQ(next_seq(q), 2);
+    CHECK_WELL(q);
+}
+
 /* ---- overflow ---- */
 
 TEST("a queue that drops its oldest takes a new message for it")
@@ -386,6 +441,24 @@ TEST("a message behind a blocked group's front can be dropped, too")
         PUT(q, .group = 4);
     take_next(q);
     PUT(q, .group = 4);
+    CHECK_EQ(q->h->dropped, 1);
+    CHECK_WELL(q);
+}
+
+TEST("what is dropped for nothing, because a view holds it, is not dropped")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_view view;
+    uint64_t seq;
+
+    put_bytes(q, 10);
+    put_bytes(q, 10);
+    CHECK_EQ(shmq_pin_at(q, 0, 1, &view), SHMQ_OK);
+    put_bytes(q, 10);
+    CHECK_EQ(state_at(q, 0), SHMQ_READY);
+    CHECK_EQ(shmq_pin_at(q, 1, 3, &view), SHMQ_OK);
+    CHECK_EQ(put_status(q, &(struct shmq_put){0}, &seq), SHMQ_FULL);
+    CHECK_EQ(q->h->visible, 2);
     CHECK_EQ(q->h->dropped, 1);
     CHECK_WELL(q);
 }

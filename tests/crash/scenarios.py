@@ -208,6 +208,13 @@ def consume_and_ack(stage: Stage) -> None:
         message.ack()
 
 
+@scenario(prepare=three_in_a_group, kept=(b"b", b"c"), removed=(b"a",))
+def ack_in_a_consumer_that_never_flushes(stage: Stage) -> None:
+    consumer = stage.queue.consume(prefetch=3, block=False)
+    stage.held = [consumer]
+    next(consumer).ack()
+
+
 @scenario(prepare=three, kept=(b"b", b"c"), removed=(b"a",))
 def consume_and_stop(stage: Stage) -> None:
     consumer = stage.queue.consume(prefetch=3, block=False)

@@ -1,8 +1,8 @@
 """The semantics of a queue in plain Python: slow, obvious, without shared memory.
 
-Every operation first lets the clock act (``tick``), then does what its name says by
-looking through all messages. Times are whole nanoseconds of the clock that the test
-drives. A lease is named by a number that is never used again, as a receipt is.
+``tick`` lets the clock act; every operation does what its name says at the time of the
+last tick, by looking through all messages. Times are whole nanoseconds. A lease is named
+by a number that is never used again, as a receipt is.
 
 Two things are left to the real queue, which may choose: the order in which messages that
 die together reach the dead-letter queue (``bury``), and the jitter of a retry delay, of

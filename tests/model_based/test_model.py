@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import shmq
-from shmq import Consumer, Loan, Message, Queue, QueueOptions
+from shmq import Broker, Consumer, Loan, Message, Queue, QueueOptions
 from shmq.core import _core
 
 from .model import SECOND, Item, ModelConsumer, ModelQueue, NoRoom, Place, Refused
@@ -150,8 +150,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.namespace = f"model-{secrets.token_hex(6)}"
         self.now = EPOCH
         self.bodies = 0
+        self.brokers: list[Broker] = []
         self.sides: list[Side] = []
         self.deliveries: list[Delivery] = []
         self.loans: list[Lent] = []
@@ -163,8 +165,7 @@ class QueueMachine(RuleBasedStateMachine):
     @initialize(options=OPTIONS, graves=st.sampled_from([2, 50, 50]))
     def make(self, options: dict[str, Any], graves: int) -> None:
         _core.set_clock(self.now)
-        namespace = f"model-{secrets.token_hex(6)}"
-        self.brokers = [shmq.connect(namespace) for _ in range(CLIENTS)]
+        self.brokers += [shmq.connect(self.namespace) for _ in range(CLIENTS)]
         self.options = options
         wanted = QueueOptions.for_queue(NAME, options)
         dead = dataclasses.replace(wanted.for_dead_letters(), capacity=graves)
@@ -184,9 +185,9 @@ class QueueMachine(RuleBasedStateMachine):
         # Descriptors are freed with the last reference, and a failure keeps this object.
         for mine in (self.views, self.loans, self.deliveries, self.consumers, self.sides):
             mine.clear()
-        with shmq.connect(self.brokers[0].namespace) as last:
-            for broker in self.brokers:
-                broker.close()
+        for broker in self.brokers:
+            broker.close()
+        with shmq.connect(self.namespace) as last:
             for line in last.list_queues():
                 last.delete_queue(line.name)
         _core.set_clock(None)
@@ -326,9 +327,9 @@ class QueueMachine(RuleBasedStateMachine):
             self._delivered(side, client, message, item)
 
     @staticmethod
-    def _lease(side: Side, client: int, most: int, handed: bool = True) -> list[Item]:
+    def _lease(side: Side, client: int, most: int) -> list[Item]:
         """Let the model lease as many as there are, up to ``most``."""
-        leased = (side.model.get(side.real[client], handed) for _ in range(most))
+        leased = (side.model.get(side.real[client]) for _ in range(most))
         return [item for item in leased if item is not None]
 
     def _delivered(
@@ -553,10 +554,11 @@ class QueueMachine(RuleBasedStateMachine):
             self._close_and_attach_again(self._side(dead), client)
         elif what == "delete":
             self._delete_and_make_anew(client)
-        elif self.main.model.dead_letters:
+        elif self.main.model.dead_letters and not self.main.model.at(Place.DYING):
             self._redrive(self._side(dead).real[client], limit)
 
     def _redrive(self, queue: Queue, limit: int | None) -> None:
+        """Not while messages wait to die: how many of them move meanwhile is left open."""
         try:
             moved = self.main.model.redrive(limit)
         except NoRoom:

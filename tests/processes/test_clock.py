@@ -6,7 +6,6 @@ seconds to the wall clock; the monotonic clock is the real one.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 from shmq import Broker, Queue
 
-from .tools import HOUR, PATIENCE, ROOT, drain, is_empty
+from .tools import HOUR, PATIENCE, ROOT, drain, environment, is_empty
 
 #: Reads the offset, in seconds, from the file that JUMP names, at every call.
 SHIM = r"""
@@ -118,12 +117,7 @@ def run_jumping(shim: Path, code: str, namespace: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + code, namespace],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "LD_PRELOAD": str(shim),
-            "JUMP": str(offset),
-        },
+        env=environment(LD_PRELOAD=shim, JUMP=offset),
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -22,12 +22,12 @@ from .tools import (
     HOUR,
     LARGE,
     PATIENCE,
-    ROOT,
     Child,
     Start,
     asleep,
     attached,
     drain,
+    environment,
     eventually,
     hold,
     is_empty,
@@ -295,7 +295,7 @@ def test_life_and_death_are_seen_across_pid_namespaces(namespace: str, queue: Qu
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"1\n"

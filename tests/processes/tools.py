@@ -188,6 +188,13 @@ def hold(pipe: Connection, namespace: str, count: int = 1) -> None:
 # ---- scripts ----
 
 
+def environment(**more: object) -> dict[str, str]:
+    """The environment of a script: it finds this shmq, whatever else is on the path."""
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    added = {name: str(value) for name, value in more.items()}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **added}
+
+
 def run_script(
     code: str, *arguments: object, before: Sequence[str] = (), options: Sequence[str] = ()
 ) -> str:
@@ -199,7 +206,7 @@ def run_script(
     done = subprocess.run(
         [*before, sys.executable, *options, "-c", code, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -102,16 +102,10 @@ def settle_batch(queue: Any, messages: list[Any], journal: Journal) -> None:
 
 
 def consume_some(queue: Any, journal: Journal, chance: random.Random) -> None:
-    """Acknowledgements are gathered here, so they are only known to be made at the end."""
-    acked = []
     with queue.consume(prefetch=chance.randrange(1, 64)) as consumer:
-        for message in consumer:
+        for _, message in zip(range(100), consumer, strict=False):
             number = number_of(message.body)
             journal.write(GOT, number, message.sequence)
             journal.write(ACKING, number, message.sequence)
             message.ack()
-            acked.append((number, message.sequence))
-            if len(acked) == 100:
-                break
-    for number, sequence in acked:
-        journal.write(ACKED, number, sequence)
+            journal.write(ACKED, number, message.sequence)

@@ -20,6 +20,12 @@ struct census {
     uint64_t *claimed; /* a bitmap of our own */
 };
 
+/* An acknowledged message is leased until it is set free. */
+static bool is_leased(enum shmq_state state)
+{
+    return state == SHMQ_LEASED || state == SHMQ_ACKED;
+}
+
 static bool claim(struct census *c, uint32_t block, uint32_t units)
 {
     for (uint32_t i = block; i < block + units; i++) {
@@ -53,7 +59,7 @@ static const char *check_slot(struct shmq_queue *q, uint32_t at, struct census *
            "a message is larger than its block");
     EXPECT(state != SHMQ_ZOMBIE || s->pins, "a settled slot is held by no view");
     c->ttl_ready += state == SHMQ_READY && word & SHMQ_F_TTL;
-    c->listed_leases += state == SHMQ_LEASED && shmq_where_of(s) == SHMQ_IN_LEASES;
+    c->listed_leases += is_leased(state) && shmq_where_of(s) == SHMQ_IN_LEASES;
     c->grouped += (word & SHMQ_F_GROUPED) != 0;
     return NULL;
 }
@@ -64,7 +70,7 @@ static const char *check_counts(struct shmq_queue *q, const struct census *c)
 
     EXPECT(c->of[SHMQ_READY] == h->visible, "the count of visible messages is wrong");
     EXPECT(c->of[SHMQ_DELAYED] == h->delayed, "the count of delayed messages is wrong");
-    EXPECT(c->of[SHMQ_LEASED] == h->leased, "the count of leased messages is wrong");
+    EXPECT(c->of[SHMQ_LEASED] + c->of[SHMQ_ACKED] == h->leased, "the count of leased messages is wrong");
     EXPECT(c->of[SHMQ_DEAD] + c->of[SHMQ_MOVING] == h->dead, "the count of dying is wrong");
     EXPECT(c->of[SHMQ_STAGED] == h->staged, "the count of staged messages is wrong");
     EXPECT(h->slots_made - c->of[SHMQ_FREE] == h->live, "the count of live slots is wrong");
@@ -120,14 +126,15 @@ static const char *check_timers(struct shmq_queue *q, const struct census *c)
     for (uint32_t at = q->h->leases.head; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
         struct shmq_slot *s = shmq_slot_at(q, at);
 
-        EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_LEASED, "the list of leases has another slot");
+        EXPECT(is_leased(shmq_state_of(shmq_word(s))), "the list of leases has another slot");
         EXPECT(s->deadline >= last, "the list of leases is out of order");
         last = s->deadline;
         EXPECT(++count <= q->h->slots_made, "the list of leases is a ring");
         EXPECT(s->next != SHMQ_NIL || q->h->leases.tail == at, "the list of leases has no end");
     }
     EXPECT(count == c->listed_leases, "a lease is in no list");
-    EXPECT(*heap.len == c->ttl_ready + c->of[SHMQ_DELAYED] + c->of[SHMQ_LEASED] - count,
+    EXPECT(*heap.len == c->ttl_ready + c->of[SHMQ_DELAYED] + c->of[SHMQ_LEASED] +
+                            c->of[SHMQ_ACKED] - count,
            "a slot has no timer, or one too many");
     EXPECT(shmq_next_due(q) >= q->h->next_tick, "the next tick comes too late");
     return NULL;
@@ -191,7 +198,7 @@ static const char *check_groups(struct shmq_queue *q, const struct census *c, st
                "a message is in another group's record");
         t = &tallies[s->group_at];
         t->members++;
-        t->flying += state == SHMQ_LEASED || (state == SHMQ_DELAYED && word & SHMQ_F_HOLDS);
+        t->flying += is_leased(state) || (state == SHMQ_DELAYED && word & SHMQ_F_HOLDS);
         if (state != SHMQ_READY)
             continue;
         if (!t->ready++ || shmq_key_of(s) < t->best)

@@ -45,6 +45,7 @@ enum shmq_state {
     SHMQ_DEAD = 6,    /* waits to be moved to the dead-letter queue                    */
     SHMQ_MOVING = 7,  /* its owner moves it to another queue                           */
     SHMQ_ZOMBIE = 8,  /* settled, but a view of it is alive: the bytes stay            */
+    SHMQ_ACKED = 9,   /* acknowledged by its holder, without the lock; to be set free      */
     SHMQ_STATES
 };
 

@@ -59,10 +59,11 @@ bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
     return s && s->deadline > now;
 }
 
-int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now)
+/* Swaps the word of a leased slot, unless its lease is over or being ended. */
+static int swap_leased(struct shmq_queue *q, uint64_t receipt, int64_t now, bool acked)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
-    uint64_t word;
+    uint64_t word, next;
 
     if (!s || s->deadline <= now)
         return SHMQ_STALE;
@@ -71,10 +72,33 @@ int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now)
         if (shmq_state_of(word) != SHMQ_LEASED || word & SHMQ_F_CLOSED ||
             shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
             return SHMQ_STALE;
-    } while (!atomic_compare_exchange_weak_explicit(&s->word, &word, word | SHMQ_F_HANDED,
-                                                    memory_order_acq_rel, memory_order_acquire));
+        next = word | SHMQ_F_HANDED;
+        if (acked)
+            next = (next & ~SHMQ_STATE_MASK) | SHMQ_ACKED;
+    } while (!atomic_compare_exchange_weak_explicit(&s->word, &word, next, memory_order_acq_rel,
+                                                    memory_order_acquire));
     shmq_mark();
     return SHMQ_OK;
+}
+
+int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    return swap_leased(q, receipt, now, false);
+}
+
+int shmq_mark_acked(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    return swap_leased(q, receipt, now, true);
+}
+
+int shmq_finish(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_ACKED);
+
+    if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_set_free(q, s);
+    return shmq_outcome(q, SHMQ_OK);
 }
 
 /* ---- settlements ---- */
@@ -85,10 +109,7 @@ int shmq_ack(struct shmq_queue *q, uint64_t receipt, int64_t now)
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    shmq_unlease(q, s);
-    shmq_leave_group(q, s);
-    shmq_slot_free(q, s);
-    SET(q->h->acked, q->h->acked + 1);
+    shmq_set_free(q, s);
     return shmq_outcome(q, SHMQ_OK);
 }
 
@@ -118,6 +139,8 @@ int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
+    if (!shmq_close_lease(q, s))
+        return shmq_outcome(q, SHMQ_STALE);
     if (delay < 0)
         delay = back_off(q, shmq_deliveries_of(shmq_word(s)) + 1);
     shmq_unlease(q, s);
@@ -131,6 +154,8 @@ int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now)
     struct shmq_slot *s = shmq_leased(q, receipt, now);
 
     if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    if (!shmq_close_lease(q, s))
         return shmq_outcome(q, SHMQ_STALE);
     shmq_unlease(q, s);
     shmq_die(q, s, SHMQ_REJECTED, shmq_deliveries_with_this(shmq_word(s)));
@@ -159,6 +184,8 @@ int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now)
     struct shmq_slot *s = shmq_leased(q, receipt, now);
 
     if (!s)
+        return shmq_outcome(q, SHMQ_STALE);
+    if (!shmq_close_lease(q, s))
         return shmq_outcome(q, SHMQ_STALE);
     shmq_unlease(q, s);
     shmq_come_back(q, s, 0, now);

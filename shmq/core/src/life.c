@@ -95,16 +95,33 @@ void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, in
 
 void shmq_unlease(struct shmq_queue *q, struct shmq_slot *s)
 {
-    if (!(shmq_word(s) & SHMQ_F_HANDED)) {
-        atomic_fetch_or_explicit(&s->word, SHMQ_F_CLOSED, memory_order_acq_rel);
-        shmq_mark();
-    }
     shmq_timer_unlease(q, s);
     shmq_count_lease(q, s, -1);
 }
 
+void shmq_set_free(struct shmq_queue *q, struct shmq_slot *s)
+{
+    shmq_unlease(q, s);
+    shmq_leave_group(q, s);
+    shmq_slot_free(q, s);
+    SET(q->h->acked, q->h->acked + 1);
+}
+
+bool shmq_close_lease(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint64_t word = atomic_fetch_or_explicit(&s->word, SHMQ_F_CLOSED, memory_order_acq_rel);
+
+    shmq_mark();
+    if (shmq_state_of(word) != SHMQ_ACKED)
+        return true;
+    shmq_set_free(q, s);
+    return false;
+}
+
 void shmq_end_lease(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
 {
+    if (!shmq_close_lease(q, s))
+        return;
     shmq_unlease(q, s);
     SET(q->h->expired, q->h->expired + 1);
     shmq_come_back(q, s, 0, now);
@@ -129,6 +146,7 @@ void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
 
     switch (shmq_state_of(word)) {
     case SHMQ_LEASED:
+    case SHMQ_ACKED:
         shmq_end_lease(q, s, now);
         break;
     case SHMQ_DELAYED:
@@ -160,6 +178,9 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
         SET(s->owner, 0); /* its origin decides: see move.h */
         break;
     case SHMQ_LEASED:
+    case SHMQ_ACKED:
+        if (!shmq_close_lease(q, s))
+            break;
         shmq_unlease(q, s);
         shmq_come_back(q, s, 0, now);
         break;

@@ -53,9 +53,15 @@ void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason
  * counts, and the last one allowed is its end. */
 void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now);
 
-/* The lease is over. From here on shmq_hand, which takes no lock, cannot mark the slot as
- * handed out, so the flag as it stands now is the truth. */
+/* The lease is over: no timer runs, nobody is charged with it. */
 void shmq_unlease(struct shmq_queue *q, struct shmq_slot *s);
+
+/* Closes the lease against shmq_hand and shmq_mark_acked, which take no lock: as the word
+ * stands now, it is the truth. False if the message was acknowledged; it is free then. */
+bool shmq_close_lease(struct shmq_queue *q, struct shmq_slot *s);
+
+/* The end of an acknowledged message. */
+void shmq_set_free(struct shmq_queue *q, struct shmq_slot *s);
 
 /* The leased slot of a receipt that is good, or NULL; a lease that has run out ends here. */
 struct shmq_slot *shmq_leased(struct shmq_queue *q, uint64_t receipt, int64_t now);

@@ -1,6 +1,6 @@
 /* The life of a message: the operations of the queue. All hold the lock, unless said.
  *
- *   put ──► READY ──lease──► LEASED ──ack──► FREE
+ *   put ──► READY ──lease──► LEASED ──ack──► (ACKED) ──► FREE
  *    │        ▲  ▲              │
  *    └► DELAYED  └──nack, expiry, death of the holder
  *                               └──limit, reject, ttl──► DEAD ──moved──► the other queue
@@ -75,6 +75,14 @@ int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Without the lock: whether the receipt is (still) good, and its lease not over. */
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
+/* Without the lock: acknowledges a message that was handed out. From here on nothing
+ * brings it back, neither the end of its lease nor a death; shmq_finish, or whoever comes
+ * across it, sets it free. SHMQ_STALE. */
+int shmq_mark_acked(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
+/* Sets a message of shmq_mark_acked free. SHMQ_STALE if that has been done. */
+int shmq_finish(struct shmq_queue *q, uint64_t receipt);
 
 /* Settlements. SHMQ_STALE if the receipt is not good any more. */
 int shmq_ack(struct shmq_queue *q, uint64_t receipt, int64_t now);

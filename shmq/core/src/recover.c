@@ -123,16 +123,27 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
     }
 }
 
+/* What is settled becomes FREE, or a ZOMBIE while a view of it is alive. */
+static uint64_t settled(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
+{
+    enum shmq_state state = shmq_state_of(word);
+
+    if (state != SHMQ_ACKED && (state != SHMQ_ZOMBIE || s->pins))
+        return word;
+    if (state == SHMQ_ACKED)
+        SET(q->h->acked, q->h->acked + 1);
+    word = shmq_make_word(s->pins ? SHMQ_ZOMBIE : SHMQ_FREE, 0, 0, shmq_serial_of(word));
+    shmq_commit(s, word);
+    return word;
+}
+
 /* FREE slots lose their blocks: nothing of the arena is owned but by what is live. */
 static void index_slot(struct shmq_queue *q, uint32_t at)
 {
     struct shmq_slot *s = shmq_slot_at(q, at);
     uint64_t word = shmq_word(s);
 
-    if (shmq_state_of(word) == SHMQ_ZOMBIE && !s->pins) {
-        word = shmq_make_word(SHMQ_FREE, 0, 0, shmq_serial_of(word));
-        shmq_commit(s, word);
-    }
+    word = settled(q, s, word);
     if (shmq_state_of(word) == SHMQ_FREE) {
         SET(s->units, 0);
         SET(s->pins, 0);
