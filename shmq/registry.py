@@ -95,6 +95,8 @@ class Namespace:
         """Whether the process of that number lives; True where that cannot be told."""
         if number == self._number or self._fd < 0:
             return True
+        if not 0 < number < 1 << 63:
+            return False  # nobody has such a number
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
 
     def _write(self, number: int) -> None:
@@ -288,7 +290,7 @@ class Namespace:
 
 def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
     return NoSuchQueue(
-        f"there is no queue {queue!r} in namespace {namespace!r}: make it with create_queue, "
+        f"there is no queue {queue!r} in namespace {namespace!r}: create it first, "
         f"or see `shmq list`"
     )
 

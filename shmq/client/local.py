@@ -343,7 +343,7 @@ class LocalBroker(contract.Broker):
                 f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
             )
             raise QueueExists(
-                f"queue {name!r} exists with other options: {told}; attach with queue(), "
+                f"queue {name!r} exists with other options: {told}; use it as it is, "
                 f"or delete it first"
             )
         return self._opened(LocalQueue(self._namespace, name, segment))

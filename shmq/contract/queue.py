@@ -47,9 +47,10 @@ class Loan(abc.ABC):
 class Consumer(abc.ABC):
     """An iterator over a queue's messages that leases some ahead.
 
-    Acknowledgements are gathered and flushed when the buffer fills, when the iterator
-    waits or closes, and at the latest 10 ms later at the next call. Closing it returns
-    what was not handed out, at once and uncounted.
+    An acknowledgement counts at once; what is acknowledged is set free in batches: when
+    the buffer fills, when the iterator waits or closes, and at the latest 10 ms later at
+    the next call. Closing it returns what was not handed out, at once and uncounted. The
+    lease of a message that waited begins anew when it is handed out.
     """
 
     @abc.abstractmethod
@@ -60,7 +61,7 @@ class Consumer(abc.ABC):
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Carry out the acknowledgements gathered so far."""
+        """Set free what was acknowledged so far."""
 
     @abc.abstractmethod
     def close(self) -> None:

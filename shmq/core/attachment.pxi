@@ -49,10 +49,12 @@ cdef class _Attachment:
                 sem_close(self.semaphores[bell])
 
     cdef object _no_semaphore(self, path, int error):
+        if error == ENOENT and self.segment.deleted:
+            return _errors.NoSuchQueue(f"queue {self.name!r} is being deleted")
         if error == ENOENT:
-            return _errors.NoSuchQueue(
-                f"queue {self.name!r} has lost its semaphore {path}: it is being deleted, or was "
-                f"half removed; delete it and make it anew"
+            return _errors.DamagedSegment(
+                f"queue {self.name!r} has lost its semaphore {path}: it was half removed; delete "
+                f"it and make it anew"
             )
         return OSError(error, f"queue {self.name!r}: cannot open its semaphore {path}: "
                               f"{_os.strerror(error)}")

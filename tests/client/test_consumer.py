@@ -78,8 +78,7 @@ def test_a_message_may_be_acked_after_its_consumer_is_gone(local: LocalBroker) -
     queue = local.create_queue("q")
     queue.put_many([b"a", b"b"])
 
-    for message in queue.consume(timeout=0):
-        break
+    message = next(iter(queue.consume(timeout=0)))
     message.ack()
 
     assert (queue.stats().acked, queue.qsize()) == (1, 1)

@@ -30,6 +30,7 @@ class Place(enum.Enum):
     VISIBLE = enum.auto()  # to be had, or behind its group's one in flight
     DELAYED = enum.auto()  # becomes visible when `until` comes
     LEASED = enum.auto()  # the holder's until `until`
+    ACKED = enum.auto()  # acknowledged in a consumer, which has not carried it out yet
     DYING = enum.auto()  # on its way to the dead-letter queue
     GONE = enum.auto()  # no message any more; its place is kept while a view lives
 
@@ -120,7 +121,12 @@ class ModelQueue:
 
     @staticmethod
     def _in_flight(item: Item) -> bool:
-        return item.place is Place.LEASED or (item.place is Place.DELAYED and item.holds)
+        if item.place is Place.DELAYED:
+            return item.holds
+        return item.place in (Place.LEASED, Place.ACKED)
+
+    def in_flight(self) -> int:
+        return len(self.at(Place.LEASED)) + len(self.at(Place.ACKED))
 
     def room(self) -> int:
         return self.options.capacity - len(self.items)
@@ -130,6 +136,9 @@ class ModelQueue:
     def tick(self, now: int) -> None:
         """Let everything happen that is due at ``now``."""
         self.now = now
+        for item in self.at(Place.ACKED):
+            if item.until <= now:
+                self.finish(item)
         for item in self.at(Place.LEASED):
             if item.until <= now:
                 self.totals["expired"] += 1
@@ -296,6 +305,10 @@ class ModelQueue:
 
     def ack(self, item: Item, lease: int) -> None:
         self.check_lease(item, lease)
+        self.finish(item)
+
+    def finish(self, item: Item) -> None:
+        """Carry out what was acknowledged."""
         self.totals["acked"] += 1
         self._end(item)
 
@@ -320,7 +333,10 @@ class ModelQueue:
         self.tick(self.now)
 
     def close(self, holder: object) -> None:
-        """Everything that ``holder`` has leased comes back."""
+        """Everything that ``holder`` has leased comes back, unless it was acknowledged."""
+        for item in self.at(Place.ACKED):
+            if item.holder is holder:
+                self.finish(item)
         for item in self.at(Place.LEASED):
             if item.holder is holder:
                 self._come_back(item)
@@ -364,6 +380,15 @@ class ModelQueue:
         return moved
 
 
+@dataclasses.dataclass
+class Ahead:
+    """A message that a consumer has leased and not handed out."""
+
+    item: Item
+    lease: int
+    until: int
+
+
 class ModelConsumer:
     """An iterator that leases ahead and gathers its acks."""
 
@@ -374,8 +399,8 @@ class ModelConsumer:
         self.holder = holder
         self.prefetch = min(prefetch, queue.options.capacity)
         self.ended = False
-        self._ahead: list[tuple[Item, int]] = []
-        self._gathered: list[tuple[Item, int]] = []
+        self._ahead: list[Ahead] = []
+        self._gathered: list[Item] = []
         self._gathered_at = 0
 
     def next(self) -> Item | None:
@@ -388,39 +413,50 @@ class ModelConsumer:
             if not self._ahead:
                 self.close()
                 break
-            item, lease = self._ahead.pop(0)
-            if self.queue.holds(item, lease):
-                item.handed = True
-                return item
+            self._renew()
+            first = self._ahead.pop(0)
+            if self.queue.holds(first.item, first.lease):
+                first.item.handed = True
+                return first.item
         return None
 
     def _refill(self) -> None:
         self.flush()
         leased = (self.queue.get(self.holder, handed=False) for _ in range(self.prefetch))
-        self._ahead = [(item, item.lease) for item in leased if item is not None]
+        self._ahead = [Ahead(item, item.lease, item.until) for item in leased if item is not None]
+
+    def _renew(self) -> None:
+        """If over an eighth of the first one's lease is over, all begin anew."""
+        length = round(self.queue.options.visibility_timeout * SECOND)
+        if self._ahead[0].until - self.queue.now >= length - length // 8:
+            return
+        for one in self._ahead:
+            if self.queue.holds(one.item, one.lease):
+                one.until = one.item.until = self.queue.now + length
 
     def ack(self, item: Item, lease: int) -> None:
-        """Gather it; what is gathered is settled later, or not if the lease ends before."""
+        """Done, for good; but it keeps its place until it is carried out."""
         self.queue.check_lease(item, lease)
         if self.ended:
             self.queue.ack(item, lease)
             return
+        item.place = Place.ACKED
         if len(self._gathered) == self.prefetch:
             self.flush()
         if not self._gathered:
             self._gathered_at = self.queue.now
-        self._gathered.append((item, lease))
+        self._gathered.append(item)
 
     def flush(self) -> None:
-        for item, lease in self._gathered:
-            if self.queue.holds(item, lease):
-                self.queue.ack(item, lease)
+        for item in self._gathered:
+            if item.place is Place.ACKED:
+                self.queue.finish(item)
         self._gathered.clear()
 
     def close(self) -> None:
         self.flush()
-        for item, lease in self._ahead:
-            if self.queue.holds(item, lease):
-                self.queue.give_back(item)
+        for one in self._ahead:
+            if self.queue.holds(one.item, one.lease):
+                self.queue.give_back(one.item)
         self._ahead.clear()
         self.ended = True

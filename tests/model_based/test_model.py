@@ -638,7 +638,7 @@ class QueueMachine(RuleBasedStateMachine):
         stats = queue.stats()
         assert stats.depth == len(model.at(Place.VISIBLE)) == queue.qsize()
         assert stats.delayed == len(model.at(Place.DELAYED))
-        assert stats.in_flight == len(model.at(Place.LEASED))
+        assert stats.in_flight == model.in_flight()
         assert stats.dying == len(model.at(Place.DYING))
         assert stats.oldest_age == pytest.approx(model.age() / SECOND, abs=1e-6)
         assert queue.full() == (model.room() < 1)
