@@ -235,6 +235,18 @@ def test_a_consumed_message_is_settled_once(queue: Queue) -> None:
     assert queue.stats().acked == 1
 
 
+def test_a_gathered_ack_stands_though_its_lease_runs_out(broker: Broker) -> None:
+    queue = broker.create_queue("jobs", visibility_timeout=MOMENT)
+    queue.put(b"x")
+    with queue.consume(prefetch=2) as messages:
+        next(messages).ack()
+
+        eventually(lambda: queue.stats().in_flight == 0, "the lease runs out")
+
+    stats = queue.stats()
+    assert (stats.acked, stats.expired, stats.depth) == (1, 0, 0)
+
+
 def test_a_consumed_message_whose_lease_ended_cannot_be_acked(queue: Queue) -> None:
     queue.put(b"x")
     with queue.consume(block=False) as messages:

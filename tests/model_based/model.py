@@ -354,6 +354,9 @@ class ModelQueue:
     # ---- the whole queue ----
 
     def purge(self) -> int:
+        """Remove what is visible and delayed; what was acknowledged is carried out."""
+        for item in self.at(Place.ACKED):
+            self.finish(item)
         removed = self.at(Place.VISIBLE) + self.at(Place.DELAYED)
         for item in removed:
             self._end(item)
