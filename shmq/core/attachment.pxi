@@ -332,7 +332,7 @@ cdef class _Attachment:
 
     cdef int _sleep(self, int bell, int64_t until) except -1:
         cdef int status, lock_status = SHMQ_BUSY, left = 0
-        cdef int64_t due = shmq_next_due(&self.q) - shmq_now()
+        cdef int64_t due = self.q.h.next_tick - shmq_now()
         cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
         if due < slice_ and not shmq_clock_set:
             slice_ = max(due, 0)

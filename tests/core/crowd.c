@@ -11,6 +11,7 @@
 #include "timer.h"
 
 #define SLICE 50000000ll /* ns */
+#define SPIN 2000ll      /* ns */
 #define AHEAD 4
 
 struct letter {
@@ -50,11 +51,13 @@ void crowd_unlock(struct shmq_queue *q, struct crowd *c)
             CHECK(!sem_post(&c->bells[bell]));
 }
 
-/* Sleeps, having been counted in by shmq_fall_asleep. */
+/* Waits, having been counted in by shmq_fall_asleep. */
 static void sleep_on(struct shmq_queue *q, struct crowd *c, enum shmq_bell bell)
 {
-    int status = shmq_sleep(&c->bells[bell], SLICE), left = 0;
+    int status, left = 0;
 
+    (void)shmq_spin(q, bell, SPIN);
+    status = shmq_sleep(&c->bells[bell], SLICE);
     crowd_lock(q);
     CHECK(!sem_getvalue(&c->bells[bell], &left));
     shmq_wake_up(q, bell, status == SHMQ_OK, left);
@@ -228,15 +231,18 @@ static void acknowledge(struct shmq_queue *q, struct crowd *c, struct chance *ch
     crowd_unlock(q, c);
 }
 
-/* Without the lock; the message is set free afterwards. */
+/* Without the lock; the message is set free afterwards, if no recovery has done so. */
 static void acknowledge_first(struct shmq_queue *q, struct crowd *c, struct chance *chance,
                               const struct shmq_view *view, uint32_t number)
 {
+    int status;
+
     CHECK_EQ(shmq_mark_acked(q, view->receipt, shmq_now()), SHMQ_OK);
     count(c, number);
     perhaps_die(c, chance);
     crowd_lock(q);
-    CHECK_EQ(shmq_finish(q, view->receipt), SHMQ_OK);
+    status = shmq_finish(q, view->receipt);
+    CHECK(status == SHMQ_OK || (status == SHMQ_STALE && c->deaths));
     crowd_unlock(q, c);
     CHECK_EQ(shmq_mark_acked(q, view->receipt, shmq_now()), SHMQ_STALE);
 }

@@ -9,7 +9,7 @@
 
 #define CROWD_PRODUCERS 2u
 #define CROWD_CONSUMERS 3u
-#define CROWD_EACH 2000u /* messages of a producer */
+#define CROWD_EACH 4000u /* messages of a producer */
 #define CROWD_MESSAGES (CROWD_PRODUCERS * CROWD_EACH)
 #define CROWD_GROUPS 5u
 

@@ -27,18 +27,6 @@ static struct shmq_queue *handles[MOST_HANDLES];
 static struct held_segment segments[MOST_HANDLES];
 static int handle_count, segment_count;
 
-#ifdef __SANITIZE_THREAD__
-/* ThreadSanitizer does not know this function, but it knows the one with real time. */
-int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
-{
-    int64_t end = (int64_t)until->tv_sec * SECOND + until->tv_nsec;
-    int64_t real = shmq_wall() + (end - shmq_read_clock(clock));
-    struct timespec at = {real / SECOND, real % SECOND};
-
-    return pthread_mutex_timedlock(mutex, &at);
-}
-#endif
-
 static void *map_guarded(int fd, uint64_t size, char **area)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;

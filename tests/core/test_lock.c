@@ -1,5 +1,6 @@
 /* The lock: taken, refused, and inherited from a process that died inside. */
 #define _GNU_SOURCE
+#include "clock.h"
 #include "fixture.h"
 #include "lock.h"
 
@@ -41,11 +42,13 @@ static void do_nothing(struct shmq_queue *q) { (void)q; }
 static void *try_lock(void *handle)
 {
     struct shmq_queue *q = handle;
+    int64_t start = shmq_read_clock(CLOCK_MONOTONIC);
 
     CHECK_EQ(shmq_lock(q), SHMQ_BUSY);
     CHECK_EQ(shmq_lock_slowly(q, 0), SHMQ_BUSY);
     CHECK_EQ(shmq_lock_slowly(q, 1000000), SHMQ_BUSY);
     CHECK_EQ(shmq_lock_even_deleted(q, 1000000), SHMQ_BUSY);
+    CHECK(shmq_read_clock(CLOCK_MONOTONIC) - start >= 2000000);
     return NULL;
 }
 

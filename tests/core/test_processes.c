@@ -4,6 +4,7 @@
 #include "crowd.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ static void work(struct shmq_queue *q, struct crowd *c, const struct worker *w, 
 {
     struct shmq_queue *own = bare_handle(q);
 
+    CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL)); /* a test that failed leaves nobody behind */
     crowd_lock(own);
     CHECK_EQ(shmq_attach(own, w->process, (uint32_t)getpid(), "worker"), SHMQ_OK);
     crowd_unlock(own, c);

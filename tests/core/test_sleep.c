@@ -1,4 +1,5 @@
 /* Sleepers, and who wakes them. */
+#include "clock.h"
 #include "fixture.h"
 #include "lock.h"
 #include "sleep.h"
@@ -141,6 +142,7 @@ static void do_nothing(int number) { (void)number; }
 
 TEST("a sleep ends with a post or with its time")
 {
+    int64_t start = shmq_read_clock(CLOCK_MONOTONIC);
     sem_t semaphore;
 
     CHECK(!sem_init(&semaphore, 0, 1));
@@ -148,6 +150,7 @@ TEST("a sleep ends with a post or with its time")
     CHECK_EQ(shmq_sleep(&semaphore, 0), SHMQ_TIMED_OUT);
     CHECK_EQ(shmq_sleep(&semaphore, -5), SHMQ_TIMED_OUT);
     CHECK_EQ(shmq_sleep(&semaphore, 1000000), SHMQ_TIMED_OUT);
+    CHECK(shmq_read_clock(CLOCK_MONOTONIC) - start >= 1000000);
     sem_destroy(&semaphore);
 }
 

@@ -46,7 +46,7 @@ static void *(*role_of(uint32_t number))(void *)
     return number < WORKERS ? consume : peek;
 }
 
-static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking)
+static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking, bool sharing)
 {
     struct crowd *c = crowd_new(0);
     struct worker workers[WORKERS + 1];
@@ -54,7 +54,8 @@ static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking)
 
     seed = seed_or(seed);
     for (uint32_t i = 0; i < count; i++)
-        workers[i] = (struct worker){.q = another_handle(q), .c = c, .number = i, .seed = seed};
+        workers[i] = (struct worker){.q = sharing ? q : another_handle(q), .c = c, .number = i,
+                                     .seed = seed};
     shmq_clock_set = 0; /* these live in real time */
     crowd_unlock(q, c);
     for (uint32_t i = 0; i < count; i++)
@@ -65,17 +66,76 @@ static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking)
     crowd_free(c);
 }
 
+#define HOUR (3600 * SECOND)
+
 TEST("threads get every message once, one of a group at a time and in order")
 {
-    run_together(NEW_QUEUE(.capacity = 64, .visibility = 3600 * SECOND), 31, false);
+    run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR), 31, false, false);
 }
 
 TEST("threads do so though others look at the messages as they pass")
 {
-    run_together(NEW_QUEUE(.capacity = 200, .visibility = 3600 * SECOND), 32, true);
+    run_together(NEW_QUEUE(.capacity = 200, .visibility = HOUR), 32, true, false);
 }
 
 TEST("threads do so where the queue is nearly always full, and everyone sleeps")
 {
-    run_together(NEW_QUEUE(.capacity = 3, .visibility = 3600 * SECOND), 33, false);
+    run_together(NEW_QUEUE(.capacity = 3, .visibility = HOUR), 33, false, false);
+}
+
+TEST("threads do so while the queue grows")
+{
+    run_together(NEW_QUEUE(.capacity = CROWD_MESSAGES, .visibility = HOUR,
+                           .arena_bytes = CROWD_MESSAGES * 64),
+                 34, false, false);
+}
+
+TEST("threads do so on one handle, too")
+{
+    run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR), 35, false, true);
+}
+
+/* ---- one lease, two threads ---- */
+
+struct lease {
+    pthread_t thread;
+    struct shmq_queue *q;
+    struct crowd *c;
+    uint64_t receipt;
+    _Atomic bool ended;
+};
+
+static void *extend(void *argument)
+{
+    struct lease *l = argument;
+
+    while (!atomic_load(&l->ended)) {
+        crowd_lock(l->q);
+        CHECK_EQ(shmq_extend(l->q, l->receipt, HOUR, shmq_now()), SHMQ_OK);
+        crowd_unlock(l->q, l->c);
+    }
+    return NULL;
+}
+
+TEST("a lease that one thread extends holds all the time for the other")
+{
+    struct shmq_queue *q = NEW_QUEUE(.visibility = HOUR);
+    struct lease l = {.q = another_handle(q), .c = crowd_new(0)};
+
+    shmq_clock_set = 0;
+    put_text(q, "a");
+    crowd_unlock(q, l.c);
+    crowd_lock(q);
+    now = shmq_now();
+    l.receipt = take_next(q).receipt;
+    crowd_unlock(q, l.c);
+    CHECK(!pthread_create(&l.thread, NULL, extend, &l));
+    for (int i = 0; i < 20000; i++) {
+        CHECK(shmq_holds(q, l.receipt, shmq_now()));
+        CHECK_EQ(shmq_hand(q, l.receipt, shmq_now()), SHMQ_OK);
+    }
+    atomic_store(&l.ended, true);
+    CHECK(!pthread_join(l.thread, NULL));
+    CHECK_EQ(shmq_mark_acked(q, l.receipt, shmq_now()), SHMQ_OK);
+    crowd_free(l.c);
 }

@@ -22,4 +22,13 @@ static inline void shmq_mark(void) {}
         shmq_mark();             \
     } while (0)
 
+/* The same for what is also read without the lock: no more than atomic. */
+#define SET_ATOMIC(place, value)                               \
+    do {                                                       \
+        __atomic_store_n(&(place), (value), __ATOMIC_RELAXED); \
+        shmq_mark();                                           \
+    } while (0)
+
+#define GET_ATOMIC(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+
 #endif

@@ -15,7 +15,7 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool h
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
     SET(s->owner, (uint16_t)(q->attachment + 1));
-    SET(s->deadline, now + h->options.visibility);
+    SET_ATOMIC(s->deadline, now + h->options.visibility);
     shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
                                   shmq_deliveries_of(word), shmq_next_serial(h)));
     shmq_count_lease(q, s, 1);
@@ -56,7 +56,7 @@ bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
 
-    return s && s->deadline > now;
+    return s && GET_ATOMIC(s->deadline) > now;
 }
 
 /* Swaps the word of a leased slot, unless its lease is over or being ended. */
@@ -65,7 +65,7 @@ static int swap_leased(struct shmq_queue *q, uint64_t receipt, int64_t now, bool
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
     uint64_t word, next;
 
-    if (!s || s->deadline <= now)
+    if (!s || GET_ATOMIC(s->deadline) <= now)
         return SHMQ_STALE;
     word = shmq_word(s);
     do {
@@ -173,7 +173,7 @@ int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
         return shmq_outcome(q, SHMQ_OK);
     }
     shmq_timer_unlease(q, s);
-    SET(s->deadline, now + ns);
+    SET_ATOMIC(s->deadline, now + ns);
     shmq_timer_set(q, s); /* not among the others: one long lease at their end would keep
                              all that follow out of their order */
     return shmq_outcome(q, SHMQ_OK);

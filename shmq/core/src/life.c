@@ -30,7 +30,7 @@ void shmq_make_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
 
 void shmq_make_delayed(struct shmq_queue *q, struct shmq_slot *s, uint64_t word, int64_t until)
 {
-    SET(s->deadline, until);
+    SET_ATOMIC(s->deadline, until);
     shmq_commit(s, word);
     SET(q->h->delayed, q->h->delayed + 1);
     shmq_timer_set(q, s);

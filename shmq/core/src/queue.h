@@ -52,7 +52,7 @@ static inline struct shmq_slot *shmq_slot_named(struct shmq_queue *q, uint64_t r
 {
     uint64_t at = receipt & SHMQ_RECEIPT_SLOT;
 
-    return at < q->h->slots_made && at < q->h->options.capacity ? &q->slots[at] : NULL;
+    return at < GET_ATOMIC(q->h->slots_made) && at < q->h->options.capacity ? &q->slots[at] : NULL;
 }
 
 static inline struct shmq_group *shmq_group_at(struct shmq_queue *q, uint32_t at)

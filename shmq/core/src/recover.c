@@ -14,7 +14,7 @@ static void forget_indexes(struct shmq_queue *q)
 
     shmq_set_ready(h, 0);
     SET(h->visible, 0);
-    SET(h->live, 0);
+    SET_ATOMIC(h->live, 0);
     SET(h->delayed, 0);
     SET(h->leased, 0);
     SET(h->dead, 0);
@@ -153,7 +153,7 @@ static void index_slot(struct shmq_queue *q, uint32_t at)
     }
     if (s->units && !shmq_arena_claim(q, s->block, s->units))
         q->damaged = true;
-    SET(q->h->live, q->h->live + 1);
+    SET_ATOMIC(q->h->live, q->h->live + 1);
     index_live(q, s, at, word);
 }
 
@@ -178,7 +178,7 @@ static void trim(struct shmq_queue *q)
         made--;
     for (uint32_t at = made; at < q->h->slots_made; at++)
         shmq_commit(&q->slots[at], 0);
-    SET(q->h->slots_made, made);
+    SET_ATOMIC(q->h->slots_made, made);
 }
 
 int shmq_rebuild(struct shmq_queue *q)

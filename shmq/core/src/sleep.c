@@ -73,12 +73,11 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
 bool shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns)
 {
     int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
-    volatile uint32_t *live = &q->h->live;
 
     do {
         for (int i = 0; i < 32; i++) {
             if (bell == SHMQ_NOT_EMPTY ? shmq_ready(q->h) != 0
-                                       : *live < q->h->options.capacity)
+                                       : GET_ATOMIC(q->h->live) < q->h->options.capacity)
                 return true;
 #if defined(__x86_64__) || defined(__i386__)
             __builtin_ia32_pause();

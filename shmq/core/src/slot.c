@@ -74,7 +74,7 @@ static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
     if (h->free[0] == SHMQ_NIL && h->slots_made < h->options.capacity) {
         status = shmq_back_slots(q, h->slots_made + 1);
         if (!status) {
-            SET(h->slots_made, h->slots_made + 1);
+            SET_ATOMIC(h->slots_made, h->slots_made + 1);
             *s = shmq_slot_at(q, h->slots_made - 1);
             SET((*s)->units, 0);
             return SHMQ_OK;
@@ -122,7 +122,7 @@ void shmq_slot_drop_cached(struct shmq_queue *q) { (void)give_cached(q, true); }
 
 void shmq_slot_untake(struct shmq_queue *q, struct shmq_slot *s) { push_free(q, s); }
 
-void shmq_slot_born(struct shmq_queue *q) { SET(q->h->live, q->h->live + 1); }
+void shmq_slot_born(struct shmq_queue *q) { SET_ATOMIC(q->h->live, q->h->live + 1); }
 
 void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s)
 {
@@ -135,7 +135,7 @@ void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s)
     }
     shmq_commit(s, shmq_make_word(SHMQ_FREE, 0, 0, serial));
     push_free(q, s);
-    SET(q->h->live, q->h->live - 1);
+    SET_ATOMIC(q->h->live, q->h->live - 1);
     q->freed++;
 }
 

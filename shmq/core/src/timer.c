@@ -101,7 +101,7 @@ void shmq_tick(struct shmq_queue *q, int64_t now)
             break;
         shmq_message_due(q, shmq_slot_at(q, first), now);
     }
-    if (now - h->samples[1].at >= RATE_PERIOD)
+    if ((uint64_t)now - (uint64_t)h->samples[1].at >= RATE_PERIOD) /* or from the future */
         sample_rates(h, now);
     if (now >= h->liveness_at) {
         q->look_for_dead = true;
