@@ -55,14 +55,16 @@ static void write_pattern(const unsigned char *to, uint64_t bytes, uint8_t salt)
         bytes_of[at] = pattern(salt, at);
 }
 
-/* Reads all of it, strict or not. */
+static volatile uint64_t bytes_seen; /* so that they are read though nobody asks */
+
 static bool has_pattern(const unsigned char *from, uint64_t bytes, uint8_t salt)
 {
-    uint64_t wrong = 0;
+    uint64_t right = 0;
 
     for (uint64_t at = 0; from && at < bytes; at++)
-        wrong += from[at] != pattern(salt, at);
-    return !wrong;
+        right += from[at] == pattern(salt, at);
+    bytes_seen += right;
+    return right == (from ? bytes : 0);
 }
 
 static void check_view(struct actor *a, const struct shmq_view *view, uint64_t seq)
@@ -537,14 +539,18 @@ static void do_take(struct actor *a)
 static void do_move(struct actor *a)
 {
     struct actor_receipt r = pick(a, SHMQ_MOVING);
-    bool good = is_good(a, r.receipt, SHMQ_MOVING), back = one_in(a, 2);
+    bool good = is_good(a, r.receipt, SHMQ_MOVING);
+    uint64_t how = below(a, 4);
     int status;
 
-    if (good && !back)
-        a->puts[a->q->slots[r.receipt & SHMQ_RECEIPT_SLOT].seq].settled = true;
-    status = back ? shmq_untake(a->q, r.receipt) : shmq_moved(a->q, r.receipt);
+    if (how == 0)
+        status = shmq_untake(a->q, r.receipt);
+    else if (how == 1)
+        status = shmq_give_up(a->q, r.receipt);
+    else
+        status = shmq_moved(a->q, r.receipt);
     MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
-    a->moved += good && !back;
+    a->moved += good && how > 1;
 }
 
 static void do_void_copies(struct actor *a)
@@ -600,12 +606,14 @@ typedef void operation(struct actor *a);
 
 /* Each as often as it stands here. */
 static operation *const operations[] = {
-    do_put,    do_put,     do_put,     do_put,       do_put,        do_put,    do_reserve,
-    do_reserve, do_fill,   do_fill,    do_stage,     do_publish,    do_abandon, do_lease,
-    do_lease,  do_lease,   do_lease,   do_hand,      do_settle,     do_settle, do_settle,
-    do_settle, do_mark_acked, do_mark_acked, do_finish, do_pin,     do_unpin,     do_die,        do_close,  do_recover,
-    do_take,   do_take,    do_move,    do_move,      do_void_copies, do_purge, do_pass_time,
-    do_pass_time, do_sleep, do_starve,
+    do_put, do_put, do_put, do_put, do_put, do_put,
+    do_reserve, do_reserve, do_fill, do_fill, do_stage, do_publish, do_abandon,
+    do_lease, do_lease, do_lease, do_lease, do_hand,
+    do_settle, do_settle, do_settle, do_settle, do_mark_acked, do_mark_acked, do_finish,
+    do_pin, do_unpin,
+    do_die, do_close, do_recover,
+    do_take, do_take, do_move, do_move, do_void_copies,
+    do_purge, do_pass_time, do_pass_time, do_sleep, do_starve,
 };
 
 /* What is in the queue and what has left it is what was put. */

@@ -162,7 +162,8 @@ static void ruin_indexes(struct shmq_queue *q, unsigned char byte)
     for (uint32_t at = 0; at < h->slots_made; at++) {
         struct shmq_slot *s = &q->slots[at];
 
-        s->next = s->prev = s->group_at = s->timer_pos = s->order_pos = s->child = byte * 0x1010101u;
+        s->next = s->prev = s->child = byte * 0x1010101u;
+        s->group_at = s->timer_pos = s->order_pos = byte * 0x1010101u;
         s->lane = (uint8_t)(s->lane & 0xF) | (uint8_t)(byte & 0xF0);
     }
     atomic_store(&h->ready, byte);

@@ -137,6 +137,23 @@ TEST("a message that could not be moved is back where it was")
     CHECK_EQ(next_seq(source), 3);
 }
 
+TEST("a message that its mover gives up is the next mover's")
+{
+    struct shmq_queue *source = new_source();
+    struct shmq_view taken;
+
+    put_text(source, "visible");
+    CHECK_EQ(shmq_take(source, 0, 1, &taken), SHMQ_OK);
+    CHECK_EQ(shmq_give_up(source, taken.receipt), SHMQ_OK);
+    CHECK_EQ(shmq_give_up(source, taken.receipt), SHMQ_STALE);
+    CHECK_WELL(source);
+    CHECK_EQ(next_seq(source), 0);
+    taken = take_dead(source);
+    CHECK_EQ(taken.reason, SHMQ_ALIVE);
+    CHECK_EQ(shmq_untake(source, taken.receipt), SHMQ_OK);
+    CHECK_EQ(next_seq(source), 1);
+}
+
 TEST("only a visible message can be taken out of the order, and only as what it is")
 {
     struct shmq_queue *q = new_source();

@@ -149,6 +149,22 @@ def test_a_dead_holders_lease_is_back_for_whoever_asks(
     is_sound(queue)
 
 
+def test_a_dead_holders_lease_is_back_though_the_queue_is_never_empty(
+    namespace: str, queue: Queue, start: Start
+) -> None:
+    queue.put_many([b"held", b"1", b"2"])
+    holder = start(hold, namespace)
+    holder.hear()
+    holder.kill()
+
+    def served() -> bool:
+        queue.put(b"more")
+        with queue.get_nowait() as message:
+            return bool(message.body == b"held")
+
+    eventually(served, "the message is served again")
+
+
 @pytest.mark.parametrize("holds", [hold_lease, *HOLDS])
 def test_a_dead_holders_space_is_back_for_whoever_puts(
     broker: Broker, start: Start, holds: Callable[[Queue], object]

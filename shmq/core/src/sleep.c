@@ -35,6 +35,9 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int lef
     }
 }
 
+/* A bound for counts that are damaged; whom it leaves asleep, the next unlock posts. */
+#define MOST_POSTS SHMQ_MAX_ATTACHMENTS
+
 static uint32_t posts_for(struct shmq_header *h, enum shmq_bell bell, uint32_t something)
 {
     uint32_t unposted, count;
@@ -43,6 +46,8 @@ static uint32_t posts_for(struct shmq_header *h, enum shmq_bell bell, uint32_t s
         return 0;
     unposted = h->asleep[bell] - h->posted[bell];
     count = unposted < something ? unposted : something;
+    if (count > MOST_POSTS)
+        count = MOST_POSTS;
     if (count)
         SET(h->posted[bell], h->posted[bell] + count);
     return count;
