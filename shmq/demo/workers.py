@@ -90,7 +90,7 @@ def _work(work: Callable[..., None], *arguments: Any) -> None:
     """The body of every worker: an error is one line and exit code 1."""
     try:
         work(*arguments)
-    except shmq.QueueDeleted:
+    except (shmq.QueueDeleted, shmq.NoSuchQueue):  # before, or just after it had begun
         return  # the job is over
     except (shmq.ShmqError, DemoError) as error:
         print(f"{multiprocessing.current_process().name}: {error}", file=sys.stderr)

@@ -183,3 +183,32 @@ enum shmq_state state_at(struct shmq_queue *q, uint32_t at)
 {
     return shmq_state_of(shmq_word(&q->slots[at]));
 }
+
+struct shmq_view reserve(struct shmq_queue *q, uint64_t bytes)
+{
+    struct shmq_view view;
+    uint64_t seq;
+
+    CHECK_EQ(shmq_reserve(q, bytes, 0, now, NULL, &view, &seq), SHMQ_OK);
+    return view;
+}
+
+void refuse(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_view view;
+    uint64_t seq;
+
+    CHECK(!shmq_holds(q, receipt, now));
+    CHECK_EQ(shmq_ack(q, receipt, now), SHMQ_STALE);
+    CHECK_EQ(shmq_nack(q, receipt, 0, now), SHMQ_STALE);
+    CHECK_EQ(shmq_reject(q, receipt, now), SHMQ_STALE);
+    CHECK_EQ(shmq_extend(q, receipt, SECOND, now), SHMQ_STALE);
+    CHECK_EQ(shmq_return(q, receipt, now), SHMQ_STALE);
+    CHECK_EQ(shmq_hand(q, receipt, now), SHMQ_STALE);
+    CHECK_EQ(shmq_pin(q, receipt, now, &view), SHMQ_STALE);
+    CHECK_EQ(shmq_publish(q, receipt, now), SHMQ_STALE);
+    CHECK_EQ(shmq_abandon(q, receipt), SHMQ_STALE);
+    CHECK_EQ(shmq_fill(q, receipt, &(struct shmq_put){0}, now, &seq), SHMQ_STALE);
+    CHECK_EQ(shmq_stage(q, receipt, &(struct shmq_put){0}, now), SHMQ_STALE);
+    CHECK_WELL(q);
+}

@@ -56,6 +56,12 @@ uint64_t next_seq(struct shmq_queue *q);
 /* Leases and acknowledges what is there: how many. */
 uint64_t drain(struct shmq_queue *q);
 
+/* Space for a body of `bytes`, to be filled. */
+struct shmq_view reserve(struct shmq_queue *q, uint64_t bytes);
+
+/* Checks that the receipt is good for nothing, and that trying changes nothing. */
+void refuse(struct shmq_queue *q, uint64_t receipt);
+
 bool body_is(const struct shmq_view *view, const char *text);
 
 enum shmq_state state_at(struct shmq_queue *q, uint32_t at);
