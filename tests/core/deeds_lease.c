@@ -1,3 +1,4 @@
+/* Leasing and settling. */
 #include "deeds.h"
 #include "ledger.h"
 

@@ -1,3 +1,4 @@
+/* Views, deaths, closing, recovery. */
 #include "attach.h"
 #include "deeds.h"
 #include "ledger.h"

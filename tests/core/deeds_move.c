@@ -1,3 +1,4 @@
+/* Moving to another queue, and what is left: purge, time, sleep, want of memory. */
 #include "deeds.h"
 #include "ledger.h"
 #include "sleep.h"
@@ -48,7 +49,7 @@ void do_void_copies(struct actor *a)
         MUST(is_good(a, receipt, SHMQ_STAGED) && queue < 2 && seq < 4);
 }
 
-/* ---- the rest ---- */
+/* ---- what is left ---- */
 
 void do_purge(struct actor *a)
 {

@@ -1,3 +1,4 @@
+/* Putting, at once or in steps, and staging. */
 #include "deeds.h"
 #include "ledger.h"
 
