@@ -28,7 +28,7 @@ from shmq.errors import (
 from shmq.names import check_name
 from shmq.options import DEAD_LETTER_ROOM, QueueOptions
 from shmq.registry import Namespace
-from shmq.waiting import semaphore_names
+from shmq.waiting import bell_stem, semaphore_names, sweep_bells
 
 __all__ = ["LocalBroker", "LocalQueue", "connect"]
 
@@ -59,7 +59,8 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._graves: LocalQueue | None = None
         self._bury_again = 0.0
         self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
-        super().__init__(name, segment, *semaphore_names(namespace.name, segment.queue_id))
+        names = semaphore_names(namespace.name, segment.queue_id)
+        super().__init__(name, segment, *names, bell_stem(namespace.name))
 
     @property
     def options(self) -> QueueOptions:
@@ -147,9 +148,15 @@ class LocalQueue(_core.Handle, contract.Queue):
             log.warning("queue %s: what dead processes left waits, %s", self.name, error)
 
     def _reclaim_dead(self) -> None:
-        for at, number, *_ in self.attached():
-            if not self._namespace.is_alive(number):
-                self.reclaim(at, number)
+        dead = [
+            (at, number)
+            for at, number, *_ in self.attached()
+            if not self._namespace.is_alive(number)
+        ]
+        for at, number in dead:
+            self.reclaim(at, number)
+        if dead:
+            sweep_bells(self._namespace.name, self._namespace.is_alive)
 
     def finish_moves(self) -> None:
         """See :class:`shmq.client.moving.Source`.
@@ -368,7 +375,7 @@ class LocalBroker(contract.Broker):
         try:
             segment = self._namespace.open_segment(name)
             names = semaphore_names(self._namespace.name, segment.queue_id)
-            _core.mark_deleted(segment, *names)
+            _core.mark_deleted(segment, *names, bell_stem(self._namespace.name))
         except ForeignSegment:
             raise
         except SegmentError as error:

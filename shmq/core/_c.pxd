@@ -14,6 +14,7 @@ cdef extern from "<semaphore.h>" nogil:
     sem_t *sem_open(const char *name, int flags)
     int sem_close(sem_t *semaphore)
     int sem_post(sem_t *semaphore)
+    int sem_trywait(sem_t *semaphore)
     int sem_getvalue(sem_t *semaphore, int *value)
 
 
@@ -32,7 +33,7 @@ cdef extern from "status.h" nogil:
 
 cdef extern from "layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
-    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_GONE, SHMQ_NAME_BYTES
+    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED
 
     struct shmq_sample:
@@ -89,7 +90,9 @@ cdef extern from "queue.h" nogil:
         int fd
         uint32_t attachment
         cbool look_for_dead, damaged
+        uint32_t freed
         uint64_t wanted
+        const char *bells
     uint64_t shmq_word(const shmq_slot *s)
     int shmq_state_of(uint64_t word)
     uint32_t shmq_ready(const shmq_header *h)
@@ -119,6 +122,25 @@ cdef extern from "sleep.h" nogil:
     void shmq_wake_up(shmq_queue *q, int bell, cbool taken, int left)
     int shmq_sleep(sem_t *semaphore, int64_t ns)
     cbool shmq_spin(shmq_queue *q, int bell, int64_t ns)
+
+
+cdef extern from "bell.h" nogil:
+    struct shmq_watch:
+        int event
+        uint32_t n, place
+        int64_t seen, due
+    uint64_t shmq_armed(const shmq_header *h, int event)
+    int shmq_arm(shmq_queue *q, shmq_watch *w, uint64_t process)
+    void shmq_disarm(shmq_queue *q, const shmq_watch *w)
+    cbool shmq_stirs(const shmq_queue *q, const shmq_watch *w, cbool closely)
+    int64_t shmq_watch_due(const shmq_queue *q, const shmq_watch *w)
+    void shmq_watch_time(shmq_queue *q, shmq_watch *w, int64_t now)
+
+
+cdef extern from "ring.h" nogil:
+    cbool shmq_must_ring(shmq_queue *q)
+    void shmq_ring(shmq_queue *q)
+    void shmq_ring_forked()
 
 
 cdef extern from "clock.h" nogil:

@@ -7,6 +7,7 @@ cdef class _Attachment:
     cdef shmq_queue q
     cdef readonly Segment segment
     cdef readonly str name
+    cdef bytes bells               # what q.bells points to
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
     cdef uint64_t number           # this process's, in the namespace
@@ -23,11 +24,16 @@ cdef class _Attachment:
         self.views = 0
         self.q.attachment = SHMQ_NIL
 
-    def __init__(self, str name, Segment segment, not_empty, not_full):
-        """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores."""
+    def __init__(self, str name, Segment segment, not_empty, not_full, bells):
+        """Bind the handle; ``not_empty`` and ``not_full`` name existing semaphores.
+
+        ``bells`` is what the names of the namespace's bells begin with.
+        """
         self.name = name
         self.segment = segment
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        self.bells = bells.encode()
+        self.q.bells = PyBytes_AS_STRING(self.bells)
         self.middle = <uint8_t>(self.q.h.options.priorities // 2)
         self.blocks = self.q.h.options.overflow == 1
         self.spin[0] = self.spin[1] = 20000 if (_os.cpu_count() or 1) > 1 else 0
@@ -145,6 +151,8 @@ cdef class _Attachment:
         shmq_unlock(&self.q, post)
         if post[0] or post[1]:
             self._post(post)
+        if shmq_must_ring(&self.q):
+            shmq_ring(&self.q)
 
     cdef void _post(self, uint32_t *post) noexcept nogil:
         cdef uint32_t i

@@ -169,6 +169,30 @@ cdef class Consumer:
             return None
         return _new_message(self.handle, view, self.reference)
 
+    def take(self):
+        """The next message, or None if there is none now. For those who wait elsewhere."""
+        cdef Message message
+        cdef int64_t now
+        cdef int status
+        while not self.ended:
+            if self.generation != fork_generation:
+                raise _errors.ShmqError(
+                    "a consumer does not survive a fork: call aconsume() again")
+            now = shmq_now()
+            if self.gathered and now - self.gathered_at >= FLUSH_AFTER:
+                self.flush()
+            if self.next >= self.held:
+                status = self._refill(False)
+                if status == SHMQ_EMPTY:
+                    return None
+                if status != SHMQ_OK:
+                    raise self.handle._error(status)
+                self.handle._after()
+            message = self._hand_out(shmq_now() if self.next == 0 else now)
+            if message is not None:
+                return message
+        return None
+
     def __next__(self):
         cdef Message message
         cdef int64_t now

@@ -1,7 +1,7 @@
 # A whole handle: looking without leasing, and moving messages between queues.
 
 @cython.no_gc_clear
-cdef class Handle(_Getter):
+cdef class Handle(_Watcher):
     """One attachment to a queue. shmq.client.local builds its queue upon it."""
 
     def purge(self):
@@ -47,7 +47,8 @@ cdef class Handle(_Getter):
             "recoveries": h.recoveries, "arena_bytes": h.options.arena_bytes,
             "arena_used": (h.units_used - h.units_cached) * SHMQ_UNIT,
             "arena_largest_free": min(largest * SHMQ_UNIT, h.options.max_message_bytes),
-            "waiting_get": h.asleep[0], "waiting_put": h.asleep[1],
+            "waiting_get": h.asleep[0] + int(shmq_armed(&h, SHMQ_NOT_EMPTY)).bit_count(),
+            "waiting_put": h.asleep[1] + int(shmq_armed(&h, SHMQ_NOT_FULL)).bit_count(),
             "rate_in": (h.last_seq - h.samples[0].inflow) / span if span > 0 else 0.0,
             "rate_out": (h.acked - h.samples[0].outflow) / span if span > 0 else 0.0,
         }

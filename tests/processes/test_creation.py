@@ -20,7 +20,7 @@ from shmq import Broker
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.core import _core
 from shmq.registry import Namespace
-from shmq.waiting import make_semaphores, remove_semaphores, semaphore_names
+from shmq.waiting import bell_stem, make_semaphores, remove_semaphores, semaphore_names
 
 from .tools import PATIENCE, Start, drain, eventually, files_of, is_empty, is_sound
 
@@ -264,7 +264,7 @@ def half_deleted(broker: LocalBroker, namespace: str, semaphores: int) -> LocalQ
     queue = broker.create_queue("q", dead_letter=None)
     queue.put(b"old")
     names = semaphore_names(namespace, queue.segment.queue_id)
-    _core.mark_deleted(queue.segment, *names)
+    _core.mark_deleted(queue.segment, *names, bell_stem(namespace))
     for name in names[:semaphores]:
         posix_ipc.unlink_semaphore(name)
     return queue

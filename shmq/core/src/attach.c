@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "bell.h"
 #include "clock.h"
 #include "memory.h"
 #include "message.h"
@@ -74,6 +75,7 @@ void shmq_reclaim(struct shmq_queue *q, uint32_t at, uint64_t process, int64_t n
     for (uint32_t i = 0; i < q->h->slots_made; i++)
         reclaim_slot(q, &q->slots[i], at + 1, now);
     count_out_sleepers(q, a);
+    shmq_forget_parties(q, at);
     SET(a->process, 0);
     q->freed++;
 }
@@ -87,4 +89,5 @@ void shmq_retire(struct shmq_queue *q, int64_t now)
             shmq_message_orphaned(q, s, now);
     }
     count_out_sleepers(q, &q->attachments[q->attachment]);
+    shmq_forget_parties(q, q->attachment);
 }

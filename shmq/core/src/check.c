@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "bell.h"
 #include "heap.h"
 #include "timer.h"
 
@@ -229,6 +230,13 @@ static const char *check_attachments(struct shmq_queue *q)
     for (uint32_t at = 0; at < q->h->attachments_made; at++)
         leases += q->attachments[at].leases;
     EXPECT(leases == q->h->leased, "the attachments do not hold what is leased");
+    for (uint32_t at = 0; at < SHMQ_PARTIES; at++) {
+        const struct shmq_party *p = &q->h->parties[at];
+        uint64_t armed = shmq_armed(q->h, SHMQ_NOT_EMPTY) | shmq_armed(q->h, SHMQ_NOT_FULL);
+
+        EXPECT(p->process || !(armed >> at & 1), "a bell is armed that is nobody's");
+        EXPECT(!p->process || shmq_party_is_attached(q, p), "a party waits through no handle");
+    }
     return NULL;
 }
 

@@ -23,13 +23,14 @@
 #include <stdint.h>
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
-#define SHMQ_LAYOUT_VERSION 1u
+#define SHMQ_LAYOUT_VERSION 2u
 #define SHMQ_PAGE 4096u
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */
 #define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
+#define SHMQ_PARTIES 64u      /* of whom one queue keeps whom to ring: a bit each         */
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 64       /* 0: a slot without a block; 1..36 in use, see arena.h */
 
@@ -140,6 +141,13 @@ struct shmq_list {
     uint32_t head, tail;
 };
 
+/* Who has a bell of its own to be rung when something comes: see bell.h. */
+struct shmq_party {
+    uint64_t process;    /* its process's number in the namespace; 0: the entry is free */
+    uint32_t n;          /* which of that process's bells                              */
+    uint32_t attachment; /* the handle that it waits through, + 1                      */
+};
+
 enum shmq_bell { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
 enum shmq_overflow { SHMQ_REJECT = 0, SHMQ_BLOCK = 1, SHMQ_DROP_OLDEST = 2 };
 
@@ -191,8 +199,8 @@ struct shmq_header {
     uint32_t fifo_mask;     /* bit p: fifo[p] is not empty                             */
     _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE (deleted), SHMQ_BROKEN (damaged)   */
     uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
-    uint32_t posted[2];     /* posts that no sleeper has taken yet                     */
     uint32_t delayed;
+    _Atomic uint64_t armed[2]; /* bit b: ring parties[b], by enum shmq_bell            */
 
     /* -- written by gets and settlements ------------------------------------------ */
     _Alignas(64) uint64_t serial; /* of the newest lease                               */
@@ -236,6 +244,11 @@ struct shmq_header {
     uint64_t deduped;
     _Alignas(64) uint64_t recoveries;
     struct shmq_sample samples[2]; /* the older and the newer, for the rates           */
+
+    /* -- written only where somebody waits ---------------------------------------- */
+    _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
+    uint32_t rung[2];                /* the entry that was rung last                   */
+    struct shmq_party parties[SHMQ_PARTIES];
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
@@ -263,12 +276,16 @@ _Static_assert(sizeof(struct shmq_options) == 296, "options layout");
 _Static_assert(offsetof(struct shmq_header, segment_bytes) == 304, "header layout");
 _Static_assert(offsetof(struct shmq_header, lock) == 320, "header layout");
 _Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
+_Static_assert(offsetof(struct shmq_header, armed) == 432, "header layout");
 _Static_assert(offsetof(struct shmq_header, serial) == 448, "header layout");
 _Static_assert(offsetof(struct shmq_header, fifo) == 512, "header layout");
 _Static_assert(offsetof(struct shmq_header, free) == 640, "header layout");
 _Static_assert(offsetof(struct shmq_header, slots_made) == 896, "header layout");
 _Static_assert(offsetof(struct shmq_header, dedupe_head) == 960, "header layout");
 _Static_assert(offsetof(struct shmq_header, recoveries) == 1024, "header layout");
+_Static_assert(offsetof(struct shmq_header, posted) == 1088, "header layout");
+_Static_assert(offsetof(struct shmq_header, parties) == 1104, "header layout");
+_Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
 _Static_assert(sizeof(pthread_mutex_t) <= 64, "the lock is one line");
 

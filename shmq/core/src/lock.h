@@ -17,7 +17,8 @@ int shmq_lock_slowly(struct shmq_queue *q, int64_t ns);
 /* As shmq_lock_slowly, but a deleted queue's lock is taken too: to detach. */
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns);
 
-/* Releases the lock. Afterwards `post[bell]` says how many sleepers are to be posted. */
+/* Releases the lock. Afterwards `post[bell]` says how many sleepers are to be posted, and
+ * q->ring which parties (shmq_ring). */
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2]);
 
 #endif

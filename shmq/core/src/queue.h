@@ -31,6 +31,8 @@ struct shmq_queue {
     uint32_t freed;       /* slots or blocks set free in this operation                */
     uint64_t wanted;      /* bytes that could not be had, when NO_SPACE is returned    */
     uint64_t random;      /* state of the jitter                                       */
+    const char *bells;    /* what the names of the namespace's bells begin with        */
+    _Atomic uint64_t ring; /* parties to be rung once the lock is released             */
     struct shmq_slot nowhere; /* what a bad index leads to                             */
     struct shmq_group no_group;
 };
@@ -141,7 +143,7 @@ static inline uint32_t shmq_ready(const struct shmq_header *h)
 static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
 {
     if (when < h->next_tick)
-        SET(h->next_tick, when);
+        SET_ATOMIC(h->next_tick, when);
 }
 
 /* The outcome of an operation: `status`, unless damage was met on the way. */

@@ -1,6 +1,7 @@
 #include "recover.h"
 
 #include "arena.h"
+#include "bell.h"
 #include "dedupe.h"
 #include "group.h"
 #include "heap.h"
@@ -189,6 +190,7 @@ int shmq_rebuild(struct shmq_queue *q)
         return SHMQ_DAMAGED;
     forget_indexes(q);
     recount_sleepers(q);
+    shmq_settle_parties(q);
     trim(q);
     for (uint32_t at = q->h->slots_made; at-- > 0 && !q->damaged;)
         index_slot(q, at);
@@ -196,7 +198,7 @@ int shmq_rebuild(struct shmq_queue *q)
     shmq_heap_build(&order);
     shmq_group_rebuild_done(q);
     shmq_dedupe_rebuild(q);
-    SET(q->h->next_tick, 0);
+    SET_ATOMIC(q->h->next_tick, 0);
     q->freed = UINT32_MAX;
     return shmq_outcome(q, SHMQ_OK);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "bell.h"
 #include "clock.h"
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell)
@@ -62,6 +63,8 @@ void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2])
         post[SHMQ_NOT_EMPTY] = posts_for(h, SHMQ_NOT_EMPTY, shmq_ready(h));
     if (__builtin_expect(h->asleep[SHMQ_NOT_FULL] != 0, 0) && q->freed)
         post[SHMQ_NOT_FULL] = posts_for(h, SHMQ_NOT_FULL, q->freed);
+    if (__builtin_expect(shmq_armed(h, SHMQ_NOT_EMPTY) | shmq_armed(h, SHMQ_NOT_FULL), 0))
+        shmq_choose_bells(q, q->freed - post[SHMQ_NOT_FULL]);
     q->freed = 0;
 }
 

@@ -20,7 +20,9 @@ void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell);
  * value. Holds the lock. */
 void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int left);
 
-/* How many sleepers of each bell to post once the lock is released. Holds the lock. */
+/* How many sleepers of each bell to post once the lock is released, and in q->ring which
+ * parties to ring: those for whom there is something beyond what the sleepers get. Holds
+ * the lock. */
 void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2]);
 
 /* Sleeps on the semaphore for at most `ns`, on the monotonic clock: SHMQ_OK if posted,

@@ -110,5 +110,5 @@ void shmq_tick(struct shmq_queue *q, int64_t now)
     first_due(q, &due);
     next = h->samples[1].at + RATE_PERIOD;
     next = due < next ? due : next;
-    SET(h->next_tick, next < h->liveness_at ? next : h->liveness_at);
+    SET_ATOMIC(h->next_tick, next < h->liveness_at ? next : h->liveness_at);
 }

@@ -1,0 +1,208 @@
+# Waiting beside the queue's own semaphores: bells, and what they are rung for.
+
+EVENT_NOT_EMPTY = SHMQ_NOT_EMPTY
+EVENT_NOT_FULL = SHMQ_NOT_FULL
+SLICE = WAIT_SLICE / 1e9
+
+
+@cython.final
+cdef class Bell:
+    """A semaphore of this process that others ring; one thread sleeps on it."""
+
+    cdef sem_t *semaphore
+    cdef readonly str name
+    cdef readonly uint64_t process
+    cdef readonly uint32_t number
+
+    def __cinit__(self, str name, uint64_t process, uint32_t number):
+        """``name`` is that of an existing semaphore, made of the two numbers."""
+        raw = name.encode()
+        self.name = name
+        self.process = process
+        self.number = number
+        self.semaphore = sem_open(raw, 0)
+        if self.semaphore == SEM_FAILED:
+            self.semaphore = NULL
+            raise OSError(errno, f"cannot open the semaphore {name}: {_os.strerror(errno)}")
+
+    def __dealloc__(self):
+        if self.semaphore != NULL:
+            sem_close(self.semaphore)
+
+    def ring(self):
+        """Wake the one who sleeps on it."""
+        sem_post(self.semaphore)
+
+    def sleep(self, double seconds):
+        """Sleep until it is rung, at most so long: whether it was.
+
+        However often it was rung, that is once. A signal ends the sleep, too.
+        """
+        cdef int status
+        cdef int64_t ns = <int64_t>(min(max(seconds, 0.0), 3600.0) * 1e9)
+        with nogil:
+            status = shmq_sleep(self.semaphore, ns)
+            while sem_trywait(self.semaphore) == 0:
+                status = SHMQ_OK
+        return status == SHMQ_OK
+
+
+@cython.no_gc_clear
+cdef class _Watcher(_Getter):
+    """The part of a handle that others wait through."""
+
+    def has_message(self):
+        """Whether a get would find a message now; does what is due first."""
+        cdef bint found
+        self._lock()
+        if self.q.h.next_tick <= shmq_now():
+            shmq_tick(&self.q, shmq_now())
+        found = shmq_ready(self.q.h) != 0
+        self._unlock()
+        self._after()
+        return found
+
+    def try_get(self):
+        """The next message, leased, or None. Looks for no dead processes."""
+        cdef shmq_view view
+        cdef Message message
+        cdef int status
+        while True:
+            self._lock()
+            status = shmq_lease(&self.q, shmq_now(), True, &view)
+            self._unlock()
+            if status == SHMQ_EMPTY:
+                return None
+            if status != SHMQ_OK:
+                raise self._error(status)
+            message = _new_message(self, &view, None)
+            self._after()
+            if message is not None:
+                return message
+
+    def wrap(self, body, *, priority=None, group=None, headers=None, delay=None,
+             deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
+             correlation=None):
+        """A message as ``try_put`` takes it. Raises what a put that can never succeed does."""
+        cdef Parcel parcel = self._wrap(body, codec, priority, group, headers, delay, deliver_at,
+                                        ttl, dedupe_id, reply_to, correlation)
+        if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
+            raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
+        return parcel
+
+    def try_put(self, Parcel parcel):
+        """Put it, or raise Full at once."""
+        if parcel.c.body_bytes > SMALL:
+            return self._put_large(parcel, False, None)
+        return self._put(&parcel.c, False, None)
+
+    @property
+    def waits_when_full(self):
+        """Whether the queue's ``overflow`` is ``"block"``."""
+        return self.blocks
+
+    def pass_on(self, int event):
+        """Someone was rung for this event and did not use it: ring another one."""
+        if not self.open_ or self.generation != fork_generation:
+            return
+        with nogil:
+            if self._lock_to_end():
+                if event == SHMQ_NOT_FULL:
+                    self.q.freed += 1
+                self._unlock()
+
+    def look_for_dead(self):
+        """Do what is pending beside the operations: dead processes, dying messages."""
+        self.q.look_for_dead = True
+        self._tend()
+
+    def processes(self):
+        """The numbers of the processes attached. Without the lock, so a hint."""
+        cdef uint32_t at, made = min(self.q.h.attachments_made, 4096)
+        cdef set numbers = set()
+        if self.open_:
+            for at in range(made):
+                if self.q.attachments[at].process:
+                    numbers.add(self.q.attachments[at].process)
+        return numbers
+
+
+@cython.final
+cdef class Watch:
+    """One event of one queue, as the owner of a bell watches it."""
+
+    cdef readonly _Watcher queue
+    cdef readonly Bell bell
+    cdef shmq_watch w
+    cdef uint64_t generation
+
+    def __cinit__(self, _Watcher queue, int event, Bell bell):
+        """``event`` is EVENT_NOT_EMPTY or EVENT_NOT_FULL; ``bell`` may be None."""
+        self.queue = queue
+        self.bell = bell
+        self.w.event = event
+        self.w.n = 0 if bell is None else bell.number
+        self.w.place = SHMQ_NIL
+        self.w.seen = LONG_AGO
+        self.generation = fork_generation
+
+    def arm(self):
+        """Have the bell rung when the event comes; it may have come before.
+
+        Where the queue has no entry left, or there is no bell, nobody rings.
+        """
+        self.queue._lock()
+        if self.bell is not None:
+            shmq_arm(&self.queue.q, &self.w, self.bell.process)
+        shmq_watch_time(&self.queue.q, &self.w, shmq_now())
+        self.queue._unlock()
+        self.queue._after()
+
+    def disarm(self):
+        """Have it rung no longer. Does nothing if the queue has ended."""
+        if self.w.place == SHMQ_NIL or self.generation != fork_generation:
+            return
+        if not self._is_armed() or not self.queue.open_:
+            return
+        with nogil:
+            if self.queue._lock_to_end():
+                shmq_disarm(&self.queue.q, &self.w)
+                self.queue._unlock()
+
+    cdef bint _is_armed(self):
+        return (self.w.place != SHMQ_NIL
+                and (shmq_armed(self.queue.q.h, self.w.event) >> self.w.place) & 1)
+
+    @property
+    def is_armed(self):
+        """Whether the next one who makes something available will ring."""
+        return self._is_armed()
+
+    def catch_up(self):
+        """Do what is due in the queue, and learn when something will be."""
+        self.queue._lock()
+        shmq_watch_time(&self.queue.q, &self.w, shmq_now())
+        self.queue._unlock()
+        self.queue._after()
+
+
+def scan(list watches, bint closely):
+    """Look at each watch without a lock: (those that stir, those due, seconds until more are).
+
+    One stirs if its event may have come: it was rung, or the queue has ended; with
+    ``closely`` also if it looks so from the queue's numbers. What is due is to be done
+    with ``catch_up``.
+    """
+    cdef list stirring = [], due = []
+    cdef int64_t now = shmq_now(), earliest = now + WAIT_SLICE, at
+    cdef Watch watch
+    for watch in watches:
+        if not watch.queue.open_ or shmq_stirs(&watch.queue.q, &watch.w, closely):
+            stirring.append(watch)
+            continue
+        at = shmq_watch_due(&watch.queue.q, &watch.w)
+        if at <= now:
+            due.append(watch)
+        elif at < earliest:
+            earliest = at
+    return stirring, due, (earliest - now) / 1e9

@@ -1,0 +1,172 @@
+#include "bell.h"
+
+#include "timer.h"
+
+#define LOOK_AGAIN 1000000000ll /* ns */
+
+static void set_armed(struct shmq_header *h, enum shmq_bell event, uint64_t armed)
+{
+    atomic_store_explicit(&h->armed[event], armed, memory_order_release);
+    shmq_mark();
+}
+
+static void clear(struct shmq_header *h, uint32_t place)
+{
+    for (int event = 0; event < 2; event++)
+        if (shmq_armed(h, event) >> place & 1)
+            set_armed(h, event, shmq_armed(h, event) & ~(1ull << place));
+}
+
+/* ---- the party's side ---- */
+
+static bool is_ours(const struct shmq_queue *q, uint32_t place, uint64_t process, uint32_t n)
+{
+    const struct shmq_party *p = &q->h->parties[place];
+
+    return p->process == process && p->n == n && p->attachment == q->attachment + 1;
+}
+
+/* Our entry, or a free one, or SHMQ_NIL. */
+static uint32_t place_for(const struct shmq_queue *q, uint64_t process, uint32_t n)
+{
+    uint32_t vacant = SHMQ_NIL;
+
+    for (uint32_t place = SHMQ_PARTIES; place-- > 0;) {
+        if (is_ours(q, place, process, n))
+            return place;
+        if (!q->h->parties[place].process)
+            vacant = place;
+    }
+    return vacant;
+}
+
+int shmq_arm(struct shmq_queue *q, struct shmq_watch *w, uint64_t process)
+{
+    struct shmq_party *p;
+
+    if (w->place >= SHMQ_PARTIES || !is_ours(q, w->place, process, w->n))
+        w->place = place_for(q, process, w->n);
+    if (w->place == SHMQ_NIL)
+        return SHMQ_CROWDED;
+    p = &q->h->parties[w->place];
+    if (!p->process) {
+        SET_ATOMIC(p->n, w->n);
+        SET_ATOMIC(p->attachment, q->attachment + 1);
+        SET_ATOMIC(p->process, process);
+    }
+    set_armed(q->h, w->event, shmq_armed(q->h, w->event) | 1ull << w->place);
+    return SHMQ_OK;
+}
+
+void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
+{
+    if (w->place < SHMQ_PARTIES && q->h->parties[w->place].attachment == q->attachment + 1 &&
+        q->h->parties[w->place].n == w->n)
+        set_armed(q->h, w->event, shmq_armed(q->h, w->event) & ~(1ull << w->place));
+}
+
+bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool closely)
+{
+    const struct shmq_header *h = q->h;
+
+    if (GET_ATOMIC(h->state) != SHMQ_OPEN)
+        return true;
+    if (w->place < SHMQ_PARTIES && !(shmq_armed(h, w->event) >> w->place & 1))
+        return true;
+    if (!closely)
+        return false;
+    return w->event == SHMQ_NOT_EMPTY ? shmq_ready(h) != 0
+                                      : GET_ATOMIC(h->live) < h->options.capacity;
+}
+
+/* Once next_tick has passed, whoever puts, leases or settles ticks first, and so changes
+ * it: as long as it has not changed, nothing came that is due earlier than what was seen
+ * then. */
+int64_t shmq_watch_due(const struct shmq_queue *q, const struct shmq_watch *w)
+{
+    int64_t next = GET_ATOMIC(q->h->next_tick);
+
+    return next == w->seen ? w->due : next;
+}
+
+void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
+{
+    if (shmq_next_due(q) <= now)
+        shmq_tick(q, now);
+    w->seen = q->h->next_tick <= now ? q->h->next_tick : INT64_MIN;
+    w->due = shmq_next_due(q);
+    if (w->due > now + LOOK_AGAIN)
+        w->due = now + LOOK_AGAIN;
+}
+
+/* ---- the waker's side ---- */
+
+/* Up to `count` of the armed, those after the one that was rung last first. */
+static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint32_t count)
+{
+    uint64_t armed = shmq_armed(h, event), chosen = 0;
+    uint32_t last = h->rung[event] % SHMQ_PARTIES;
+
+    if (!armed || !count)
+        return 0;
+    while (count-- && armed != chosen) {
+        uint64_t left = armed & ~chosen;
+        uint32_t start = (last + 1) % SHMQ_PARTIES;
+        uint64_t turned = start ? left >> start | left << (SHMQ_PARTIES - start) : left;
+
+        last = (start + (uint32_t)__builtin_ctzll(turned)) % SHMQ_PARTIES;
+        chosen |= 1ull << last;
+    }
+    SET(h->rung[event], last);
+    set_armed(h, event, armed & ~chosen);
+    return chosen;
+}
+
+void shmq_choose_bells(struct shmq_queue *q, uint32_t freed)
+{
+    struct shmq_header *h = q->h;
+    uint32_t ready = shmq_ready(h), posted = h->posted[SHMQ_NOT_EMPTY];
+    uint64_t chosen;
+
+    if (GET_ATOMIC(h->state) == SHMQ_OPEN)
+        chosen = choose(h, SHMQ_NOT_EMPTY, ready > posted ? ready - posted : 0) |
+                 choose(h, SHMQ_NOT_FULL, freed);
+    else
+        chosen = choose(h, SHMQ_NOT_EMPTY, SHMQ_PARTIES) | choose(h, SHMQ_NOT_FULL, SHMQ_PARTIES);
+    if (chosen)
+        atomic_fetch_or_explicit(&q->ring, chosen, memory_order_relaxed);
+}
+
+/* ---- the ends ---- */
+
+bool shmq_party_is_attached(const struct shmq_queue *q, const struct shmq_party *p)
+{
+    return p->attachment && p->attachment <= q->h->attachments_made &&
+           q->attachments[p->attachment - 1].process;
+}
+
+/* The bits first: an entry without them is nothing but a place that is taken. */
+void shmq_forget_parties(struct shmq_queue *q, uint32_t at)
+{
+    for (uint32_t place = 0; place < SHMQ_PARTIES; place++) {
+        struct shmq_party *p = &q->h->parties[place];
+
+        if (!p->process || p->attachment != at + 1)
+            continue;
+        clear(q->h, place);
+        SET_ATOMIC(p->process, 0);
+    }
+}
+
+void shmq_settle_parties(struct shmq_queue *q)
+{
+    for (uint32_t place = 0; place < SHMQ_PARTIES; place++) {
+        struct shmq_party *p = &q->h->parties[place];
+
+        if (p->process && shmq_party_is_attached(q, p))
+            continue;
+        clear(q->h, place);
+        if (p->process)
+            SET_ATOMIC(p->process, 0);
+    }
+}

@@ -1,0 +1,71 @@
+#define _GNU_SOURCE
+#include "ring.h"
+
+#include <inttypes.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PLACES 64
+
+struct opened {
+    char name[SHMQ_BELL_NAME];
+    sem_t *semaphore; /* NULL: the place is free */
+};
+
+static struct opened places[PLACES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `places` */
+
+void shmq_ring_forked(void) { lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
+void shmq_bell_name(char name[SHMQ_BELL_NAME], const char *bells, uint64_t process, uint32_t n)
+{
+    (void)snprintf(name, SHMQ_BELL_NAME, "%s%016" PRIx64 ".%" PRIu32, bells, process, n);
+}
+
+/* Numbers of processes, and of a process's bells, are not given twice: a name that was
+ * opened once means the same bell for ever. Holds `lock`. */
+static sem_t *open_bell(const char *name, uint64_t process, uint32_t n)
+{
+    struct opened *place = &places[(process * 31 + n) % PLACES];
+    sem_t *semaphore;
+
+    if (place->semaphore && !strcmp(place->name, name))
+        return place->semaphore;
+    semaphore = sem_open(name, 0);
+    if (semaphore == SEM_FAILED)
+        return NULL;
+    if (place->semaphore)
+        (void)sem_close(place->semaphore);
+    place->semaphore = semaphore;
+    memcpy(place->name, name, SHMQ_BELL_NAME);
+    return semaphore;
+}
+
+static void ring_one(const char *bells, const struct shmq_party *p)
+{
+    uint64_t process = GET_ATOMIC(p->process);
+    uint32_t n = GET_ATOMIC(p->n);
+    char name[SHMQ_BELL_NAME];
+    sem_t *semaphore;
+
+    if (!process)
+        return;
+    shmq_bell_name(name, bells, process, n);
+    pthread_mutex_lock(&lock);
+    semaphore = open_bell(name, process, n);
+    if (semaphore)
+        (void)sem_post(semaphore);
+    pthread_mutex_unlock(&lock);
+}
+
+/* An entry may be another's by now: that one looks in vain. */
+void shmq_ring(struct shmq_queue *q)
+{
+    uint64_t ring = atomic_exchange_explicit(&q->ring, 0, memory_order_relaxed);
+
+    for (; ring && q->bells; ring &= ring - 1) {
+        shmq_mark();
+        ring_one(q->bells, &q->h->parties[__builtin_ctzll(ring)]);
+    }
+}

@@ -1,0 +1,501 @@
+/* Bells: who is rung, how often, and what is left by those who die or leave. */
+#define _GNU_SOURCE
+#include "bell.h"
+#include "attach.h"
+#include "clock.h"
+#include "fixture.h"
+#include "lock.h"
+#include "recover.h"
+#include "ring.h"
+#include "sleep.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static struct shmq_watch watch(enum shmq_bell event, uint32_t n)
+{
+    return (struct shmq_watch){.event = event, .n = n, .place = SHMQ_NIL, .seen = INT64_MIN};
+}
+
+/* Party n of the handle's process arms; its watch. */
+static struct shmq_watch arm(struct shmq_queue *q, enum shmq_bell event, uint32_t n)
+{
+    struct shmq_watch w = watch(event, n);
+
+    CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
+    return w;
+}
+
+/* Ends the critical section and begins the next one: the places that it rang. */
+static uint64_t rings(struct shmq_queue *q)
+{
+    uint32_t post[2];
+    uint64_t ring;
+
+    shmq_unlock(q, post);
+    ring = atomic_exchange(&q->ring, 0);
+    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_WELL(q);
+    return ring;
+}
+
+static uint64_t armed(struct shmq_queue *q)
+{
+    return shmq_armed(q->h, SHMQ_NOT_EMPTY) | shmq_armed(q->h, SHMQ_NOT_FULL);
+}
+
+TEST("nobody is rung where nothing came")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(drain(q), 1);
+    CHECK_EQ(rings(q), 0);
+    arm(q, SHMQ_NOT_EMPTY, 1);
+    arm(q, SHMQ_NOT_FULL, 2);
+    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(armed(q), 3);
+}
+
+TEST("each message rings one party, and each party once")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+
+    for (uint32_t n = 0; n < 3; n++)
+        arm(q, SHMQ_NOT_EMPTY, n);
+    put_text(q, "a");
+    CHECK_EQ(__builtin_popcountll(rings(q)), 1);
+    CHECK_EQ(__builtin_popcountll(armed(q)), 2);
+    put_text(q, "b");
+    put_text(q, "c");
+    put_text(q, "d");
+    CHECK_EQ(__builtin_popcountll(rings(q)), 2);
+    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(armed(q), 0);
+}
+
+TEST("a party that arms twice has one entry, and is rung once")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 5);
+
+    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 5).place, w.place);
+    CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(rings(q), 0);
+}
+
+TEST("parties are rung in turn, whoever arms first again")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    uint32_t times[3] = {0};
+
+    for (int round = 0; round < 30; round++) {
+        uint64_t ring;
+
+        for (uint32_t n = 0; n < 3; n++)
+            arm(q, SHMQ_NOT_EMPTY, n);
+        put_text(q, "a");
+        ring = rings(q);
+        CHECK_EQ(__builtin_popcountll(ring), 1);
+        times[__builtin_ctzll(ring)]++;
+        CHECK_EQ(drain(q), 1);
+    }
+    for (uint32_t n = 0; n < 3; n++)
+        CHECK_EQ(times[n], 10);
+}
+
+TEST("a sleeper on the queue is served before any party")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 0);
+    put_text(q, "b");
+    CHECK_EQ(rings(q), 1ull << w.place);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
+}
+
+TEST("each slot that becomes free rings one who waits for room, a purge all of them")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    uint64_t removed;
+
+    for (uint32_t n = 0; n < 4; n++)
+        put_text(q, "a");
+    for (uint32_t n = 0; n < 4; n++)
+        arm(q, SHMQ_NOT_FULL, n);
+    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(__builtin_popcountll(rings(q)), 1);
+    CHECK_EQ(shmq_purge(q, &removed), SHMQ_OK);
+    CHECK_EQ(__builtin_popcountll(rings(q)), 3);
+}
+
+TEST("the end of the queue rings everybody")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+    uint32_t post[2];
+
+    arm(q, SHMQ_NOT_FULL, 2);
+    CHECK(!shmq_stirs(q, &w, true));
+    SET(q->h->state, SHMQ_GONE);
+    shmq_unlock(q, post);
+    CHECK_EQ(atomic_exchange(&q->ring, 0), 3);
+    CHECK(shmq_stirs(q, &w, false));
+}
+
+TEST("a party beyond the last entry is refused, and still sees what comes")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch late = watch(SHMQ_NOT_EMPTY, 1000);
+
+    for (uint32_t n = 0; n < SHMQ_PARTIES; n++)
+        arm(q, SHMQ_NOT_EMPTY, n);
+    CHECK_EQ(shmq_arm(q, &late, PROCESS), SHMQ_CROWDED);
+    CHECK(!shmq_stirs(q, &late, false) && !shmq_stirs(q, &late, true));
+    put_text(q, "a");
+    CHECK_EQ(__builtin_popcountll(rings(q)), 1);
+    CHECK(!shmq_stirs(q, &late, false) && shmq_stirs(q, &late, true));
+    shmq_disarm(q, &late);
+    CHECK_EQ(__builtin_popcountll(armed(q)), SHMQ_PARTIES - 1);
+}
+
+TEST("who was rung stirs, even if the waker died before it rang")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+
+    CHECK(!shmq_stirs(q, &w, true));
+    put_text(q, "a");
+    CHECK(!shmq_stirs(q, &w, false) && shmq_stirs(q, &w, true));
+    CHECK_EQ(rings(q), 1ull << w.place); /* and nobody rings */
+    CHECK_EQ(drain(q), 1);
+    CHECK(shmq_stirs(q, &w, false));
+    CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
+    CHECK(!shmq_stirs(q, &w, true));
+}
+
+TEST("one who waits for room stirs while there is some")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+    struct shmq_watch w;
+
+    put_text(q, "a");
+    w = arm(q, SHMQ_NOT_FULL, 1);
+    CHECK(!shmq_stirs(q, &w, true));
+    CHECK_EQ(drain(q), 1);
+    CHECK(shmq_stirs(q, &w, true));
+}
+
+TEST("who disarms is not rung, and keeps its entry")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1), other = arm(q, SHMQ_NOT_EMPTY, 2);
+
+    shmq_disarm(q, &w);
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 1ull << other.place);
+    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).place, w.place);
+}
+
+/* ---- time ---- */
+
+TEST("what is due is done by who watches, once it is due")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+
+    PUT(q, .delay = SECOND / 2);
+    shmq_watch_time(q, &w, now);
+    CHECK(shmq_watch_due(q, &w) <= now + SECOND / 2);
+    now += SECOND / 4; /* the next tick has passed, and nothing is due */
+    shmq_watch_time(q, &w, now);
+    CHECK_EQ(shmq_watch_due(q, &w), now + SECOND / 4);
+    CHECK_EQ(rings(q), 0);
+    now += SECOND / 4;
+    shmq_watch_time(q, &w, now);
+    CHECK_EQ(rings(q), 1ull << w.place);
+}
+
+TEST("what comes later and is due earlier is seen without the lock")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = watch(SHMQ_NOT_EMPTY, 1);
+
+    PUT(q, .delay = 600 * SECOND);
+    now += SECOND / 2;
+    shmq_watch_time(q, &w, now);
+    CHECK(shmq_watch_due(q, &w) > now);
+    PUT(q, .delay = SECOND / 10);
+    CHECK(shmq_watch_due(q, &w) <= now + SECOND / 10);
+}
+
+/* ---- the ends ---- */
+
+TEST("a handle that closes or died leaves neither entry nor bit")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *other = another_handle(q);
+    struct shmq_watch w = arm(other, SHMQ_NOT_EMPTY, 1);
+
+    arm(other, SHMQ_NOT_FULL, 2);
+    CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).place, 2);
+    shmq_reclaim(q, other->attachment, q->attachments[other->attachment].process, now);
+    CHECK_EQ(armed(q), 1ull << 2);
+    CHECK_EQ(q->h->parties[w.place].process, 0);
+    CHECK_WELL(q);
+    shmq_retire(q, now);
+    CHECK_EQ(armed(q), 0);
+    CHECK_EQ(q->h->parties[2].process, 0);
+}
+
+TEST("a recovery keeps what is armed, but for bits that are nobody's")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
+
+    atomic_store(&q->h->armed[SHMQ_NOT_FULL], 0xFFull << 8);
+    SET(q->h->parties[20].process, 9);
+    SET(q->h->parties[20].attachment, 77);
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_EQ(armed(q), 1ull << w.place);
+    CHECK_EQ(q->h->parties[20].process, 0);
+    CHECK_WELL(q);
+}
+
+TEST("an entry that is another's by now is not touched by who had it")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4), *other = another_handle(q);
+    struct shmq_watch w = arm(other, SHMQ_NOT_EMPTY, 1), mine;
+
+    shmq_reclaim(q, other->attachment, q->attachments[other->attachment].process, now);
+    mine = arm(q, SHMQ_NOT_EMPTY, 3);
+    CHECK_EQ(mine.place, w.place);
+    shmq_disarm(other, &w);
+    CHECK_EQ(armed(q), 1ull << mine.place);
+}
+
+/* ---- real semaphores ---- */
+
+static char stem[64];
+
+static sem_t *new_bell(uint32_t n)
+{
+    char name[SHMQ_BELL_NAME];
+    sem_t *semaphore;
+
+    (void)snprintf(stem, sizeof stem, "/shmq-core-test-%d@bell.", getpid());
+    shmq_bell_name(name, stem, PROCESS, n);
+    semaphore = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
+    CHECK(semaphore != SEM_FAILED);
+    return semaphore;
+}
+
+static void remove_bell(uint32_t n)
+{
+    char name[SHMQ_BELL_NAME];
+
+    shmq_bell_name(name, stem, PROCESS, n);
+    CHECK(!sem_unlink(name));
+}
+
+static int value_of(sem_t *semaphore)
+{
+    int value;
+
+    CHECK(!sem_getvalue(semaphore, &value));
+    return value;
+}
+
+TEST("more bells than are kept open are all rung, and one that is gone is passed over")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    sem_t *bells[SHMQ_PARTIES + 10];
+
+    for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
+        uint32_t post[2];
+
+        bells[n] = new_bell(n);
+        q->bells = stem;
+        arm(q, SHMQ_NOT_EMPTY, n);
+        put_text(q, "a");
+        shmq_unlock(q, post);
+        CHECK(shmq_must_ring(q));
+        shmq_ring(q);
+        CHECK(!shmq_must_ring(q));
+        CHECK_EQ(shmq_lock(q), SHMQ_OK);
+        CHECK_EQ(drain(q), 1);
+        q->h->parties[0].process = 0; /* its place is free again */
+        CHECK_EQ(value_of(bells[n]), 1);
+    }
+    arm(q, SHMQ_NOT_EMPTY, 99999);
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 1);
+    atomic_store(&q->ring, 1);
+    shmq_ring(q);
+    for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
+        CHECK_EQ(value_of(bells[n]), 1);
+        remove_bell(n);
+        CHECK(!sem_close(bells[n]));
+    }
+}
+
+/* ---- threads: each waits on two queues at once, with one bell ---- */
+
+#define QUEUES 2
+#define PRODUCERS 2u
+#define CONSUMERS 3u
+#define EACH 3000u
+#define SLICE 50000000ll /* ns */
+
+struct worker {
+    pthread_t thread;
+    struct shmq_queue *q[QUEUES];
+    uint32_t n;
+    sem_t *bell;
+    _Atomic uint32_t *taken;
+};
+
+static void enter(struct shmq_queue *q)
+{
+    int status = shmq_lock(q);
+
+    while (status == SHMQ_BUSY)
+        status = shmq_lock_slowly(q, SLICE);
+    CHECK_EQ(status, SHMQ_OK);
+}
+
+static void leave(struct shmq_queue *q)
+{
+    uint32_t post[2];
+
+    shmq_unlock(q, post);
+    CHECK_EQ(post[0] + post[1], 0);
+    if (shmq_must_ring(q))
+        shmq_ring(q);
+}
+
+static bool try_put(struct shmq_queue *q)
+{
+    struct shmq_put put = {.body = "x", .body_bytes = 1};
+    uint64_t seq;
+    int status;
+
+    enter(q);
+    status = shmq_put(q, &put, shmq_now(), &seq);
+    leave(q);
+    return status == SHMQ_OK;
+}
+
+static bool try_take(struct shmq_queue *q)
+{
+    struct shmq_view view;
+    int status;
+
+    enter(q);
+    status = shmq_lease(q, shmq_now(), true, &view);
+    if (status == SHMQ_OK)
+        CHECK_EQ(shmq_ack(q, view.receipt, shmq_now()), SHMQ_OK);
+    leave(q);
+    return status == SHMQ_OK;
+}
+
+static void silence(sem_t *bell)
+{
+    while (!sem_trywait(bell))
+        ;
+}
+
+/* One round of waiting. The bell is posted no more often than was armed, and once by each
+ * waker that had cleared a bit of the round before and was held up. */
+static void wait_for(struct worker *w, struct shmq_watch watches[QUEUES],
+                     bool (*attempt)(struct shmq_queue *))
+{
+    bool done = false;
+
+    silence(w->bell);
+    for (int i = 0; i < QUEUES; i++) {
+        enter(w->q[i]);
+        CHECK_EQ(shmq_arm(w->q[i], &watches[i], PROCESS), SHMQ_OK);
+        shmq_watch_time(w->q[i], &watches[i], shmq_now());
+        leave(w->q[i]);
+    }
+    for (int i = 0; i < QUEUES && !done; i++)
+        if ((done = attempt(w->q[i])))
+            atomic_fetch_add(w->taken, 1);
+    CHECK(value_of(w->bell) <= (int)(QUEUES + PRODUCERS + CONSUMERS));
+    if (done)
+        return;
+    (void)shmq_sleep(w->bell, SLICE);
+    for (int i = 0; i < QUEUES; i++)
+        (void)(shmq_stirs(w->q[i], &watches[i], true) || shmq_watch_due(w->q[i], &watches[i]));
+}
+
+static void work(struct worker *w, enum shmq_bell event, uint32_t until,
+                 bool (*attempt)(struct shmq_queue *))
+{
+    struct shmq_watch watches[QUEUES];
+
+    for (int i = 0; i < QUEUES; i++)
+        watches[i] = watch(event, w->n);
+    for (uint32_t round = w->n; atomic_load(w->taken) < until; round++) {
+        if (attempt(w->q[round % QUEUES]))
+            atomic_fetch_add(w->taken, 1);
+        else
+            wait_for(w, watches, attempt);
+    }
+}
+
+/* Consumers end together, producers each with its own share. */
+static void *produce(void *argument)
+{
+    work(argument, SHMQ_NOT_FULL, EACH, try_put);
+    return NULL;
+}
+
+static void *consume(void *argument)
+{
+    work(argument, SHMQ_NOT_EMPTY, PRODUCERS * EACH, try_take);
+    return NULL;
+}
+
+TEST("threads that wait on two queues with one bell each get everything")
+{
+    struct shmq_queue *queues[QUEUES] = {NEW_QUEUE(.capacity = 5), NEW_QUEUE(.capacity = 7)};
+    struct worker workers[PRODUCERS + CONSUMERS];
+    _Atomic uint32_t put[PRODUCERS] = {0}, taken = 0;
+
+    shmq_clock_set = 0; /* these live in real time */
+    for (uint32_t n = 0; n < PRODUCERS + CONSUMERS; n++) {
+        struct worker *w = &workers[n];
+
+        *w = (struct worker){.n = n, .bell = new_bell(n), .taken = n < PRODUCERS ? &put[n] : &taken};
+        for (int i = 0; i < QUEUES; i++) {
+            w->q[i] = another_handle(queues[i]);
+            w->q[i]->bells = stem;
+        }
+    }
+    for (int i = 0; i < QUEUES; i++)
+        leave(queues[i]);
+    for (uint32_t n = 0; n < PRODUCERS + CONSUMERS; n++)
+        CHECK(!pthread_create(&workers[n].thread, NULL, n < PRODUCERS ? produce : consume,
+                              &workers[n]));
+    for (uint32_t n = 0; n < PRODUCERS + CONSUMERS; n++) {
+        CHECK(!pthread_join(workers[n].thread, NULL));
+        remove_bell(n);
+        CHECK(!sem_close(workers[n].bell));
+    }
+    for (int i = 0; i < QUEUES; i++) {
+        enter(queues[i]);
+        CHECK_EQ(queues[i]->h->live, 0);
+        CHECK_WELL(queues[i]);
+    }
+}
