@@ -11,7 +11,9 @@ True
 """
 
 from shmq.client.local import connect
+from shmq.client.wait import wait
 from shmq.contract import (
+    AsyncConsumer,
     Attachment,
     Broker,
     Consumer,
@@ -48,6 +50,7 @@ __all__ = [
     "HIGH",
     "LOW",
     "NORMAL",
+    "AsyncConsumer",
     "Attachment",
     "Broker",
     "Consumer",
@@ -75,4 +78,5 @@ __all__ = [
     "SegmentError",
     "ShmqError",
     "connect",
+    "wait",
 ]

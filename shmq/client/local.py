@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmq import codecs, contract
-from shmq.client import moving
+from shmq.client import awaiting, hub, moving
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
@@ -88,6 +88,43 @@ class LocalQueue(_core.Handle, contract.Queue):
         loan: contract.Loan = _core.make_loan(self, size, **properties)
         return loan
 
+    # ---- asyncio ----
+
+    async def aget(self, timeout: float | None = None) -> contract.Message:
+        """See :class:`shmq.contract.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        message = self.try_get()
+        if message is None:
+            message = await awaiting.get(self._namespace, self, timeout)
+        return message
+
+    async def aput(
+        self,
+        body: contract.Body,
+        timeout: float | None = None,
+        *,
+        block: bool | None = None,
+        **properties: Any,
+    ) -> contract.Put:
+        """See :class:`shmq.contract.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        parcel = self.wrap(body, **properties)
+        try:
+            return self.try_put(parcel)
+        except Full:
+            waits = self.waits_when_full or timeout is not None if block is None else block
+            if not waits or timeout == 0:
+                raise
+        return await awaiting.put(self._namespace, self, parcel, timeout)
+
+    def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> contract.AsyncConsumer:
+        """See :class:`shmq.contract.Queue`."""
+        consumer = _core.make_consumer(self, prefetch, timeout, False)
+        self._consumers.add(consumer)
+        return awaiting.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout)
+
     # ---- looking ----
 
     def peek(self, limit: int = 10) -> list[contract.Message]:
@@ -134,6 +171,26 @@ class LocalQueue(_core.Handle, contract.Queue):
         ]
 
     # ---- what the core leaves to policy ----
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace it is in."""
+        return self._namespace
+
+    def notice_deaths(self, asked: dict[tuple[str, int], bool]) -> None:
+        """Give back what dead processes hold, if there are any.
+
+        ``asked`` has the processes that were asked about already, by namespace and
+        number, and whether they live.
+        """
+        alive = True
+        for number in self.processes():
+            key = (self._namespace.name, number)
+            if key not in asked:
+                asked[key] = self._namespace.is_alive(number)
+            alive = alive and asked[key]
+        if not alive:
+            self.look_for_dead()
 
     def _process_number(self) -> int:
         return self._namespace.process_number()
@@ -223,6 +280,7 @@ class LocalQueue(_core.Handle, contract.Queue):
             self._graves.close()
             self._graves = None
         _core.Handle.close(self)
+        hub.ring(self._namespace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
@@ -406,7 +464,7 @@ class LocalBroker(contract.Broker):
         check_name(name)
         with self._namespace.locked():
             self._remove(name)
-        self._namespace.retire()
+        self._retire()
 
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
@@ -447,6 +505,13 @@ class LocalBroker(contract.Broker):
         self._closed = True
         for queue in list(self._queues):
             queue.close()
+        self._retire()
+
+    def _retire(self) -> None:
+        """Leave nothing behind in a namespace without queues."""
+        if not self._namespace.queue_names():
+            hub.rest(self._namespace)
+            sweep_bells(self._namespace.name, self._namespace.is_alive)
         self._namespace.retire()
 
     def __reduce__(self) -> tuple[Any, ...]:

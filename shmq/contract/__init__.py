@@ -6,10 +6,11 @@ run over each.
 
 from shmq.contract.broker import Broker
 from shmq.contract.message import Body, DeadLetter, Message, Put
-from shmq.contract.queue import Consumer, Loan, Queue
+from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
 from shmq.contract.stats import Attachment, QueueStats, QueueSummary
 
 __all__ = [
+    "AsyncConsumer",
     "Attachment",
     "Body",
     "Broker",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -77,6 +77,40 @@ class Consumer(abc.ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class AsyncConsumer(abc.ABC):
+    """An asynchronous iterator over a queue's messages that leases some ahead.
+
+    Its messages, their acknowledgements and what closing does are as those of a
+    :class:`Consumer`. It is for one task at a time, and gives way to others once for each
+    ``prefetch`` messages that it hands out without waiting.
+    """
+
+    @abc.abstractmethod
+    def __aiter__(self) -> AsyncIterator[Message]: ...
+
+    @abc.abstractmethod
+    async def __anext__(self) -> Message: ...
+
+    @abc.abstractmethod
+    def flush(self) -> None:
+        """Set free what was acknowledged so far."""
+
+    @abc.abstractmethod
+    async def aclose(self) -> None:
+        """Flush, return what was not handed out, and end the iteration."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
 
 class Queue(abc.ABC):
@@ -191,6 +225,38 @@ class Queue(abc.ABC):
 
         The iteration ends when none came for ``timeout`` seconds (``block=False``: at
         once); by default it never does.
+        """
+
+    @abc.abstractmethod
+    async def aget(self, timeout: float | None = None) -> Message:
+        """``get``, for a task of an event loop: others run while it waits.
+
+        Tasks are served in the order in which they began to wait. One that is cancelled
+        has taken nothing. ``timeout`` is in seconds, 0 does not wait. Raises
+        :class:`~shmq.Empty`.
+        """
+
+    @abc.abstractmethod
+    async def aput(
+        self,
+        body: Body,
+        timeout: float | None = None,
+        *,
+        block: bool | None = None,
+        **properties: Any,
+    ) -> Put:
+        """``put``, for a task of an event loop: others run while it waits for room.
+
+        The properties and what is raised are those of ``put``. A task that is cancelled
+        while it waits has put nothing.
+        """
+
+    @abc.abstractmethod
+    def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> AsyncConsumer:
+        """``consume``, for a task of an event loop: ``async for message in ...``.
+
+        The iteration ends when none came for ``timeout`` seconds; by default it never
+        does.
         """
 
     @abc.abstractmethod

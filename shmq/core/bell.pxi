@@ -5,6 +5,11 @@ EVENT_NOT_FULL = SHMQ_NOT_FULL
 SLICE = WAIT_SLICE / 1e9
 
 
+def check_timeout(timeout):
+    """Raise TypeError or InvalidOption unless it is None or a number of seconds from 0 on."""
+    _check_timeout(timeout)
+
+
 @cython.final
 cdef class Bell:
     """A semaphore of this process that others ring; one thread sleeps on it."""
@@ -172,6 +177,21 @@ cdef class Watch:
     cdef bint _is_armed(self):
         return (self.w.place != SHMQ_NIL
                 and (shmq_armed(self.queue.q.h, self.w.event) >> self.w.place) & 1)
+
+    @property
+    def event(self):
+        """EVENT_NOT_EMPTY or EVENT_NOT_FULL."""
+        return self.w.event
+
+    @property
+    def due(self):
+        """When something is due in the queue, as last seen: monotonic seconds."""
+        return self.w.due / 1e9
+
+    @property
+    def has_ended(self):
+        """Whether the queue was deleted, or the handle closed."""
+        return not self.queue.open_ or self.queue.q.h.state != 0
 
     @property
     def is_armed(self):

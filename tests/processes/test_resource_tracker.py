@@ -9,6 +9,7 @@ from multiprocessing.shared_memory import SharedMemory
 import pytest
 
 from shmq import Broker, Queue
+from shmq.core import _core
 
 from .tools import SHM, Start, drain, files_of, is_sound, run_script
 
@@ -101,7 +102,7 @@ def test_a_queues_segment_is_an_ordinary_shared_memory_object(
         resource_tracker.unregister(f"/{name}", "shared_memory")
         assert memory.size == (SHM / name).stat().st_size
         assert memory.buf is not None
-        assert bytes(memory.buf[:8]) == b"\x01\x00\x00\x00QMHS"
+        assert bytes(memory.buf[:8]) == _core.LAYOUT_VERSION.to_bytes(4, "little") + b"QMHS"
         assert b"a body to be found in memory" in bytes(memory.buf)
     finally:
         memory.close()

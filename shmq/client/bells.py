@@ -1,0 +1,70 @@
+"""The bells of this process: made as they are needed, used again, removed at the end."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import threading
+
+from shmq.core import _core
+from shmq.registry import Namespace
+from shmq.waiting import make_bell, remove_bell, sweep_bells
+
+__all__ = ["Bells"]
+
+_known: dict[str, Bells] = {}
+
+
+class Bells:
+    """This process's bells in one namespace. One object a process: see `of`.
+
+    A bell is named by the process's number and its own; neither is given twice, so who
+    has opened a bell once may keep it. A child of a fork has none of its parent's.
+    """
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._numbers = itertools.count()
+        self._idle: list[_core.Bell] = []
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> Bells:
+        """The process's bells in that namespace."""
+        return _known.setdefault(namespace.name, cls(namespace))
+
+    def take(self) -> _core.Bell:
+        """A bell for the caller alone, until it gives it back. Raises OSError."""
+        process = self._namespace.process_number()
+        with self._lock:
+            while self._idle:
+                bell = self._idle.pop()
+                if bell.process == process:
+                    return bell
+                remove_bell(bell.name)
+            number = next(self._numbers)
+        if not number:
+            sweep_bells(self._namespace.name, self._namespace.is_alive)
+        return _core.Bell(make_bell(self._namespace.name, process, number), process, number)
+
+    def give_back(self, bell: _core.Bell) -> None:
+        """It is armed nowhere any more."""
+        bell.sleep(0)  # what was rung too late is for nobody
+        with self._lock:
+            self._idle.append(bell)
+
+    def remove_idle(self) -> None:
+        """Remove those that nobody has taken."""
+        with self._lock:
+            while self._idle:
+                remove_bell(self._idle.pop().name)
+
+
+def _remove_all() -> None:
+    for bells in _known.values():
+        bells.remove_idle()
+
+
+atexit.register(_remove_all)
+os.register_at_fork(after_in_child=_known.clear)

@@ -1,0 +1,153 @@
+"""A line of tasks that wait for the same event of the same queue."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+from shmq.core import _core
+from shmq.errors import ShmqError
+
+__all__ = ["Line", "Waiter", "wake"]
+
+
+class Waiter:
+    """One task's place in a line."""
+
+    __slots__ = ("called", "expired", "future", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.called = False
+        self.expired = False
+        self.future: asyncio.Future[None] = loop.create_future()
+
+    def expire(self) -> None:
+        """Its time has passed. To be called in its loop."""
+        self.expired = True
+        _resolve([self.future])
+
+
+class Line:
+    """First come, first served; of any number of event loops.
+
+    One waiter is called for each ring. As long as there are some who were not called,
+    either the queue is armed, or one who was called has not left yet: whoever leaves
+    after a call calls the next one, if there is anything for it, or arms. So a ring is
+    used, or passed on. A waiter keeps its place until it leaves.
+    """
+
+    def __init__(self, queue: Any, event: int, bell: _core.Bell) -> None:
+        self.watch = _core.Watch(queue, event, bell)
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self._called = 0
+        # A task that the collector ends leaves in whatever thread that happens.
+        self._lock = threading.RLock()
+
+    def join(self, waiter: Waiter) -> None:
+        """Take the last place."""
+        self._waiters[waiter] = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return not self._waiters
+
+    def arm(self, waiter: Waiter) -> None:
+        """What the waiter tries after this and does not get will be rung for.
+
+        Raises what an operation on the queue does.
+        """
+        with self._lock:
+            self._answered(waiter)
+            if waiter.future.done():
+                waiter.future = waiter.loop.create_future()
+            if not self.watch.is_armed:
+                self.watch.arm()
+
+    def leave(self, waiter: Waiter, *, served: bool) -> None:
+        """Give the place up, ``served`` or not. May be called again."""
+        with self._lock:
+            if waiter not in self._waiters:
+                return
+            del self._waiters[waiter]
+            was_called = self._answered(waiter)
+            if not self._waiters:
+                self._end(unused=was_called and not served)
+                return
+            next_ = self._next() if was_called or served else []
+        for lost in wake(next_):
+            self.leave(lost, served=False)
+
+    def call(self, *, closely: bool) -> list[Waiter]:
+        """Those to be woken now that the event may have come.
+
+        Not ``closely``: nobody, as long as one who was called has not answered.
+        """
+        with self._lock:
+            if self.watch.has_ended:
+                return self._call_some(len(self._waiters))
+            return [] if self._called and not closely else self._call_some(1)
+
+    def _next(self) -> list[Waiter]:
+        if self._called == len(self._waiters):
+            return []
+        try:
+            if not _core.scan([self.watch], True)[0]:
+                if not self.watch.is_armed:
+                    self.watch.arm()
+                if not _core.scan([self.watch], True)[0]:
+                    return []
+        except ShmqError:
+            return self._call_some(len(self._waiters))  # each is told by its own attempt
+        return self._call_some(1)
+
+    def _call_some(self, count: int) -> list[Waiter]:
+        called: list[Waiter] = []
+        for waiter in self._waiters:
+            if len(called) == count:
+                break
+            if not waiter.called:
+                waiter.called = True
+                called.append(waiter)
+        self._called += len(called)
+        return called
+
+    def _answered(self, waiter: Waiter) -> bool:
+        was_called, waiter.called = waiter.called, False
+        self._called -= was_called
+        return was_called
+
+    def _end(self, *, unused: bool) -> None:
+        """The last one has left: what was rung for and not used is another process's."""
+        self.watch.disarm()
+        if unused:
+            self.watch.queue.pass_on(self.watch.event)
+
+
+def wake(waiters: Iterable[Waiter]) -> list[Waiter]:
+    """Wake those who were called, each in its loop; returns those whose loop is closed."""
+    lost: list[Waiter] = []
+    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
+    for waiter in waiters:
+        by_loop.setdefault(waiter.loop, []).append(waiter)
+    here = asyncio._get_running_loop()
+    for loop, called in by_loop.items():
+        futures = [waiter.future for waiter in called]
+        if loop is here:
+            _resolve(futures)
+            continue
+        try:
+            loop.call_soon_threadsafe(_resolve, futures)
+        except RuntimeError:
+            lost += called
+    return lost
+
+
+def _resolve(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,85 @@
+"""Waiting on many queues at once, as multiprocessing.connection.wait does on connections."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+
+from shmq import contract
+from shmq.client.bells import Bells
+from shmq.client.local import LocalQueue
+from shmq.client.watching import Watcher
+from shmq.core import _core
+from shmq.errors import InvalidOption
+
+__all__ = ["wait"]
+
+
+def wait(queues: Iterable[contract.Queue], timeout: float | None = None) -> list[contract.Queue]:
+    """Wait until any of the queues has a message: those that have one, in the order given.
+
+    ``timeout`` is in seconds; None waits without limit, 0 only looks. The list is empty if
+    it passed. Nothing is leased: another consumer may be quicker, so take what there is
+    with ``get(block=False)``. Queues of another namespace than the first one's are looked
+    at every 50 ms. Raises :class:`~shmq.QueueDeleted` if one of them is deleted meanwhile,
+    :class:`~shmq.ShmqError` if its handle is closed, :class:`~shmq.InvalidOption` for no
+    queues, and TypeError for what is not a queue of this host.
+    """
+    _core.check_timeout(timeout)
+    until = None if timeout is None else time.monotonic() + timeout
+    watched = _checked(queues)
+    found = _ready(watched)
+    if found:
+        return found
+    for queue in watched:
+        queue.look_for_dead()
+    found = _ready(watched)
+    if found or timeout == 0:
+        return found
+    with _watches(watched) as (watcher, watches):
+        stirring = watches
+        while True:
+            for watch in stirring:
+                if not watch.is_armed:
+                    watch.arm()
+            if _ready(watch.queue for watch in stirring):
+                return _ready(watched)
+            left = _core.SLICE if until is None else until - time.monotonic()
+            if left <= 0:
+                return []
+            watcher.sleep(left)
+            stirring = watcher.look(watches)
+
+
+def _checked(queues: Iterable[contract.Queue]) -> list[LocalQueue]:
+    watched = []
+    for queue in dict.fromkeys(queues):
+        if not isinstance(queue, LocalQueue):
+            raise TypeError(f"{queue!r:.60} is no queue of this host: wait takes only those")
+        watched.append(queue)
+    if not watched:
+        raise InvalidOption("queues=[] names no queue to wait for")
+    return watched
+
+
+def _ready(queues: Iterable[LocalQueue]) -> list[contract.Queue]:
+    return [queue for queue in queues if queue.has_message()]
+
+
+@contextlib.contextmanager
+def _watches(queues: list[LocalQueue]) -> Iterator[tuple[Watcher, list[_core.Watch]]]:
+    """A bell, and a watch for each queue; those of another namespace are not rung for."""
+    namespace = queues[0].namespace
+    bells = Bells.of(namespace)
+    bell = bells.take()
+    watches = [
+        _core.Watch(queue, _core.EVENT_NOT_EMPTY, bell if queue.namespace is namespace else None)
+        for queue in queues
+    ]
+    try:
+        yield Watcher(bell), watches
+    finally:
+        for watch in watches:
+            watch.disarm()
+        bells.give_back(bell)
