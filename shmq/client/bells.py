@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
 import threading
+from collections.abc import Callable
+from multiprocessing import util
 
 from shmq.core import _core
 from shmq.registry import Namespace
 from shmq.waiting import make_bell, remove_bell, sweep_bells
 
-__all__ = ["Bells"]
+__all__ = ["Bells", "at_the_end"]
 
 _known: dict[str, Bells] = {}
 
@@ -46,6 +47,7 @@ class Bells:
             number = next(self._numbers)
         if not number:
             sweep_bells(self._namespace.name, self._namespace.is_alive)
+            at_the_end(self.remove_idle, 1)
         return _core.Bell(make_bell(self._namespace.name, process, number), process, number)
 
     def give_back(self, bell: _core.Bell) -> None:
@@ -61,10 +63,13 @@ class Bells:
                 remove_bell(self._idle.pop().name)
 
 
-def _remove_all() -> None:
-    for bells in _known.values():
-        bells.remove_idle()
+def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
+    """Do it when this process ends by itself, in the order of falling priorities.
+
+    What is returned can be cancelled. The children of multiprocessing end without what is registered with atexit. A child
+    of a fork does nothing of its parent's.
+    """
+    return util.Finalize(None, deed, exitpriority=priority)
 
 
-atexit.register(_remove_all)
 os.register_at_fork(after_in_child=_known.clear)

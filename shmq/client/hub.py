@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import os
 import threading
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.bells import Bells
+from shmq.client.bells import Bells, at_the_end
 from shmq.client.line import Line, Waiter, wake
 from shmq.client.watching import Watcher
 from shmq.core import _core
@@ -49,6 +48,7 @@ class Hub:
             target=self._run, name=f"shmq hub {namespace.name}", daemon=True
         )
         self._thread.start()
+        self._end_later = at_the_end(self.end, 2)
 
     def join(self, queue: Any, event: int, waiter: Waiter) -> Line | None:
         """Put the waiter into its line; None if the hub has ended."""
@@ -85,9 +85,10 @@ class Hub:
     def end(self, *, if_idle: bool = False) -> bool:
         """End the thread and remove the bell; whether it was done."""
         with self._lock:
-            if if_idle and self._lines:
+            if self._ended or (if_idle and self._lines):
                 return False
             self._ended = True
+        self._end_later.cancel()
         self._watcher.bell.ring()
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -181,17 +182,10 @@ def rest(namespace: Namespace) -> None:
     Bells.of(namespace).remove_idle()
 
 
-def _end_all() -> None:
-    for hub in list(_hubs.values()):
-        hub.end()
-    _hubs.clear()
-
-
 def _forked() -> None:
     global _hubs_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
     _hubs_lock = threading.Lock()
     _hubs.clear()
 
 
-atexit.register(_end_all)
 os.register_at_fork(after_in_child=_forked)

@@ -6,6 +6,7 @@ survivor then finds. ``bodies`` are those of the messages that exist when it beg
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
+from shmq.client.bells import Bells
 from shmq.core import _core
 
 SECOND = 1_000_000_000
@@ -26,6 +28,8 @@ class Stage:
     broker: Any
     queue: Any
     held: list[Any] = dataclasses.field(default_factory=list)
+    bells: Any = None
+    watch: Any = None
     now: int = 0
 
     def later(self, seconds: float) -> None:
@@ -235,6 +239,89 @@ def put_that_waits_in_vain(stage: Stage) -> None:
     try:
         stage.queue.put(b"new", timeout=0.002)
     except shmq.Full:
+        return
+
+
+# ---- bells ----
+
+
+def watch(stage: Stage, event: int) -> None:
+    """The survivor's own bell is armed for the event."""
+    stage.bells = Bells.of(stage.queue.namespace)
+    stage.watch = _core.Watch(stage.queue, event, stage.bells.take())
+    stage.watch.arm()
+
+
+def stirs_if_there_is_something(stage: Stage) -> None:
+    """A death between any two steps of a waker is seen by a look, without the lock.
+
+    The dead one's own end rings for room, too, so there may be none.
+    """
+    is_get = stage.watch.event == _core.EVENT_NOT_EMPTY
+    there = stage.queue.qsize() > 0 if is_get else not stage.queue.full()
+    stirs = bool(_core.scan([stage.watch], True)[0])
+    if stirs < there or (is_get and stirs > there):
+        raise AssertionError(f"something is there: {there}; the watch stirs: {stirs}")
+    stage.watch.disarm()
+    stage.bells.give_back(stage.watch.bell)
+
+
+@scenario(
+    prepare=lambda stage: watch(stage, _core.EVENT_NOT_EMPTY),
+    afterwards=stirs_if_there_is_something,
+    added=(b"new",),
+)
+def put_that_rings(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
+def full_and_watched(stage: Stage) -> None:
+    three(stage)
+    watch(stage, _core.EVENT_NOT_FULL)
+
+
+@scenario(
+    options={"capacity": 3},
+    prepare=full_and_watched,
+    victim=take_one,
+    afterwards=stirs_if_there_is_something,
+    kept=(b"b", b"c"),
+    removed=(b"a",),
+)
+def ack_that_rings(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three, kept=ABC)
+def arm_and_disarm(stage: Stage) -> None:
+    bell = Bells.of(stage.queue.namespace).take()
+    for event in (_core.EVENT_NOT_EMPTY, _core.EVENT_NOT_FULL):
+        watch = _core.Watch(stage.queue, event, bell)
+        watch.arm()
+        watch.disarm()
+
+
+@scenario(
+    prepare=three,
+    kept=ABC,
+    victim=lambda stage: watch(stage, _core.EVENT_NOT_FULL),
+)
+def close_with_an_armed_bell(stage: Stage) -> None:
+    stage.queue.close()
+
+
+@scenario()
+def wait_for_two_in_vain(stage: Stage) -> None:
+    other = stage.broker.queue("q.dlq")
+    if shmq.wait([stage.queue, other], timeout=0.002):
+        raise AssertionError("there was no message")
+
+
+@scenario()
+def aget_that_waits_in_vain(stage: Stage) -> None:
+    try:
+        asyncio.run(stage.queue.aget(timeout=0.002))
+    except shmq.Empty:
         return
 
 

@@ -1,0 +1,13 @@
+"""A loop of each kind for the tests of the asynchronous side."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client.loops import LOOPS, Loop
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Loop:
+    """Runs a coroutine, once on each kind of event loop."""
+    return Loop(LOOPS[request.param])
