@@ -66,8 +66,8 @@ class Bells:
 def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
     """Do it when this process ends by itself, in the order of falling priorities.
 
-    What is returned can be cancelled. The children of multiprocessing end without what is registered with atexit. A child
-    of a fork does nothing of its parent's.
+    What is returned can be cancelled. The children of multiprocessing end without what
+    is registered with atexit. A child of a fork does nothing of its parent's.
     """
     return util.Finalize(None, deed, exitpriority=priority)
 

@@ -62,7 +62,8 @@ class QueueStats:
     shm_bytes: int
     #: How often the indexes were rebuilt after a process died inside an operation.
     recoveries: int
-    #: Processes asleep until a message comes, and until there is space.
+    #: Threads asleep until a message comes, and until there is space. All tasks of a
+    #: process that wait through one handle count as one.
     waiting_get: int
     waiting_put: int
 
