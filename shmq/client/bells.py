@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing import util
 
 from shmq.core import _core
+from shmq.errors import NoSpace
 from shmq.registry import Namespace
 from shmq.waiting import make_bell, remove_bell, sweep_bells
 
@@ -36,7 +37,7 @@ class Bells:
         return _known.setdefault(namespace.name, cls(namespace))
 
     def take(self) -> _core.Bell:
-        """A bell for the caller alone, until it gives it back. Raises OSError."""
+        """A bell for the caller alone, until it gives it back. Raises NoSpace."""
         process = self._namespace.process_number()
         with self._lock:
             while self._idle:
@@ -48,7 +49,14 @@ class Bells:
         if not number:
             sweep_bells(self._namespace.name, self._namespace.is_alive)
             at_the_end(self.remove_idle, 1)
-        return _core.Bell(make_bell(self._namespace.name, process, number), process, number)
+        try:
+            name = make_bell(self._namespace.name, process, number)
+        except OSError as error:
+            raise NoSpace(
+                f"/dev/shm is full: there is no room for a semaphore to wait on, {error}; purge "
+                f"or delete queues, or give it more room (in a container: --shm-size)"
+            ) from error
+        return _core.Bell(name, process, number)
 
     def give_back(self, bell: _core.Bell) -> None:
         """It is armed nowhere any more."""

@@ -10,4 +10,6 @@ from tests.client.loops import LOOPS, Loop
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest) -> Loop:
     """Runs a coroutine, once on each kind of event loop."""
+    if request.param == "uvloop":
+        pytest.importorskip("uvloop", reason="uvloop is not installed: pip install uvloop")
     return Loop(LOOPS[request.param])

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-import pytest
-
 _T = TypeVar("_T")
 
 #: Makes a loop, or says that there is none of its kind.
@@ -15,7 +13,8 @@ NewLoop = Callable[[], asyncio.AbstractEventLoop]
 
 
 def _uvloop() -> asyncio.AbstractEventLoop:
-    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed: pip install uvloop")
+    import uvloop
+
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop
 

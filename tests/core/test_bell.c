@@ -123,6 +123,22 @@ TEST("a sleeper on the queue is served before any party")
     shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
 }
 
+TEST("a post that its sleeper took with it into death keeps nobody from being rung")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8), *dead = another_handle(q);
+    struct shmq_watch w;
+
+    shmq_fall_asleep(dead, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 0);
+    shmq_reclaim(q, dead->attachment, q->attachments[dead->attachment].process, now);
+    CHECK_EQ(drain(q), 1);
+    CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 1);
+    w = arm(q, SHMQ_NOT_EMPTY, 1);
+    put_text(q, "b");
+    CHECK_EQ(rings(q), 1ull << w.place);
+}
+
 TEST("each slot that becomes free rings one who waits for room, a purge all of them")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);

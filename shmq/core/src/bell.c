@@ -128,6 +128,8 @@ void shmq_choose_bells(struct shmq_queue *q, uint32_t freed)
     uint32_t ready = shmq_ready(h), posted = h->posted[SHMQ_NOT_EMPTY];
     uint64_t chosen;
 
+    if (posted > h->asleep[SHMQ_NOT_EMPTY])
+        posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
     if (GET_ATOMIC(h->state) == SHMQ_OPEN)
         chosen = choose(h, SHMQ_NOT_EMPTY, ready > posted ? ready - posted : 0) |
                  choose(h, SHMQ_NOT_FULL, freed);
