@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _SHM: Final = "/dev/shm"
+_HEX: Final = re.compile("[0-9a-f]{16}")
 
 
 def semaphore_names(namespace: str, queue_id: int) -> tuple[str, str]:
@@ -82,16 +84,16 @@ def make_bell(namespace: str, process: int, number: int) -> str:
 
 
 def remove_bell(name: str) -> None:
-    """Remove it, if it is there."""
-    with contextlib.suppress(posix_ipc.ExistentialError):
+    """Remove it, if it is there and ours."""
+    with contextlib.suppress(posix_ipc.ExistentialError, posix_ipc.PermissionsError):
         posix_ipc.unlink_semaphore(name)
 
 
 def sweep_bells(namespace: str, is_alive: Callable[[int], bool]) -> None:
     """Remove the bells that dead processes have left; ``is_alive`` takes their numbers."""
     prefix = f"sem.{bell_stem(namespace)[1:]}"
-    for entry in os.listdir(_SHM):
-        if entry.startswith(prefix):
-            process = int(entry[len(prefix) :].partition(".")[0], 16)
-            if not is_alive(process):
-                remove_bell(f"/{entry[4:]}")
+    bells = (entry for entry in os.listdir(_SHM) if entry.startswith(prefix))
+    for entry in bells:
+        number = entry[len(prefix) :].partition(".")[0]
+        if _HEX.fullmatch(number) and not is_alive(int(number, 16)):
+            remove_bell(f"/{entry[4:]}")

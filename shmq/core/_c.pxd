@@ -140,6 +140,7 @@ cdef extern from "bell.h" nogil:
 cdef extern from "ring.h" nogil:
     cbool shmq_must_ring(shmq_queue *q)
     void shmq_ring(shmq_queue *q)
+    void shmq_post_bell(sem_t *bell)
     void shmq_ring_forked()
 
 

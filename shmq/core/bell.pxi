@@ -36,7 +36,7 @@ cdef class Bell:
 
     def ring(self):
         """Wake the one who sleeps on it."""
-        sem_post(self.semaphore)
+        shmq_post_bell(self.semaphore)
 
     def sleep(self, double seconds):
         """Sleep until it is rung, at most so long: whether it was.

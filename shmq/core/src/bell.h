@@ -4,8 +4,7 @@
  * number of queues. In each of these its party has an entry, and arms it: a bit in
  * `armed`, set under the lock after there was nothing to take. Whoever makes something
  * available clears one bit for each thing that no sleeper gets, and rings those parties
- * once the lock is released. An arm is rung once at most, so a bell that is emptied before
- * its owner arms anew does not grow beyond what is armed.
+ * once the lock is released, unless its bell is posted already.
  *
  * The bit is the truth for the one who waits: as long as it is set, nobody has come by
  * since. A waker that dies between clearing and ringing leaves it cleared, which is seen

@@ -3,6 +3,8 @@
 #ifndef SHMQ_RING_H
 #define SHMQ_RING_H
 
+#include <semaphore.h>
+
 #include "queue.h"
 
 #define SHMQ_BELL_NAME 192 /* bytes */
@@ -12,6 +14,11 @@ static inline bool shmq_must_ring(struct shmq_queue *q)
 {
     return atomic_load_explicit(&q->ring, memory_order_relaxed) != 0;
 }
+
+/* Posts a bell unless it is posted already: its owner has not looked yet then, and will
+ * look at everything. So a bell's value is one, and one more for each who posts it in the
+ * same moment. What the owner is to find must have been stored before. */
+void shmq_post_bell(sem_t *bell);
 
 /* Rings the parties in q->ring. Without the lock. A bell that is not there was its dead
  * owner's. */
