@@ -110,13 +110,14 @@ class LocalQueue(_core.Handle, contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        parcel = self.wrap(body, **properties)
         try:
-            return self.try_put(parcel)
+            return self.put(body, False, **properties)
         except Full:
             waits = self.waits_when_full or timeout is not None if block is None else block
             if not waits or timeout == 0:
                 raise
+        # Encoded once for all further attempts: it is put as it is now.
+        parcel = self.wrap(body, **properties)
         return await awaiting.put(self._namespace, self, parcel, timeout)
 
     def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> contract.AsyncConsumer:
