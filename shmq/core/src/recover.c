@@ -2,6 +2,7 @@
 
 #include "arena.h"
 #include "dedupe.h"
+#include "exchange.h"
 #include "group.h"
 #include "heap.h"
 #include "list.h"
@@ -29,6 +30,7 @@ static void forget_indexes(struct shmq_queue *q)
     shmq_list_clear(&h->dying);
     for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
         shmq_list_clear(&h->fifo[p]);
+    shmq_exchange_clear(h);
     for (int c = 0; c < SHMQ_CLASSES; c++)
         SET(h->free[c], SHMQ_NIL);
     if (h->group_buckets_backed)
@@ -161,9 +163,9 @@ static bool sane(struct shmq_queue *q)
 {
     const struct shmq_header *h = q->h;
 
-    return h->slots_made <= h->options.capacity && h->slots_backed <= h->options.capacity &&
+    return h->slots_made <= q->capacity && h->slots_backed <= q->capacity &&
            h->slots_made <= h->slots_backed && h->units_backed <= q->geo.units &&
-           h->groups_backed <= h->options.capacity &&
+           h->groups_backed <= q->capacity &&
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
@@ -196,7 +198,7 @@ int shmq_rebuild(struct shmq_queue *q)
     shmq_heap_build(&order);
     shmq_group_rebuild_done(q);
     shmq_dedupe_rebuild(q);
-    SET(q->h->next_tick, 0);
+    SET_ATOMIC(q->h->next_tick, 0);
     q->freed = UINT32_MAX;
     return shmq_outcome(q, SHMQ_OK);
 }
