@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
 
+from shmq.core import _core
 from shmq.errors import InvalidOption, ShmqError
 from shmq.options import MAX_SECONDS
 
@@ -22,10 +23,11 @@ __all__ = ["CODECS", "decode_body", "encode_message", "pack_properties", "unpack
 
 #: The codecs by their number in a slot. Another one has the number 255 and stands, by
 #: name, in the properties; its bodies are bytes.
-CODECS = ("bytes", "text", "msgpack", "json", "command", "event")
+CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 OTHER = 255
 
 _BYTES, _TEXT, _MSGPACK, _JSON = range(4)
+_PACKED = 6
 _ON_THE_WIRE = {"dedupe_id": "dedupe", "correlation": "corr"}
 _INT64 = range(-(1 << 63), 1 << 64)
 
@@ -86,16 +88,8 @@ def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
         return _encode_by_type(body)
     if codec not in CODECS:
         return _contiguous(body, _check_text("codec", codec)), OTHER
-    number = CODECS.index(codec)
-    if number == _BYTES:
-        return _contiguous(body, codec), number
-    if number == _TEXT:
-        if not isinstance(body, str):
-            raise TypeError(f"codec 'text' takes a str, not {type(body).__name__}")
-        return body.encode(), number
-    if number == _JSON:
-        return _to_json(body), number
-    return _to_msgpack(body), number
+    encode: Callable[[Any], Any] = _ENCODERS.get(codec, _to_msgpack)
+    return encode(body), CODECS.index(codec)
 
 
 def _number_of(codec: str | None) -> int:
@@ -127,6 +121,27 @@ def _contiguous(body: Any, codec: str) -> Any:
 
 def _flat(view: memoryview) -> Any:
     return view if view.c_contiguous else view.tobytes()
+
+
+def _to_packed(body: Any) -> bytes:
+    try:
+        records = [bytes(memoryview(record)) for record in body]
+    except TypeError:
+        raise TypeError(
+            f"codec 'packed' takes the records as buffers, not {type(body).__name__}"
+        ) from None
+    data = b"".join(records)
+    return data + _core.packed_trailer(len(data), [len(record) for record in records])
+
+
+def _to_bytes(body: Any) -> Any:
+    return _contiguous(body, "bytes")
+
+
+def _to_text(body: Any) -> bytes:
+    if not isinstance(body, str):
+        raise TypeError(f"codec 'text' takes a str, not {type(body).__name__}")
+    return body.encode()
 
 
 def _to_json(body: Any) -> bytes:
@@ -164,6 +179,15 @@ def _wide_int(value: object, depth: int = 0) -> int | None:
     return next((part for part in found if part is not None), None)
 
 
+#: How a body becomes bytes, by its codec; the others are msgpack.
+_ENCODERS: Mapping[str, Callable[[Any], Any]] = {
+    "bytes": _to_bytes,
+    "text": _to_text,
+    "json": _to_json,
+    "packed": _to_packed,
+}
+
+
 def decode_body(raw: bytes, number: int, codec: str) -> Any:
     """The body of the bytes. Raises :class:`~shmq.ShmqError` if they are not of the codec."""
     try:
@@ -171,7 +195,9 @@ def decode_body(raw: bytes, number: int, codec: str) -> Any:
             return raw.decode()
         if number == _JSON:
             return json.loads(raw)
-        if _MSGPACK <= number < len(CODECS):
+        if number == _PACKED:
+            return _core.unpack_records(raw)
+        if _MSGPACK <= number < _PACKED:
             return msgpack.unpackb(raw, strict_map_key=False)
     except (ValueError, msgpack.UnpackException, RecursionError) as error:
         raise ShmqError(

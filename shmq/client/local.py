@@ -42,6 +42,8 @@ _EVERYTHING = 1 << 31
 _core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
 _core.install_dead_letter(moving.dead_letter)
 contract.Message.register(_core.Message)
+contract.Batch.register(_core.Batch)
+contract.Packed.register(_core.Packed)
 contract.Consumer.register(_core.Consumer)
 contract.Loan.register(_core.Loan)
 contract.Loan.register(_core.DuplicateLoan)

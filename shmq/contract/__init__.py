@@ -4,6 +4,7 @@ Each transport implements these abstract classes, and the same conformance tests
 run over each.
 """
 
+from shmq.contract.batch import Batch, Packed
 from shmq.contract.broker import Broker
 from shmq.contract.message import Body, DeadLetter, Message, Put
 from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
@@ -12,12 +13,14 @@ from shmq.contract.stats import Attachment, QueueStats, QueueSummary
 __all__ = [
     "AsyncConsumer",
     "Attachment",
+    "Batch",
     "Body",
     "Broker",
     "Consumer",
     "DeadLetter",
     "Loan",
     "Message",
+    "Packed",
     "Put",
     "Queue",
     "QueueStats",

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from shmq.contract.batch import Batch, Packed
 from shmq.contract.message import Body, Message, Put
 from shmq.contract.stats import Attachment, QueueStats
 from shmq.options import QueueOptions
@@ -199,6 +200,48 @@ class Queue(abc.ABC):
         """Lease what is there, 1 to ``max`` messages; wait for the first one.
 
         Returns an empty list if none came within the timeout.
+        """
+
+    @abc.abstractmethod
+    def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> Batch:
+        """``get_many`` for those who want the bodies alone: no object for each message.
+
+        They are settled together. Empty if none came within the timeout.
+        """
+
+    @abc.abstractmethod
+    def put_packed(
+        self,
+        data: Body,
+        lengths: int | Iterable[int],
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        dedupe_id: str | None = None,
+    ) -> Put:
+        """Put many records as one message, without an object for each.
+
+        ``data`` is all records, one behind the other; ``lengths`` is the bytes of every
+        record, or those of each: a buffer of unsigned 32-bit numbers, or ints. The batch
+        is one message with the codec ``"packed"``: it has one sequence number, is leased,
+        settled and counted as one, and must fit into ``max_message_bytes``. ``get`` sees
+        its body as a list of bytes. Raises what ``put`` raises, and
+        :class:`~shmq.InvalidOption` if the lengths do not add up to the data.
+        """
+
+    @abc.abstractmethod
+    def get_packed(
+        self, max: int = 65536, timeout: float | None = None, *, block: bool = True
+    ) -> Packed:
+        """Lease what is there, up to ``max`` records, and copy them into one buffer.
+
+        A packed batch is never split: the first one comes whole, however large it is.
+        Empty if none came within the timeout.
         """
 
     @abc.abstractmethod

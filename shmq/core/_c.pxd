@@ -95,7 +95,9 @@ cdef extern from "queue.h" nogil:
         const char *bells
     uint64_t shmq_word(const shmq_slot *s)
     int shmq_state_of(uint64_t word)
-    uint32_t shmq_ready(const shmq_header *h)
+    cbool shmq_looks_ready(const shmq_header *h)
+    cbool shmq_looks_roomy(const shmq_queue *q, uint32_t count)
+    int64_t shmq_time(const shmq_queue *q)
 
 
 cdef extern from "segment.h" nogil:
@@ -114,7 +116,14 @@ cdef extern from "lock.h" nogil:
     int shmq_lock(shmq_queue *q)
     int shmq_lock_slowly(shmq_queue *q, int64_t ns)
     int shmq_lock_even_deleted(shmq_queue *q, int64_t ns)
+    int shmq_lock_gets(shmq_queue *q)
     void shmq_unlock(shmq_queue *q, uint32_t *post)
+    int shmq_lock_puts(shmq_queue *q)
+    cbool shmq_unlock_puts(shmq_queue *q)
+
+
+cdef extern from "exchange.h" nogil:
+    int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
 
 
 cdef extern from "sleep.h" nogil:
@@ -144,10 +153,16 @@ cdef extern from "ring.h" nogil:
     void shmq_ring_forked()
 
 
+cdef extern from "<time.h>" nogil:
+    enum: CLOCK_MONOTONIC
+
+
 cdef extern from "clock.h" nogil:
+    int64_t shmq_read_clock(int clock)
     int64_t shmq_clock_set
     int64_t shmq_now()
     int64_t shmq_wall()
+    int64_t shmq_coarse_now()
 
 
 cdef extern from "timer.h" nogil:
@@ -177,6 +192,8 @@ cdef extern from "message.h" nogil:
     struct shmq_put "shmq_put":
         const void *body
         const void *meta
+        const void *tail
+        uint32_t tail_bytes
         uint64_t body_bytes
         uint32_t meta_bytes
         uint8_t priority, codec
@@ -217,6 +234,17 @@ cdef extern from "message.h" nogil:
     int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
     void shmq_unpin(shmq_queue *q, uint32_t at)
     void shmq_look(shmq_queue *q, shmq_slot *s, shmq_view *view)
+
+
+cdef extern from "packed.h" nogil:
+    const uint32_t SHMQ_PACKED_VARIES
+    struct shmq_packed:
+        uint64_t bytes
+        const unsigned char *lengths
+        uint32_t count, size
+
+    bint shmq_packed_read(const unsigned char *body, uint64_t bytes, shmq_packed *packed)
+    uint32_t shmq_packed_length(const shmq_packed *packed, uint32_t record)
 
 
 cdef extern from "move.h" nogil:

@@ -15,6 +15,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo
 from cpython.buffer cimport PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.list cimport PyList_GET_ITEM
 from libc.errno cimport ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -23,6 +24,7 @@ from posix.unistd cimport close
 
 from _c cimport *
 
+import array as _array
 import os as _os
 import time as _time
 import weakref as _weakref
@@ -38,6 +40,8 @@ include "get.pxi"
 include "bell.pxi"
 include "handle.pxi"
 include "message.pxi"
+include "batch.pxi"
+include "packed.pxi"
 include "view.pxi"
 include "loan.pxi"
 include "consumer.pxi"

@@ -121,6 +121,16 @@ cdef class _Attachment:
             self._lock_slowly(status)
         return 0
 
+    # The side of the gets alone: for leases and settlements.
+    cdef inline int _lock_gets(self) except -1:
+        cdef int status
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        status = shmq_lock_gets(&self.q)
+        if status != SHMQ_OK:
+            self._lock_slowly(status)
+        return 0
+
     # Waits without the GIL until the lock is free, then tries again with it: whoever has
     # the lock never waits for the GIL, which could be long in coming. Where others are
     # always quicker, the lock is kept after all.
@@ -310,27 +320,25 @@ cdef class _Attachment:
             return False
         return self._wait(bell, until[0], round_)
 
-    # After an operation that found nothing: whether to try again. The first time, dead
-    # processes are looked for and the wait spins; then it sleeps, which takes that the
+    # After an operation that found nothing: whether to try again. First it spins, as long as
+    # that pays; then dead processes are looked for; then it sleeps, which takes that the
     # operation, when it failed, counted us in with shmq_fall_asleep.
     cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
         cdef bint found
         cdef int64_t spin
-        if round_[0] == 0:
+        if round_[0] <= 0:
+            spin = self.spin[bell] if round_[0] > -MOST_SPINS else 0
+            if spin:
+                with nogil:
+                    found = shmq_spin(&self.q, bell, spin)
+                if found:
+                    self.spin[bell] = min(spin * 2, MOST_SPIN)
+                    round_[0] -= 1
+                    return until == FOREVER or _real_now() < until
+                self.spin[bell] = max(spin // 2, LEAST_SPIN)
             round_[0] = 1
             self.q.look_for_dead = True
             self._tend()
-            if bell == SHMQ_NOT_EMPTY and shmq_ready(self.q.h):
-                return True
-            spin = self.spin[bell]
-            if until == 0 or spin == 0:
-                return True
-            with nogil:
-                found = shmq_spin(&self.q, bell, spin)
-            if found:
-                self.spin[bell] = min(spin * 2, MOST_SPIN)
-            else:
-                self.spin[bell] = max(spin // 2, LEAST_SPIN)
             return True
         self._sleep(bell, until)
         PyErr_CheckSignals()

@@ -62,7 +62,7 @@ cdef class _Watcher(_Getter):
         self._lock()
         if self.q.h.next_tick <= shmq_now():
             shmq_tick(&self.q, shmq_now())
-        found = shmq_ready(self.q.h) != 0
+        found = shmq_looks_ready(self.q.h)
         self._unlock()
         self._after()
         return found
@@ -72,10 +72,17 @@ cdef class _Watcher(_Getter):
         cdef shmq_view view
         cdef Message message
         cdef int status
+        cdef bint whole = False
         while True:
-            self._lock()
-            status = shmq_lease(&self.q, shmq_now(), True, &view)
+            if whole:
+                self._lock()
+            else:
+                self._lock_gets()
+            status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
             self._unlock()
+            if status == SHMQ_EMPTY and not whole:
+                whole = True
+                continue
             if status == SHMQ_EMPTY:
                 return None
             if status != SHMQ_OK:

@@ -2,13 +2,17 @@
 
 cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
+    MOST_QUICK = 1 << 14        # and packed batches up to this
+    MOST_PACKED = 4096          # messages that one get_packed leases
+    PACKED = 6                  # the codec of packed batches: see shmq/codecs.py
     MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     LOCK_SLICE = 50000000       # ns
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
     MOST_SPIN = 50000           # ns
-    LEAST_SPIN = 1000
+    LEAST_SPIN = 2000
+    MOST_SPINS = 8              # spins that end well, and yet others were quicker
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
@@ -24,7 +28,7 @@ def install(encode, decode, unpack):
 
 
 cdef inline int64_t _real_now():
-    return <int64_t>(_time.monotonic() * 1e9)
+    return shmq_read_clock(CLOCK_MONOTONIC)
 
 
 cdef int64_t _deadline(timeout) except? -1:

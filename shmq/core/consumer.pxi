@@ -3,6 +3,63 @@
 cdef int64_t FLUSH_AFTER = 10000000  # ns
 
 
+# The acknowledgements that a consumer's messages gather. Apart from the consumer, so that
+# messages that are still about do not keep it, and what it has leased ahead, alive.
+@cython.no_gc_clear
+@cython.final
+cdef class _Gatherer:
+
+    cdef _Getter handle
+    cdef uint64_t *acks
+    cdef int room
+    cdef int count
+    cdef int64_t since           # when the first of them was given
+    cdef bint ended
+    cdef uint64_t generation
+
+    def __cinit__(self, _Getter handle, int room):
+        self.handle = handle
+        self.room = room
+        self.generation = fork_generation
+        self.acks = <uint64_t *>malloc(room * sizeof(uint64_t))
+        if self.acks == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.acks)
+
+    cdef int add(self, Message message) except -1:
+        cdef int64_t now
+        if self.ended or self.generation != fork_generation:
+            self.handle._settle(0, message.receipt, 0)
+            return 0
+        now = shmq_time(&self.handle.q)
+        if shmq_mark_acked(&self.handle.q, message.receipt, now) != SHMQ_OK:
+            raise self.handle._stale(message.receipt)
+        if self.count == self.room:
+            self.flush()
+        if not self.count:
+            self.since = now
+        self.acks[self.count] = message.receipt
+        self.count += 1
+        return 0
+
+    cdef int flush(self) except -1:
+        if self.count and self.generation == fork_generation:
+            self.handle._lock_gets()
+            self.flush_locked()
+            self.handle._unlock()
+            self.handle._after()
+        return 0
+
+    # What is gone already was set free by whoever came across it.
+    cdef void flush_locked(self) noexcept nogil:
+        cdef int i
+        for i in range(self.count):
+            shmq_finish(&self.handle.q, self.acks[i])
+        self.count = 0
+
+
 @cython.no_gc_clear
 @cython.final
 cdef class Consumer:
@@ -10,44 +67,40 @@ cdef class Consumer:
     settled from any."""
 
     cdef _Getter handle
+    cdef _Gatherer gatherer
     cdef shmq_view *views
-    cdef uint64_t *acks
     cdef int prefetch
     cdef int held                # leased ahead: views[next:held]
     cdef int next
-    cdef int gathered
-    cdef int64_t gathered_at
     cdef object timeout
     cdef bint block
     cdef bint ended
     cdef uint64_t generation
-    cdef object reference          # a weak one to itself, for its messages
     cdef int64_t lease_time
     cdef object __weakref__
 
     def __cinit__(self, _Getter handle, int prefetch, timeout, block):
         self.handle = handle
+        self.gatherer = _Gatherer.__new__(_Gatherer, handle, prefetch)
         self.prefetch = prefetch
         self.timeout = timeout
         self.block = block
         self.generation = fork_generation
-        self.reference = _weakref.ref(self)
         self.lease_time = handle.q.h.options.visibility
         self.views = <shmq_view *>malloc(prefetch * sizeof(shmq_view))
-        self.acks = <uint64_t *>malloc(prefetch * sizeof(uint64_t))
-        if self.views == NULL or self.acks == NULL:
+        if self.views == NULL:
             raise MemoryError
 
     def __dealloc__(self):
-        if (self.views != NULL and self.acks != NULL and not self.ended
-                and self.handle.open_ and self.generation == fork_generation):
+        if (self.views != NULL and not self.ended and self.handle.open_
+                and self.generation == fork_generation):
+            self.gatherer.ended = True
             with nogil:
                 if self.handle._lock_to_end():
-                    self._flush_locked()
+                    self.gatherer.flush_locked()
                     self._give_back_locked(shmq_now())
                     self.handle._unlock()
         free(self.views)
-        free(self.acks)
 
     def __iter__(self):
         return self
@@ -58,30 +111,6 @@ cdef class Consumer:
     def __exit__(self, kind, error, trace):
         self.close()
 
-    # ---- acknowledgements ----
-
-    cdef int _gather(self, Message message) except -1:
-        cdef int64_t now = shmq_now()
-        if self.ended or self.generation != fork_generation:
-            self.handle._settle(0, message.receipt, 0)
-            return 0
-        if shmq_mark_acked(&self.handle.q, message.receipt, now) != SHMQ_OK:
-            raise self.handle._stale(message.receipt)
-        if self.gathered == self.prefetch:
-            self.flush()
-        if not self.gathered:
-            self.gathered_at = now
-        self.acks[self.gathered] = message.receipt
-        self.gathered += 1
-        return 0
-
-    # What is gone already was set free by whoever came across it.
-    cdef void _flush_locked(self) noexcept nogil:
-        cdef int i
-        for i in range(self.gathered):
-            shmq_finish(&self.handle.q, self.acks[i])
-        self.gathered = 0
-
     cdef void _give_back_locked(self, int64_t now) noexcept nogil:
         while self.next < self.held:
             shmq_return(&self.handle.q, self.views[self.next].receipt, now)
@@ -89,24 +118,20 @@ cdef class Consumer:
 
     def flush(self):
         """See shmq.contract.Consumer.flush."""
-        if self.gathered and self.generation == fork_generation:
-            self.handle._lock()
-            self._flush_locked()
-            self.handle._unlock()
-            self.handle._after()
+        self.gatherer.flush()
 
     def close(self):
         """See shmq.contract.Consumer.close."""
         if self.ended:
             return
-        self.ended = True
+        self.ended = self.gatherer.ended = True
         if not self.handle.open_ or self.generation != fork_generation:
             return
         try:
             self.handle._lock()
         except _errors.QueueDeleted:
             return
-        self._flush_locked()
+        self.gatherer.flush_locked()
         self._give_back_locked(shmq_now())
         self.handle._unlock()
         self.handle._after()
@@ -114,12 +139,15 @@ cdef class Consumer:
     # ---- iteration ----
 
     # One critical section: flushes, then leases ahead. SHMQ_OK if there is any.
-    cdef int _refill(self, bint asleep_if_empty) except -1:
+    cdef int _refill(self, bint whole, bint asleep_if_empty) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now
-        self.handle._lock()
-        now = shmq_now()
-        self._flush_locked()
+        if whole:
+            self.handle._lock()
+        else:
+            self.handle._lock_gets()
+        now = shmq_time(&self.handle.q)
+        self.gatherer.flush_locked()
         self.next = self.held = 0
         while self.held < self.prefetch:
             status = shmq_lease(&self.handle.q, now, False, &self.views[self.held])
@@ -137,7 +165,7 @@ cdef class Consumer:
         cdef int status, round_ = 0
         cdef int64_t until = -1
         while True:
-            status = self._refill(round_ == 1)
+            status = self._refill(round_ > 0, round_ == 1)
             if status == SHMQ_OK:
                 self.handle._after()
                 return True
@@ -151,7 +179,7 @@ cdef class Consumer:
     # which more than an eighth is over begins anew, with all that wait behind it.
     cdef int _renew(self, int64_t now) except -1:
         cdef int i
-        self.handle._lock()
+        self.handle._lock_gets()
         for i in range(self.next, self.held):
             if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
                            now) == SHMQ_OK:
@@ -167,7 +195,7 @@ cdef class Consumer:
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None
-        return _new_message(self.handle, view, self.reference)
+        return _new_message(self.handle, view, self.gatherer)
 
     def take(self):
         """The next message, or None if there is none now. For those who wait elsewhere."""
@@ -178,17 +206,17 @@ cdef class Consumer:
             if self.generation != fork_generation:
                 raise _errors.ShmqError(
                     "a consumer does not survive a fork: call aconsume() again")
-            now = shmq_now()
-            if self.gathered and now - self.gathered_at >= FLUSH_AFTER:
-                self.flush()
+            now = shmq_time(&self.handle.q)
+            if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
+                self.gatherer.flush()
             if self.next >= self.held:
-                status = self._refill(False)
+                status = self._refill(True, False)
                 if status == SHMQ_EMPTY:
                     return None
                 if status != SHMQ_OK:
                     raise self.handle._error(status)
                 self.handle._after()
-            message = self._hand_out(shmq_now() if self.next == 0 else now)
+            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now)
             if message is not None:
                 return message
         return None
@@ -202,12 +230,12 @@ cdef class Consumer:
             if not self.handle.open_:
                 raise _errors.ShmqError(
                     f"this handle of queue {self.handle.name!r} is closed")
-            now = shmq_now()
-            if self.gathered and now - self.gathered_at >= FLUSH_AFTER:
-                self.flush()
+            now = shmq_time(&self.handle.q)
+            if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
+                self.gatherer.flush()
             if self.next >= self.held and not self._wait_for_more():
                 break
-            message = self._hand_out(shmq_now() if self.next == 0 else now)
+            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now)
             if message is not None:
                 return message
         self.close()

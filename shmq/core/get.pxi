@@ -13,8 +13,11 @@ cdef class _Getter(_Putter):
         if timeout is not None:
             _check_timeout(timeout)
         while True:
-            self._lock()
-            status = shmq_lease(&self.q, shmq_now(), True, &view)
+            if round_ <= 0:
+                self._lock_gets()
+            else:  # nobody is told that there is nothing, or sleeps, by half the truth
+                self._lock()
+            status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
             if status == SHMQ_EMPTY and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
             self._unlock()
@@ -36,53 +39,106 @@ cdef class _Getter(_Putter):
 
     def get_many(self, max, timeout=None, *, block=True):
         """See shmq.contract.Queue.get_many."""
-        cdef shmq_view *views
+        cdef int most = self._most(max, timeout), got, i
         cdef list messages = []
-        cdef int status, got, i, round_ = 0, most
-        cdef int64_t until = -1
+        cdef shmq_view *views = _new_views(most)
+        try:
+            while not messages:
+                got = self._lease_some(views, most, block, timeout)
+                if not got:
+                    break
+                for i in range(got):
+                    message = _new_message(self, &views[i], None)
+                    if message is not None:
+                        messages.append(message)
+            return messages
+        finally:
+            free(views)
+
+    def get_batch(self, max, timeout=None, *, block=True):
+        """See shmq.contract.Queue.get_batch."""
+        cdef int most = self._most(max, timeout), got
+        cdef Batch batch
+        cdef shmq_view *views = _new_views(most)
+        try:
+            while True:
+                got = self._lease_some(views, most, block, timeout)
+                batch = _new_batch(self, views, got)
+                if batch.units or not got:
+                    return batch
+        finally:
+            free(views)
+
+    def get_packed(self, max=65536, timeout=None, *, block=True):
+        """See shmq.contract.Queue.get_packed."""
+        cdef int most = min(self._most(max, timeout), MOST_PACKED), got
+        cdef Packed packed
+        cdef shmq_view *views = _new_views(most)
+        cdef shmq_packed *read = <shmq_packed *>malloc(most * sizeof(shmq_packed))
+        try:
+            if read == NULL:
+                raise MemoryError
+            while True:
+                got = self._lease_some(views, most, block, timeout, read, max)
+                packed = _new_packed(self, views, read, got)
+                if packed.units or not got:
+                    return packed
+        finally:
+            free(views)
+            free(read)
+
+    # `max`, as far as the queue can hold so many.
+    cdef int _most(self, max, timeout) except -1:
         if isinstance(max, bool) or not isinstance(max, int):
             raise TypeError(f"max={max!r} must be an int, not {type(max).__name__}")
         if max < 1:
             raise _errors.InvalidOption(f"max={max} must be 1 or more")
         _check_timeout(timeout)
-        most = min(max, self.q.h.options.capacity)
-        views = <shmq_view *>malloc(most * sizeof(shmq_view))
-        if views == NULL:
-            raise MemoryError
-        try:
-            while True:
-                self._lock()
-                status = self._lease_run(views, most, &got, round_ == 1)
-                self._unlock()
-                for i in range(got):
-                    message = _new_message(self, &views[i], None)
-                    if message is not None:
-                        messages.append(message)
-                if got:
-                    self._after()
-                if messages:
-                    return messages
-                if status != SHMQ_OK and status != SHMQ_EMPTY:
-                    raise self._error(status)
-                if got:
-                    continue
-                if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
-                    return messages
-        finally:
-            free(views)
+        return min(max, self.q.h.options.capacity)
 
-    # Holds the lock. Leases up to `most` messages as handed out.
-    cdef int _lease_run(self, shmq_view *views, int most, int *got, bint asleep_if_empty):
-        cdef int64_t now = shmq_now()
+    # Leases what is there, 1 to `most` messages as handed out; 0 if none came in time.
+    # With `packed`: no more than hold `records`, but for the first.
+    cdef int _lease_some(self, shmq_view *views, int most, block, timeout,
+                         shmq_packed *packed=NULL, uint64_t records=0) except -1:
+        cdef int status, got, round_ = 0
+        cdef int64_t until = -1
+        while True:
+            if round_ <= 0:
+                self._lock_gets()
+            else:
+                self._lock()
+            status = self._lease_run(views, most, &got, packed, records)
+            if status == SHMQ_EMPTY and not got and round_ == 1:
+                shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
+            self._unlock()
+            if got:
+                self._after()
+                return got
+            if status != SHMQ_OK and status != SHMQ_EMPTY:
+                raise self._error(status)
+            if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
+                return 0
+
+    # Holds the lock.
+    cdef int _lease_run(self, shmq_view *views, int most, int *got, shmq_packed *packed,
+                        uint64_t records) noexcept:
+        cdef int64_t now = shmq_time(&self.q)
         cdef int status = SHMQ_OK
+        cdef uint64_t bytes_ = 0, taken = 0
         got[0] = 0
         while got[0] < most:
             status = shmq_lease(&self.q, now, True, &views[got[0]])
             if status != SHMQ_OK:
                 break
+            if packed != NULL:
+                _read_packed(&views[got[0]], &packed[got[0]])
+                taken += packed[got[0]].count
+                bytes_ += packed[got[0]].bytes
+                got[0] += 1
+                if taken >= records or bytes_ >= MOST_UNDER_LOCK:
+                    break
+                continue
             got[0] += 1
-        if status == SHMQ_EMPTY and not got[0] and asleep_if_empty:
-            shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
         return status
 
     # ---- settle ----
@@ -90,8 +146,8 @@ cdef class _Getter(_Putter):
     cdef int _settle(self, int how, uint64_t receipt, int64_t ns) except -1:
         cdef int64_t now
         cdef int status
-        self._lock()
-        now = shmq_now()
+        self._lock_gets()
+        now = shmq_time(&self.q) if how == 0 else shmq_now()
         if how == 0:
             status = shmq_ack(&self.q, receipt, now)
         elif how == 1:
@@ -132,41 +188,49 @@ cdef class _Getter(_Putter):
 
     def ack_many(self, messages):
         """See shmq.contract.Queue.ack_many."""
-        cdef list items = list(messages), receipts, refused
+        cdef list items = list(messages), refused = []
         cdef Py_ssize_t i, count = len(items)
-        cdef uint64_t *raw
-        cdef uint8_t *settled
+        cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
         cdef int64_t now
         cdef int status = SHMQ_OK
-        receipts = [_receipt_of(item) for item in items]
-        for item in items:
-            if type(item) is Message:
-                (<Message>item)._read_if_unread()
-        raw = <uint64_t *>malloc((count + 1) * (sizeof(uint64_t) + 1))
         if raw == NULL:
             raise MemoryError
-        settled = <uint8_t *>(raw + count)
         try:
             for i in range(count):
-                raw[i] = receipts[i]
-                settled[i] = False
-            self._lock()
-            now = shmq_now()
+                raw[i] = self._receipt_to_ack(<object>PyList_GET_ITEM(items, i))
+            self._lock_gets()
+            now = shmq_time(&self.q)
             for i in range(count):
                 status = shmq_ack(&self.q, raw[i], now)
-                settled[i] = status == SHMQ_OK
-                if status != SHMQ_OK and status != SHMQ_STALE:
+                if status == SHMQ_OK:
+                    raw[i] = 0  # which is no receipt
+                elif status != SHMQ_STALE:
                     break
             self._unlock()
             if status != SHMQ_OK and status != SHMQ_STALE:
                 raise self._error(status)
-            refused = []
             for i in range(count):
-                if not settled[i]:
-                    refused.append(items[i] if isinstance(items[i], int) else receipts[i])
-                elif type(items[i]) is Message:
-                    (<Message>items[i])._settled = True
+                item = <object>PyList_GET_ITEM(items, i)
+                if raw[i]:
+                    refused.append(raw[i])
+                elif type(item) is Message:
+                    (<Message>item)._settled = True
+                elif item == 0:
+                    refused.append(0)
         finally:
             free(raw)
         self._after()
         return refused
+
+    cdef uint64_t _receipt_to_ack(self, item) except? 0:
+        if type(item) is not Message:
+            return _receipt_of(item)
+        (<Message>item)._read_if_unread()
+        return (<Message>item).receipt
+
+
+cdef shmq_view *_new_views(int most) except NULL:
+    cdef shmq_view *views = <shmq_view *>malloc(most * sizeof(shmq_view))
+    if views == NULL:
+        raise MemoryError
+    return views

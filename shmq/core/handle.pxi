@@ -19,13 +19,20 @@ cdef class Handle(_Watcher):
 
     def qsize(self):
         """See shmq.contract.Queue.qsize."""
-        self._tick()
-        return self.q.h.visible
+        return self._counts()[0]
 
     def full(self):
         """See shmq.contract.Queue.full."""
+        return self._counts()[1] >= self.q.h.options.capacity
+
+    # How many messages are visible, and how many slots are taken, all that is due done.
+    cdef tuple _counts(self):
+        cdef uint32_t visible, live
         self._tick()
-        return self.q.h.live >= self.q.h.options.capacity
+        self._lock()
+        visible, live = self.q.h.visible, self.q.h.live
+        self._unlock()
+        return visible, live
 
     def numbers(self):
         """The header's counters by name: what shmq.contract.QueueStats is made of."""

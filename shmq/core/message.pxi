@@ -6,7 +6,7 @@ cdef class Message:
     """See shmq.contract.Message."""
 
     cdef _Getter handle
-    cdef object consumer     # a weak reference to what gathers acknowledgements, or None
+    cdef _Gatherer gatherer  # of its consumer; None if it came one by one
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
     cdef object meta
@@ -100,7 +100,7 @@ cdef class Message:
     @property
     def codec(self):
         """See shmq.contract.Message.codec."""
-        if self.number < 6:
+        if self.number < len(_CODECS):
             return _CODECS[self.number]
         return self.properties.get("codec", "bytes")
 
@@ -135,9 +135,8 @@ cdef class Message:
     def ack(self):
         """See shmq.contract.Message.ack."""
         self._before_settling()
-        consumer = None if self.consumer is None else self.consumer()
-        if consumer is not None:
-            (<Consumer>consumer)._gather(self)
+        if self.gatherer is not None:
+            self.gatherer.add(self)
         else:
             self.handle._settle(0, self.receipt, 0)
         self._settled = True
@@ -182,7 +181,7 @@ cdef class Message:
                 f"{self.codec}, delivery {self.delivery_count}>")
 
 
-_CODECS = ("bytes", "text", "msgpack", "json", "command", "event")
+_CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 _dead_letter = None
 
 
@@ -211,9 +210,9 @@ cdef Message _bare_message(_Getter handle, const shmq_view *view):
 # The message of a lease just taken. A small body is copied without the lock: the bytes
 # are ours as long as the slot's word says so, so if it still does after the copy, the
 # copy is good. If the lease was lost meanwhile the application never had it: None.
-cdef Message _new_message(_Getter handle, const shmq_view *view, consumer):
+cdef Message _new_message(_Getter handle, const shmq_view *view, _Gatherer gatherer):
     cdef Message message = _bare_message(handle, view)
-    message.consumer = consumer
+    message.gatherer = gatherer
     if view.body_bytes <= SMALL:
         message.raw = PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes)
     if view.meta_bytes:

@@ -36,6 +36,7 @@ cdef class Parcel:
     cdef bint held
     cdef object keep         # what `buffer` and `c` point into
     cdef bytes meta
+    cdef bytes tail
     cdef uint64_t dedupe[2]
 
     def __cinit__(self):

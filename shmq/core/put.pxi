@@ -47,6 +47,14 @@ cdef class _Putter(_Attachment):
             parcel.c.dedupe = parcel.dedupe
         return parcel
 
+    cdef Parcel _wrap_plainly(self, buffer, uint8_t codec):
+        cdef Parcel parcel = Parcel.__new__(Parcel)
+        parcel.keep = buffer
+        parcel._set_body(buffer)
+        parcel.c.codec = codec
+        parcel.c.priority = self.middle
+        return parcel
+
     cdef tuple _hash(self, text):
         return siphash(self.q.h.options.queue_id, text.encode("utf-8", "surrogatepass"))
 
@@ -57,11 +65,17 @@ cdef class _Putter(_Attachment):
         if shmq_fits(&self.q, c.body_bytes, c.meta_bytes) != SHMQ_OK:
             raise self._too_large(c.body_bytes, c.meta_bytes)
         while True:
-            self._lock()
-            status = c_put(&self.q, c, shmq_now(), &seq)
-            if status == SHMQ_FULL and round_ == 1:
-                shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
-            self._unlock()
+            if self._quick_put(c, &seq):
+                return _new_put(seq, False)
+            status = SHMQ_FULL
+            if shmq_looks_roomy(&self.q, 1) and self._quick_put(c, &seq):
+                return _new_put(seq, False)
+            if round_ > 0 or shmq_looks_roomy(&self.q, 1):
+                self._lock()
+                status = c_put(&self.q, c, shmq_now(), &seq)
+                if status == SHMQ_FULL and round_ == 1:
+                    shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
+                self._unlock()
             if status == SHMQ_OK or status == SHMQ_DUPLICATE:
                 self._after()
                 return _new_put(seq, status == SHMQ_DUPLICATE)
@@ -70,13 +84,59 @@ cdef class _Putter(_Attachment):
             if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
                 raise self._full()
 
+    # Of a put that may set a timer, the exact time.
+    cdef inline int64_t _put_time(self, const shmq_put *c):
+        if c.ttl > 0 or self.q.h.options.ttl:
+            return shmq_now()
+        return shmq_time(&self.q)
+
+    # Whether the message was put without the lock of the gets.
+    cdef inline bint _quick_put(self, const shmq_put *c, uint64_t *seq) except -1:
+        cdef int status
+        if c.group or c.delay or c.dedupe != NULL or c.priority != self.middle:
+            return False
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        if shmq_lock_puts(&self.q) != SHMQ_OK:
+            return False
+        status = shmq_quick_put(&self.q, c, self._put_time(c), seq)
+        if shmq_unlock_puts(&self.q):
+            self._lock()
+            self._unlock()
+        if self.q.h.dying.head != SHMQ_NIL:
+            self._after()
+        return status == SHMQ_OK
+
+    def put_packed(self, data, lengths, block=None, timeout=None, *, priority=None, group=None,
+                   headers=None, delay=None, ttl=None, dedupe_id=None):
+        """See shmq.contract.Queue.put_packed."""
+        cdef Parcel parcel
+        cdef bytes trailer
+        _check_timeout(timeout)
+        if (priority is None and group is None and headers is None and delay is None
+                and ttl is None and dedupe_id is None):
+            parcel = self._wrap_plainly(data, PACKED)
+        else:
+            parcel = self._wrap(data, "packed", priority, group, headers, delay, None, ttl,
+                                dedupe_id, None, None, True)
+        trailer = packed_trailer(parcel.c.body_bytes, lengths)
+        parcel.tail = trailer
+        parcel.c.tail = PyBytes_AS_STRING(trailer)
+        parcel.c.tail_bytes = PyBytes_GET_SIZE(trailer)
+        parcel.c.body_bytes += parcel.c.tail_bytes
+        if parcel.c.body_bytes > MOST_QUICK:
+            return self._put_large(parcel, block, timeout)
+        return self._put(&parcel.c, block, timeout)
+
     # A large body is written without the lock, into space that is ours and pinned: not
     # even closing the handle meanwhile lets another message have it.
     cdef Put _put_large(self, Parcel parcel, block, timeout):
         cdef Loan loan = _borrow(self, parcel, block, timeout)
         if loan.ended:
             return loan.put
-        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
+        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes - parcel.c.tail_bytes)
+        memcpy(<char *>loan.holder.place + parcel.c.body_bytes - parcel.c.tail_bytes,
+               parcel.c.tail, parcel.c.tail_bytes)
         shmq_mark()
         return loan.commit()
 
@@ -143,6 +203,9 @@ cdef class _Putter(_Attachment):
         cdef int status, round_ = 0
         cdef int64_t until = -1
         while done < count:
+            self._quick_run(parcels, &done)
+            if done == count:
+                break
             if self._is_large(parcels[done]):
                 try:
                     self._put_large(parcels[done], block, timeout)
@@ -164,6 +227,41 @@ cdef class _Putter(_Attachment):
 
     cdef bint _is_large(self, parcel):
         return type(parcel) is not bytes and (<Parcel>parcel).c.body_bytes > SMALL
+
+    # Puts what can be put without the lock of the gets, from parcels[done[0]] on.
+    cdef int _quick_run(self, list parcels, Py_ssize_t *done) except -1:
+        cdef Py_ssize_t count = len(parcels)
+        cdef uint64_t seq, copied = 0
+        cdef int64_t now
+        cdef shmq_put c
+        cdef const shmq_put *p
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        memset(&c, 0, sizeof(c))
+        c.priority = self.middle
+        if shmq_lock_puts(&self.q) != SHMQ_OK:
+            return 0
+        now = 0
+        while done[0] < count and copied < MOST_UNDER_LOCK:
+            parcel = <object>PyList_GET_ITEM(parcels, done[0])
+            if type(parcel) is bytes:
+                c.body = PyBytes_AS_STRING(parcel)
+                c.body_bytes = PyBytes_GET_SIZE(parcel)
+                p = &c
+            elif (<Parcel>parcel).c.body_bytes > SMALL:
+                break
+            else:
+                p = &(<Parcel>parcel).c
+            if now == 0:
+                now = self._put_time(p)
+            if shmq_quick_put(&self.q, p, now, &seq) != SHMQ_OK:
+                break
+            copied += p.body_bytes + 64
+            done[0] += 1
+        if shmq_unlock_puts(&self.q):
+            self._lock()
+            self._unlock()
+        return 0
 
     # One critical section: puts what fits, from parcels[done[0]] on.
     cdef int _put_run(self, list parcels, Py_ssize_t *done, bint asleep_if_full) except -1:

@@ -105,8 +105,10 @@ void release_everything(void)
     while (handle_count) {
         struct shmq_queue *q = handles[--handle_count];
 
-        (void)pthread_mutex_trylock(&q->h->lock);
-        (void)pthread_mutex_unlock(&q->h->lock);
+        (void)pthread_mutex_trylock(&q->h->lock.mutex);
+        (void)pthread_mutex_trylock(&q->h->put_lock.mutex);
+        (void)pthread_mutex_unlock(&q->h->put_lock.mutex);
+        (void)pthread_mutex_unlock(&q->h->lock.mutex);
         free(q);
     }
     while (segment_count) {

@@ -49,13 +49,22 @@ struct region {
     uint64_t size;
 };
 
-/* The part of the header that operations write, but for the lock: what the C library
- * keeps there is its own affair. */
-static struct region mutable_header(struct shmq_queue *q)
-{
-    size_t from = offsetof(struct shmq_header, next_tick);
+#define BETWEEN(q, first, end)                                           \
+    ((struct region){(char *)(q)->h + offsetof(struct shmq_header, first), \
+                     (end) - offsetof(struct shmq_header, first)})
 
-    return (struct region){(char *)q->h + from, sizeof *q->h - from};
+/* A part of the header that operations write, but for the locks: what the C library keeps
+ * there is its own affair. */
+static struct region mutable_header(struct shmq_queue *q, struct chance *chance)
+{
+    switch (chance_below(chance, 4)) {
+    case 0:
+        return BETWEEN(q, next_tick, offsetof(struct shmq_header, put_lock));
+    case 1:
+        return BETWEEN(q, last_seq, offsetof(struct shmq_header, lock));
+    default:
+        return BETWEEN(q, serial, sizeof(struct shmq_header));
+    }
 }
 
 static struct region random_region(struct shmq_queue *q, struct chance *chance)
@@ -67,7 +76,7 @@ static struct region random_region(struct shmq_queue *q, struct chance *chance)
     case 0:
     case 1:
     case 2:
-        return mutable_header(q);
+        return mutable_header(q, chance);
     case 3:
     case 4:
     case 5:

@@ -271,7 +271,7 @@ static void die_recovering(struct shmq_queue *q, unsigned char byte)
 
     CHECK(child >= 0);
     if (!child) {
-        if (pthread_mutex_lock(&q->h->lock) != EOWNERDEAD)
+        if (pthread_mutex_lock(&q->h->lock.mutex) != EOWNERDEAD)
             _exit(1);
         ruin_indexes(q, byte);
         raise(SIGKILL);

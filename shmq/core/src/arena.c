@@ -90,7 +90,7 @@ static void taken(struct shmq_queue *q, uint32_t block, uint32_t units)
 }
 
 /* First fit among the backed units; else the end of them, with more behind it. */
-int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block)
+static int take(struct shmq_queue *q, uint32_t units, uint32_t *block, bool may_grow)
 {
     struct shmq_header *h = q->h;
     uint32_t limit = h->units_backed < q->geo.units ? h->units_backed : q->geo.units;
@@ -106,7 +106,7 @@ int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block)
         if (first)
             SET(h->units_hint, gap.start);
         if (gap.end == limit && gap.end - gap.start < units) {
-            if (units > q->geo.units - gap.start)
+            if (!may_grow || units > q->geo.units - gap.start)
                 return SHMQ_FULL;
             if ((status = shmq_back_units(q, gap.start + units)))
                 return status;
@@ -122,6 +122,16 @@ int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block)
         first = false;
         at = gap.end;
     }
+}
+
+int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block)
+{
+    return take(q, units, block, true);
+}
+
+int shmq_arena_take_backed(struct shmq_queue *q, uint32_t units, uint32_t *block)
+{
+    return take(q, units, block, false);
 }
 
 void shmq_arena_give(struct shmq_queue *q, uint32_t block, uint32_t units)

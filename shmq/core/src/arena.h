@@ -21,6 +21,9 @@ uint32_t shmq_class_of(uint32_t units);
 /* Finds `units` free units and marks them. SHMQ_FULL, SHMQ_NO_SPACE. Holds the lock. */
 int shmq_arena_take(struct shmq_queue *q, uint32_t units, uint32_t *block);
 
+/* The same among the units that have memory already: SHMQ_FULL if that takes more. */
+int shmq_arena_take_backed(struct shmq_queue *q, uint32_t units, uint32_t *block);
+
 /* Marks them free. Holds the lock. */
 void shmq_arena_give(struct shmq_queue *q, uint32_t block, uint32_t units);
 

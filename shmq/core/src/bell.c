@@ -75,8 +75,7 @@ bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool clo
         return true;
     if (!closely)
         return false;
-    return w->event == SHMQ_NOT_EMPTY ? shmq_ready(h) != 0
-                                      : GET_ATOMIC(h->live) < h->options.capacity;
+    return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
 
 /* Once next_tick has passed, whoever puts, leases or settles ticks first, and so changes

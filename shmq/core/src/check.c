@@ -82,18 +82,46 @@ static const char *check_counts(struct shmq_queue *q, const struct census *c)
     return NULL;
 }
 
+static const char *check_free_slot(struct shmq_queue *q, uint32_t at, uint32_t class)
+{
+    struct shmq_slot *s = shmq_slot_at(q, at);
+
+    EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_FREE, "a free list has a live slot");
+    EXPECT((s->units ? shmq_class_of(s->units) : 0) == class, "a slot is in the wrong list");
+    return NULL;
+}
+
+static const char *check_free_list(struct shmq_queue *q, uint32_t at, uint32_t class,
+                                   uint32_t *count)
+{
+    const char *wrong;
+
+    for (; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
+        if ((wrong = check_free_slot(q, at, class)))
+            return wrong;
+        EXPECT(++*count <= q->h->slots_made, "a free list is a ring");
+    }
+    return NULL;
+}
+
 static const char *check_free(struct shmq_queue *q, const struct census *c)
 {
-    uint32_t count = 0;
+    struct shmq_header *h = q->h;
+    uint32_t count = 0, head = h->returned_head, tail = h->returned_tail;
+    const char *wrong;
 
     for (uint32_t class = 0; class < SHMQ_CLASSES; class++)
-        for (uint32_t at = q->h->free[class]; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
-            struct shmq_slot *s = shmq_slot_at(q, at);
+        if ((wrong = check_free_list(q, h->free[class], class, &count)) ||
+            (wrong = check_free_list(q, h->spare[class], class, &count)))
+            return wrong;
+    EXPECT(tail - head <= SHMQ_RING, "the ring of returned slots is longer than it is");
+    for (; head != tail; head++, count++) {
+        uint32_t entry = h->returned[head % SHMQ_RING];
 
-            EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_FREE, "a free list has a live slot");
-            EXPECT((s->units ? shmq_class_of(s->units) : 0) == class, "a slot is in the wrong list");
-            EXPECT(++count <= q->h->slots_made, "a free list is a ring");
-        }
+        if ((wrong = check_free_slot(q, entry & SHMQ_RECEIPT_SLOT, entry >> 24)))
+            return wrong;
+    }
+    EXPECT(h->inbox_head == h->inbox_tail, "a message is left in the inbox");
     EXPECT(count == c->of[SHMQ_FREE], "a free slot is in no list");
     return NULL;
 }
@@ -262,7 +290,7 @@ const char *shmq_check(struct shmq_queue *q)
     const char *wrong = "no memory to check with";
 
     if (census.claimed && tallies)
-        wrong = q->h->slots_made <= q->h->options.capacity &&
+        wrong = q->h->slots_made <= q->capacity &&
                         q->h->slots_made <= q->h->slots_backed
                     ? check_all(q, &census, tallies)
                     : "more slots are in use than there are";

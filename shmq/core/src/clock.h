@@ -23,6 +23,16 @@ static inline int64_t shmq_now(void)
     return shmq_read_clock(CLOCK_MONOTONIC);
 }
 
+/* How far shmq_coarse_now may lag behind shmq_now: a tick of the slowest kernel. */
+#define SHMQ_COARSE 10000000ll
+
+static inline int64_t shmq_coarse_now(void)
+{
+    if (__builtin_expect(shmq_clock_set != 0, 0))
+        return shmq_clock_set;
+    return shmq_read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
 static inline int64_t shmq_wall(void) { return shmq_read_clock(CLOCK_REALTIME); }
 
 #endif

@@ -32,7 +32,9 @@
 #define SHMQ_MAX_ATTACHMENTS 4096u
 #define SHMQ_PARTIES 64u      /* of whom one queue keeps whom to ring: a bit each         */
 #define SHMQ_NAME_BYTES 104
-#define SHMQ_CLASSES 64       /* 0: a slot without a block; 1..36 in use, see arena.h */
+#define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
+#define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
+#define SHMQ_LOCK_BYTES 48    /* room for a pthread_mutex_t on every machine          */
 
 /* ---- a slot's word: serial (40 bits) | deliveries (16) | flags (4) | state (4) ---- */
 
@@ -179,6 +181,12 @@ struct shmq_sample {
     uint64_t in, out;
 };
 
+/* A robust mutex that the processes share. */
+union shmq_mutex {
+    pthread_mutex_t mutex;
+    char room[SHMQ_LOCK_BYTES];
+};
+
 struct shmq_header {
     /* -- read only once published ------------------------------------------------- */
     _Atomic uint64_t published; /* SHMQ_MAGIC << 32 | version: stored last              */
@@ -187,40 +195,54 @@ struct shmq_header {
     uint32_t crc; /* CRC32C of `options` and `segment_bytes`                           */
     uint32_t reserved0;
 
-    /* -- the lock ----------------------------------------------------------------- */
-    _Alignas(64) pthread_mutex_t lock;
-
-    /* -- written by puts and gets ------------------------------------------------- */
+    /* -- read by every operation, written seldom ----------------------------------- */
     _Alignas(64) int64_t next_tick; /* nothing is due before; may be early              */
+    _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE (deleted), SHMQ_BROKEN (damaged)   */
+    _Atomic uint32_t unsettled; /* a holder died: the indexes are to be rebuilt        */
+    struct shmq_list dying; /* DEAD slots                                              */
+    uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
+    _Atomic uint64_t armed[2]; /* bit b: ring parties[b], by enum shmq_bell            */
+    int64_t liveness_at;    /* when the attached processes are to be looked at again   */
+
+    /* -- the side of the puts, under `put_lock` -------------------------------------- */
+    _Alignas(64) union shmq_mutex put_lock;
     uint64_t last_seq;
+    _Atomic uint32_t inbox_tail;    /* counters: a ring's entry is counter % SHMQ_RING */
+    _Atomic uint32_t returned_head;
+    uint32_t inbox_seen;    /* inbox_head and returned_tail, when last looked at       */
+    uint32_t returned_seen;
+    uint32_t spare[SHMQ_CLASSES]; /* free slots for puts, by the class of their block  */
+
+    /* -- the side of the gets and settlements, under `lock` -------------------------- */
+    _Alignas(64) union shmq_mutex lock;
+    uint64_t serial;        /* of the newest lease                                     */
     _Atomic uint32_t ready; /* messages in the order: what a get could have at once     */
     uint32_t visible;       /* READY slots                                             */
+    struct shmq_list leases; /* leases in the order of their ends                       */
+    uint32_t leased;
     uint32_t live;          /* slots that are not FREE                                 */
     uint32_t fifo_mask;     /* bit p: fifo[p] is not empty                             */
-    _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE (deleted), SHMQ_BROKEN (damaged)   */
-    uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
     uint32_t delayed;
-    _Atomic uint64_t armed[2]; /* bit b: ring parties[b], by enum shmq_bell            */
-
-    /* -- written by gets and settlements ------------------------------------------ */
-    _Alignas(64) uint64_t serial; /* of the newest lease                               */
-    struct shmq_list leases;      /* leases in the order of their ends                 */
-    uint32_t leased;
-    uint32_t dead;                /* DEAD and MOVING slots                             */
-    struct shmq_list dying;       /* DEAD slots                                        */
+    uint32_t dead;          /* DEAD and MOVING slots                                   */
+    uint32_t staged;
+    uint32_t order_len;
+    uint32_t timer_len;
+    uint32_t units_used;    /* bits set in the bitmap                                  */
+    uint32_t units_cached;  /* of these, blocks of FREE slots                          */
+    _Atomic uint32_t inbox_head;
+    _Atomic uint32_t returned_tail;
     uint64_t acked;
-    uint64_t redelivered;
-    int64_t liveness_at; /* when the attached processes are to be looked at again      */
+    struct shmq_list fifo[SHMQ_MAX_PRIORITIES];
+    uint32_t free[SHMQ_CLASSES]; /* free slots by the class of their block              */
+    uint32_t returned_out;  /* returned_head, when last looked at                      */
 
-    /* -- the order and the free slots --------------------------------------------- */
-    _Alignas(64) struct shmq_list fifo[SHMQ_MAX_PRIORITIES];
-    _Alignas(64) uint32_t free[SHMQ_CLASSES]; /* free slots by the class of their block */
+    /* -- the rings between the two sides: see exchange.h ------------------------------ */
+    _Alignas(64) uint32_t inbox[SHMQ_RING];    /* put, and not in the order yet: slots    */
+    uint32_t returned[SHMQ_RING]; /* set free, for the next puts: class << 24 | slot   */
 
     /* -- high-water marks and sizes of the indexes -------------------------------- */
     _Alignas(64) uint32_t slots_made; /* slots that were ever used                     */
     uint32_t slots_backed;   /* slots, and entries of both heaps, that have memory     */
-    uint32_t order_len;
-    uint32_t timer_len;
     uint32_t groups_made;
     uint32_t groups_backed;
     uint32_t group_free;     /* head of the list of free records                       */
@@ -228,10 +250,7 @@ struct shmq_header {
     uint32_t group_buckets_backed;
     uint32_t attachments_made;
     uint32_t attachments_backed;
-    uint32_t staged;
     uint32_t units_backed;   /* of the arena                                           */
-    uint32_t units_used;     /* bits set in the bitmap                                 */
-    uint32_t units_cached;   /* of these, blocks of FREE slots                         */
     uint32_t units_hint;     /* every unit below is in use                             */
     _Alignas(64) uint64_t dedupe_head; /* counters: the ring's entry is counter % size */
     uint64_t dedupe_tail;
@@ -243,6 +262,7 @@ struct shmq_header {
     uint64_t dropped;
     uint64_t deduped;
     _Alignas(64) uint64_t recoveries;
+    uint64_t redelivered;
     struct shmq_sample samples[2]; /* the older and the newer, for the rates           */
 
     /* -- written only where somebody waits ---------------------------------------- */
@@ -274,19 +294,21 @@ _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line"
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
 _Static_assert(sizeof(struct shmq_options) == 296, "options layout");
 _Static_assert(offsetof(struct shmq_header, segment_bytes) == 304, "header layout");
-_Static_assert(offsetof(struct shmq_header, lock) == 320, "header layout");
-_Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
-_Static_assert(offsetof(struct shmq_header, armed) == 432, "header layout");
-_Static_assert(offsetof(struct shmq_header, serial) == 448, "header layout");
-_Static_assert(offsetof(struct shmq_header, fifo) == 512, "header layout");
-_Static_assert(offsetof(struct shmq_header, free) == 640, "header layout");
-_Static_assert(offsetof(struct shmq_header, slots_made) == 896, "header layout");
-_Static_assert(offsetof(struct shmq_header, dedupe_head) == 960, "header layout");
-_Static_assert(offsetof(struct shmq_header, recoveries) == 1024, "header layout");
-_Static_assert(offsetof(struct shmq_header, posted) == 1088, "header layout");
-_Static_assert(offsetof(struct shmq_header, parties) == 1104, "header layout");
+_Static_assert(offsetof(struct shmq_header, next_tick) == 320, "header layout");
+_Static_assert(offsetof(struct shmq_header, put_lock) == 384, "header layout");
+_Static_assert(offsetof(struct shmq_header, inbox_seen) == 448, "what a put changes is one line");
+_Static_assert(offsetof(struct shmq_header, lock) == 640, "header layout");
+_Static_assert(offsetof(struct shmq_header, leases) == 704, "header layout");
+_Static_assert(offsetof(struct shmq_header, fifo) == 768, "header layout");
+_Static_assert(offsetof(struct shmq_header, free) == 896, "header layout");
+_Static_assert(offsetof(struct shmq_header, inbox) == 1088, "header layout");
+_Static_assert(offsetof(struct shmq_header, slots_made) == 2112, "header layout");
+_Static_assert(offsetof(struct shmq_header, dedupe_head) == 2176, "header layout");
+_Static_assert(offsetof(struct shmq_header, recoveries) == 2240, "header layout");
+_Static_assert(offsetof(struct shmq_header, posted) == 2304, "header layout");
+_Static_assert(offsetof(struct shmq_header, parties) == 2320, "header layout");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
-_Static_assert(sizeof(pthread_mutex_t) <= 64, "the lock is one line");
+_Static_assert(sizeof(pthread_mutex_t) <= SHMQ_LOCK_BYTES, "the locks have room");
 
 #endif

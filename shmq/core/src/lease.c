@@ -1,12 +1,29 @@
+#include "exchange.h"
 #include "life.h"
 #include "order.h"
 #include "slot.h"
+
+#define FROM_INBOX 64u /* messages that a get moves into the order at once */
+
+/* Fetches what the next lease will read: its slot has been fetched by the one before. */
+static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
+{
+    const struct shmq_slot *s;
+
+    if (next >= q->h->slots_made)
+        return;
+    s = &q->slots[next];
+    shmq_fetch(q->arena + (uint64_t)s->block * SHMQ_UNIT);
+    if (s->next < q->h->slots_made)
+        shmq_fetch_to_write(&q->slots[s->next]);
+}
 
 static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed)
 {
     struct shmq_header *h = q->h;
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
 
+    fetch_ahead(q, s->next);
     if (word & SHMQ_F_TTL)
         shmq_timer_unset(q, s);
     if (word & SHMQ_F_GROUPED)
@@ -26,12 +43,14 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool h
 
 int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
 {
-    uint32_t at, guard = q->h->options.capacity;
+    uint32_t at, guard = q->capacity;
 
     shmq_tick_if_due(q, now);
     while (guard-- && !q->damaged) {
         struct shmq_slot *s;
 
+        if (q->h->fifo[q->middle].head == SHMQ_NIL && shmq_inbox_count(q->h))
+            shmq_inbox_take(q, FROM_INBOX);
         at = shmq_order_first(q);
         if (at == SHMQ_NIL && q->h->next_tick <= now) {
             shmq_tick(q, now); /* a tick does only so much at once */

@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "bell.h"
 #include "clock.h"
+#include "exchange.h"
 #include "recover.h"
 #include "sleep.h"
 
 #define SPINS 200
+#define EVERYTHING UINT32_MAX
 
-int shmq_lock_init(struct shmq_header *h)
+static int make(pthread_mutex_t *mutex)
 {
     pthread_mutexattr_t attributes;
     int error;
@@ -19,22 +22,50 @@ int shmq_lock_init(struct shmq_header *h)
         return SHMQ_DAMAGED;
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    error = pthread_mutex_init(&h->lock, &attributes);
+    error = pthread_mutex_init(mutex, &attributes);
     shmq_mark();
     pthread_mutexattr_destroy(&attributes);
     return error ? SHMQ_DAMAGED : SHMQ_OK;
 }
 
-static void drop(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->lock); }
+int shmq_lock_init(struct shmq_header *h)
+{
+    int status = make(&h->lock.mutex);
 
-/* We hold the lock, and the holder before us died inside; until it is made consistent our
- * own death counts the same. What cannot be recovered is marked as broken: a mutex left
- * inconsistent would not refuse whoever comes next, as glibc has it, but hang them. */
+    return status ? status : make(&h->put_lock.mutex);
+}
+
+static void drop_gets(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->lock.mutex); }
+
+static void drop_puts(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->put_lock.mutex); }
+
+static void drop(struct shmq_queue *q)
+{
+    if (q->whole)
+        drop_puts(q);
+    drop_gets(q);
+}
+
+/* We hold the mutex, and its holder before us died. That the indexes are to be rebuilt is
+ * written down before the mutex is good again: until then our own death counts the same. A
+ * mutex left inconsistent would not refuse whoever comes next, as glibc has it, but hang
+ * them. */
+static int inherit(struct shmq_queue *q, pthread_mutex_t *mutex, int error)
+{
+    if (__builtin_expect(error != EOWNERDEAD, 1))
+        return error;
+    atomic_store_explicit(&q->h->unsettled, 1, memory_order_relaxed);
+    shmq_mark();
+    return pthread_mutex_consistent(mutex);
+}
+
+/* Holds both locks. What cannot be rebuilt is marked as broken. */
 static void recover(struct shmq_queue *q)
 {
     if (shmq_recover(q))
         SET(q->h->state, SHMQ_BROKEN);
-    (void)pthread_mutex_consistent(&q->h->lock);
+    atomic_store_explicit(&q->h->unsettled, 0, memory_order_relaxed);
+    shmq_mark();
 }
 
 /* The marks that bound every loop over a region. */
@@ -42,90 +73,163 @@ static bool within_bounds(const struct shmq_queue *q)
 {
     const struct shmq_header *h = q->h;
 
-    return h->slots_made <= h->slots_backed && h->slots_backed <= h->options.capacity &&
+    return h->slots_made <= h->slots_backed && h->slots_backed <= q->capacity &&
            h->units_backed <= q->geo.units && h->units_used <= q->geo.units &&
            h->order_len <= h->slots_made && h->timer_len <= h->slots_made &&
-           h->groups_made <= h->groups_backed && h->groups_backed <= h->options.capacity &&
+           h->groups_made <= h->groups_backed && h->groups_backed <= q->capacity &&
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
-/* What became of an attempt to take the lock. */
-static int settle(struct shmq_queue *q, int error, bool even_deleted)
+static int status_of(int error)
 {
-    uint32_t state;
-
     if (error == EBUSY || error == ETIMEDOUT)
         return SHMQ_BUSY;
-    q->damaged = false;
-    if (__builtin_expect(error == EOWNERDEAD, 0)) {
-        recover(q);
-        error = 0;
-    }
-    if (error)
-        return SHMQ_DAMAGED;
-    state = atomic_load_explicit(&q->h->state, memory_order_relaxed);
-    if (__builtin_expect((state == SHMQ_OPEN || (state == SHMQ_GONE && even_deleted)) &&
-                             within_bounds(q), 1))
-        return SHMQ_OK;
-    drop(q);
-    return state == SHMQ_GONE && !even_deleted ? SHMQ_DELETED : SHMQ_DAMAGED;
+    return error ? SHMQ_DAMAGED : SHMQ_OK;
 }
 
-static inline void pause_briefly(void)
+/* Takes the mutex after spinning at most some microseconds. */
+static inline int take(struct shmq_queue *q, union shmq_mutex *lock)
 {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-int shmq_lock(struct shmq_queue *q)
-{
-    int error = pthread_mutex_trylock(&q->h->lock);
+    int error = pthread_mutex_trylock(&lock->mutex);
 
     for (int spin = 0; error == EBUSY && spin < SPINS; spin++) {
-        pause_briefly();
-        error = pthread_mutex_trylock(&q->h->lock);
+        shmq_pause();
+        error = pthread_mutex_trylock(&lock->mutex);
     }
-    return settle(q, error, false);
+    return inherit(q, &lock->mutex, error);
 }
 
 #ifdef __SANITIZE_THREAD__
 /* ThreadSanitizer does not know that pthread_mutex_clocklock takes a lock, nor that
  * pthread_mutex_timedlock takes a dead holder's: it is made to see trylocks alone. */
-static int take_slowly(struct shmq_queue *q, int64_t ns)
+static int take_until(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
 {
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
     int error;
 
-    while ((error = pthread_mutex_trylock(&q->h->lock)) == EBUSY &&
+    while ((error = pthread_mutex_trylock(&lock->mutex)) == EBUSY &&
            shmq_read_clock(CLOCK_MONOTONIC) < end)
         sched_yield();
-    return error;
+    return inherit(q, &lock->mutex, error);
 }
 #else
-static int take_slowly(struct shmq_queue *q, int64_t ns)
+static int take_until(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
 {
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
     struct timespec until = {end / 1000000000, end % 1000000000};
 
-    return pthread_mutex_clocklock(&q->h->lock, CLOCK_MONOTONIC, &until);
+    return inherit(q, &lock->mutex,
+                   pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until));
 }
 #endif
 
+/* The lock of the gets is held, and with it, if `whole`, the other one: makes the queue fit
+ * to be worked on, or drops it. */
+static int settle(struct shmq_queue *q, bool even_deleted)
+{
+    uint32_t state;
+
+    q->damaged = false;
+    if (__builtin_expect(atomic_load_explicit(&q->h->unsettled, memory_order_relaxed), 0)) {
+        if (!q->whole)
+            return SHMQ_BUSY;
+        recover(q);
+    }
+    state = atomic_load_explicit(&q->h->state, memory_order_relaxed);
+    if (__builtin_expect((state != SHMQ_OPEN && (state != SHMQ_GONE || !even_deleted)) ||
+                             !within_bounds(q), 0))
+        return state == SHMQ_GONE && !even_deleted ? SHMQ_DELETED : SHMQ_DAMAGED;
+    if (q->whole)
+        shmq_inbox_take(q, EVERYTHING);
+    return SHMQ_OK;
+}
+
+/* What became of taking one lock, or both. */
+static int conclude(struct shmq_queue *q, bool even_deleted)
+{
+    int status = settle(q, even_deleted);
+
+    if (__builtin_expect(status != SHMQ_OK, 0))
+        drop(q);
+    return status;
+}
+
+int shmq_lock(struct shmq_queue *q)
+{
+    int error = take(q, &q->h->lock);
+
+    if (error)
+        return status_of(error);
+    q->whole = true;
+    error = take(q, &q->h->put_lock);
+    if (error) {
+        drop_gets(q);
+        return status_of(error);
+    }
+    return conclude(q, false);
+}
+
+int shmq_lock_gets(struct shmq_queue *q)
+{
+    int error = take(q, &q->h->lock), status;
+
+    if (error)
+        return status_of(error);
+    q->whole = false;
+    status = conclude(q, false);
+    return status == SHMQ_BUSY ? shmq_lock(q) : status;
+}
+
+static int lock_until(struct shmq_queue *q, int64_t end, bool even_deleted)
+{
+    int error = take_until(q, &q->h->lock, end);
+
+    if (error)
+        return status_of(error);
+    q->whole = true;
+    error = take_until(q, &q->h->put_lock, end);
+    if (error) {
+        drop_gets(q);
+        return status_of(error);
+    }
+    return conclude(q, even_deleted);
+}
+
 int shmq_lock_slowly(struct shmq_queue *q, int64_t ns)
 {
-    return settle(q, take_slowly(q, ns), false);
+    return lock_until(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, false);
 }
 
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
 {
-    return settle(q, take_slowly(q, ns), true);
+    return lock_until(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, true);
 }
 
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
 {
     shmq_choose_posts(q, post);
     drop(q);
+}
+
+int shmq_lock_puts(struct shmq_queue *q)
+{
+    int error = take(q, &q->h->put_lock);
+
+    if (error)
+        return status_of(error);
+    if (__builtin_expect(atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN ||
+                             atomic_load_explicit(&q->h->unsettled, memory_order_relaxed), 0)) {
+        drop_puts(q);
+        return SHMQ_BUSY;
+    }
+    return SHMQ_OK;
+}
+
+bool shmq_unlock_puts(struct shmq_queue *q)
+{
+    const struct shmq_header *h = q->h;
+    uint32_t asleep;
+
+    drop_puts(q);
+    asleep = GET_ATOMIC(h->asleep[SHMQ_NOT_EMPTY]);
+    return shmq_armed(h, SHMQ_NOT_EMPTY) ||
+           (asleep && asleep > GET_ATOMIC(h->posted[SHMQ_NOT_EMPTY]));
 }

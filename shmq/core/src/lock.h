@@ -1,5 +1,12 @@
-/* The queue's lock: a robust, process-shared mutex. Whoever gets it from a dead holder
- * rebuilds the indexes from the slots before anything else (recover.c). */
+/* The queue's two locks: robust, process-shared mutexes. Whoever gets one from a dead
+ * holder has the indexes rebuilt from the slots before anything else (recover.c).
+ *
+ *   lock       leases, settlements, every index: the side of the gets
+ *   put_lock   sequence numbers, the spare slots: the side of the puts
+ *
+ * Leases and settlements take the first alone, and the usual put the second alone; all
+ * else takes both, in this order, and then has the whole queue, the inbox emptied. So do
+ * they all before they say that a queue is empty or full, and before they sleep. */
 #ifndef SHMQ_LOCK_H
 #define SHMQ_LOCK_H
 
@@ -7,7 +14,7 @@
 
 int shmq_lock_init(struct shmq_header *h);
 
-/* Takes the lock after spinning at most some microseconds: SHMQ_OK, SHMQ_BUSY,
+/* Takes the whole queue after spinning at most some microseconds: SHMQ_OK, SHMQ_BUSY,
  * SHMQ_DELETED (not held then), SHMQ_DAMAGED. */
 int shmq_lock(struct shmq_queue *q);
 
@@ -17,8 +24,19 @@ int shmq_lock_slowly(struct shmq_queue *q, int64_t ns);
 /* As shmq_lock_slowly, but a deleted queue's lock is taken too: to detach. */
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns);
 
-/* Releases the lock. Afterwards `post[bell]` says how many sleepers are to be posted, and
- * q->ring which parties (shmq_ring). */
+/* Takes the side of the gets, for a lease or a settlement. As shmq_lock. */
+int shmq_lock_gets(struct shmq_queue *q);
+
+/* Releases what shmq_lock, shmq_lock_gets and the like took. Afterwards `post[bell]` says
+ * how many sleepers are to be posted, and q->ring which parties (shmq_ring). */
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2]);
+
+/* Takes the side of the puts, for shmq_quick_put: SHMQ_OK, or SHMQ_BUSY, whatever the
+ * reason: shmq_lock says it. */
+int shmq_lock_puts(struct shmq_queue *q);
+
+/* Releases it. True if somebody sleeps whom the messages should wake: the caller then
+ * takes the whole queue and releases it, which does. */
+bool shmq_unlock_puts(struct shmq_queue *q);
 
 #endif

@@ -64,7 +64,7 @@ static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
 int shmq_back_slots(struct shmq_queue *q, uint32_t count)
 {
     uint32_t have = q->h->slots_backed;
-    uint32_t to = step(have, count, LEAST_SLOTS, MOST_SLOTS, q->h->options.capacity);
+    uint32_t to = step(have, count, LEAST_SLOTS, MOST_SLOTS, q->capacity);
     int status;
 
     if (have >= count)
@@ -104,7 +104,7 @@ int shmq_back_units(struct shmq_queue *q, uint32_t count)
 int shmq_back_groups(struct shmq_queue *q, uint32_t count)
 {
     uint32_t have = q->h->groups_backed;
-    uint32_t to = step(have, count, LEAST_SLOTS * 4, MOST_SLOTS * 4, q->h->options.capacity);
+    uint32_t to = step(have, count, LEAST_SLOTS * 4, MOST_SLOTS * 4, q->capacity);
     int status;
 
     if (!q->h->group_buckets_backed) {

@@ -14,7 +14,9 @@
 struct shmq_put {
     const void *body;
     const void *meta;
-    uint64_t body_bytes;
+    const void *tail;        /* the body's end, if it does not stand behind the rest    */
+    uint32_t tail_bytes;
+    uint64_t body_bytes;     /* with the tail                                           */
     uint32_t meta_bytes;
     uint8_t priority;
     uint8_t codec;

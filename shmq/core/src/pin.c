@@ -1,9 +1,13 @@
 #include "life.h"
 #include "slot.h"
 
+/* Reads no more of the slot than it must: the second half is another line. */
 void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)
 {
+    bool is_dead;
+
     view->word = shmq_word(s);
+    is_dead = shmq_state_of(view->word) == SHMQ_DEAD || shmq_state_of(view->word) == SHMQ_MOVING;
     view->at = shmq_index_of(q, s);
     view->receipt = shmq_receipt_of(view->word, view->at);
     view->seq = s->seq;
@@ -18,8 +22,8 @@ void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view
     view->deadline = s->deadline;
     view->group = view->word & SHMQ_F_GROUPED ? s->group : 0;
     view->expires = view->word & SHMQ_F_TTL ? s->expires : 0;
-    view->reason = s->reason;
-    view->dead_at = s->dead_at;
+    view->reason = is_dead ? s->reason : 0;
+    view->dead_at = is_dead ? s->dead_at : 0;
 }
 
 static int pin(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)

@@ -82,7 +82,9 @@ static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct 
     if (!body || !meta)
         return;
     if (put->body && put->body_bytes)
-        memcpy(body, put->body, put->body_bytes);
+        memcpy(body, put->body, put->body_bytes - put->tail_bytes);
+    if (put->tail_bytes)
+        memcpy(body + put->body_bytes - put->tail_bytes, put->tail, put->tail_bytes);
     if (put->meta_bytes)
         memcpy(meta, put->meta, put->meta_bytes);
     shmq_mark();

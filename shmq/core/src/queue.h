@@ -6,6 +6,7 @@
 #ifndef SHMQ_QUEUE_H
 #define SHMQ_QUEUE_H
 
+#include "clock.h"
 #include "crash.h"
 #include "layout.h"
 #include "status.h"
@@ -26,6 +27,8 @@ struct shmq_queue {
     char *base;
     int fd;               /* to back the segment with memory                           */
     uint32_t attachment;  /* ours, or SHMQ_NIL                                         */
+    uint32_t capacity;    /* of the options: bounds every index, so it is our own copy */
+    bool whole;           /* under both locks, not the lock of the gets alone          */
     bool damaged;         /* an index out of bounds was met in this operation          */
     bool look_for_dead;   /* it is time to ask who is still alive                      */
     uint32_t freed;       /* slots or blocks set free in this operation                */
@@ -33,6 +36,8 @@ struct shmq_queue {
     uint64_t random;      /* state of the jitter                                       */
     const char *bells;    /* what the names of the namespace's bells begin with        */
     _Atomic uint64_t ring; /* parties to be rung once the lock is released             */
+    uint8_t middle;       /* the priority of which puts go through the inbox           */
+    bool exact;           /* leases are so short that they take the exact time         */
     struct shmq_slot nowhere; /* what a bad index leads to                             */
     struct shmq_group no_group;
 };
@@ -41,7 +46,7 @@ struct shmq_queue {
  * damaged and leads to private scratch space, never outside of the mapping. */
 static inline struct shmq_slot *shmq_slot_at(struct shmq_queue *q, uint32_t at)
 {
-    if (__builtin_expect(at >= q->h->slots_made || at >= q->h->options.capacity, 0)) {
+    if (__builtin_expect(at >= q->h->slots_made || at >= q->capacity, 0)) {
         q->damaged = true;
         return &q->nowhere;
     }
@@ -54,12 +59,12 @@ static inline struct shmq_slot *shmq_slot_named(struct shmq_queue *q, uint64_t r
 {
     uint64_t at = receipt & SHMQ_RECEIPT_SLOT;
 
-    return at < GET_ATOMIC(q->h->slots_made) && at < q->h->options.capacity ? &q->slots[at] : NULL;
+    return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
 }
 
 static inline struct shmq_group *shmq_group_at(struct shmq_queue *q, uint32_t at)
 {
-    if (__builtin_expect(at >= q->h->groups_made || at >= q->h->options.capacity, 0)) {
+    if (__builtin_expect(at >= q->h->groups_made || at >= q->capacity, 0)) {
         q->damaged = true;
         return &q->no_group;
     }
@@ -140,10 +145,69 @@ static inline uint32_t shmq_ready(const struct shmq_header *h)
     return atomic_load_explicit(&((struct shmq_header *)h)->ready, memory_order_relaxed);
 }
 
+static inline uint32_t shmq_inbox_count(const struct shmq_header *h)
+{
+    return GET_ATOMIC(*(const uint32_t *)&h->inbox_tail) -
+           GET_ATOMIC(*(const uint32_t *)&h->inbox_head);
+}
+
+/* Whether a get would find something: to look, not to rely on. Needs no lock. */
+static inline bool shmq_looks_ready(const struct shmq_header *h)
+{
+    return shmq_ready(h) || shmq_inbox_count(h);
+}
+
+/* The same of `count` puts. */
+static inline bool shmq_looks_roomy(const struct shmq_queue *q, uint32_t count)
+{
+    return GET_ATOMIC(q->h->live) + shmq_inbox_count(q->h) + count <= q->capacity;
+}
+
+/* Fetch a line into this core's cache ahead of its use: to be read, or to be written. In
+ * assembly, as gcc takes a function that only calls __builtin_prefetch for one without any
+ * effect, and leaves its calls out. */
+#if defined(__x86_64__)
+static inline void shmq_fetch(const void *line)
+{
+    __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)line));
+}
+
+static inline void shmq_fetch_to_write(const void *line)
+{
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+}
+#else
+static inline void shmq_fetch(const void *line) { __builtin_prefetch(line, 0, 3); }
+
+static inline void shmq_fetch_to_write(const void *line) { __builtin_prefetch(line, 1, 3); }
+#endif
+
+/* One turn of a spin. */
+static inline void shmq_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
 {
     if (when < h->next_tick)
         SET_ATOMIC(h->next_tick, when);
+}
+
+/* The time, for an operation that sets no timer but a lease's: exact where anything is
+ * about to be due, else up to SHMQ_COARSE in the past, at a fourth of the cost. Needs no
+ * lock. */
+static inline int64_t shmq_time(const struct shmq_queue *q)
+{
+    int64_t coarse = shmq_coarse_now();
+
+    if (__builtin_expect(q->exact || coarse + SHMQ_COARSE >= GET_ATOMIC(q->h->next_tick), 0))
+        return shmq_now();
+    return coarse;
 }
 
 /* The outcome of an operation: `status`, unless damage was met on the way. */

@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "bell.h"
 #include "dedupe.h"
+#include "exchange.h"
 #include "group.h"
 #include "heap.h"
 #include "list.h"
@@ -30,6 +31,7 @@ static void forget_indexes(struct shmq_queue *q)
     shmq_list_clear(&h->dying);
     for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
         shmq_list_clear(&h->fifo[p]);
+    shmq_exchange_clear(h);
     for (int c = 0; c < SHMQ_CLASSES; c++)
         SET(h->free[c], SHMQ_NIL);
     if (h->group_buckets_backed)
@@ -162,9 +164,9 @@ static bool sane(struct shmq_queue *q)
 {
     const struct shmq_header *h = q->h;
 
-    return h->slots_made <= h->options.capacity && h->slots_backed <= h->options.capacity &&
+    return h->slots_made <= q->capacity && h->slots_backed <= q->capacity &&
            h->slots_made <= h->slots_backed && h->units_backed <= q->geo.units &&
-           h->groups_backed <= h->options.capacity &&
+           h->groups_backed <= q->capacity &&
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 

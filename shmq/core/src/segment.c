@@ -51,6 +51,13 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->segment_bytes = page_up(at);
 }
 
+static void know_options(struct shmq_queue *q)
+{
+    q->capacity = q->h->options.capacity;
+    q->middle = (uint8_t)(q->h->options.priorities / 2);
+    q->exact = q->h->options.visibility < 100 * SHMQ_COARSE;
+}
+
 void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo)
 {
     char *at = base;
@@ -74,6 +81,7 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
     q->bitmap = (uint64_t *)(at + geo->bitmap);
     q->arena = (unsigned char *)(at + geo->arena);
     q->random = (uint64_t)(uintptr_t)q | 1;
+    know_options(q);
 }
 
 static uint32_t checksum(const struct shmq_header *h)
@@ -89,11 +97,12 @@ int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
     int status;
 
     SET(h->options, *options);
+    know_options(q);
     SET(h->segment_bytes, q->geo.segment_bytes);
     SET(h->crc, checksum(h));
     if ((status = shmq_lock_init(h)))
         return status;
-    SET(h->next_tick, 0);
+    SET_ATOMIC(h->next_tick, 0);
     SET(h->samples[0].at, shmq_now());
     SET(h->samples[1].at, h->samples[0].at);
     /* Receipts of an older queue of this name mean nothing here: serials start anywhere. */
@@ -105,8 +114,10 @@ int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
     shmq_list_clear(&h->dying);
     for (int p = 0; p < SHMQ_MAX_PRIORITIES; p++)
         shmq_list_clear(&h->fifo[p]);
-    for (int c = 0; c < SHMQ_CLASSES; c++)
+    for (int c = 0; c < SHMQ_CLASSES; c++) {
         SET(h->free[c], SHMQ_NIL);
+        SET(h->spare[c], SHMQ_NIL);
+    }
     atomic_store_explicit(&h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
                           memory_order_release);
     shmq_mark();

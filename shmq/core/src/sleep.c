@@ -78,19 +78,23 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
     return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
 }
 
+/* A full queue is left alone until it has room for some messages: to look at it all the
+ * time would take its lines from the very process that makes the room. */
+#define A_FEW 16u
+
 bool shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns)
 {
     int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    int pauses = bell == SHMQ_NOT_EMPTY ? 4 : 32;
+    uint32_t room = q->capacity / 8 < A_FEW ? q->capacity / 8 + 1 : A_FEW;
 
     do {
-        for (int i = 0; i < 32; i++) {
-            if (bell == SHMQ_NOT_EMPTY ? shmq_ready(q->h) != 0
-                                       : GET_ATOMIC(q->h->live) < q->h->options.capacity)
+        for (int i = 0; i < 8; i++) {
+            if (bell == SHMQ_NOT_EMPTY ? shmq_looks_ready(q->h) : shmq_looks_roomy(q, room))
                 return true;
-#if defined(__x86_64__) || defined(__i386__)
-            __builtin_ia32_pause();
-#endif
+            for (int pause = 0; pause < pauses; pause++)
+                shmq_pause();
         }
     } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
-    return false;
+    return bell == SHMQ_NOT_FULL && shmq_looks_roomy(q, 1);
 }

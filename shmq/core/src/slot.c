@@ -1,13 +1,17 @@
 #include "slot.h"
 
 #include "arena.h"
+#include "exchange.h"
 #include "memory.h"
+
+#define STOCK 31 /* slots made ready beside the one that is needed */
 
 static uint32_t list_of(const struct shmq_slot *s)
 {
     return s->units ? shmq_class_of(s->units) % SHMQ_CLASSES : 0;
 }
 
+/* Offers it to the puts; what they have no room for waits in a list of the gets' side. */
 static void push_free(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint32_t class = list_of(s);
@@ -20,18 +24,20 @@ static void push_free(struct shmq_queue *q, struct shmq_slot *s)
     }
     if (class)
         SET(q->h->units_cached, q->h->units_cached + s->units);
+    if (class && shmq_return_slot(q, s, class))
+        return;
     SET(s->next, q->h->free[class]);
     SET(q->h->free[class], shmq_index_of(q, s));
 }
 
 /* What a damaged list leads to is no free slot of that class. */
-static struct shmq_slot *pop_free(struct shmq_queue *q, uint32_t class)
+static struct shmq_slot *pop(struct shmq_queue *q, uint32_t *list, uint32_t class)
 {
-    struct shmq_slot *s = shmq_slot_at(q, q->h->free[class]);
+    struct shmq_slot *s = shmq_slot_at(q, *list);
 
     if (shmq_state_of(shmq_word(s)) != SHMQ_FREE || list_of(s) != class)
         q->damaged = true;
-    SET(q->h->free[class], s->next);
+    SET(*list, s->next);
     if (class)
         SET(q->h->units_cached, q->h->units_cached - s->units);
     return s;
@@ -46,23 +52,46 @@ static void give_block(struct shmq_queue *q, struct shmq_slot *s)
         shmq_arena_give(q, s->block, units);
 }
 
-/* Gives the blocks that free slots keep back to the arena: all of them, or one. True if
+/* Gives the blocks that a list of free slots keeps back to the arena: all, or one. True if
  * there was any. */
+static bool give_list(struct shmq_queue *q, uint32_t *list, uint32_t class, bool all)
+{
+    bool any = false;
+
+    while (*list != SHMQ_NIL && !q->damaged && (all || !any)) {
+        struct shmq_slot *s = pop(q, list, class);
+
+        give_block(q, s);
+        push_free(q, s);
+        any = true;
+    }
+    return any;
+}
+
 static bool give_cached(struct shmq_queue *q, bool all)
 {
     bool any = false;
 
-    for (uint32_t class = 1; class < SHMQ_CLASSES; class++)
-        while (q->h->free[class] != SHMQ_NIL && !q->damaged) {
-            struct shmq_slot *s = pop_free(q, class);
-
-            give_block(q, s);
-            push_free(q, s);
-            any = true;
-            if (!all)
-                return true;
-        }
+    shmq_collect_returned(q);
+    for (uint32_t class = 1; class < SHMQ_CLASSES && (all || !any); class++)
+        any = give_list(q, &q->h->free[class], class, all) || any;
+    for (uint32_t class = 1; class < SHMQ_CLASSES && (all || !any); class++)
+        any = give_list(q, &q->h->spare[class], class, all) || any;
     return any;
+}
+
+/* A slot that was never used, if there is memory for it. */
+static int take_new(struct shmq_queue *q, struct shmq_slot **s)
+{
+    struct shmq_header *h = q->h;
+    int status = shmq_back_slots(q, h->slots_made + 1);
+
+    if (status)
+        return status;
+    SET_ATOMIC(h->slots_made, h->slots_made + 1);
+    *s = shmq_slot_at(q, h->slots_made - 1);
+    SET((*s)->units, 0);
+    return SHMQ_OK;
 }
 
 /* A slot without a block: one set free, a new one, or one that gives its block up. */
@@ -71,50 +100,93 @@ static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
     struct shmq_header *h = q->h;
     int status = SHMQ_FULL;
 
-    if (h->free[0] == SHMQ_NIL && h->slots_made < h->options.capacity) {
-        status = shmq_back_slots(q, h->slots_made + 1);
-        if (!status) {
-            SET_ATOMIC(h->slots_made, h->slots_made + 1);
-            *s = shmq_slot_at(q, h->slots_made - 1);
-            SET((*s)->units, 0);
-            return SHMQ_OK;
-        }
-    }
+    if (h->free[0] == SHMQ_NIL && h->slots_made < q->capacity &&
+        !(status = take_new(q, s)))
+        return SHMQ_OK;
     if (h->free[0] == SHMQ_NIL && !give_cached(q, false))
         return status;
-    *s = pop_free(q, 0);
+    *s = pop(q, &h->free[0], 0);
+    return SHMQ_OK;
+}
+
+/* Lays free slots with blocks of that size ready for the next puts, in the order of their
+ * addresses, as far as they cost no memory that the queue does not have yet. */
+static void stock(struct shmq_queue *q, uint32_t units, uint32_t class)
+{
+    struct shmq_header *h = q->h;
+    uint32_t block, *link = &h->spare[class];
+    struct shmq_slot *s;
+
+    for (int i = 0; i < STOCK && !q->damaged; i++) {
+        if (h->free[0] == SHMQ_NIL && h->slots_made >= h->slots_backed)
+            return;
+        if (shmq_arena_take_backed(q, units, &block))
+            return;
+        if (take_bare(q, &s)) {
+            shmq_arena_give(q, block, units);
+            return;
+        }
+        SET(s->block, block);
+        SET(s->units, units);
+        SET(h->units_cached, h->units_cached + units);
+        SET(s->next, SHMQ_NIL);
+        SET(*link, shmq_index_of(q, s));
+        link = &s->next;
+    }
+}
+
+/* The list of the puts' side from which a slot of that class is to be taken: what the gets
+ * had no room for in the ring goes there first. */
+static uint32_t *spare_of(struct shmq_queue *q, uint32_t class)
+{
+    struct shmq_header *h = q->h;
+
+    if (h->spare[class] == SHMQ_NIL) {
+        SET(h->spare[class], h->free[class]);
+        SET(h->free[class], SHMQ_NIL);
+    }
+    if (h->spare[class] == SHMQ_NIL)
+        shmq_collect_returned(q);
+    return &h->spare[class];
+}
+
+/* Ensures: the slot has a block of `units`. */
+static int give_it_a_block(struct shmq_queue *q, struct shmq_slot *s, uint32_t units)
+{
+    uint32_t block;
+    int status = shmq_arena_take(q, units, &block);
+
+    if ((status == SHMQ_FULL || status == SHMQ_NO_SPACE) && give_cached(q, true))
+        status = shmq_arena_take(q, units, &block);
+    if (status) {
+        push_free(q, s);
+        return status;
+    }
+    SET(s->block, block);
+    SET(s->units, units);
     return SHMQ_OK;
 }
 
 int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
     struct shmq_header *h = q->h;
-    uint32_t units = shmq_units_for(q, bytes), class, block = 0;
+    uint32_t units = shmq_units_for(q, bytes), class;
     struct shmq_slot *s;
     int status;
 
-    if (h->live >= h->options.capacity)
+    if (h->live >= q->capacity)
         return SHMQ_FULL;
     class = units ? shmq_class_of(units) % SHMQ_CLASSES : 0;
-    if (class && h->free[class] != SHMQ_NIL) {
-        s = pop_free(q, class);
+    if (class && *spare_of(q, class) != SHMQ_NIL) {
+        s = pop(q, &h->spare[class], class);
         *at = shmq_index_of(q, s);
         return s->units == units && !q->damaged ? SHMQ_OK : SHMQ_DAMAGED;
     }
-    if ((status = take_bare(q, &s)))
+    if ((status = take_bare(q, &s)) || (units && (status = give_it_a_block(q, s, units))))
         return status;
-    if (units) {
-        status = shmq_arena_take(q, units, &block);
-        if ((status == SHMQ_FULL || status == SHMQ_NO_SPACE) && give_cached(q, true))
-            status = shmq_arena_take(q, units, &block);
-        if (status) {
-            push_free(q, s);
-            return status;
-        }
-        SET(s->block, block);
-        SET(s->units, units);
-    }
     *at = shmq_index_of(q, s);
+    if (class)
+        stock(q, units, class);
     return q->damaged ? SHMQ_DAMAGED : SHMQ_OK;
 }
 

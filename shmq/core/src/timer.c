@@ -39,8 +39,11 @@ void shmq_timer_unset(struct shmq_queue *q, struct shmq_slot *s)
 void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s)
 {
     struct shmq_list *leases = &q->h->leases;
+    int64_t last = leases->tail == SHMQ_NIL ? INT64_MIN : shmq_slot_at(q, leases->tail)->deadline;
 
-    if (leases->tail != SHMQ_NIL && shmq_slot_at(q, leases->tail)->deadline > s->deadline) {
+    if (last > s->deadline && last - s->deadline <= SHMQ_COARSE && !q->exact)
+        SET_ATOMIC(s->deadline, last); /* only our time was coarser */
+    if (last > s->deadline) {
         shmq_set_where(s, SHMQ_NOWHERE);
         shmq_timer_set(q, s);
         return;
@@ -85,7 +88,7 @@ static void sample_rates(struct shmq_header *h, int64_t now)
 {
     SET(h->samples[0], h->samples[1]);
     SET(h->samples[1].at, now);
-    SET(h->samples[1].in, h->last_seq);
+    SET(h->samples[1].in, GET_ATOMIC(h->last_seq));
     SET(h->samples[1].out, h->acked);
 }
 

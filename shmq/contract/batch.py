@@ -1,0 +1,99 @@
+"""Messages that are leased and settled together."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Batch", "LeasedRun", "Packed"]
+
+
+class LeasedRun(abc.ABC):
+    """Messages leased in one step, without an object for each.
+
+    As a context manager it acknowledges them all, and returns them all to the queue if
+    an exception leaves the block.
+    """
+
+    @property
+    @abc.abstractmethod
+    def receipts(self) -> list[int]:
+        """What settles each of them, in their order, from any process; empty once settled."""
+
+    @property
+    @abc.abstractmethod
+    def settled(self) -> bool:
+        """Whether this object has settled its messages."""
+
+    @abc.abstractmethod
+    def ack(self) -> list[int]:
+        """Acknowledge them all; returns the receipts that were refused."""
+
+    @abc.abstractmethod
+    def nack(self, delay: float | None = None) -> list[int]:
+        """Return them all after ``delay`` seconds (None: each by the queue's back-off).
+
+        Returns the receipts that were refused.
+        """
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abc.abstractmethod
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+
+class Batch(LeasedRun):
+    """What ``Queue.get_batch`` returns: the bodies of messages that are leased together."""
+
+    @property
+    @abc.abstractmethod
+    def bodies(self) -> list[Any]:
+        """The bodies, in the order of the receipts."""
+
+    @abc.abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Packed(LeasedRun):
+    """What ``Queue.get_packed`` returns: records, one behind the other in one buffer.
+
+    A packed batch that was put in one piece is leased and settled in one piece: it has one
+    receipt, whatever it holds. Any other message is a batch of one record.
+    """
+
+    @property
+    @abc.abstractmethod
+    def data(self) -> bytes:
+        """All records, without anything between them."""
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int | None:
+        """The bytes of every record, or None if they are not all of one size."""
+
+    @property
+    @abc.abstractmethod
+    def lengths(self) -> memoryview:
+        """The bytes of each record, as unsigned 32-bit numbers."""
+
+    @property
+    @abc.abstractmethod
+    def offsets(self) -> memoryview:
+        """Where each record begins, and the end of the last, as unsigned 64-bit numbers.
+
+        One more than there are records: the offsets of an Arrow array of large binaries.
+        """
+
+    @abc.abstractmethod
+    def __iter__(self) -> Iterator[bytes]: ...

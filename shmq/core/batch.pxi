@@ -1,0 +1,245 @@
+# Messages that are leased and settled together, without an object for each.
+
+
+cdef class _Run:
+    """Messages leased in one step: what `Batch` and `Packed` have in common."""
+
+    cdef _Getter handle
+    cdef uint64_t *raw           # receipts
+    cdef int units               # how many
+    cdef bint _settled
+
+    def __dealloc__(self):
+        free(self.raw)
+
+    # Takes the receipts of the views that are (still) ours: those with `ours[i]`.
+    cdef int _keep(self, _Getter handle, const shmq_view *views, int count) except -1:
+        cdef int i
+        self.handle = handle
+        self.units = count
+        self.raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
+        if self.raw == NULL:
+            raise MemoryError
+        for i in range(count):
+            self.raw[i] = views[i].receipt
+        return 0
+
+    @property
+    def receipts(self):
+        """See shmq.contract.Batch.receipts."""
+        cdef int i
+        return [self.raw[i] for i in range(self.units)]
+
+    @property
+    def settled(self):
+        """See shmq.contract.Batch.settled."""
+        return self._settled
+
+    def ack(self):
+        """See shmq.contract.Batch.ack."""
+        cdef list refused = []
+        cdef int64_t now
+        cdef int i, status = SHMQ_OK, kept = 0
+        if self._settled or not self.units:
+            self._settled = True
+            return refused
+        self.handle._lock_gets()
+        now = shmq_time(&self.handle.q)
+        for i in range(self.units):
+            status = shmq_ack(&self.handle.q, self.raw[i], now)
+            if status == SHMQ_OK:
+                continue
+            if status != SHMQ_STALE:
+                break
+            self.raw[kept] = self.raw[i]
+            kept += 1
+        self.handle._unlock()
+        self.handle._after()
+        if status != SHMQ_OK and status != SHMQ_STALE:
+            raise self.handle._error(status)
+        self._settled = True
+        for i in range(kept):
+            refused.append(self.raw[i])
+        self.units = 0
+        return refused
+
+    def nack(self, delay=None):
+        """See shmq.contract.Batch.nack."""
+        cdef list refused = []
+        cdef int64_t ns = _delay_ns(delay)
+        cdef int i
+        if self._settled:
+            return refused
+        self._settled = True
+        for i in range(self.units):
+            try:
+                self.handle._settle(1, self.raw[i], ns)
+            except _errors.LeaseExpired:
+                refused.append(self.raw[i])
+        self.units = 0
+        return refused
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if self._settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
+
+
+@cython.final
+cdef class Batch(_Run):
+    """See shmq.contract.Batch."""
+
+    cdef readonly list bodies
+
+    def __len__(self):
+        return len(self.bodies)
+
+    def __iter__(self):
+        return iter(self.bodies)
+
+    def __repr__(self):
+        return f"<Batch of {len(self.bodies)} messages of {self.handle.name!r}>"
+
+
+cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
+    cdef Batch batch = Batch.__new__(Batch)
+    cdef list bodies = []
+    cdef int i, kept = 0
+    for i in range(count):
+        if views[i].codec == 0 and views[i].body_bytes <= SMALL:
+            body = PyBytes_FromStringAndSize(<char *>views[i].body, views[i].body_bytes)
+            if not shmq_holds(&handle.q, views[i].receipt, LONG_AGO):
+                continue
+        else:
+            message = _new_message(handle, &views[i], None)
+            if message is None:
+                continue
+            body = message.body
+        bodies.append(body)
+        if kept != i:
+            views[kept] = views[i]
+        kept += 1
+    batch.bodies = bodies
+    batch._keep(handle, views, kept)
+    return batch
+
+
+@cython.final
+cdef class Packed(_Run):
+    """See shmq.contract.Packed."""
+
+    cdef readonly bytes data
+    cdef uint32_t count
+    cdef readonly object size          # of every record, or None
+    cdef bytes each                    # lengths, where they vary
+
+    def __len__(self):
+        return self.count
+
+    @property
+    def lengths(self):
+        """See shmq.contract.Packed.lengths."""
+        cdef uint32_t i
+        cdef uint32_t *at
+        if self.each is None:
+            self.each = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.count * 4)
+            at = <uint32_t *>PyBytes_AS_STRING(self.each)
+            for i in range(self.count):
+                at[i] = self.size
+        return memoryview(self.each).cast("I")
+
+    @property
+    def offsets(self):
+        """See shmq.contract.Packed.offsets."""
+        cdef bytes raw = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>self.count + 1) * 8)
+        cdef uint64_t *at = <uint64_t *>PyBytes_AS_STRING(raw)
+        cdef const uint32_t *each = NULL
+        cdef uint64_t sum_ = 0, size = 0
+        cdef uint32_t i
+        if self.size is None:
+            each = <const uint32_t *>PyBytes_AS_STRING(self.each)
+        else:
+            size = self.size
+        for i in range(self.count):
+            at[i] = sum_
+            sum_ += size if each == NULL else each[i]
+        at[self.count] = sum_
+        return memoryview(raw).cast("Q")
+
+    def __iter__(self):
+        start = 0
+        for length in self.lengths:
+            yield self.data[start:start + length]
+            start += length
+
+    def __repr__(self):
+        return (f"<Packed of {self.count} records, {len(self.data)} bytes, "
+                f"of {self.handle.name!r}>")
+
+
+# What the body of a leased message holds: a batch, or the one record that it is itself.
+cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogil:
+    if view.codec == PACKED and shmq_packed_read(view.body, view.body_bytes, packed):
+        return
+    packed.bytes = view.body_bytes
+    packed.size = view.body_bytes
+    packed.count = 1
+    packed.lengths = NULL
+
+
+# Copies the records of leased messages that are (still) ours behind each other.
+cdef Packed _new_packed(_Getter handle, shmq_view *views, shmq_packed *packed, int count):
+    cdef Packed made = Packed.__new__(Packed)
+    cdef uint64_t total = 0, records = 0, at = 0
+    cdef int i, kept = 0
+    cdef bint alike = True
+    for i in range(count):
+        total += packed[i].bytes
+    cdef bytes data = PyBytes_FromStringAndSize(NULL, total)
+    cdef char *to = PyBytes_AS_STRING(data)
+    for i in range(count):
+        _copy(to + at, views[i].body, packed[i].bytes)
+        packed[kept] = packed[i]
+        if packed[i].lengths != NULL:  # they go with the lease, so they are copied now
+            packed[kept].lengths = <unsigned char *>malloc(4 * <size_t>packed[i].count + 1)
+            if packed[kept].lengths == NULL:
+                raise MemoryError
+            memcpy(<void *>packed[kept].lengths, packed[i].lengths, 4 * <size_t>packed[i].count)
+        if not shmq_holds(&handle.q, views[i].receipt, LONG_AGO):
+            if packed[kept].lengths != NULL:
+                free(<void *>packed[kept].lengths)
+            continue
+        views[kept] = views[i]
+        at += packed[kept].bytes
+        records += packed[kept].count
+        alike = (alike and packed[kept].lengths == NULL
+                 and packed[kept].size == packed[0].size)
+        kept += 1
+    made.data = data if at == total else data[:at]
+    made.count = <uint32_t>records
+    if alike:
+        made.size = packed[0].size if kept else 0
+    else:
+        made.each = _all_lengths(packed, kept, records)
+    made._keep(handle, views, kept)
+    return made
+
+
+cdef bytes _all_lengths(shmq_packed *packed, int count, uint64_t records):
+    cdef bytes each = PyBytes_FromStringAndSize(NULL, records * 4)
+    cdef uint32_t *to = <uint32_t *>PyBytes_AS_STRING(each)
+    cdef uint32_t record
+    cdef int i
+    for i in range(count):
+        for record in range(packed[i].count):
+            to[0] = shmq_packed_length(&packed[i], record)
+            to += 1
+        if packed[i].lengths != NULL:
+            free(<void *>packed[i].lengths)
+    return each

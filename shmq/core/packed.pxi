@@ -1,0 +1,64 @@
+# Packed batches: see src/packed.h.
+
+def packed_trailer(uint64_t data_bytes, lengths):
+    """What stands behind ``data_bytes`` bytes of records of these lengths.
+
+    ``lengths`` is one int for all, a buffer of unsigned 32-bit numbers, or an iterable of
+    ints. Raises InvalidOption unless they add up to the data.
+    """
+    cdef const uint32_t[::1] view
+    cdef uint64_t sum_ = 0, size
+    cdef Py_ssize_t i, count
+    if isinstance(lengths, int) and not isinstance(lengths, bool):
+        size = lengths if 0 < lengths < SHMQ_PACKED_VARIES else 0
+        if not size or data_bytes % size or data_bytes // size >= SHMQ_PACKED_VARIES:
+            raise _errors.InvalidOption(
+                f"lengths={lengths}: {data_bytes} bytes are not a number of records of that many "
+                f"bytes")
+        return _little(data_bytes // size) + _little(size)
+    view = _as_lengths(lengths)
+    count = view.shape[0]
+    for i in range(count):
+        sum_ += view[i]
+    if sum_ != data_bytes:
+        raise _errors.InvalidOption(
+            f"the {count} lengths add up to {sum_} bytes, and the data has {data_bytes}")
+    if count >= SHMQ_PACKED_VARIES:
+        raise _errors.InvalidOption(f"{count} records are too many for one batch")
+    raw = PyBytes_FromStringAndSize(<char *>&view[0], count * 4) if count else b""
+    return raw + _little(count) + _little(SHMQ_PACKED_VARIES)
+
+
+cdef bytes _little(uint64_t number):
+    cdef uint32_t value = <uint32_t>number
+    return PyBytes_FromStringAndSize(<char *>&value, 4)
+
+
+cdef object _as_lengths(lengths):
+    try:
+        view = memoryview(lengths)
+    except TypeError:
+        return _array.array("I", lengths)
+    if view.format not in ("I", "=I", "<I", "L", "=L", "<L") or view.itemsize != 4 or view.ndim != 1:
+        raise TypeError(
+            f"lengths are unsigned 32-bit numbers in one dimension, not {view.format!r} of "
+            f"{view.itemsize} bytes in {view.ndim}")
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes())
+    return view.cast("B").cast("I")
+
+
+def unpack_records(const unsigned char[::1] body):
+    """The records of a packed body, as a list of bytes. Raises ValueError."""
+    cdef shmq_packed packed
+    cdef const unsigned char *raw = &body[0] if body.shape[0] else NULL
+    cdef uint32_t i, length
+    cdef uint64_t at = 0
+    cdef list records = []
+    if raw == NULL or not shmq_packed_read(raw, body.shape[0], &packed):
+        raise ValueError("its end does not describe records")
+    for i in range(packed.count):
+        length = shmq_packed_length(&packed, i)
+        records.append(PyBytes_FromStringAndSize(<char *>raw + at, length))
+        at += length
+    return records

@@ -1,0 +1,31 @@
+/* A packed batch: many records in the body of one message.
+ *
+ *   records, one behind the other | lengths | count | size
+ *
+ * `count` and `size` are 32-bit little-endian. `size` is that of every record, and then
+ * there are no lengths; or SHMQ_PACKED_VARIES, and then `lengths` is `count` 32-bit
+ * little-endian numbers. The records come first, so that an array begins at the beginning
+ * of a block, on a cache line. */
+#ifndef SHMQ_PACKED_H
+#define SHMQ_PACKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SHMQ_PACKED_VARIES UINT32_MAX
+#define SHMQ_PACKED_TRAILER 8u /* bytes of count and size */
+
+struct shmq_packed {
+    uint64_t bytes;               /* of all records                    */
+    const unsigned char *lengths; /* of each, or NULL; not aligned     */
+    uint32_t count;
+    uint32_t size;                /* of every record, without lengths  */
+};
+
+/* Reads the end of a body; false if that is not a packed batch. */
+bool shmq_packed_read(const unsigned char *body, uint64_t bytes, struct shmq_packed *packed);
+
+/* The length of a record. */
+uint32_t shmq_packed_length(const struct shmq_packed *packed, uint32_t record);
+
+#endif
