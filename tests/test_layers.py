@@ -28,6 +28,7 @@ LAYERS = (
     ("shmq.server",),
     ("shmq",),
     ("shmq.cli", "shmq.demo"),
+    ("shmq.__main__",),
 )
 
 #: Cython's imports of our own modules, which Python can read once cimport is import.

@@ -25,8 +25,8 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.names import check_name
-from shmq.options import DEAD_LETTER_ROOM, QueueOptions
+from shmq.names import check_name, chosen_namespace
+from shmq.options import DEAD_LETTER_ROOM, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import semaphore_names
 
@@ -91,8 +91,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def peek(self, limit: int = 10) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
-        if limit < 1:
-            raise InvalidOption(f"limit={limit} must be 1 or more")
+        check_whole("limit", limit, 1)
         self.qsize()  # what is due is done first
         first = heapq.nsmallest(
             limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
@@ -197,9 +196,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def redrive(self, limit: int | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
-        most = _EVERYTHING if limit is None else limit
-        if most < 1:
-            raise InvalidOption(f"limit={limit} must be 1 or more")
+        most = _EVERYTHING if limit is None else check_whole("limit", limit, 1)
         with contextlib.ExitStack() as stack:
             graves, targets = self, _Targets(self._namespace, stack)
             if self.options.dead_letter is not None:
@@ -219,6 +216,10 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
+
+    def __dir__(self) -> list[str]:
+        """The contract's names: what else there is serves the core and the client."""
+        return [name for name in dir(contract.Queue) if not name.startswith("_abc_")]
 
     def __repr__(self) -> str:
         return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}>"
@@ -319,8 +320,8 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
 class LocalBroker(contract.Broker):
     """The queues of one namespace on this host."""
 
-    def __init__(self, namespace: str = "default") -> None:
-        self._namespace = Namespace.of(namespace)
+    def __init__(self, namespace: str | None = None) -> None:
+        self._namespace = Namespace.of(chosen_namespace(namespace))
         self._queues: weakref.WeakSet[LocalQueue] = weakref.WeakSet()
         self._closed = False
 
@@ -449,9 +450,12 @@ class LocalBroker(contract.Broker):
         return f"<LocalBroker of namespace {self._namespace.name!r}>"
 
 
-def connect(namespace: str = "default") -> LocalBroker:
-    """The broker of a namespace on this host. Raises :class:`~shmq.InvalidName`.
+def connect(namespace: str | None = None) -> LocalBroker:
+    """The broker of a namespace on this host.
 
-    There is no server to reach: this makes nothing until a queue is made.
+    Without a name it is that of the environment's ``SHMQ_NAMESPACE``, as for the command
+    ``shmq``, or else ``default``. There is no server to reach: this makes nothing until a
+    queue is made. Raises :class:`~shmq.InvalidName`, and TypeError for a name that is no
+    str.
     """
     return LocalBroker(namespace)

@@ -14,6 +14,8 @@ import time
 
 from shmq.client.local import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.names import chosen_namespace
+from shmq.options import check_seconds
 from shmq.registry import Namespace
 
 __all__ = ["Keeper"]
@@ -27,13 +29,15 @@ LOOK_AROUND = 1.0
 class Keeper:
     """Tends every queue of a namespace. For one thread; `run` until `stop`.
 
-    ``interval`` is how long something may be overdue, in seconds.
+    The namespace is that of :func:`shmq.connect` without a name. ``interval`` is how long
+    something may be overdue, in seconds, from 0.001 on. Raises
+    :class:`~shmq.InvalidOption`, :class:`~shmq.InvalidName`, and TypeError for a value of
+    the wrong type.
     """
 
-    def __init__(self, namespace: str = "default", interval: float = 0.05) -> None:
-        if not interval > 0:
-            raise ValueError(f"interval={interval} s must be more than 0")
-        self._namespace = Namespace.of(namespace)
+    def __init__(self, namespace: str | None = None, interval: float = 0.05) -> None:
+        check_seconds("interval", interval, 0.001)
+        self._namespace = Namespace.of(chosen_namespace(namespace))
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
         self._look_around_at = 0.0

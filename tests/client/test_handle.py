@@ -126,3 +126,11 @@ def test_a_put_that_was_done_does_not_fail_for_want_of_descriptors(
         queue._look_for_dead()
 
         assert queue.put(b"x").sequence == 1
+
+
+def test_a_handle_shows_the_names_of_the_contract_and_no_others(local: LocalBroker) -> None:
+    with local, local.create_queue("q", dead_letter=None) as queue:
+        shown = {name for name in dir(queue) if not name.startswith("_")}
+
+    assert shown == {name for name in dir(shmq.Queue) if not name.startswith("_")}
+    assert {"put", "get", "consume", "stats", "name"} <= shown
