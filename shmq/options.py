@@ -26,6 +26,7 @@ __all__ = [
     "check_whole",
 ]
 
+#: A priority of a queue with the three that are the default; higher is served first.
 LOW: Final = 0
 NORMAL: Final = 1
 HIGH: Final = 2
@@ -50,18 +51,34 @@ DEAD_LETTER_ROOM: Final = 4096
 class QueueOptions:
     """What a queue was made with. Times are in seconds, sizes in bytes."""
 
+    #: Messages it can hold, in whatever state: 1 to 16,777,214.
     capacity: int = 16_384
+    #: Room for bodies and properties: 4 KiB to 64 GiB. Taken as it is needed.
     arena_bytes: int = DEFAULT_ARENA
+    #: The largest body: 1 to ``arena_bytes``; if not given, a quarter of it.
     max_message_bytes: int = DEFAULT_ARENA // 4
+    #: How long a lease lasts: 0.001 to 1e9.
     visibility_timeout: float = 30.0
+    #: Deliveries after which a message that comes back is a dead letter: 1 to 65,534; None:
+    #: no limit.
     max_deliveries: int | None = 5
+    #: The queue for dead letters, made with this one. If not given, ``NAME.dlq``; None: dead
+    #: letters are dropped and counted.
     dead_letter: str | None = None
+    #: How long a message may wait: 0.001 to 1e9; None: for ever.
     ttl: float | None = None
+    #: What becomes of a message whose ttl is over: ``"dead-letter"`` or ``"drop"``.
     on_expired: Expired = "dead-letter"
+    #: How many priorities there are, 1 to 16: 0 to ``priorities - 1``, higher first.
     priorities: int = 3
+    #: The first delay of a ``nack`` without one of its own: 0 to 1e9. It doubles with each
+    #: delivery, and a random half to whole of it is taken.
     retry_delay: float = 1.0
+    #: The longest such delay: 0 to 1e9.
     retry_delay_max: float = 300.0
+    #: How long a ``dedupe_id`` is remembered: 0 to 1e9; 0: not at all.
     dedupe_window: float = 0.0
+    #: What a put to a full queue does: ``"reject"``, ``"block"`` or ``"drop-oldest"``.
     overflow: Overflow = "reject"
 
     @classmethod

@@ -3,13 +3,16 @@
 A ``console`` block is run by one shell a page, in the page's own folder. A line that begins
 with ``$ `` is a command; what follows up to the next one is what it must print to standard
 output. There ``…`` stands for any text, and alone on its line for any lines. A command must
-succeed. A block of Python whose first line is ``# NAME.py`` is saved under that name
-instead of being run.
+succeed. The namespace of ``SHMQ_NAMESPACE`` reads ``default``, as it does for a reader.
+
+A block of Python whose first line is ``# NAME.py`` is saved under that name instead of
+being run.
 """
 
 from __future__ import annotations
 
 import atexit
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -59,7 +62,8 @@ def _run(command: str) -> tuple[str, int]:
     printed = ""
     for line in shell.stdout:
         if line.startswith(_MARK):
-            return printed.removesuffix("\n"), int(line.removeprefix(_MARK))
+            printed = printed.removesuffix("\n").replace(os.environ["SHMQ_NAMESPACE"], "default")
+            return printed, int(line.removeprefix(_MARK))
         printed += line
     raise AssertionError(f"$ {command}\n{printed}the shell ended")
 

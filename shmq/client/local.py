@@ -451,7 +451,7 @@ class LocalBroker(contract.Broker):
 
 
 def connect(namespace: str | None = None) -> LocalBroker:
-    """The broker of a namespace on this host.
+    """The broker of a namespace on this host: a :class:`~shmq.Broker`.
 
     Without a name it is that of the environment's ``SHMQ_NAMESPACE``, as for the command
     ``shmq``, or else ``default``. There is no server to reach: this makes nothing until a
