@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import inspect
 import logging
 import os
 import time
@@ -222,7 +223,8 @@ class LocalQueue(_core.Handle, contract.Queue):
         return [name for name in dir(contract.Queue) if not name.startswith("_abc_")]
 
     def __repr__(self) -> str:
-        return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}>"
+        state = ", closed" if self.closed else ""
+        return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"
 
 
 class _Targets:
@@ -392,10 +394,7 @@ class LocalBroker(contract.Broker):
         return self._opened(LocalQueue(self._namespace, name, segment))
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`.
-
-        A segment that is damaged or of another version is removed too.
-        """
+        """See :class:`shmq.contract.Broker`."""
         self._check_open()
         check_name(name)
         with self._namespace.locked():
@@ -448,6 +447,23 @@ class LocalBroker(contract.Broker):
 
     def __repr__(self) -> str:
         return f"<LocalBroker of namespace {self._namespace.name!r}>"
+
+
+def _document(kind: type, promised: type) -> None:
+    """Give the methods of ``kind`` the contract's docstrings, which ``help`` shows."""
+    for name, method in vars(promised).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            getattr(kind, name).__doc__ = method.__doc__
+
+
+for _kind, _promised in (
+    (LocalBroker, contract.Broker),
+    (LocalQueue, contract.Queue),
+    (_core.Message, contract.Message),
+    (_core.Consumer, contract.Consumer),
+    (_core.Loan, contract.Loan),
+):
+    _document(_kind, _promised)
 
 
 def connect(namespace: str | None = None) -> LocalBroker:

@@ -50,8 +50,9 @@ class Broker(abc.ABC):
     def delete_queue(self, name: str) -> None:
         """Delete the queue ``name`` and all its messages; its dead-letter queue stays.
 
-        Whoever waits on it gets :class:`~shmq.QueueDeleted`. Raises
-        :class:`~shmq.NoSuchQueue`.
+        Whoever waits on it gets :class:`~shmq.QueueDeleted`. One whose segment is damaged or
+        of another version is deleted too. Raises :class:`~shmq.NoSuchQueue`, and
+        :class:`~shmq.ForeignSegment` if it is someone else's.
         """
 
     @abc.abstractmethod

@@ -135,7 +135,8 @@ class Queue(abc.ABC):
         :class:`~shmq.Full` if there was no room in time, :class:`~shmq.MessageTooLarge`
         at once for what can never fit, :class:`~shmq.NoSpace`,
         :class:`~shmq.InvalidOption` for a property out of range, and TypeError for one of
-        the wrong type or a body that its codec cannot hold.
+        the wrong type or a body that its codec cannot hold. A str with surrogates in it is a
+        UnicodeEncodeError.
         """
 
     @abc.abstractmethod
@@ -170,10 +171,11 @@ class Queue(abc.ABC):
     ) -> int:
         """Put the ``bodies`` in order, as many as fit, and return how many that were.
 
-        The properties are those of every one of them. With ``block`` it waits for the
-        rest as ``put`` does; a timeout returns the count so far, and a short count is no
-        error. A body that can never fit, or cannot be encoded, raises before any is put;
-        for the rest it raises what ``put`` raises, but for :class:`~shmq.Full`.
+        One str, buffer or map is one body, and refused with TypeError: put it in a list. The
+        properties are those of every one of them. With ``block`` it waits for the rest as
+        ``put`` does; a timeout returns the count so far, and a short count is no error. A
+        body that can never fit, or cannot be encoded, raises before any is put; for the rest
+        it raises what ``put`` raises, but for :class:`~shmq.Full`.
         """
 
     @abc.abstractmethod
