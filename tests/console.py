@@ -1,4 +1,4 @@
-"""What a page of the documents does beside its Python: files it saves, commands it types.
+"""What a page of the documents does beside its Python: files, commands, what it prints.
 
 A ``console`` block is run by one shell a page, in the page's own folder. A line that begins
 with ``$ `` is a command; what follows up to the next one is what it must print to standard
@@ -6,7 +6,7 @@ output. There ``…`` stands for any text, and alone on its line for any lines. 
 succeed. The namespace of ``SHMQ_NAMESPACE`` reads ``default``, as it does for a reader.
 
 A block of Python whose first line is ``# NAME.py`` is saved under that name instead of
-being run.
+being run. Elsewhere ``print(…)  # -> TEXT`` must print that text.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 from pathlib import Path
 
 _MARK = "-- done: "
+_STDERR = Path("console.stderr")
 
 _shell: subprocess.Popen[str] | None = None
 
@@ -27,22 +28,34 @@ def save(name: str, text: str) -> None:
     Path(name).write_text(text)
 
 
+def shows(expected: str, *values: object) -> None:
+    """Print the values; AssertionError if that is not what the page says."""
+    printed = " ".join(map(str, values))
+    print(printed)
+    assert matches(f"{printed}\n", expected), f"{printed!r} is not {expected!r}"
+
+
 def type_in(block: str) -> None:
     """Run the commands of a ``console`` block; AssertionError if they print something else."""
     for command, expected in _commands(block):
         printed, code = _run(command)
-        assert code == 0, f"$ {command}\n{printed}exit code {code}"
+        assert code == 0, f"$ {command}\n{printed}{_STDERR.read_text()}exit code {code}"
         if expected:
             assert matches(printed, expected), f"$ {command}\n{printed}is not\n{expected}"
 
 
 def matches(printed: str, expected: str) -> bool:
-    """Whether a command printed what the page says."""
+    """Whether a command printed what the page says, but for the width of its columns."""
     lines = (
         r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n"
-        for line in expected.splitlines()
+        for line in map(_narrow, expected.splitlines())
     )
-    return re.fullmatch("".join(lines), printed) is not None
+    narrow = "".join(f"{_narrow(line)}\n" for line in printed.splitlines())
+    return re.fullmatch("".join(lines), narrow) is not None
+
+
+def _narrow(line: str) -> str:
+    return " ".join(line.split())
 
 
 def _commands(block: str) -> list[tuple[str, str]]:
@@ -72,7 +85,10 @@ def _open() -> subprocess.Popen[str]:
     global _shell  # noqa: PLW0603 - one shell a page, and this runs once a page
     if _shell is None:
         pipe = subprocess.PIPE
-        _shell = subprocess.Popen(["bash", "--norc"], stdin=pipe, stdout=pipe, text=True)
+        with _STDERR.open("w") as errors:  # a shell tells there of a job that was killed
+            _shell = subprocess.Popen(
+                ["bash", "--norc"], stdin=pipe, stdout=pipe, stderr=errors, text=True
+            )
         atexit.register(_close, _shell)
     return _shell
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SAVED = re.compile(r"# ([\w-]+\.\w+)\n")
+SHOWN = re.compile(r"^( *)print\((.*)\)  # -> (.*)$", re.MULTILINE)
 
 
 def examples(page: Path) -> str:
@@ -35,7 +36,7 @@ def _step(kind: str, text: str) -> str:
         return f"_page.type_in({text!r})\n"
     if saved := SAVED.match(text):
         return f"_page.save({saved[1]!r}, {text!r})\n"
-    return text
+    return SHOWN.sub(lambda line: f"{line[1]}_page.shows({line[3]!r}, {line[2]})", text)
 
 
 def _commands(folder: Path) -> Path:
