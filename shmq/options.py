@@ -22,6 +22,7 @@ __all__ = [
     "Expired",
     "Overflow",
     "QueueOptions",
+    "check_one_of",
     "check_seconds",
     "check_whole",
 ]
@@ -140,8 +141,8 @@ class QueueOptions:
         check_seconds("retry_delay", self.retry_delay, 0.0)
         check_seconds("retry_delay_max", self.retry_delay_max, 0.0)
         check_seconds("dedupe_window", self.dedupe_window, 0.0)
-        _one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
-        _one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
+        check_one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
+        check_one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
@@ -179,9 +180,14 @@ def check_seconds(name: str, value: object, least: float) -> float:
     return float(value)
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of those allowed.
+
+    Raises TypeError for what is no str, and :class:`InvalidOption` for another one.
+    """
     choices = ", ".join(map(repr, allowed))
     if not isinstance(value, str):
         raise TypeError(f"{name}={value!r} must be one of {choices}, not {type(value).__name__}")
     if value not in allowed:
         raise InvalidOption(f"{name}={value!r} must be one of {choices}")
+    return value
