@@ -45,66 +45,86 @@ queue and each property of a message means at length is in [options.md](options.
 def render() -> str:
     """The whole page."""
     contents = "".join(_contents(module) for module in MODULES)
-    sections = "".join(_module(module) for module in MODULES)
+    sections = "".join(_section(title, value) for title, value in public().items())
     return (HEAD + contents + sections).rstrip("\n") + "\n"
 
 
-def names_of(module: str) -> list[str]:
-    """The public names of a module: first those of FIRST, errors and constants last."""
+def public() -> dict[str, Any]:
+    """What the page describes, by its title there, in the page's order."""
+    return {title_of(module, name): value for module in MODULES for name, value in _own(module)}
+
+
+def title_of(module: str, name: str) -> str:
+    """The name as one writes it behind ``shmq.``."""
+    return name if module == "shmq" else f"{module.removeprefix('shmq.')}.{name}"
+
+
+def _own(module: str) -> list[tuple[str, Any]]:
+    """The public names of a module, but for what it only hands on from elsewhere.
+
+    Those of FIRST come first, then what else there is, constants and errors.
+    """
     found = importlib.import_module(module)
 
-    def rank(name: str) -> tuple[int, int, str]:
-        value = getattr(found, name)
+    def rank(item: tuple[str, Any]) -> tuple[int, int, str]:
+        name, value = item
         is_error = isinstance(value, type) and issubclass(value, Exception)
         first = FIRST.index(name) if name in FIRST else len(FIRST)
         return (2 if is_error else 1 if not callable(value) else 0), first, name
 
-    return sorted(found.__all__, key=rank)
+    named = [(name, getattr(found, name)) for name in found.__all__]
+    return sorted(((name, value) for name, value in named if _is_ours(value)), key=rank)
+
+
+def _is_ours(value: Any) -> bool:
+    if inspect.ismodule(value):
+        return False
+    return str(getattr(value, "__module__", "shmq")).partition(".")[0] == "shmq"
 
 
 def _contents(module: str) -> str:
-    links = ", ".join(f"[`{name}`](#{name.lower()})" for name in names_of(module))
+    titles = [title_of(module, name) for name, _ in _own(module)]
+    links = ", ".join(f"[`{title}`](#{_anchor(title)})" for title in titles)
     return _paragraph(f"`{module}`: {links}.{MODULES[module]}")
 
 
-def _module(module: str) -> str:
-    found = importlib.import_module(module)
-    return "".join(_section(name, getattr(found, name)) for name in names_of(module))
+def _anchor(title: str) -> str:
+    return title.replace(".", "").lower()
 
 
-def _section(name: str, value: Any) -> str:
-    head = f"## {name}\n\n"
+def _section(title: str, value: Any) -> str:
+    head = f"## {title}\n\n"
     if isinstance(value, type):
-        return head + _class(name, value)
-    if inspect.isfunction(value):
-        return head + _signature(name, value) + _prose(value.__doc__)
-    return head + f"`shmq.{name} = {value!r}`: {_comment_of_constant(name)}\n\n"
+        return head + _class(title, value)
+    if callable(value):
+        return head + _signature(value.__name__, value) + _prose(value.__doc__)
+    return head + f"`shmq.{title} = {value!r}`: {_comment_of_constant(title)}\n\n"
 
 
-def _class(name: str, kind: type) -> str:
+def _class(title: str, kind: type) -> str:
+    members = "".join(_member(title, name, value) for name, value in members_of(kind))
+    return _beginning(kind) + _prose(_own_doc(kind)) + _fields(kind) + members
+
+
+def _beginning(kind: type) -> str:
+    """How one is made, for what an application makes itself; of an error, what it is too."""
+    made = inspect.isabstract(kind) or dataclasses.is_dataclass(kind) or _is_protocol(kind)
     if issubclass(kind, Exception):
         bases = ", ".join(f"`{_base(base)}`" for base in kind.__bases__)
-        return f"Also a {bases}. {_prose(kind.__doc__)}"
-    made = _constructor(name, kind)
-    members = "".join(_member(name, member, value) for member, value in members_of(kind))
-    return made + _prose(_own_doc(kind)) + _fields(kind) + members
+        made = made or "__init__" not in vars(kind)
+        return f"Bases: {bases}.\n\n" + ("" if made else _signature(kind.__name__, kind))
+    return "" if made else _signature(kind.__name__, kind)
 
 
 def _base(base: type) -> str:
-    return base.__name__ if base.__module__ != "queue" else f"queue.{base.__name__}"
+    module = base.__module__.lstrip("_")
+    return base.__name__ if module == "builtins" or _is_ours(base) else f"{module}.{base.__name__}"
 
 
 def _own_doc(kind: type) -> str:
     """The docstring; none where a dataclass has made one of its signature."""
     doc = kind.__doc__ or ""
     return "" if doc.startswith(f"{kind.__name__}(") else doc
-
-
-def _constructor(name: str, kind: type) -> str:
-    """How one is made, for what an application makes itself."""
-    if inspect.isabstract(kind) or dataclasses.is_dataclass(kind) or _is_protocol(kind):
-        return ""
-    return _signature(name, kind)
 
 
 def _is_protocol(kind: type) -> bool:
@@ -129,7 +149,7 @@ def _member(owner: str, name: str, value: Any) -> str:
         assert value.fget is not None
         returned = inspect.signature(value.fget).return_annotation
         return f"{head}```py\n{name}: {returned}\n```\n\n{_prose(value.fget.__doc__)}"
-    function = value.__func__ if isinstance(value, classmethod) else value
+    function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
     assert isinstance(function, types.FunctionType), name
     return head + _signature(name, function) + _prose(function.__doc__)
 
@@ -216,13 +236,8 @@ def _inline(text: str) -> str:
 
 
 def _link(match: re.Match[str]) -> str:
-    name = match[1].removeprefix("shmq.")
-    head = name.partition(".")[0]
-    return f"[`{name}`](#{head.lower()})" if head in _all() else f"`{match[1]}`"
-
-
-def _all() -> set[str]:
-    return {name for module in MODULES for name in importlib.import_module(module).__all__}
+    title = match[1].removeprefix("shmq.")
+    return f"[`{title}`](#{_anchor(title)})" if title in public() else f"`{match[1]}`"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.util
 import inspect
 import re
@@ -15,17 +16,30 @@ import pytest
 
 import shmq
 from shmq import contract, errors
-from shmq.server import keeper
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/reference.md").read_text()
 OPTIONS = (ROOT / "docs/options.md").read_text()
 
-#: Every public name and what it is: those of the contract are public through shmq.
-PUBLIC: dict[str, Any] = {
-    name: getattr(module, name) for module in (shmq, keeper) for name in module.__all__
-}
 
+def load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = load_generator()
+
+#: Every public name and what it is, by its title on the page. What a module only hands on
+#: from the standard library is described there.
+PUBLIC: dict[str, Any] = {
+    (name if module is shmq else f"{module.__name__.removeprefix('shmq.')}.{name}"): value
+    for module in map(importlib.import_module, GENERATOR.MODULES)
+    for name, value in ((name, getattr(module, name)) for name in module.__all__)
+    if not inspect.ismodule(value) and str(getattr(value, "__module__", "shmq")).startswith("shmq")
+}
 
 #: Defaults that docs/options.md has in words.
 IN_WORDS = {
@@ -43,7 +57,7 @@ def members(kind: type) -> Iterator[str]:
 
 def section(name: str) -> str:
     """What the page has under the heading of a public name."""
-    found = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^## {re.escape(name)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, f"docs/reference.md has no section on {name}: make reference"
     return found[1]
 
@@ -56,21 +70,12 @@ def table_of(heading: str) -> dict[str, list[str]]:
     return {name: row[1:] for row in cells for name in re.findall(r"`(\w+)`", row[0])}
 
 
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_what_the_docstrings_make(generator: ModuleType) -> None:
-    assert generator.render() == PAGE, "the docstrings have changed: make reference"
+def test_the_page_is_what_the_docstrings_make() -> None:
+    assert GENERATOR.render() == PAGE, "the docstrings have changed: make reference"
 
 
 def test_every_public_name_has_a_section_and_no_other() -> None:
-    assert set(re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)) == set(PUBLIC)
+    assert set(re.findall(r"^## ([\w.]+)$", PAGE, re.MULTILINE)) == set(PUBLIC)
 
 
 def test_every_class_of_the_contract_is_public() -> None:
@@ -80,7 +85,7 @@ def test_every_class_of_the_contract_is_public() -> None:
 @pytest.mark.parametrize("name", [name for name in PUBLIC if inspect.isclass(PUBLIC[name])])
 def test_every_member_of_a_public_class_is_described_and_no_other(name: str) -> None:
     text = section(name)
-    headings = set(re.findall(rf"^### {name}\.(\w+)$", text, re.MULTILINE))
+    headings = set(re.findall(rf"^### {re.escape(name)}\.(\w+)$", text, re.MULTILINE))
     fields = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
 
     assert headings | fields == set(members(PUBLIC[name]))
