@@ -69,7 +69,10 @@ class Message(abc.ABC):
     @property
     @abc.abstractmethod
     def properties(self) -> Mapping[str, Any]:
-        """Every property of the wire contract as it was put, known or not."""
+        """Every property of the wire contract as it was put, known or not.
+
+        By the names of the wire: ``dedupe`` and ``corr``; ``ttl`` and ``delay`` in ms.
+        """
 
     @property
     @abc.abstractmethod
@@ -90,6 +93,16 @@ class Message(abc.ABC):
     @abc.abstractmethod
     def group(self) -> str | None:
         """The message group, or None."""
+
+    @property
+    @abc.abstractmethod
+    def reply_to(self) -> str | None:
+        """Where the producer wants an answer, or None."""
+
+    @property
+    @abc.abstractmethod
+    def correlation(self) -> str | None:
+        """What the producer knows the answer by, or None."""
 
     @property
     @abc.abstractmethod

@@ -8,8 +8,9 @@ dead-letter queue alone), a keeper touches every queue of a namespace regularly.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
+import queue
 import time
 
 from shmq.client.local import LocalQueue, attach
@@ -41,28 +42,32 @@ class Keeper:
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
         self._look_around_at = 0.0
-        self._stopped = threading.Event()
+        self._stopped = False
+        # Not an Event: to set one within a signal handler may wait for the wait it is to end.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Tend the queues until `stop` is called, from another thread or a signal handler."""
         try:
-            while not self._stopped.is_set():
+            while not self._stopped:
                 self.tend()
-                self._stopped.wait(self._interval)
+                with contextlib.suppress(queue.Empty):
+                    self._wake.get(timeout=self._interval)
         finally:
             self.close()
 
     def stop(self) -> None:
         """Let `run` return soon."""
-        self._stopped.set()
+        self._stopped = True
+        self._wake.put(None)
 
     def tend(self) -> None:
         """Do once what is due, in every queue there is."""
         if time.monotonic() >= self._look_around_at:
             self._look_around()
-        for name, queue in list(self._queues.items()):
+        for name, tended in list(self._queues.items()):
             try:
-                queue.tend()
+                tended.tend()
             except QueueDeleted:
                 self._forget(name)
             except ShmqError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -72,6 +73,24 @@ def test_it_runs_until_it_is_stopped(broker: LocalBroker) -> None:
     thread.join()
 
     assert len(queue.attachments()) == 1
+
+
+def test_a_signal_handler_may_stop_it_while_it_waits(broker: LocalBroker) -> None:
+    keeper = Keeper(broker.namespace, interval=3600)
+    before = signal.signal(signal.SIGALRM, lambda *_: keeper.stop())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        keeper.run()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_one_that_was_stopped_before_it_ran_does_not_run(broker: LocalBroker) -> None:
+    keeper = Keeper(broker.namespace, interval=3600)
+    keeper.stop()
+
+    keeper.run()
 
 
 @pytest.mark.parametrize("interval", [0, -1, math.nan, math.inf])
