@@ -32,10 +32,11 @@ def examples(page: Path) -> str:
 
 
 def _step(kind: str, text: str) -> str:
+    first = '__name__ == "__main__" and '  # a process that is spawned imports the program
     if kind == "console":
-        return f"_page.type_in({text!r})\n"
+        return f"{first}_page.type_in({text!r})\n"
     if saved := SAVED.match(text):
-        return f"_page.save({saved[1]!r}, {text!r})\n"
+        return f"{first}_page.save({saved[1]!r}, {text!r})\n"
     return SHOWN.sub(lambda line: f"{line[1]}_page.shows({line[3]!r}, {line[2]})", text)
 
 
@@ -49,7 +50,9 @@ def _commands(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if examples(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) -> None:
     script = tmp_path / "examples.py"
     script.write_text(examples(page))

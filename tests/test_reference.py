@@ -120,11 +120,23 @@ def test_every_option_has_a_row_with_its_default_and_no_other() -> None:
         )
 
 
-@pytest.mark.parametrize("option", ["capacity", "visibility_timeout", "max_deliveries", "ttl"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "capacity",
+        "visibility_timeout",
+        "max_deliveries",
+        "ttl",
+        "priorities",
+        "retry_delay",
+        "retry_delay_max",
+        "dedupe_window",
+    ],
+)
 def test_the_range_of_an_option_is_what_is_refused_beyond_it(option: str) -> None:
     said = table_of("Options of a queue")[option][1].replace(",", "").replace("10⁹", "1e9")
     least, most = (float(end) for end in re.findall(r"[\d.]+(?:e\d)?", said)[:2])
-    kind = int if option in {"capacity", "max_deliveries"} else float
+    kind = int if option in {"capacity", "max_deliveries", "priorities"} else float
 
     for allowed in (least, most):
         shmq.QueueOptions.for_queue("jobs", {option: kind(allowed)})
