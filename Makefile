@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test soak clean
+.PHONY: help demo test lint core-test soak reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -24,6 +24,7 @@ help:
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
+	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
@@ -36,6 +37,9 @@ test: $(VENV)/test
 
 soak: $(VENV)/test
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+
+reference: $(VENV)/built
+	$(BIN)/python docs/reference.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ import msgpack
 
 from shmq.core import _core
 from shmq.errors import InvalidOption, ShmqError
-from shmq.options import MAX_SECONDS
+from shmq.options import MAX_SECONDS, check_seconds
 
 __all__ = ["CODECS", "decode_body", "encode_message", "pack_properties", "unpack_properties"]
 
@@ -53,8 +53,8 @@ def encode_message(
 
     Returns the body as a buffer, the codec's number, the properties packed, the
     priority, and delay and ttl in seconds (0: none). Raises
-    :class:`~shmq.InvalidOption` for a property out of range and TypeError for what
-    cannot be encoded.
+    :class:`~shmq.InvalidOption` for a property out of range and TypeError for one of the
+    wrong type, or a body that cannot be encoded.
     """
     buffer, number = (body, _number_of(codec)) if encoded else encode_body(body, codec)
     level = _check_priority(priority, priorities)
@@ -65,7 +65,7 @@ def encode_message(
     if wait:
         properties["delay"] = math.ceil(wait * 1000)
     if ttl is not None:
-        properties["ttl"] = math.ceil(_check_seconds("ttl", ttl, least=0.001) * 1000)
+        properties["ttl"] = math.ceil(check_seconds("ttl", ttl, 0.001) * 1000)
     if headers is not None:
         properties["headers"] = _check_headers(headers)
     for key, value in (
@@ -77,7 +77,7 @@ def encode_message(
         if value is not None:
             properties[_ON_THE_WIRE.get(key, key)] = _check_text(key, value)
     if number == OTHER:
-        properties["codec"] = _check_text("codec", codec or "")
+        properties["codec"] = _check_text("codec", codec)
     meta = pack_properties(properties) if properties else b""
     return buffer, number, meta, level, wait, ttl or 0.0
 
@@ -223,7 +223,7 @@ def _check_priority(priority: int | None, priorities: int) -> int:
     if priority is None:
         return priorities // 2
     if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidOption(f"priority={priority!r} must be an int")
+        raise TypeError(f"priority={priority!r} must be an int, not {type(priority).__name__}")
     if not 0 <= priority < priorities:
         raise InvalidOption(
             f"priority={priority} is out of range: 0 to {priorities - 1} in this queue"
@@ -233,33 +233,33 @@ def _check_priority(priority: int | None, priorities: int) -> int:
 
 def _check_delay(delay: float | None, deliver_at: float | None) -> float:
     if deliver_at is None:
-        return _check_seconds("delay", delay, least=0.0) if delay is not None else 0.0
+        return check_seconds("delay", delay, 0.0) if delay is not None else 0.0
     if delay is not None:
         raise InvalidOption("delay and deliver_at exclude each other: give one of them")
     if isinstance(deliver_at, bool) or not isinstance(deliver_at, int | float):
-        raise InvalidOption(f"deliver_at={deliver_at!r} must be in seconds since 1970")
+        raise TypeError(
+            f"deliver_at={deliver_at!r} must be in seconds since 1970, "
+            f"not {type(deliver_at).__name__}"
+        )
     if not math.isfinite(deliver_at):
         raise InvalidOption(f"deliver_at={deliver_at} must be finite")
-    return _check_seconds("deliver_at", max(0.0, deliver_at - time.time()), least=0.0)
-
-
-def _check_seconds(name: str, value: float, *, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidOption(f"{name}={value!r} must be a number of seconds")
-    if not least <= value <= MAX_SECONDS:
-        raise InvalidOption(f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
-    return float(value)
+    wait = max(0.0, deliver_at - time.time())
+    if wait > MAX_SECONDS:
+        raise InvalidOption(
+            f"deliver_at={deliver_at} is out of range: at most {MAX_SECONDS:.0f} s from now"
+        )
+    return wait
 
 
 def _check_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(headers, Mapping):
-        raise TypeError(f"headers must be a map, not {type(headers).__name__}")
+        raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
     return dict(headers)
 
 
-def _check_text(name: str, value: str) -> str:
+def _check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidOption(f"{name}={value!r} must be a str, not {type(value).__name__}")
+        raise TypeError(f"{name}={value!r} must be a str, not {type(value).__name__}")
     try:
         value.encode()
     except UnicodeEncodeError:

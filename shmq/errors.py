@@ -65,7 +65,7 @@ class NoSpace(ShmqError, OSError):
 
 
 class InvalidOption(ShmqError, ValueError):
-    """An option is unknown, of the wrong type or out of range."""
+    """An option is unknown, or a value is out of range; one of a wrong type is a TypeError."""
 
 
 class InvalidName(ShmqError, ValueError):

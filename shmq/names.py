@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from shmq.errors import InvalidName, InvalidOption
 
-__all__ = ["MAX_NAME", "check_name", "dead_letter_name"]
+__all__ = ["MAX_NAME", "check_name", "chosen_namespace", "dead_letter_name"]
 
 #: The longest name of a queue or a namespace, in characters.
 MAX_NAME = 100
@@ -17,15 +18,32 @@ _SUFFIX = ".dlq"
 
 
 def check_name(name: str, what: str = "queue") -> str:
-    """Return ``name`` if it may name a ``what``; raise :class:`InvalidName` if not."""
+    """Return ``name`` if it may name a ``what``.
+
+    Raises :class:`InvalidName` if not, and TypeError if it is no str.
+    """
     if not isinstance(name, str):
-        raise InvalidName(f"a {what}'s name must be a str, not {type(name).__name__}")
+        raise TypeError(f"a {what}'s name must be a str, not {type(name).__name__}")
     if not _ALLOWED.match(name):
         raise InvalidName(
             f"{name[:120]!r} cannot name a {what}: use 1 to {MAX_NAME} characters "
             f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
         )
     return name
+
+
+def chosen_namespace(name: str | None) -> str:
+    """The namespace that is meant: ``name``, else ``SHMQ_NAMESPACE``, else ``default``.
+
+    A variable that is empty counts as not set. Raises :class:`InvalidName`, and
+    TypeError for a name that is no str.
+    """
+    if name is not None:
+        return check_name(name, "namespace")
+    from_environment = os.environ.get("SHMQ_NAMESPACE")
+    if not from_environment:
+        return "default"
+    return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
 
 
 def dead_letter_name(name: str) -> str:

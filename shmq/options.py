@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from shmq.errors import InvalidOption
 from shmq.names import check_name, dead_letter_name
@@ -22,8 +22,12 @@ __all__ = [
     "Expired",
     "Overflow",
     "QueueOptions",
+    "check_one_of",
+    "check_seconds",
+    "check_whole",
 ]
 
+#: A priority of a queue with the three that are the default; higher is served first.
 LOW: Final = 0
 NORMAL: Final = 1
 HIGH: Final = 2
@@ -48,18 +52,34 @@ DEAD_LETTER_ROOM: Final = 4096
 class QueueOptions:
     """What a queue was made with. Times are in seconds, sizes in bytes."""
 
+    #: Messages it can hold, in whatever state: 1 to 16,777,214.
     capacity: int = 16_384
+    #: Room for bodies and properties: 4 KiB to 64 GiB. Taken as it is needed.
     arena_bytes: int = DEFAULT_ARENA
+    #: The largest body: 1 to ``arena_bytes``; if not given, a quarter of it.
     max_message_bytes: int = DEFAULT_ARENA // 4
+    #: How long a lease lasts: 0.001 to 1e9.
     visibility_timeout: float = 30.0
+    #: Deliveries after which a message that comes back is a dead letter: 1 to 65,534; None:
+    #: no limit.
     max_deliveries: int | None = 5
+    #: The queue for dead letters, made with this one. If not given, ``NAME.dlq``; None: dead
+    #: letters are dropped and counted.
     dead_letter: str | None = None
+    #: How long a message may wait: 0.001 to 1e9; None: for ever.
     ttl: float | None = None
+    #: What becomes of a message whose ttl is over: ``"dead-letter"`` or ``"drop"``.
     on_expired: Expired = "dead-letter"
+    #: How many priorities there are, 1 to 16: 0 to ``priorities - 1``, higher first.
     priorities: int = 3
+    #: The first delay of a ``nack`` without one of its own: 0 to 1e9. It doubles with each
+    #: delivery, and a random half to whole of it is taken.
     retry_delay: float = 1.0
+    #: The longest such delay: 0 to 1e9.
     retry_delay_max: float = 300.0
+    #: How long a ``dedupe_id`` is remembered: 0 to 1e9; 0: not at all.
     dedupe_window: float = 0.0
+    #: What a put to a full queue does: ``"reject"``, ``"block"`` or ``"drop-oldest"``.
     overflow: Overflow = "reject"
 
     @classmethod
@@ -67,12 +87,12 @@ class QueueOptions:
         """The options of the queue ``name``, the ``given`` ones over the defaults.
 
         Raises :class:`InvalidOption` for an unknown option or a value out of range,
-        and names it.
+        and TypeError for a value of the wrong type; both name it.
         """
         _refuse_unknown(given)
         filled = dict(given)
         if "arena_bytes" in filled:
-            _whole("arena_bytes", filled["arena_bytes"], MIN_ARENA, MAX_ARENA)
+            check_whole("arena_bytes", filled["arena_bytes"], MIN_ARENA, MAX_ARENA)
         if "max_message_bytes" not in filled:
             filled["max_message_bytes"] = filled.get("arena_bytes", DEFAULT_ARENA) // 4
         if "dead_letter" not in filled:
@@ -103,26 +123,26 @@ class QueueOptions:
         return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
 
     def _check(self, name: str) -> None:
-        _whole("capacity", self.capacity, 1, MAX_CAPACITY)
-        _whole("arena_bytes", self.arena_bytes, MIN_ARENA, MAX_ARENA)
-        _whole("max_message_bytes", self.max_message_bytes, 1, self.arena_bytes)
-        _seconds("visibility_timeout", self.visibility_timeout, MIN_LEASE)
+        check_whole("capacity", self.capacity, 1, MAX_CAPACITY)
+        check_whole("arena_bytes", self.arena_bytes, MIN_ARENA, MAX_ARENA)
+        check_whole("max_message_bytes", self.max_message_bytes, 1, self.arena_bytes)
+        check_seconds("visibility_timeout", self.visibility_timeout, MIN_LEASE)
         if self.max_deliveries is not None:
-            _whole("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES)
+            check_whole("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES)
         if self.dead_letter is not None:
-            check_name(self.dead_letter)
+            check_name(self.dead_letter, "dead-letter queue")
             if self.dead_letter == name:
                 raise InvalidOption(
                     f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"
                 )
         if self.ttl is not None:
-            _seconds("ttl", self.ttl, MIN_LEASE)
-        _whole("priorities", self.priorities, 1, MAX_PRIORITIES)
-        _seconds("retry_delay", self.retry_delay, 0.0)
-        _seconds("retry_delay_max", self.retry_delay_max, 0.0)
-        _seconds("dedupe_window", self.dedupe_window, 0.0)
-        _one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
-        _one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
+            check_seconds("ttl", self.ttl, MIN_LEASE)
+        check_whole("priorities", self.priorities, 1, MAX_PRIORITIES)
+        check_seconds("retry_delay", self.retry_delay, 0.0)
+        check_seconds("retry_delay_max", self.retry_delay_max, 0.0)
+        check_seconds("dedupe_window", self.dedupe_window, 0.0)
+        check_one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
+        check_one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
@@ -134,23 +154,40 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
             raise InvalidOption(f"unknown option {key!r}: {hint}")
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
+def check_whole(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Return ``value`` if it is an int from ``least`` to ``most`` (None: no limit).
+
+    Raises TypeError for another type, and :class:`InvalidOption` out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOption(f"{name}={value!r} must be an int, not {type(value).__name__}")
-    if not least <= value <= most:
+        raise TypeError(f"{name}={value!r} must be an int, not {type(value).__name__}")
+    if most is None and value < least:
+        raise InvalidOption(f"{name}={value} must be {least} or more")
+    if most is not None and not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")
+    return value
 
 
-def _seconds(name: str, value: object, least: float) -> None:
+def check_seconds(name: str, value: object, least: float) -> float:
+    """Return ``value`` if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
+
+    Raises TypeError for another type, and :class:`InvalidOption` out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidOption(
-            f"{name}={value!r} must be a number of seconds, not {type(value).__name__}"
-        )
-    number = cast(float, value)
-    if not (math.isfinite(number) and least <= number <= MAX_SECONDS):
+        raise TypeError(f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
+    if not (math.isfinite(value) and least <= value <= MAX_SECONDS):
         raise InvalidOption(f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
+    return float(value)
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of those allowed.
+
+    Raises TypeError for what is no str, and :class:`InvalidOption` for another one.
+    """
+    choices = ", ".join(map(repr, allowed))
+    if not isinstance(value, str):
+        raise TypeError(f"{name}={value!r} must be one of {choices}, not {type(value).__name__}")
     if value not in allowed:
-        raise InvalidOption(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
+        raise InvalidOption(f"{name}={value!r} must be one of {choices}")
+    return value

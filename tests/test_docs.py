@@ -10,42 +10,119 @@ from pathlib import Path
 
 import pytest
 
+from tests import console
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-#: The examples connect to the default namespace; here that is the test's own.
-PRELUDE = "import shmq\nshmq.connect.__defaults__ = ({namespace!r},)\n"
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"# ([\w-]+\.\w+)\n")
+SHOWN = re.compile(r"^( *)print\((.*)\)  # -> (.*)$", re.MULTILINE)
 
 
 def examples(page: Path) -> str:
-    """The Python examples of a page as one program."""
-    return "\n".join(BLOCK.findall(page.read_text()))
+    """The examples of a page as one program, each on the line where it stands there."""
+    text = page.read_text()
+    program, helpers = "", ""
+    for block in BLOCK.finditer(text):
+        program += "\n" * (text.count("\n", 0, block.start(2)) - program.count("\n"))
+        step = _step(block[1], block[2])
+        helpers = helpers or "from tests import console as _page; " * (step != block[2])
+        program += step
+    return helpers + program
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda p: p.name)
+def _step(kind: str, text: str) -> str:
+    first = '__name__ == "__main__" and '  # a process that is spawned imports the program
+    if kind == "console":
+        return f"{first}_page.type_in({text!r})\n"
+    if saved := SAVED.match(text):
+        return f"{first}_page.save({saved[1]!r}, {text!r})\n"
+    return SHOWN.sub(lambda line: f"{line[1]}_page.shows({line[3]!r}, {line[2]})", text)
+
+
+def _commands(folder: Path) -> Path:
+    """A folder with the commands of an environment where shmq is installed."""
+    folder.mkdir()
+    for name, arguments in (("python", ""), ("shmq", "-m shmq")):
+        path = folder / name
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+        path.chmod(0o700)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if examples(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) -> None:
     script = tmp_path / "examples.py"
-    script.write_text(PRELUDE.format(namespace=namespace) + examples(page))
+    script.write_text(examples(page))
 
     run = subprocess.run(
         [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{_commands(tmp_path / 'bin')}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "SHMQ_NAMESPACE": namespace,
+        },
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
 
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout + run.stderr
     assert run.stderr == ""
 
 
-def test_the_readme_has_examples() -> None:
+def test_the_pages_have_examples() -> None:
     assert "orders.get()" in examples(ROOT / "README.md")
+    assert "kill -9" in examples(ROOT / "docs/tutorial.md")
+
+
+def test_every_how_to_has_an_example_and_stands_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    for page in (ROOT / "docs/how-to").glob("*.md"):
+        assert examples(page), page.name
+        assert f"](how-to/{page.name})" in index, page.name
 
 
 def test_the_links_between_the_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_links_to_a_heading_lead_to_one() -> None:
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text()):
+            there = page.parent / target if target else page
+            headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
+            assert anchor in map(_anchor, headings), f"{page.name} links to {target}#{anchor}"
+
+
+def _anchor(heading: str) -> str:
+    """The name by which GitHub links to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("one\ntwo\n", "one\ntwo\n"),
+        ("pid 17, idle\n", "pid …, idle\n"),
+        ("a\nb\nc\n", "a\n…\nc\n"),
+        ("a\nc\n", "a\n…\nc\n"),
+    ],
+)
+def test_what_a_command_prints_is_compared_with_the_page(printed: str, expected: str) -> None:
+    assert console.matches(printed, expected)
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [("one\n", "two\n"), ("a\nb\n", "a\n"), ("pid 17\n", "pid …, idle\n"), ("b\n", "a\n…\n")],
+)
+def test_what_a_page_does_not_say_is_reported(printed: str, expected: str) -> None:
+    assert not console.matches(printed, expected)

@@ -86,6 +86,12 @@ def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert shmq.__version__ == project["version"]
 
 
+def test_the_package_run_as_a_module_is_the_command() -> None:
+    command = [sys.executable, "-m", "shmq", "--version"]
+    run = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert shmq.__version__ in run.stdout
+
+
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     always = {_module(requirement) for requirement in project["dependencies"]}

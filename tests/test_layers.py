@@ -27,7 +27,7 @@ LAYERS = (
     ("shmq.client",),
     ("shmq.server",),
     ("shmq",),
-    ("shmq.cli", "shmq.demo"),
+    ("shmq.cli", "shmq.demo", "shmq.__main__"),
 )
 
 #: Cython's imports of our own modules, which Python can read once cimport is import.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import inspect
 import logging
 import os
 import time
@@ -25,8 +26,8 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.names import check_name
-from shmq.options import DEAD_LETTER_ROOM, QueueOptions
+from shmq.names import check_name, chosen_namespace
+from shmq.options import DEAD_LETTER_ROOM, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
 
@@ -132,8 +133,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def peek(self, limit: int = 10) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
-        if limit < 1:
-            raise InvalidOption(f"limit={limit} must be 1 or more")
+        check_whole("limit", limit, 1)
         self.qsize()  # what is due is done first
         first = heapq.nsmallest(
             limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
@@ -264,9 +264,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def redrive(self, limit: int | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
-        most = _EVERYTHING if limit is None else limit
-        if most < 1:
-            raise InvalidOption(f"limit={limit} must be 1 or more")
+        most = _EVERYTHING if limit is None else check_whole("limit", limit, 1)
         with contextlib.ExitStack() as stack:
             graves, targets = self, _Targets(self._namespace, stack)
             if self.options.dead_letter is not None:
@@ -288,8 +286,13 @@ class LocalQueue(_core.Handle, contract.Queue):
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
 
+    def __dir__(self) -> list[str]:
+        """The contract's names: what else there is serves the core and the client."""
+        return [name for name in dir(contract.Queue) if not name.startswith("_abc_")]
+
     def __repr__(self) -> str:
-        return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}>"
+        state = ", closed" if self.closed else ""
+        return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"
 
 
 class _Targets:
@@ -387,8 +390,8 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
 class LocalBroker(contract.Broker):
     """The queues of one namespace on this host."""
 
-    def __init__(self, namespace: str = "default") -> None:
-        self._namespace = Namespace.of(namespace)
+    def __init__(self, namespace: str | None = None) -> None:
+        self._namespace = Namespace.of(chosen_namespace(namespace))
         self._queues: weakref.WeakSet[LocalQueue] = weakref.WeakSet()
         self._closed = False
 
@@ -459,10 +462,7 @@ class LocalBroker(contract.Broker):
         return self._opened(LocalQueue(self._namespace, name, segment))
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`.
-
-        A segment that is damaged or of another version is removed too.
-        """
+        """See :class:`shmq.contract.Broker`."""
         self._check_open()
         check_name(name)
         with self._namespace.locked():
@@ -524,9 +524,29 @@ class LocalBroker(contract.Broker):
         return f"<LocalBroker of namespace {self._namespace.name!r}>"
 
 
-def connect(namespace: str = "default") -> LocalBroker:
-    """The broker of a namespace on this host. Raises :class:`~shmq.InvalidName`.
+def _document(kind: type, promised: type) -> None:
+    """Give the methods of ``kind`` the contract's docstrings, which ``help`` shows."""
+    for name, method in vars(promised).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            getattr(kind, name).__doc__ = method.__doc__
 
-    There is no server to reach: this makes nothing until a queue is made.
+
+for _kind, _promised in (
+    (LocalBroker, contract.Broker),
+    (LocalQueue, contract.Queue),
+    (_core.Message, contract.Message),
+    (_core.Consumer, contract.Consumer),
+    (_core.Loan, contract.Loan),
+):
+    _document(_kind, _promised)
+
+
+def connect(namespace: str | None = None) -> LocalBroker:
+    """The broker of a namespace on this host: a :class:`~shmq.Broker`.
+
+    Without a name it is that of the environment's ``SHMQ_NAMESPACE``, as for the command
+    ``shmq``, or else ``default``. There is no server to reach: this makes nothing until a
+    queue is made. Raises :class:`~shmq.InvalidName`, and TypeError for a name that is no
+    str.
     """
     return LocalBroker(namespace)

@@ -13,7 +13,7 @@ Body = Any
 
 
 class Put(Protocol):
-    """What a put returns."""
+    """What a put returns: an immutable value with two attributes."""
 
     @property
     def sequence(self) -> int:
@@ -42,7 +42,8 @@ class Message(abc.ABC):
     """One leased message.
 
     As a context manager it acknowledges itself on success and returns itself to the
-    queue (``nack``) on an exception, unless it was settled inside the block.
+    queue (``nack``) on an exception, unless it was settled inside the block. It cannot be
+    pickled; its receipt can go anywhere.
     """
 
     @property
@@ -50,8 +51,9 @@ class Message(abc.ABC):
     def body(self) -> Any:
         """The body, decoded by its codec: bytes, str, or what msgpack or JSON held.
 
-        A body over 4 KiB is copied out of shared memory when it is first asked for,
-        which takes a message that has not been settled.
+        A body over 4 KiB is copied out of shared memory when it is first asked for, or
+        when the message is settled. Raises :class:`~shmq.LeaseExpired` if the lease ended
+        before that, and :class:`~shmq.ShmqError` if the bytes are not of the codec.
         """
 
     @property
@@ -62,12 +64,15 @@ class Message(abc.ABC):
     @property
     @abc.abstractmethod
     def headers(self) -> Mapping[str, Any]:
-        """The headers the producer gave; empty if none."""
+        """The headers that the producer gave; empty if none."""
 
     @property
     @abc.abstractmethod
     def properties(self) -> Mapping[str, Any]:
-        """Every property of the wire contract as it was put, known or not."""
+        """Every property of the wire contract as it was put, known or not.
+
+        By the names of the wire: ``dedupe`` and ``corr``; ``ttl`` and ``delay`` in ms.
+        """
 
     @property
     @abc.abstractmethod
@@ -91,6 +96,16 @@ class Message(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def reply_to(self) -> str | None:
+        """Where the producer wants an answer, or None."""
+
+    @property
+    @abc.abstractmethod
+    def correlation(self) -> str | None:
+        """What the producer knows the answer by, or None."""
+
+    @property
+    @abc.abstractmethod
     def sequence(self) -> int:
         """The sequence number that the put returned."""
 
@@ -106,13 +121,19 @@ class Message(abc.ABC):
 
     @abc.abstractmethod
     def ack(self) -> None:
-        """Done: the message is gone. Raises :class:`~shmq.LeaseExpired`."""
+        """Done: the message is gone.
+
+        Raises :class:`~shmq.LeaseExpired` if the lease has ended or the message was settled,
+        as the other settlements do; nothing is changed then.
+        """
 
     @abc.abstractmethod
     def nack(self, delay: float | None = None) -> None:
         """Return it to the queue after ``delay`` seconds; None: the queue's back-off.
 
-        Raises :class:`~shmq.LeaseExpired`.
+        At the queue's ``max_deliveries`` it becomes a dead letter instead. Raises
+        :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for a delay that is
+        not 0 to 1e9.
         """
 
     @abc.abstractmethod
@@ -123,7 +144,8 @@ class Message(abc.ABC):
     def extend(self, seconds: float) -> None:
         """Let the lease end ``seconds`` from now, earlier or later than before.
 
-        0 ends it at once. Raises :class:`~shmq.LeaseExpired`.
+        0 ends it at once. Raises :class:`~shmq.LeaseExpired`, and
+        :class:`~shmq.InvalidOption` for seconds that are not 0 to 1e9.
         """
 
     @property

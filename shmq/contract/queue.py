@@ -23,11 +23,20 @@ class Loan(abc.ABC):
     @property
     @abc.abstractmethod
     def view(self) -> memoryview:
-        """The writable bytes of the body-to-be."""
+        """The writable bytes of the body-to-be. Raises ValueError once the loan has ended."""
+
+    @property
+    @abc.abstractmethod
+    def put(self) -> Put | None:
+        """What the commit returned; None before it, and after a drop."""
 
     @abc.abstractmethod
     def commit(self, size: int | None = None) -> Put:
-        """Put the message, its body being the first ``size`` bytes (default: all)."""
+        """Put the message, its body being the first ``size`` bytes (default: all).
+
+        Raises :class:`~shmq.InvalidOption` for a size that is not within the loan, and
+        ValueError if the loan has ended.
+        """
 
     @abc.abstractmethod
     def drop(self) -> None:
@@ -117,8 +126,10 @@ class AsyncConsumer(abc.ABC):
 class Queue(abc.ABC):
     """A named queue that any number of processes and threads share.
 
-    Times are in seconds. A ``timeout`` of None waits without limit. ``QueueDeleted``
-    may come of every method once the queue is deleted.
+    Times are in seconds. A ``timeout`` of None waits without limit, one of 0 tries once.
+    Every method raises :class:`~shmq.QueueDeleted` once the queue is deleted, and
+    :class:`~shmq.ShmqError` once the handle is closed. As a context manager it closes
+    itself.
     """
 
     @property
@@ -151,18 +162,25 @@ class Queue(abc.ABC):
     ) -> Put:
         """Put one message.
 
-        ``block`` None waits where the queue's ``overflow`` is ``"block"`` or a timeout
-        is given, and raises at once where it is ``"reject"``. ``priority`` defaults to
-        the middle one (priorities // 2). ``delay`` is in seconds from now,
-        ``deliver_at`` in seconds since 1970. Raises :class:`~shmq.Full`,
-        :class:`~shmq.MessageTooLarge`, :class:`~shmq.NoSpace`,
-        :class:`~shmq.InvalidOption` for a property out of range, and TypeError for a
-        body that msgpack cannot hold.
+        ``body`` is any buffer, a str, or whatever msgpack holds. ``block`` None waits where
+        the queue's ``overflow`` is ``"block"`` or a timeout is given, and raises at once
+        elsewhere. ``priority`` is 0 to priorities - 1, higher first, and by default the
+        middle one (priorities // 2). ``delay`` is in seconds from now, ``deliver_at`` in
+        seconds since 1970: one of the two. ``ttl`` None is the queue's. Raises
+        :class:`~shmq.Full` if there was no room in time, :class:`~shmq.MessageTooLarge`
+        at once for what can never fit, :class:`~shmq.NoSpace`,
+        :class:`~shmq.InvalidOption` for a property out of range, and TypeError for one of
+        the wrong type or a body that its codec cannot hold. A str with surrogates in it is a
+        UnicodeEncodeError.
         """
 
     @abc.abstractmethod
     def get(self, block: bool = True, timeout: float | None = None) -> Message:
-        """Lease the next message. Raises :class:`~shmq.Empty`."""
+        """Lease the next message, for the queue's ``visibility_timeout``.
+
+        Waits for one, unless ``block`` is false. Raises :class:`~shmq.Empty` if none came
+        in time.
+        """
 
     def put_nowait(self, body: Body, **properties: Any) -> Put:
         """``put(body, block=False, **properties)``."""
@@ -188,9 +206,11 @@ class Queue(abc.ABC):
     ) -> int:
         """Put the ``bodies`` in order, as many as fit, and return how many that were.
 
-        The properties are those of every one of them. With ``block`` it waits for the
-        rest as ``put`` does; a timeout returns the count so far. A body that can never
-        fit raises before any is put.
+        One str, buffer or map is one body, and refused with TypeError: put it in a list. The
+        properties are those of every one of them. With ``block`` it waits for the rest as
+        ``put`` does; a timeout returns the count so far, and a short count is no error. A
+        body that can never fit, or cannot be encoded, raises before any is put; for the rest
+        it raises what ``put`` raises, but for :class:`~shmq.Full`.
         """
 
     @abc.abstractmethod
@@ -246,28 +266,48 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def ack_many(self, messages: Iterable[Message | int]) -> list[int]:
-        """Acknowledge messages, or receipts; returns the receipts that were refused."""
+        """Acknowledge messages, or receipts; returns the receipts that were refused.
+
+        Raises TypeError, before any is settled, for what is neither.
+        """
+
+    @abc.abstractmethod
+    def ack(self, receipt: int) -> None:
+        """``Message.ack`` by receipt, from any process.
+
+        Raises :class:`~shmq.LeaseExpired`.
+        """
 
     @abc.abstractmethod
     def nack(self, receipt: int, delay: float | None = None) -> None:
-        """``Message.nack`` by receipt."""
+        """``Message.nack`` by receipt, from any process.
+
+        Raises :class:`~shmq.LeaseExpired`.
+        """
 
     @abc.abstractmethod
     def reject(self, receipt: int) -> None:
-        """``Message.reject`` by receipt."""
+        """``Message.reject`` by receipt, from any process.
+
+        Raises :class:`~shmq.LeaseExpired`.
+        """
 
     @abc.abstractmethod
     def extend(self, receipt: int, seconds: float) -> None:
-        """``Message.extend`` by receipt."""
+        """``Message.extend`` by receipt, from any process.
+
+        Raises :class:`~shmq.LeaseExpired`.
+        """
 
     @abc.abstractmethod
     def consume(
         self, prefetch: int = 64, timeout: float | None = None, *, block: bool = True
     ) -> Consumer:
-        """Iterate over messages, leasing up to ``prefetch`` ahead.
+        """Iterate over messages, leasing up to ``prefetch`` ahead, 1 to 1,048,576.
 
         The iteration ends when none came for ``timeout`` seconds (``block=False``: at
-        once); by default it never does.
+        once); by default it never does. A message whose lease ran out while it waited is
+        skipped: it is back in the queue.
         """
 
     @abc.abstractmethod
@@ -306,26 +346,33 @@ class Queue(abc.ABC):
     def loan(self, size: int, **properties: Any) -> Loan:
         """Space for a body of ``size`` bytes, to be written in place.
 
-        The properties, ``block`` and ``timeout`` are those of ``put``.
+        The properties, ``block`` and ``timeout`` are those of ``put``, and so is what is
+        raised. The loan of a duplicate has space that goes nowhere.
         """
 
     @abc.abstractmethod
     def peek(self, limit: int = 10) -> list[Message]:
-        """The visible messages that would be served first, without leasing them.
+        """The visible messages that would be served first, at most ``limit``, not leased.
 
-        Each is a copy; settling one raises :class:`~shmq.LeaseExpired`.
+        Each is a copy; settling one raises :class:`~shmq.LeaseExpired`. It looks at the
+        whole queue, so it costs more the more there is in it.
         """
 
     @abc.abstractmethod
     def purge(self) -> int:
-        """Remove the visible and the delayed messages, and return how many that were."""
+        """Remove the visible and the delayed messages, and return how many that were.
+
+        Leased ones stay. The memory that was theirs goes back to the system.
+        """
 
     @abc.abstractmethod
     def redrive(self, limit: int | None = None) -> int:
         """Send dead letters back to this queue; returns how many went.
 
         On a queue with dead letters of its own it takes those that came from it; on a
-        dead-letter queue it sends each to the queue it came from.
+        dead-letter queue it sends each to the queue it came from. The oldest go first, at
+        most ``limit`` (None: all), until a queue is full; :class:`~shmq.Full` or
+        :class:`~shmq.NoSpace` is raised only if none could go.
         """
 
     @abc.abstractmethod
@@ -334,11 +381,11 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def attachments(self) -> list[Attachment]:
-        """Who is attached."""
+        """Who is attached: each open handle of each process, this one included."""
 
     @abc.abstractmethod
     def qsize(self) -> int:
-        """How many messages are visible."""
+        """How many messages are visible, those behind their group's one in flight included."""
 
     def empty(self) -> bool:
         """Whether no message is visible."""
@@ -346,7 +393,10 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def full(self) -> bool:
-        """Whether the queue holds as many messages as it may."""
+        """Whether the queue holds as many messages as it may.
+
+        Bytes do not count here: a put may find no room for its body before.
+        """
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -9,12 +9,15 @@ import dataclasses
 class QueueSummary:
     """A line of the list of queues."""
 
+    #: The queue's name.
     name: str
     #: Visible messages.
     depth: int
+    #: Messages that are not visible yet.
     delayed: int
     #: Leased messages.
     in_flight: int
+    #: How many messages it can hold.
     capacity: int
     #: Why the queue cannot be used, and its numbers are 0; None if it can.
     problem: str | None = None
@@ -28,25 +31,33 @@ class QueueStats:
     and its total leaves that total one behind; depths are always exact.
     """
 
+    #: The queue's name.
     name: str
     #: Visible messages, those that wait behind their group's one in flight included.
     depth: int
+    #: Messages that are not visible yet: put with a delay, or returned with one.
     delayed: int
     #: Leased messages.
     in_flight: int
     #: Messages on their way to the dead-letter queue.
     dying: int
+    #: How many messages it can hold.
     capacity: int
     #: Age of the oldest visible message; 0 if there is none.
     oldest_age: float
-    #: Messages per second over the last one to two seconds.
+    #: Messages put per second, over the last one to two seconds.
     rate_in: float
+    #: Messages acknowledged per second, over the last one to two seconds.
     rate_out: float
+    #: Messages put so far.
     put: int
+    #: Messages acknowledged so far.
     acked: int
+    #: Messages returned by ``nack`` so far.
     nacked: int
     #: Leases that ran out.
     expired: int
+    #: Deliveries that were not a message's first.
     redelivered: int
     #: Messages moved to the dead-letter queue.
     dead_lettered: int
@@ -54,7 +65,9 @@ class QueueStats:
     dropped: int
     #: Puts that were duplicates within the dedupe window.
     deduped: int
+    #: Room for bodies and properties.
     arena_bytes: int
+    #: How much of it is taken.
     arena_used: int
     #: The largest body that would fit now.
     arena_largest_free: int
@@ -62,9 +75,10 @@ class QueueStats:
     shm_bytes: int
     #: How often the indexes were rebuilt after a process died inside an operation.
     recoveries: int
-    #: Threads asleep until a message comes, and until there is space. All tasks of a
-    #: process that wait through one handle count as one.
+    #: Waits that are asleep until a message comes. All tasks of a process that wait through
+    #: one handle count as one.
     waiting_get: int
+    #: Waits that are asleep until there is space.
     waiting_put: int
 
 
@@ -72,6 +86,7 @@ class QueueStats:
 class Attachment:
     """One attached handle."""
 
+    #: The process's id, as it sees it itself.
     pid: int
     #: The process's name.
     name: str
@@ -79,4 +94,5 @@ class Attachment:
     leases: int
     #: When it attached, in seconds since 1970.
     since: float
+    #: Whether the process lives; what a dead one held comes back with the next use.
     alive: bool

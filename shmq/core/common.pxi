@@ -78,7 +78,7 @@ cdef object _receipt_of(message):
 
 cdef int64_t _span_ns(str what, seconds) except? -1:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise _errors.InvalidOption(
+        raise TypeError(
             f"{what}={seconds!r} must be a number of seconds, not {type(seconds).__name__}")
     if not 0 <= seconds <= 1e9:
         raise _errors.InvalidOption(f"{what}={seconds} s is out of range: 0 to 1000000000 s")

@@ -245,8 +245,8 @@ cdef class Consumer:
 def make_consumer(_Getter handle, prefetch, timeout, block):
     """See shmq.contract.Queue.consume."""
     if isinstance(prefetch, bool) or not isinstance(prefetch, int):
-        raise _errors.InvalidOption(f"prefetch={prefetch!r} must be an int")
+        raise TypeError(f"prefetch={prefetch!r} must be an int, not {type(prefetch).__name__}")
     if not 1 <= prefetch <= 1 << 20:
         raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")
-    _deadline(timeout)
+    _check_timeout(timeout)
     return Consumer(handle, min(prefetch, <int>handle.q.h.options.capacity), timeout, block)

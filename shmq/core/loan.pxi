@@ -28,6 +28,8 @@ cdef class Loan:
         if self.generation != fork_generation:
             raise _errors.ShmqError("the loan is the parent's: borrow in the child")
         if size is not None:
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise TypeError(f"size={size!r} must be an int, not {type(size).__name__}")
             if not 0 <= size <= self.parcel.c.body_bytes:
                 raise _errors.InvalidOption(
                     f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")

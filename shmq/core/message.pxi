@@ -98,6 +98,16 @@ cdef class Message:
         return None if self.meta is None else self.properties.get("group")
 
     @property
+    def reply_to(self):
+        """See shmq.contract.Message.reply_to."""
+        return None if self.meta is None else self.properties.get("reply_to")
+
+    @property
+    def correlation(self):
+        """See shmq.contract.Message.correlation."""
+        return None if self.meta is None else self.properties.get("corr")
+
+    @property
     def codec(self):
         """See shmq.contract.Message.codec."""
         if self.number < len(_CODECS):

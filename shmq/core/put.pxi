@@ -198,6 +198,9 @@ cdef class _Putter(_Attachment):
                  headers=None, delay=None, ttl=None, codec=None):
         """See shmq.contract.Queue.put_many."""
         _check_timeout(timeout)
+        if isinstance(bodies, (str, bytes, bytearray, memoryview, dict)):
+            raise TypeError(
+                f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put")
         cdef list parcels = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
         cdef Py_ssize_t done = 0, count = len(parcels)
         cdef int status, round_ = 0

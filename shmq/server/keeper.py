@@ -8,12 +8,15 @@ dead-letter queue alone), a keeper touches every queue of a namespace regularly.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
+import queue
 import time
 
 from shmq.client.local import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.names import chosen_namespace
+from shmq.options import check_seconds
 from shmq.registry import Namespace
 
 __all__ = ["Keeper"]
@@ -27,38 +30,44 @@ LOOK_AROUND = 1.0
 class Keeper:
     """Tends every queue of a namespace. For one thread; `run` until `stop`.
 
-    ``interval`` is how long something may be overdue, in seconds.
+    The namespace is that of :func:`shmq.connect` without a name. ``interval`` is how long
+    something may be overdue, in seconds, from 0.001 on. Raises
+    :class:`~shmq.InvalidOption`, :class:`~shmq.InvalidName`, and TypeError for a value of
+    the wrong type.
     """
 
-    def __init__(self, namespace: str = "default", interval: float = 0.05) -> None:
-        if not interval > 0:
-            raise ValueError(f"interval={interval} s must be more than 0")
-        self._namespace = Namespace.of(namespace)
+    def __init__(self, namespace: str | None = None, interval: float = 0.05) -> None:
+        check_seconds("interval", interval, 0.001)
+        self._namespace = Namespace.of(chosen_namespace(namespace))
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
         self._look_around_at = 0.0
-        self._stopped = threading.Event()
+        self._stopped = False
+        # Not an Event: to set one within a signal handler may wait for the wait it is to end.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Tend the queues until `stop` is called, from another thread or a signal handler."""
         try:
-            while not self._stopped.is_set():
+            while not self._stopped:
                 self.tend()
-                self._stopped.wait(self._interval)
+                with contextlib.suppress(queue.Empty):
+                    self._wake.get(timeout=self._interval)
         finally:
             self.close()
 
     def stop(self) -> None:
         """Let `run` return soon."""
-        self._stopped.set()
+        self._stopped = True
+        self._wake.put(None)
 
     def tend(self) -> None:
         """Do once what is due, in every queue there is."""
         if time.monotonic() >= self._look_around_at:
             self._look_around()
-        for name, queue in list(self._queues.items()):
+        for name, tended in list(self._queues.items()):
             try:
-                queue.tend()
+                tended.tend()
             except QueueDeleted:
                 self._forget(name)
             except ShmqError as error:

@@ -126,3 +126,36 @@ def test_a_put_that_was_done_does_not_fail_for_want_of_descriptors(
         queue._look_for_dead()
 
         assert queue.put(b"x").sequence == 1
+
+
+def test_a_handle_shows_the_names_of_the_contract_and_no_others(local: LocalBroker) -> None:
+    with local, local.create_queue("q", dead_letter=None) as queue:
+        shown = {name for name in dir(queue) if not name.startswith("_")}
+
+    assert shown == {name for name in dir(shmq.Queue) if not name.startswith("_")}
+    assert {"put", "get", "consume", "stats", "name"} <= shown
+
+
+def test_help_shows_what_the_contract_promises(local: LocalBroker) -> None:
+    with local, local.create_queue("q", dead_letter=None) as queue:
+        queue.put(b"1")
+        for thing, promised in (
+            (local.create_queue, shmq.Broker.create_queue),
+            (queue.put, shmq.Queue.put),
+            (queue.consume, shmq.Queue.consume),
+            (queue.empty, shmq.Queue.empty),
+            (queue.get().nack, shmq.Message.nack),
+            (queue.loan(1).commit, shmq.Loan.commit),
+            (queue.consume().flush, shmq.Consumer.flush),
+        ):
+            assert thing.__doc__ == promised.__doc__
+
+
+def test_a_closed_handle_says_so_where_it_is_shown(local: LocalBroker) -> None:
+    with local:
+        queue = local.create_queue("q", dead_letter=None)
+        assert "closed" not in repr(queue)
+        queue.close()
+
+        assert "'q'" in repr(queue)
+        assert "closed" in repr(queue)

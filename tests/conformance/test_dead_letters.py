@@ -133,6 +133,7 @@ def test_a_dead_letter_keeps_its_original_properties(queue: Queue, dead: Queue) 
     assert (letter.priority, letter.group) == (shmq.HIGH, "g")
     assert dict(letter.headers) == {"k": [1, 2]}
     assert (letter.properties["reply_to"], letter.properties["corr"]) == ("answers", "c-1")
+    assert (letter.reply_to, letter.correlation) == ("answers", "c-1")
     assert letter.delivery_count == 1
 
 

@@ -21,6 +21,7 @@ SETTLE: dict[str, Callable[[Message], None]] = {
 }
 
 BY_RECEIPT: dict[str, Callable[[Queue, int], object]] = {
+    "ack": lambda queue, receipt: queue.ack(receipt),
     "nack": lambda queue, receipt: queue.nack(receipt, delay=0),
     "reject": lambda queue, receipt: queue.reject(receipt),
     "extend": lambda queue, receipt: queue.extend(receipt, 1),
@@ -247,17 +248,18 @@ def test_each_delivery_has_a_receipt_of_its_own(queue: Queue) -> None:
 
 
 def test_any_client_may_settle_by_receipt(queue: Queue, other: Queue) -> None:
-    queue.put_many([b"acked", b"nacked", b"rejected", b"extended"])
-    receipts = [queue.get().receipt for _ in range(4)]
+    queue.put_many([b"one of many", b"acked", b"nacked", b"rejected", b"extended"])
+    receipts = [queue.get().receipt for _ in range(5)]
 
     assert other.ack_many(receipts[:1]) == []
-    other.nack(receipts[1], delay=0)
-    other.reject(receipts[2])
-    other.extend(receipts[3], 0)
+    other.ack(receipts[1])
+    other.nack(receipts[2], delay=0)
+    other.reject(receipts[3])
+    other.extend(receipts[4], 0)
 
     assert drain(queue) == [b"nacked", b"extended"]
     stats = queue.stats()
-    assert (stats.acked, stats.nacked, stats.dead_lettered) == (3, 1, 1)
+    assert (stats.acked, stats.nacked, stats.dead_lettered) == (4, 1, 1)
 
 
 def test_extending_a_lease_keeps_the_message_beyond_its_timeout(broker: Broker) -> None:

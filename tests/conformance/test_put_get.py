@@ -75,7 +75,7 @@ def test_a_message_carries_what_its_put_gave(queue: Queue) -> None:
 
     assert (message.priority, message.group) == (shmq.HIGH, "g")
     assert dict(message.headers) == {"k": 1}
-    assert message.properties["reply_to"] == "answers"
+    assert message.properties["reply_to"] == message.reply_to == "answers"
     assert message.properties["corr"] == "c-1"
 
 
@@ -349,3 +349,12 @@ def test_qsize_counts_the_visible_messages(queue: Queue) -> None:
 
     assert queue.qsize() == 2
     assert not queue.empty()
+
+
+def test_a_message_without_a_wish_for_an_answer_has_none(queue: Queue) -> None:
+    queue.put(b"plain")
+    queue.put(b"with headers", headers={"k": 1})
+
+    for message in queue.get_many(2):
+        assert message.reply_to is None
+        assert message.correlation is None

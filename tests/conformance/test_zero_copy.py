@@ -272,6 +272,25 @@ def test_a_commit_says_what_a_put_says(queue: Queue) -> None:
     assert not put.duplicate
 
 
+def test_a_loan_keeps_what_its_commit_said(queue: Queue) -> None:
+    loan = queue.loan(1)
+    assert loan.put is None
+
+    with loan as view:
+        view[:] = b"1"
+
+    assert loan.put is not None
+    assert loan.put.sequence == queue.get().sequence
+
+
+def test_a_loan_that_was_dropped_has_put_nothing(queue: Queue) -> None:
+    loan = queue.loan(1)
+
+    loan.drop()
+
+    assert loan.put is None
+
+
 def test_a_commit_may_be_shorter_than_the_loan(queue: Queue) -> None:
     loan = queue.loan(100)
     loan.view[:5] = b"hello"

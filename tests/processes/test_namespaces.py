@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from multiprocessing.connection import Connection
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,42 @@ def test_connecting_and_looking_make_nothing(namespace: str) -> None:
             broker.queue("q")
 
     assert files_of(namespace) == []
+
+
+def test_without_a_name_the_namespace_is_the_environments(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMQ_NAMESPACE", namespace)
+
+    assert shmq.connect().namespace == namespace
+    assert shmq.connect(None).namespace == namespace
+    assert shmq.connect("another").namespace == "another"
+
+
+@pytest.mark.parametrize("variable", [None, ""])
+def test_without_a_name_or_a_variable_the_namespace_is_the_default_one(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None
+) -> None:
+    monkeypatch.delenv("SHMQ_NAMESPACE", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("SHMQ_NAMESPACE", variable)
+
+    assert shmq.connect().namespace == "default"
+
+
+def test_a_name_in_the_environment_that_is_not_allowed_says_where_it_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SHMQ_NAMESPACE", "no spaces")
+
+    with pytest.raises(shmq.InvalidName, match=r"no spaces.*SHMQ_NAMESPACE"):
+        shmq.connect()
+
+
+@pytest.mark.parametrize("name", [5, b"default", ["a"]])
+def test_a_namespace_that_is_no_str_is_a_type_error(name: Any) -> None:
+    with pytest.raises(TypeError, match=type(name).__name__):
+        shmq.connect(name)
 
 
 def test_the_file_goes_with_the_last_queue(namespace: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+import shmq
 from shmq.client.local import LocalBroker
 from shmq.contract import Broker
 from shmq.core import _core
@@ -71,6 +75,44 @@ def test_it_runs_until_it_is_stopped(broker: LocalBroker) -> None:
     assert len(queue.attachments()) == 1
 
 
-def test_an_interval_that_is_none_is_refused(namespace: str) -> None:
-    with pytest.raises(ValueError, match="interval=0 s must be more than 0"):
-        Keeper(namespace, interval=0)
+def test_a_signal_handler_may_stop_it_while_it_waits(broker: LocalBroker) -> None:
+    keeper = Keeper(broker.namespace, interval=3600)
+    before = signal.signal(signal.SIGALRM, lambda *_: keeper.stop())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+        keeper.run()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_one_that_was_stopped_before_it_ran_does_not_run(broker: LocalBroker) -> None:
+    keeper = Keeper(broker.namespace, interval=3600)
+    keeper.stop()
+
+    keeper.run()
+
+
+@pytest.mark.parametrize("interval", [0, -1, math.nan, math.inf])
+def test_an_interval_out_of_range_is_refused(namespace: str, interval: float) -> None:
+    with pytest.raises(shmq.InvalidOption, match=f"interval={interval} s is out of range"):
+        Keeper(namespace, interval)
+
+
+def test_an_interval_that_is_no_number_is_a_type_error(namespace: str) -> None:
+    often: Any = "often"
+    with pytest.raises(TypeError, match=r"interval='often'.*not str"):
+        Keeper(namespace, often)
+
+
+def test_a_keeper_without_a_name_tends_the_namespace_of_the_environment(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMQ_NAMESPACE", broker.namespace)
+    queue = broker.create_queue("q")
+    keeper = Keeper()
+
+    keeper.tend()
+
+    assert len(queue.attachments()) == 2
+    keeper.close()

@@ -52,7 +52,7 @@ struct shmq_view {
 /* SHMQ_TOO_LARGE if no queue with these options can ever hold it. Needs no lock. */
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes);
 
-/* Puts one message: SHMQ_OK, DUPLICATE (then `seq` is the first one's), FULL, TOO_LARGE,
+/* Puts one message that shmq_fits: SHMQ_OK, DUPLICATE (then `seq` is the first one's), FULL,
  * NO_SPACE. */
 int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint64_t *seq);
 
