@@ -41,6 +41,8 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.options import HIGH, LOW, NORMAL, QueueOptions
+from shmq.workers.declaration import Worker, run, worker
+from shmq.workers.outcome import Reject, Retry
 
 __version__ = "0.1.0"
 
@@ -72,7 +74,12 @@ __all__ = [
     "QueueOptions",
     "QueueStats",
     "QueueSummary",
+    "Reject",
+    "Retry",
     "SegmentError",
     "ShmqError",
+    "Worker",
     "connect",
+    "run",
+    "worker",
 ]

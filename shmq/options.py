@@ -22,6 +22,9 @@ __all__ = [
     "Expired",
     "Overflow",
     "QueueOptions",
+    "check_one_of",
+    "check_seconds",
+    "check_whole",
 ]
 
 LOW: Final = 0
@@ -72,7 +75,7 @@ class QueueOptions:
         _refuse_unknown(given)
         filled = dict(given)
         if "arena_bytes" in filled:
-            _whole("arena_bytes", filled["arena_bytes"], MIN_ARENA, MAX_ARENA)
+            check_whole("arena_bytes", filled["arena_bytes"], MIN_ARENA, MAX_ARENA)
         if "max_message_bytes" not in filled:
             filled["max_message_bytes"] = filled.get("arena_bytes", DEFAULT_ARENA) // 4
         if "dead_letter" not in filled:
@@ -103,12 +106,12 @@ class QueueOptions:
         return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
 
     def _check(self, name: str) -> None:
-        _whole("capacity", self.capacity, 1, MAX_CAPACITY)
-        _whole("arena_bytes", self.arena_bytes, MIN_ARENA, MAX_ARENA)
-        _whole("max_message_bytes", self.max_message_bytes, 1, self.arena_bytes)
-        _seconds("visibility_timeout", self.visibility_timeout, MIN_LEASE)
+        check_whole("capacity", self.capacity, 1, MAX_CAPACITY)
+        check_whole("arena_bytes", self.arena_bytes, MIN_ARENA, MAX_ARENA)
+        check_whole("max_message_bytes", self.max_message_bytes, 1, self.arena_bytes)
+        check_seconds("visibility_timeout", self.visibility_timeout, MIN_LEASE)
         if self.max_deliveries is not None:
-            _whole("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES)
+            check_whole("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES)
         if self.dead_letter is not None:
             check_name(self.dead_letter)
             if self.dead_letter == name:
@@ -116,13 +119,13 @@ class QueueOptions:
                     f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"
                 )
         if self.ttl is not None:
-            _seconds("ttl", self.ttl, MIN_LEASE)
-        _whole("priorities", self.priorities, 1, MAX_PRIORITIES)
-        _seconds("retry_delay", self.retry_delay, 0.0)
-        _seconds("retry_delay_max", self.retry_delay_max, 0.0)
-        _seconds("dedupe_window", self.dedupe_window, 0.0)
-        _one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
-        _one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
+            check_seconds("ttl", self.ttl, MIN_LEASE)
+        check_whole("priorities", self.priorities, 1, MAX_PRIORITIES)
+        check_seconds("retry_delay", self.retry_delay, 0.0)
+        check_seconds("retry_delay_max", self.retry_delay_max, 0.0)
+        check_seconds("dedupe_window", self.dedupe_window, 0.0)
+        check_one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
+        check_one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
@@ -134,14 +137,16 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
             raise InvalidOption(f"unknown option {key!r}: {hint}")
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    """Raise :class:`InvalidOption` unless ``value`` is an int from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidOption(f"{name}={value!r} must be an int, not {type(value).__name__}")
     if not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")
 
 
-def _seconds(name: str, value: object, least: float) -> None:
+def check_seconds(name: str, value: object, least: float) -> None:
+    """Raise :class:`InvalidOption` unless ``value`` is a time from ``least`` on, in seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(
             f"{name}={value!r} must be a number of seconds, not {type(value).__name__}"
@@ -151,6 +156,7 @@ def _seconds(name: str, value: object, least: float) -> None:
         raise InvalidOption(f"{name}={value} s is out of range: {least} to {MAX_SECONDS:.0f} s")
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise :class:`InvalidOption` unless ``value`` is one of those allowed."""
     if value not in allowed:
         raise InvalidOption(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")

@@ -132,6 +132,13 @@ class LocalQueue(_core.Handle, contract.Queue):
             for _, number, pid, name, leases, since in self.attached()
         ]
 
+    def claim(self) -> bool:
+        """Whether this process is the one that has claimed the queue; see `Namespace.claim`.
+
+        A claim binds only those who ask for it: everyone else may get from the queue.
+        """
+        return self._namespace.claim(self.segment.queue_id)
+
     # ---- what the core leaves to policy ----
 
     def _process_number(self) -> int:
