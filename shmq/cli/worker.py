@@ -62,8 +62,7 @@ __all__ = ["worker"]
     metavar="TIME",
     help="When stopped, wait at most TIME for the messages at hand.",
 )
-@click.pass_context
-def worker(context: click.Context, handler: str, drain_timeout: float | None, **given: Any) -> None:
+def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
     """Have a Python function handle the messages of a queue.
 
     MODULE:HANDLER is imported by every process and called with one message at a time. The
