@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import sys
 from typing import Any
@@ -72,6 +73,8 @@ def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     plan = _plan(click.get_current_context(), handler, given)
+    if logging.getLogger().handlers:  # the application shows everything itself
+        logging.getLogger("shmq").handlers.clear()
     show_on_stderr()
     Supervisor([plan], drain_timeout).run()
 

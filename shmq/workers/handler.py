@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -42,14 +43,19 @@ def load(name: str) -> Any:
 def name_of(handler: Any) -> str:
     """The name under which other processes find the handler.
 
-    Raises :class:`~shmq.InvalidOption` for one that only this process has: a lambda, or a
-    function defined in another.
+    Raises :class:`~shmq.InvalidOption` for one that only this process has: a lambda, a
+    function defined in another, or what was typed in at a prompt.
     """
     name = f"{handler.__module__}:{handler.__qualname__}"
     if "<" in name:
         raise InvalidOption(
             f"handler {name!r} cannot be imported by the processes that are to call it: define "
             f"it at the top of a module"
+        )
+    if handler.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+        raise InvalidOption(
+            f"handler {name!r} is in no file, so the processes that are to call it cannot "
+            f"import it: write the program to one"
         )
     return name
 

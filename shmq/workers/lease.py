@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Self
 
 from shmq.contract import Message
@@ -37,14 +35,13 @@ class LeaseKeeper:
         self._ended.set()
         self._thread.join()
 
-    @contextlib.contextmanager
-    def keeping(self, message: Message) -> Iterator[None]:
-        """Keep the lease of ``message`` within this block."""
+    def keep(self, message: Message) -> None:
+        """From now on, keep the lease of ``message``."""
         self._message = message
-        try:
-            yield
-        finally:
-            self._message = None
+
+    def rest(self) -> None:
+        """Keep none. One that is about to be prolonged may still be."""
+        self._message = None
 
     def _run(self) -> None:
         while not self._ended.wait(self._seconds / BEATS):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import faulthandler
 import logging
 import random
 import time
-from collections.abc import Iterator
 from typing import Final
 
 from shmq.client.local import LocalQueue
@@ -50,6 +48,7 @@ class Shift:
         self._plan = plan
         self._queue = queue
         self._handler = handler
+        self._call = handler if plan.timeout is None else self._call_in_time
         self._options = queue.options
         self._keeper = LeaseKeeper(who, self._options.visibility_timeout)
         self._draining = False
@@ -119,12 +118,11 @@ class Shift:
     # ---- one message ----
 
     def _handle(self, message: Message) -> None:
-        with self._keeper.keeping(message):
-            outcome = self._outcome(message)
-            if isinstance(outcome, Retry) and self._plan.mode == "fifo":
-                # Those behind it wait too, and a nack without a delay keeps its place.
-                self._pause(message, outcome)
-                outcome = Retry(0)
+        self._keeper.keep(message)
+        outcome = self._outcome(message)
+        if outcome is not None and self._plan.mode == "fifo":
+            outcome = self._after_a_pause(message, outcome)
+        self._keeper.rest()
         if message.settled:  # by the handler itself
             return
         try:
@@ -135,8 +133,7 @@ class Shift:
     def _outcome(self, message: Message) -> Reject | Retry | None:
         """Run the handler; None: it is done with the message."""
         try:
-            with self._limit():
-                self._handler(message)
+            self._call(message)
         except Reject as outcome:
             log.info("%s: %s rejected: %s", self._who, self._told(message), outcome)
             return outcome
@@ -157,28 +154,30 @@ class Shift:
         else:
             message.nack(outcome.delay)
 
-    @contextlib.contextmanager
-    def _limit(self) -> Iterator[None]:
+    def _call_in_time(self, message: Message) -> None:
         """End this process, with every thread's stack on stderr, when the timeout is over.
 
         A thread of faulthandler's does it, which no handler can keep from running.
         """
-        if self._plan.timeout is None:
-            yield
-            return
+        assert self._plan.timeout is not None
         faulthandler.dump_traceback_later(self._plan.timeout, exit=True, file=2)
         try:
-            yield
+            self._handler(message)
         finally:
             faulthandler.cancel_dump_traceback_later()
 
-    def _pause(self, message: Message, outcome: Retry) -> None:
-        """Wait as long as a nack of the message would delay it, but not into a drain."""
-        if message.settled or message.delivery_count == self._options.max_deliveries:
-            return
+    def _after_a_pause(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
+        """Wait as long as a nack would delay the message, but not into a drain.
+
+        So those behind it wait as well; and a nack without a delay keeps its place.
+        """
+        last = message.delivery_count == self._options.max_deliveries
+        if isinstance(outcome, Reject) or message.settled or last:
+            return outcome
         until = time.monotonic() + self._delay(message, outcome)
         while not self._draining and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, SLICE))
+        return Retry(0)
 
     def _delay(self, message: Message, outcome: Retry) -> float:
         if outcome.delay is not None:

@@ -274,3 +274,36 @@ def test_the_command_finds_a_handler_in_the_directory_where_it_is_started(
 
     eventually(lambda: jobs.stats().acked == 1, "it is done")
     assert crew.stops() == 0
+
+
+def test_what_is_in_no_file_is_refused(started: Callable[..., Crew]) -> None:
+    code = """
+import shmq
+def handle(message): ...
+shmq.worker("jobs")(handle)
+"""
+    crew = started("-c", code)
+
+    assert crew.ends() == 1
+    assert "handler '__main__:handle' is in no file" in crew.log
+
+
+def test_an_application_that_has_set_up_its_logging_gets_every_event_once(
+    broker: shmq.Broker, started: Callable[..., Crew], tmp_path: Path
+) -> None:
+    broker.create_queue("jobs", max_deliveries=1).put([1])
+    (tmp_path / "quiet.py").write_text(
+        "import logging\n"
+        "logging.basicConfig(format='mine: %(message)s', level=logging.INFO)\n"
+        "def handle(message): raise ValueError('once')\n"
+    )
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import shmq.cli.main as m; m.main()"
+
+    crew = started("-c", code, str(tmp_path), "worker", "quiet:handle", "-q", "jobs")
+    crew.hears("ValueError: once")
+
+    assert crew.stops() == 0
+    assert crew.log.count("message 1, delivery 1 of 1, failed") == 1
+    events = [line for line in crew.log.splitlines() if "worker jobs/1" in line]
+    assert len(events) == 4
+    assert all(line.startswith("mine: worker jobs/1") for line in events)

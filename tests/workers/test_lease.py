@@ -54,7 +54,8 @@ def test_the_keeper_prolongs_one_message_at_a_time(broker: shmq.Broker) -> None:
     queue.put_many([b"kept", b"left"])
     kept, left = queue.get_many(2)
 
-    with LeaseKeeper("it", 0.2) as keeper, keeper.keeping(kept):
+    with LeaseKeeper("it", 0.2) as keeper:
+        keeper.keep(kept)
         eventually(lambda: queue.stats().expired == 1, "the other lease ends")
         kept.ack()
         with pytest.raises(shmq.LeaseExpired):
@@ -70,11 +71,10 @@ def test_the_keeper_says_nothing_of_what_was_settled_meanwhile(
 
     with LeaseKeeper("it", 0.01) as keeper:
         first = queue.get()
-        with keeper.keeping(first):
-            first.extend(3600)
-            first.ack()
-            second = queue.get()
-            eventually(lambda: queue.stats().expired == 1, "a lease that nobody keeps ends")
+        keeper.keep(first)
+        first.ack()
+        second = queue.get()
+        eventually(lambda: queue.stats().expired == 1, "a lease that nobody keeps ends")
         assert not second.settled
 
     assert caplog.text == ""
@@ -88,7 +88,8 @@ def test_the_keeper_says_once_that_a_lease_is_lost(
     message = queue.get()
     queue.reject(message.receipt)
 
-    with LeaseKeeper("it", 0.003) as keeper, keeper.keeping(message):
+    with LeaseKeeper("it", 0.003) as keeper:
+        keeper.keep(message)
         eventually(lambda: "is lost" in caplog.text, "it says so")
 
     assert len(caplog.records) == 1
