@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 #: The examples connect to the default namespace; here that is the test's own.
@@ -23,7 +23,9 @@ def examples(page: Path) -> str:
     return "\n".join(BLOCK.findall(page.read_text()))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if examples(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) -> None:
     script = tmp_path / "examples.py"
     script.write_text(PRELUDE.format(namespace=namespace) + examples(page))
