@@ -48,11 +48,16 @@ class Post:
         process = _SPAWN.Process(
             target=main, args=(self.who, self.plan, os.getpid()), name=self.who
         )
-        with held_back():
-            process.start()
+        self._started_at = time.monotonic()
+        try:
+            with held_back():
+                process.start()
+        except OSError as error:  # no process, memory or descriptor is left for it
+            log.error("%s cannot be started: %s", self.who, error)
+            self._pause()
+            return
         self.process = process
         self.due = None
-        self._started_at = time.monotonic()
         log.info("%s started, pid %s", self.who, process.pid)
 
     def reap(self) -> int | None:
@@ -69,13 +74,20 @@ class Post:
     def replace(self, code: int) -> None:
         """Have the ended process replaced: at once, but for those that die again and again."""
         lasted = time.monotonic() - self._started_at
-        fresh = code in {Ending.DRAINED, Ending.RECYCLED} or lasted >= AT_ONCE
-        self._deaths = 0 if fresh else self._deaths + 1
-        pause = _pause(self._deaths)
+        if code in {Ending.DRAINED, Ending.RECYCLED} or lasted >= AT_ONCE:
+            self._deaths = 0
+            self.due = time.monotonic()
+        else:
+            self._pause()
+
+    def _pause(self) -> None:
+        self._deaths += 1
+        doubled = FIRST_PAUSE * 2.0 ** min(self._deaths - 2, 64)
+        pause = min(doubled, LONGEST_PAUSE) if self._deaths > 1 else 0.0
         self.due = time.monotonic() + pause
         if pause:
             log.warning(
-                "%s has died at once %d times in a row: the next starts in %.1f s",
+                "%s has failed %d times in a row: the next starts in %.1f s",
                 self.who,
                 self._deaths,
                 pause,
@@ -95,12 +107,6 @@ class Post:
             self.process.join()
             self.process.close()
             self.process = None
-
-
-def _pause(deaths: int) -> float:
-    if deaths < 2:
-        return 0.0
-    return min(FIRST_PAUSE * 2.0 ** min(deaths - 2, 64), LONGEST_PAUSE)
 
 
 def _told(code: int) -> str:

@@ -7,6 +7,7 @@ journal is the file that JOURNAL names; a line is ``WHAT NUMBER PID DELIVERY``.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -69,6 +70,7 @@ DEEDS: dict[str, Callable[[shmq.Message, str], None]] = {
     "retry": retry,
     "settle": lambda message, how: getattr(message, how)(),
     "signal": lambda _, name: os.kill(os.getpid(), signal.Signals[name]),
+    "stuck": lambda *_: ctypes.PyDLL(None).sleep(3600),  # with the interpreter's lock
     "sleep": lambda _, seconds: time.sleep(float(seconds)),
     "sys.exit": lambda _, code: sys.exit(int(code)),
     "wait": wait,

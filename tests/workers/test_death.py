@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 
 import pytest
@@ -36,11 +37,12 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_in_the_end(
     assert crew.stops() == 0
 
 
+@pytest.mark.parametrize("deed", ["wait", "stuck"])
 def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
-    broker: shmq.Broker, work: Work, journal: Journal
+    broker: shmq.Broker, work: Work, journal: Journal, deed: str
 ) -> None:
     jobs = broker.create_queue("jobs", max_deliveries=2, visibility_timeout=3600)
-    jobs.put([1, "wait"])
+    jobs.put([1, deed])
     jobs.put([2])
     crew = work("--timeout", "0.2")
 
@@ -49,7 +51,7 @@ def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
 
     assert sorted(journal.numbers("begin")) == [1, 1, 2]
     assert len(crew.said(r"Timeout \(0:00:00.2")) == 2
-    assert crew.said(r"handlers.py\", line \d+ in wait")
+    assert crew.said(r"handlers.py\", line \d+ in do")
 
 
 def test_a_timeout_spares_what_ends_in_time(jobs: shmq.Queue, work: Work, journal: Journal) -> None:
@@ -72,10 +74,27 @@ def test_what_dies_at_once_again_and_again_is_replaced_after_a_growing_pause(
 
     crew.ready(5)
 
-    assert crew.said(r"has died at once \d times in a row: the next starts in [\d.]+ s") == [
-        f"has died at once {times} times in a row: the next starts in {pause} s"
+    assert crew.said(r"has failed \d times in a row: the next starts in [\d.]+ s") == [
+        f"has failed {times} times in a row: the next starts in {pause} s"
         for times, pause in ((2, 0.1), (3, 0.2), (4, 0.4))
     ]
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    jobs: shmq.Queue, work: Work, journal: Journal
+) -> None:
+    crew = work()
+    crew.ready(1)
+    pid, limit = crew.process.pid, resource.RLIMIT_NOFILE
+    before = resource.prlimit(pid, limit, (3, resource.getrlimit(limit)[1]))
+
+    kill(crew.started()[0])
+    crew.hears("cannot be started: .* Too many open files", 3)
+    resource.prlimit(pid, limit, before)
+    jobs.put([1])
+
+    journal.until("end", 1)
+    assert crew.stops() == 0
 
 
 def test_the_message_of_a_killed_worker_is_done_by_another(
@@ -96,11 +115,12 @@ def test_the_message_of_a_killed_worker_is_done_by_another(
     assert crew.stops() == 0
 
 
+@pytest.mark.parametrize("deed", ["wait", "stuck"])
 def test_no_worker_outlives_a_supervisor_that_is_killed(
-    jobs: shmq.Queue, work: Work, journal: Journal
+    jobs: shmq.Queue, work: Work, journal: Journal, deed: str
 ) -> None:
     for number in range(3):
-        jobs.put([number, "wait"])
+        jobs.put([number, deed])
     crew = work("--processes", "3")
     journal.until("begin", 3)
 
