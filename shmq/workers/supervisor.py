@@ -97,8 +97,8 @@ class Supervisor:
         left = [post for post in self._posts if post.process is not None]
         if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
             self._refusal = self._refusal or ShmqError(
-                f"{len(left)} of {len(self._posts)} processes were killed: their messages were "
-                f"not done within drain_timeout={self._drain_timeout} s"
+                f"the messages at hand were not done within drain_timeout="
+                f"{self._drain_timeout} s: processes killed: {len(left)} of {len(self._posts)}"
             )
             return False
         return bool(left) or any(post.due is not None for post in self._posts)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import re
 import resource
 import signal
+import threading
 
 import pytest
 
 import shmq
+from shmq.workers.plan import Plan
+from shmq.workers.supervisor import Supervisor
 from tests.workers.conftest import Work
 from tests.workers.tools import Journal, eventually, kill, runs
 
@@ -54,30 +59,38 @@ def test_a_handler_that_hangs_is_ended_and_that_counts_as_a_delivery(
     assert crew.said(r"handlers.py\", line \d+ in do")
 
 
-def test_a_timeout_spares_what_ends_in_time(jobs: shmq.Queue, work: Work, journal: Journal) -> None:
-    for number in range(5):
-        jobs.put([number, "sleep 0.3"])
-    crew = work("--timeout", "1.2")
+def test_a_timeout_is_for_one_message_and_not_for_the_wait_between_two(
+    jobs: shmq.Queue, work: Work, journal: Journal
+) -> None:
+    crew = work("--timeout", "2")
+    jobs.put([1])
+    journal.until("end", 1)
 
-    journal.until("end", 5)
+    jobs.put([2], delay=2.2)
+    journal.until("end", 2)
 
     assert len(crew.started()) == 1
     assert crew.stops() == 0
 
 
 def test_what_dies_at_once_again_and_again_is_replaced_after_a_growing_pause(
-    broker: shmq.Broker, work: Work
+    broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("shmq.workers.post.AT_ONCE", 3600.0)
+    caplog.set_level(logging.INFO, "shmq.workers")
     jobs = broker.create_queue("jobs", max_deliveries=4)
+    handler = "tests.workers.handlers:act"
+    supervisor = Supervisor([Plan(handler=handler, queue="jobs", namespace=broker.namespace)])
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+
     jobs.put([1, "exit 1"])
-    crew = work()
+    eventually(lambda: caplog.text.count("started, pid") == 5, "the last one is started")
+    supervisor.stop()
+    thread.join()
 
-    crew.ready(5)
-
-    assert crew.said(r"has failed \d times in a row: the next starts in [\d.]+ s") == [
-        f"has failed {times} times in a row: the next starts in {pause} s"
-        for times, pause in ((2, 0.1), (3, 0.2), (4, 0.4))
-    ]
+    told = re.findall(r"failed (\d) times in a row: the next starts in ([\d.]+) s", caplog.text)
+    assert dict(told) == {"2": "0.1", "3": "0.2", "4": "0.4"}
 
 
 def test_a_process_that_cannot_be_started_is_tried_again(

@@ -83,16 +83,15 @@ def test_the_drain_timeout_ends_what_takes_longer(
     jobs: shmq.Queue, work: Work, journal: Journal
 ) -> None:
     jobs.put([1, "wait"])
-    crew = work("--processes", "2", "--drain-timeout", "200ms")
+    crew = work("--drain-timeout", "200ms")
     journal.until("begin", 1)
-    crew.ready(2)
 
     crew.signal(signal.SIGTERM)
 
     assert crew.ends() == 1
     assert crew.log.splitlines()[-1] == (
-        "shmq: 1 of 2 processes were killed: their messages were not done within "
-        "drain_timeout=0.2 s"
+        "shmq: the messages at hand were not done within drain_timeout=0.2 s: processes killed: "
+        "1 of 1"
     )
     assert jobs.get(timeout=10).delivery_count == 2
 

@@ -17,8 +17,8 @@ from tests.workers.tools import Journal, eventually
 def test_a_handler_may_take_longer_than_the_visibility_timeout(
     broker: shmq.Broker, work: Work, journal: Journal
 ) -> None:
-    jobs = broker.create_queue("jobs", visibility_timeout=0.5)
-    jobs.put([1, "sleep 2"])
+    jobs = broker.create_queue("jobs", visibility_timeout=2)
+    jobs.put([1, "sleep 5"])
     work("--processes", "2").ready(2)
 
     eventually(lambda: jobs.stats().acked == 1, "it is done")
@@ -50,11 +50,11 @@ def test_a_message_whose_lease_is_lost_is_not_acknowledged(
 
 
 def test_the_keeper_prolongs_one_message_at_a_time(broker: shmq.Broker) -> None:
-    queue = broker.create_queue("jobs", visibility_timeout=0.2)
+    queue = broker.create_queue("jobs", visibility_timeout=2)
     queue.put_many([b"kept", b"left"])
     kept, left = queue.get_many(2)
 
-    with LeaseKeeper("it", 0.2) as keeper:
+    with LeaseKeeper("it", 2) as keeper:
         keeper.keep(kept)
         eventually(lambda: queue.stats().expired == 1, "the other lease ends")
         kept.ack()
