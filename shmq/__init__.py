@@ -45,6 +45,8 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.options import HIGH, LOW, NORMAL, QueueOptions
+from shmq.workers.declaration import Worker, run, worker
+from shmq.workers.outcome import Reject, Retry
 
 __version__ = "0.1.0"
 
@@ -79,8 +81,13 @@ __all__ = [
     "QueueOptions",
     "QueueStats",
     "QueueSummary",
+    "Reject",
+    "Retry",
     "SegmentError",
     "ShmqError",
+    "Worker",
     "connect",
+    "run",
     "wait",
+    "worker",
 ]

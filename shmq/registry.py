@@ -7,7 +7,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     lock. Byte 0 is the registry lock, held while queues are made and removed. Byte N is
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
-    across PID namespaces, which a PID does not. Numbers are never used twice.
+    across PID namespaces, which a PID does not. Numbers are never used twice, and are
+    2**60 or more: a byte below is locked by the process that has claimed a queue.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
@@ -47,6 +48,8 @@ __all__ = ["Namespace"]
 SHM: Final = Path("/dev/shm")
 
 _REGISTRY_BYTE: Final = 0
+#: Process numbers start at the time in ns, which has passed this long ago.
+_CLAIMS: Final = (1 << 60) - 1
 _FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
@@ -98,6 +101,20 @@ class Namespace:
         if not 0 < number < 1 << 63:
             return False  # nobody has such a number
         return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, number) != fcntl.F_UNLCK
+
+    def claim(self, queue_id: int) -> bool:
+        """Whether this process has the claim to that queue; it takes it if it is free.
+
+        At most one process has it at any moment, and keeps it for as long as it lives.
+        """
+        self.process_number()  # the file is open
+        try:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, 1 + queue_id % _CLAIMS)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                return False
+            raise
+        return True
 
     def _write(self, number: int) -> None:
         try:

@@ -26,6 +26,7 @@ LAYERS = (
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
     ("shmq.server",),
+    ("shmq.workers",),
     ("shmq",),
     ("shmq.cli", "shmq.demo", "shmq.__main__"),
 )

@@ -23,6 +23,7 @@ from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
 from shmq.cli.stats import stats
 from shmq.cli.who import who
+from shmq.cli.worker import worker
 
 __all__ = ["cli", "main"]
 
@@ -98,6 +99,7 @@ for _command in (
     create,
     produce,
     consume,
+    worker,
     peek,
     list_queues,
     stats,

@@ -173,6 +173,17 @@ class LocalQueue(_core.Handle, contract.Queue):
             for _, number, pid, name, leases, since in self.attached()
         ]
 
+    def claim(self) -> bool:
+        """Whether this process is the one that has claimed the queue; see `Namespace.claim`.
+
+        A claim binds only those who ask for it: everyone else may get from the queue. What
+        an earlier one that died had leased is back in its place.
+        """
+        if not self._namespace.claim(self.segment.queue_id):
+            return False
+        self._reclaim_dead()
+        return True
+
     # ---- what the core leaves to policy ----
 
     @property

@@ -1,0 +1,116 @@
+"""Handlers declared in code: the decorator, and what runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from shmq.client.local import connect
+from shmq.contract import Message
+from shmq.errors import InvalidOption
+from shmq.workers.handler import Handler, load, name_of
+from shmq.workers.plan import Mode, Plan
+
+__all__ = ["Worker", "run", "worker"]
+
+
+class Worker:
+    """A handler with all that is needed to run it. Calling it calls the handler."""
+
+    def __init__(self, handler: Handler, queue: str, namespace: str | None, **how: Any) -> None:
+        self.handler = handler
+        #: None: the namespace that `connect` takes.
+        self.namespace = namespace
+        self._plan = Plan(handler=name_of(handler), queue=queue, **how)
+        functools.update_wrapper(self, handler)
+
+    def __call__(self, message: Message) -> Any:
+        """What the handler returns."""
+        return self.handler(message)
+
+    @property
+    def plan(self) -> Plan:
+        """What is to be done. Raises :class:`~shmq.InvalidOption` if no other process can.
+
+        A worker must be found by its handler's name.
+        """
+        found = load(self._plan.handler)
+        if found is not self and found is not self.handler:
+            raise InvalidOption(
+                f"handler {self._plan.handler!r} is something else by now: give each handler a "
+                f"name of its own"
+            )
+        with connect(*[self.namespace] if self.namespace else []) as broker:
+            return dataclasses.replace(self._plan, namespace=broker.namespace)
+
+    def run(self, *, drain_timeout: float | None = None) -> None:
+        """`run` this worker alone."""
+        run(self, drain_timeout=drain_timeout)
+
+    def __repr__(self) -> str:
+        return f"<Worker {self._plan.handler!r} of queue {self._plan.queue!r}>"
+
+
+def worker(
+    queue: str,
+    *,
+    processes: int = 1,
+    mode: Mode = "parallel",
+    prefetch: int = 1,
+    max_messages: int | None = None,
+    timeout: float | None = None,
+    idle_timeout: float | None = None,
+    namespace: str | None = None,
+) -> Callable[[Handler], Worker]:
+    """Declare the decorated function the handler of the queue's messages.
+
+    It is called with one :class:`~shmq.Message` at a time in each of ``processes``
+    processes, and may be a coroutine function. Returning acknowledges the message; an
+    exception returns it to the queue after its back-off; :class:`Retry` and
+    :class:`Reject` say otherwise. The lease is prolonged while the handler runs.
+
+    ``mode``: ``"parallel"``, ``"keyed"`` (a group's messages in order, the next one free as
+    soon as one is done) or ``"fifo"`` (one message at a time, in the queue's order, over
+    all fifo workers of the queue). ``prefetch``: messages leased at a time, 1 with fifo.
+    ``max_messages``: a process makes room for a new one after so many. ``timeout``: after
+    so many seconds with one message its process is ended, which counts as a delivery.
+    ``idle_timeout``: a process that got no message for so many seconds ends.
+
+    Raises :class:`~shmq.InvalidName` and :class:`~shmq.InvalidOption`.
+    """
+
+    def declare(handler: Handler) -> Worker:
+        return Worker(
+            handler,
+            queue,
+            namespace,
+            processes=processes,
+            mode=mode,
+            prefetch=prefetch,
+            max_messages=max_messages,
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+        )
+
+    return declare
+
+
+def run(*workers: Worker, drain_timeout: float | None = None) -> None:
+    """Run the workers until SIGTERM or Ctrl-C, then let them finish the messages at hand.
+
+    A script that calls this does so behind ``if __name__ == "__main__"``, because each
+    process imports it anew. ``drain_timeout``, in seconds, bounds how long they may take;
+    a second signal ends them at once. What dies is replaced. It also returns when every
+    process ended after its idle timeout. Raises :class:`~shmq.NoSuchQueue`,
+    :class:`~shmq.QueueDeleted`, :class:`~shmq.SegmentError`,
+    :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` after the drain timeout.
+    """
+    # Only those who run workers are to load multiprocessing.
+    from shmq.workers.lines import show_on_stderr  # noqa: PLC0415
+    from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
+
+    plans = [worker.plan for worker in workers]
+    show_on_stderr()
+    Supervisor(plans, drain_timeout).run()

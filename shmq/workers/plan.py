@@ -1,0 +1,63 @@
+"""What is to be done: which handler, for which queue, by how many processes, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, Literal, get_args
+
+from shmq.errors import InvalidOption
+from shmq.names import check_name
+from shmq.options import MIN_LEASE, check_one_of, check_seconds, check_whole
+
+__all__ = ["MODES", "Mode", "Plan"]
+
+#: ``parallel``: every process takes what comes. ``keyed``: the same, and the next message
+#: of a group is free as soon as the one before is done. ``fifo``: one message at a time, in
+#: the queue's order, over all processes of the host.
+Mode = Literal["parallel", "keyed", "fifo"]
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+
+MAX_PROCESSES: Final = 1024
+MAX_PREFETCH: Final = 1 << 20
+MAX_MESSAGES: Final = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The work on one queue. Times are in seconds.
+
+    Raises :class:`~shmq.InvalidName` and :class:`~shmq.InvalidOption` when it is made.
+    """
+
+    #: ``module:name`` of the function, as every process imports it.
+    handler: str
+    queue: str
+    namespace: str = "default"
+    processes: int = 1
+    mode: Mode = "parallel"
+    #: How many messages a process leases at a time, the one at hand included.
+    prefetch: int = 1
+    #: After how many messages a process makes room for a new one; None: never.
+    max_messages: int | None = None
+    #: How long one message may be worked on before its process is ended; None: for ever.
+    timeout: float | None = None
+    #: A process that got no message for so long ends and is not replaced; None: it waits.
+    idle_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.queue)
+        check_name(self.namespace, "namespace")
+        check_whole("processes", self.processes, 1, MAX_PROCESSES)
+        check_one_of("mode", self.mode, MODES)
+        check_whole("prefetch", self.prefetch, 1, MAX_PREFETCH)
+        if self.mode == "fifo" and self.prefetch != 1:
+            raise InvalidOption(
+                f"prefetch={self.prefetch} does not go with mode='fifo': what is leased ahead "
+                f"of a message that fails would be handled before it; drop one of them"
+            )
+        if self.max_messages is not None:
+            check_whole("max_messages", self.max_messages, 1, MAX_MESSAGES)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout, MIN_LEASE)
+        if self.idle_timeout is not None:
+            check_seconds("idle_timeout", self.idle_timeout, 0.0)

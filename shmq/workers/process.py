@@ -1,0 +1,61 @@
+"""The life of one worker process, from its first line to its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import sys
+from typing import Any
+
+from shmq.client.local import connect
+from shmq.contract import Message
+from shmq.errors import NoSuchQueue, SegmentError
+from shmq.workers.handler import Handler, load
+from shmq.workers.lines import show_on_stderr
+from shmq.workers.plan import Plan
+from shmq.workers.shift import Ending, Shift
+from shmq.workers.signals import leave_to_the_supervisor
+from shmq.workers.tether import tether
+
+__all__ = ["main"]
+
+log = logging.getLogger("shmq.workers")
+
+
+def main(who: str, plan: Plan, supervisor: int) -> None:
+    """Work as the ``plan`` says, until the exit code says why not any longer.
+
+    ``supervisor`` is the process that started this one, and does not outlive it.
+    """
+    tether(supervisor)
+    leave_to_the_supervisor(lambda: os._exit(Ending.DRAINED))  # nothing is held so far
+    handler = load(plan.handler)
+    show_on_stderr()
+    with contextlib.ExitStack() as stack:
+        try:
+            queue = stack.enter_context(connect(plan.namespace)).queue(plan.queue)
+        except (NoSuchQueue, SegmentError) as error:
+            log.error("%s ends: %s", who, error)
+            sys.exit(Ending.NO_QUEUE)
+        shift = Shift(who, plan, queue, _awaiting(handler, stack))
+        leave_to_the_supervisor(shift.drain)
+        log.info("%s takes messages of queue %r", who, plan.queue)
+        sys.exit(shift.run())
+
+
+def _awaiting(handler: Handler, stack: contextlib.ExitStack) -> Handler:
+    """The handler as a plain function: what a coroutine function returns is run to its end."""
+    loop: list[Any] = []
+
+    def call(message: Message) -> None:
+        result = handler(message)
+        if inspect.iscoroutine(result):
+            if not loop:
+                import asyncio  # noqa: PLC0415 - only coroutine functions need it
+
+                loop.append(stack.enter_context(asyncio.Runner()))
+            loop[0].run(result)
+
+    return call

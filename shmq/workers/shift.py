@@ -1,0 +1,191 @@
+"""A worker's time at a queue: it takes messages and has them handled until it is to end."""
+
+from __future__ import annotations
+
+import enum
+import faulthandler
+import logging
+import random
+import time
+from typing import Final
+
+from shmq.client.local import LocalQueue
+from shmq.contract import Consumer, Message
+from shmq.errors import LeaseExpired, QueueDeleted
+from shmq.workers.handler import Handler
+from shmq.workers.lease import LeaseKeeper
+from shmq.workers.outcome import Reject, Retry
+from shmq.workers.plan import Plan
+
+__all__ = ["Ending", "Shift"]
+
+log = logging.getLogger("shmq.workers")
+
+#: How long one wait lasts before it is looked whether the shift is to end, in seconds.
+SLICE: Final = 0.1
+#: How often the next one in line asks for the claim of a fifo queue, in seconds.
+ASK_AGAIN: Final = 0.05
+
+
+class Ending(enum.IntEnum):
+    """Why a shift ended, as its process's exit code: none that a crash would have."""
+
+    #: It was asked to.
+    DRAINED = 80
+    #: No message came for the idle timeout.
+    IDLE = 81
+    #: It has handled as many messages as it should.
+    RECYCLED = 82
+    #: The queue was deleted, or cannot be used.
+    NO_QUEUE = 83
+
+
+class Shift:
+    """Work on one queue by one process, according to a plan. ``who`` is named in the log."""
+
+    def __init__(self, who: str, plan: Plan, queue: LocalQueue, handler: Handler) -> None:
+        self._who = who
+        self._plan = plan
+        self._queue = queue
+        self._handler = handler
+        self._call = handler if plan.timeout is None else self._call_in_time
+        self._options = queue.options
+        self._keeper = LeaseKeeper(who, self._options.visibility_timeout)
+        self._draining = False
+        self._handled = 0
+        self._idle_since = 0.0
+
+    def drain(self) -> None:
+        """Let `run` end after the message at hand. A signal handler may call it."""
+        self._draining = True
+
+    def run(self) -> Ending:
+        """Work until one of the reasons to end; see `Ending`."""
+        with self._keeper:
+            try:
+                ending = self._wait_for_turn() or self._work()
+            except QueueDeleted as error:
+                log.error("%s ends: %s", self._who, error)
+                return Ending.NO_QUEUE
+        log.info("%s ends, %s: %d handled", self._who, ending.name.lower(), self._handled)
+        return ending
+
+    def _wait_for_turn(self) -> Ending | None:
+        """Of a fifo queue's workers only one is active, and the kernel says which."""
+        if self._plan.mode != "fifo":
+            return None
+        while not self._queue.claim():
+            if self._draining:
+                return Ending.DRAINED
+            self._queue.qsize()  # raises when the queue is deleted
+            time.sleep(ASK_AGAIN)
+        log.info("%s is the active one of queue %r", self._who, self._queue.name)
+        return None
+
+    def _work(self) -> Ending:
+        self._idle_since = time.monotonic()
+        while True:
+            # What was leased ahead goes back, uncounted, when the block is left.
+            with self._queue.consume(self._plan.prefetch, SLICE) as messages:
+                ending = self._take(messages)
+            if ending is not None:
+                return ending
+
+    def _take(self, messages: Consumer) -> Ending | None:
+        ending = self._reason_to_end()
+        while ending is None:
+            message = next(messages, None)
+            if message is None:
+                return self._reason_to_end() or self._idle()
+            self._handle(message)
+            if self._plan.mode == "keyed":
+                messages.flush()  # the group goes on while another message is worked on
+            self._handled += 1
+            self._idle_since = time.monotonic()
+            ending = self._reason_to_end()
+        return ending
+
+    def _reason_to_end(self) -> Ending | None:
+        if self._draining:
+            return Ending.DRAINED
+        return Ending.RECYCLED if self._handled == self._plan.max_messages else None
+
+    def _idle(self) -> Ending | None:
+        patience = self._plan.idle_timeout
+        over = patience is not None and time.monotonic() - self._idle_since >= patience
+        return Ending.IDLE if over else None
+
+    # ---- one message ----
+
+    def _handle(self, message: Message) -> None:
+        self._keeper.keep(message)
+        outcome = self._outcome(message)
+        if outcome is not None and self._plan.mode == "fifo":
+            outcome = self._after_a_pause(message, outcome)
+        self._keeper.rest()
+        if message.settled:  # by the handler itself
+            return
+        try:
+            self._settle(message, outcome)
+        except LeaseExpired as error:
+            log.warning("%s: message %d stays as it is: %s", self._who, message.sequence, error)
+
+    def _outcome(self, message: Message) -> Reject | Retry | None:
+        """Run the handler; None: it is done with the message."""
+        try:
+            self._call(message)
+        except Reject as outcome:
+            log.info("%s: %s rejected: %s", self._who, self._told(message), outcome)
+            return outcome
+        except Retry as outcome:
+            log.info("%s: %s again %s", self._who, self._told(message), outcome)
+            return outcome
+        except (Exception, SystemExit):
+            log.exception("%s: %s failed", self._who, self._told(message))
+            return Retry()
+        return None
+
+    @staticmethod
+    def _settle(message: Message, outcome: Reject | Retry | None) -> None:
+        if outcome is None:
+            message.ack()
+        elif isinstance(outcome, Reject):
+            message.reject()
+        else:
+            message.nack(outcome.delay)
+
+    def _call_in_time(self, message: Message) -> None:
+        """End this process, with every thread's stack on stderr, when the timeout is over.
+
+        A thread of faulthandler's does it, which no handler can keep from running.
+        """
+        assert self._plan.timeout is not None
+        faulthandler.dump_traceback_later(self._plan.timeout, exit=True, file=2)
+        try:
+            self._handler(message)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _after_a_pause(self, message: Message, outcome: Reject | Retry) -> Reject | Retry:
+        """Wait as long as a nack would delay the message, but not into a drain.
+
+        So those behind it wait as well; and a nack without a delay keeps its place.
+        """
+        last = message.delivery_count == self._options.max_deliveries
+        if isinstance(outcome, Reject) or message.settled or last:
+            return outcome
+        until = time.monotonic() + self._delay(message, outcome)
+        while not self._draining and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, SLICE))
+        return Retry(0)
+
+    def _delay(self, message: Message, outcome: Retry) -> float:
+        if outcome.delay is not None:
+            return outcome.delay
+        doubled = self._options.retry_delay * 2.0 ** min(message.delivery_count - 1, 64)
+        return min(doubled, self._options.retry_delay_max) * random.uniform(0.5, 1)
+
+    def _told(self, message: Message) -> str:
+        most = self._options.max_deliveries
+        limit = "" if most is None else f" of {most}"
+        return f"message {message.sequence}, delivery {message.delivery_count}{limit},"

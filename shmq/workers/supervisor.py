@@ -1,0 +1,156 @@
+"""Starts the processes of one or several plans, and sees that they go on or end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+
+from shmq.client.local import connect
+from shmq.errors import InvalidOption, QueueDeleted, ShmqError
+from shmq.options import check_seconds
+from shmq.workers.plan import Plan
+from shmq.workers.post import Post
+from shmq.workers.shift import Ending
+from shmq.workers.signals import caught
+
+__all__ = ["Supervisor"]
+
+log = logging.getLogger("shmq.workers")
+
+
+class Supervisor:
+    """Keeps processes at work as the ``plans`` say. For one thread; `run` until `stop`.
+
+    ``drain_timeout`` is how long the messages at hand may take when it is to end, in
+    seconds; None: as long as they need. Raises :class:`~shmq.InvalidOption`.
+    """
+
+    def __init__(self, plans: Sequence[Plan], drain_timeout: float | None = None) -> None:
+        if not plans:
+            raise InvalidOption("there is no work to do: name one worker or more")
+        if drain_timeout is not None:
+            check_seconds("drain_timeout", drain_timeout, 0.0)
+        self._plans = plans
+        self._drain_timeout = drain_timeout
+        self._posts = [Post(plan, n + 1) for plan in plans for n in range(plan.processes)]
+        self._bell, self._ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._ringing = threading.RLock()  # a signal may come while one is told of
+        self._stopped = False
+        self._cut = 0
+        self._drain_until: float | None = None
+        self._draining = False
+        self._refusal: ShmqError | None = None
+
+    def run(self) -> None:
+        """Have the work done until `stop` is called, or one of the usual signals comes.
+
+        Then, and when every process ended because it was idle, it returns. A second
+        signal ends the processes at once, and raises KeyboardInterrupt or SystemExit, with
+        the code that a shell expects. Raises :class:`~shmq.NoSuchQueue`,
+        :class:`~shmq.QueueDeleted`, :class:`~shmq.SegmentError`, and
+        :class:`~shmq.ShmqError` if the drain timeout was over first.
+        """
+        try:
+            with caught(self._hear):
+                for plan in self._plans:
+                    _look_at_queue(plan)
+                while self._go_on():
+                    self._sleep()
+        finally:
+            for post in self._posts:
+                post.kill()
+            with self._ringing:
+                os.close(self._bell)
+                os.close(self._ring)
+                self._ring = -1
+        if self._refusal is not None:
+            raise self._refusal
+
+    def stop(self) -> None:
+        """Let `run` return when the messages at hand are done. For any thread."""
+        self._stopped = True
+        with self._ringing, contextlib.suppress(BlockingIOError):
+            if self._ring >= 0:
+                os.write(self._ring, b"!")
+
+    def _hear(self, number: int) -> None:
+        """A signal came. The terminal's own end may say so twice."""
+        if self._stopped and number != signal.SIGHUP:
+            self._cut = number
+        self.stop()
+
+    def _go_on(self) -> bool:
+        """Do what is due; whether anything is left to wait for."""
+        for post in self._posts:
+            self._attend(post)
+        if self._stopped and not self._draining:
+            self._drain()
+        if self._cut:
+            log.warning("the supervisor ends at once: messages at hand go back")
+            raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
+        left = [post for post in self._posts if post.process is not None]
+        if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
+            self._refusal = self._refusal or ShmqError(
+                f"the messages at hand were not done within drain_timeout="
+                f"{self._drain_timeout} s: processes killed: {len(left)} of {len(self._posts)}"
+            )
+            return False
+        return bool(left) or any(post.due is not None for post in self._posts)
+
+    def _attend(self, post: Post) -> None:
+        code = post.reap()
+        if code is not None and not self._draining and code != Ending.IDLE:
+            if code == Ending.NO_QUEUE:
+                self._give_up_if_gone(post.plan)
+            post.replace(code)
+        if post.due is not None and post.due <= time.monotonic() and not self._stopped:
+            post.start()
+
+    def _give_up_if_gone(self, plan: Plan) -> None:
+        """A queue that was deleted ends the work; one that was made anew does not."""
+        try:
+            _look_at_queue(plan)
+        except ShmqError as error:
+            self._refusal = self._refusal or _deleted(plan, error)
+            self._stopped = True
+
+    def _drain(self) -> None:
+        self._draining = True
+        log.info("the supervisor waits for the messages at hand")
+        for post in self._posts:
+            post.drain()
+        if self._drain_timeout is not None:
+            self._drain_until = time.monotonic() + self._drain_timeout
+
+    def _sleep(self) -> None:
+        """Until a process ends, one is to be started, a signal comes or the drain is over."""
+        times = [post.due for post in self._posts if post.due is not None]
+        if self._drain_until is not None:
+            times.append(self._drain_until)
+        timeout = max(0.0, min(times) - time.monotonic()) if times else None
+        wait([self._bell, *(p.process.sentinel for p in self._posts if p.process)], timeout)
+        _empty(self._bell)
+
+
+def _look_at_queue(plan: Plan) -> None:
+    """Raises what an attach raises."""
+    with connect(plan.namespace) as broker:
+        broker.queue(plan.queue)
+
+
+def _deleted(plan: Plan, error: ShmqError) -> ShmqError:
+    if isinstance(error, LookupError):
+        return QueueDeleted(f"queue {plan.queue!r} was deleted: its workers have ended")
+    return error
+
+
+def _empty(pipe: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(pipe, 4096):
+            continue

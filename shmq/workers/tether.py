@@ -1,0 +1,27 @@
+"""Ties a process to the one that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import Final
+
+__all__ = ["tether"]
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def tether(parent: int) -> None:
+    """From now on the kernel kills this process when the process ``parent`` is gone.
+
+    prctl(2), PR_SET_PDEATHSIG: it acts on a parent that was killed, and on a child that
+    does not come to run any Python. It means the thread of the parent that started this
+    process, so that must live as long. A parent that was gone before ends it here.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_PDEATHSIG): {os.strerror(number)}")
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""The worker processes, started as their users start them."""
