@@ -1,0 +1,315 @@
+"""multiprocessing's queues, upon queues in shared memory.
+
+Each class behaves as the one of its name in multiprocessing.queues: the same methods,
+arguments, errors and order. What differs is told in docs/how-to/multiprocessing.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import os
+import queue
+import sys
+import time
+import types
+from collections.abc import Iterable, Iterator
+from multiprocessing import context, reduction, util
+from queue import Empty, Full
+from typing import Any, Final
+
+from shmq import errors
+from shmq.mp import pickling
+from shmq.mp.store import DRAINING, IDLE, IMMEDIATE, JOINING, SHUT, Store
+
+__all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
+
+#: The longest that a waiting call takes to see a shutdown, in seconds.
+_SLICE: Final = 0.05
+#: After the children were joined: see multiprocessing.util.
+_AT_EXIT: Final = -10
+
+if sys.version_info >= (3, 13):
+    ShutDown = queue.ShutDown
+else:
+
+    class ShutDown(Exception):
+        """The queue was shut down: what ``queue.ShutDown`` is from Python 3.13 on."""
+
+
+class _Queue:
+    """What all three share: a hold on an anonymous queue."""
+
+    _store: Store
+
+    def __init__(self, maxsize: int, *, zero_copy: bool) -> None:
+        self._maxsize = maxsize
+        self._zero_copy = zero_copy
+        self._hold(Store.create(maxsize))
+        util.register_after_fork(self, type(self)._after_fork)
+
+    def _hold(self, store: Store) -> None:
+        self._closed = False
+        self._store = store
+        self._words = store.words
+        self._lease = store.queue.get
+        self._place = store.queue.put
+        util.Finalize(self, store.close, exitpriority=_AT_EXIT)
+
+    # The parent's finalizers were dropped in the child.
+    def _after_fork(self) -> None:
+        util.Finalize(self, self._store.close, exitpriority=_AT_EXIT)
+
+    # ---- pickling ----
+
+    def __getstate__(self) -> Any:
+        """A process that is being started is given a hold; elsewhere the name must do."""
+        store = self._store
+        starting = context.get_spawning_popen() is not None
+        lifeline = reduction.DupFd(store.lifeline()) if starting else None
+        return store.namespace.name, store.name, self._maxsize, self._zero_copy, lifeline
+
+    def __setstate__(self, state: Any) -> None:
+        namespace, name, self._maxsize, self._zero_copy, lifeline = state
+        given = None if lifeline is None else lifeline.detach()
+        try:
+            self._hold(Store.attach(namespace, name))
+        finally:
+            if given is not None:
+                os.close(given)
+        util.register_after_fork(self, type(self)._after_fork)
+
+    # ---- messages ----
+
+    def _send(self, obj: object, block: bool, timeout: float | None) -> None:
+        """Put the object. Raises Full, ShutDown, NoSpace, and what pickling raises."""
+        words = self._words
+        if words[SHUT]:
+            raise ShutDown
+        message = pickling.encode(obj)
+        place = self._place if type(message) is bytes else self._place_frame
+        for wait in _waits(block, timeout):
+            try:
+                place(message, block, wait)
+            except errors.Full:
+                if words[SHUT]:
+                    raise ShutDown from None
+            else:
+                break
+        else:
+            raise Full
+        if words[SHUT] == IMMEDIATE:  # meanwhile
+            self._store.discard()
+
+    def _place_frame(self, frame: Any, block: bool, wait: float) -> None:
+        loan = self._store.queue.loan(frame.size, block=block, timeout=wait, codec=pickling.FRAME)
+        with loan as view:
+            frame.write(view)
+
+    def _receive(self, block: bool, timeout: float | None) -> Any:
+        """Get an object. Raises Empty, ShutDown, and what unpickling raises."""
+        words = self._words
+        for wait in _waits(block, timeout):
+            shut = words[SHUT]  # before the lease: what was put till then is still got
+            if shut == IMMEDIATE:
+                raise ShutDown
+            try:
+                message = self._lease(block and not shut, wait)
+            except errors.Empty:
+                if shut:
+                    raise ShutDown from None
+                continue
+            try:
+                return self._take(message)
+            except errors.LeaseExpired:  # stopped for longer than a lease: it is another's
+                continue
+        raise Empty
+
+    def _take(self, message: Any) -> Any:
+        """The object of a leased message, which is acknowledged first: it comes once."""
+        if message.codec == "bytes":
+            message.ack()
+            return reduction.ForkingPickler.loads(message.body)
+        view = message.view
+        message.ack()
+        return pickling.read_frame(view, in_place=self._zero_copy)
+
+    # ---- shutting down ----
+
+    @property
+    def is_shutdown(self) -> bool:
+        """Whether the queue was shut down, by any process."""
+        return self._words[SHUT] != 0
+
+    def shutdown(self, immediate: bool = False) -> None:
+        """Make puts raise ShutDown, and gets once the queue is empty, in every process.
+
+        ``immediate``: the messages are discarded, each counting as a task done. Calls
+        that wait raise within 50 ms. See queue.Queue.shutdown of Python 3.13.
+        """
+        with self._store.mutex:
+            self._words[SHUT] = max(self._words[SHUT], IMMEDIATE if immediate else DRAINING)
+        if immediate:
+            self._store.discard()
+
+    __class_getitem__: Any = classmethod(types.GenericAlias)
+
+
+def _waits(block: bool, timeout: float | None) -> Iterable[float]:
+    """The waits that a call is made of, in seconds: one, or as many as its time has."""
+    if not block:
+        return (0.0,)
+    return itertools.repeat(_SLICE) if timeout is None else _waits_until(timeout)
+
+
+def _waits_until(timeout: float) -> Iterator[float]:
+    deadline = time.monotonic() + timeout
+    left = max(timeout, 0.0)
+    while True:
+        yield min(left, _SLICE)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+
+
+class Queue(_Queue):
+    """See multiprocessing.Queue. Threads and processes may share a handle.
+
+    ``maxsize`` 0 or less means as many messages as can be. ``ctx`` is taken, as
+    multiprocessing.queues.Queue takes it, and means nothing. ``zero_copy``: the arrays
+    that this handle, or a copy of it, gets are read-only views of shared memory, which is
+    given back when they are gone. Raises NoSpace.
+    """
+
+    def __init__(
+        self,
+        maxsize: int = 0,
+        *,
+        ctx: Any = None,  # noqa: ARG002 - see above
+        zero_copy: bool = False,
+    ) -> None:
+        super().__init__(operator.index(maxsize), zero_copy=zero_copy)
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._closed = False
+
+    def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
+        """Put an object; it is pickled before this returns. Raises Full, NoSpace, ShutDown.
+
+        ValueError if the handle was closed, and MessageTooLarge, which is one, for an
+        object of 4 GiB; what pickling raises is raised here.
+        """
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        self._send(obj, block, timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Remove and return an object. Raises Empty, ShutDown; ValueError if closed."""
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        return self._receive(block, timeout)
+
+    def put_nowait(self, obj: object) -> None:
+        """``put(obj, False)``."""
+        self.put(obj, False)
+
+    def get_nowait(self) -> Any:
+        """``get(False)``."""
+        return self.get(False)
+
+    def qsize(self) -> int:
+        """How many objects could be got."""
+        return self._store.queue.qsize()
+
+    def empty(self) -> bool:
+        """Whether no object could be got."""
+        return self._store.queue.empty()
+
+    def full(self) -> bool:
+        """Whether the queue holds ``maxsize`` objects."""
+        return self._store.queue.full()
+
+    def close(self) -> None:
+        """Put and get no more by this handle."""
+        self._closed = True
+
+    def join_thread(self) -> None:
+        """Return at once, after ``close``: no thread is needed to send what was put."""
+        assert self._closed, f"Queue {self!r} not closed"
+
+    def cancel_join_thread(self) -> None:
+        """Do nothing: the end of the process never waits for what was put."""
+
+
+class JoinableQueue(Queue):
+    """See multiprocessing.JoinableQueue. Its count is right whoever puts, gets or dies."""
+
+    def task_done(self) -> None:
+        """Count one of the objects that were put as done, wherever it was got.
+
+        Raises ValueError if all of them are done.
+        """
+        store = self._store
+        with store.mutex:
+            if not store.unfinished():
+                raise ValueError("task_done() called too many times")
+            store.count_done(1)
+
+    def join(self) -> None:
+        """Wait until every object that was put is done."""
+        store = self._store
+        words = self._words
+        with store.mutex:
+            if not store.unfinished():
+                return
+            epoch = words[IDLE]
+            words[JOINING] = 1
+        bell = store.bell()
+        while True:
+            with contextlib.suppress(errors.Empty, errors.LeaseExpired):
+                bell.get(True, _SLICE).ack()
+            if words[SHUT] == IMMEDIATE:  # what a dead getter had comes back too late
+                store.discard()
+            with store.mutex:
+                if words[IDLE] != epoch or not store.unfinished():
+                    break
+                words[JOINING] = 1
+        store.ring()  # for whoever else waits
+
+
+class SimpleQueue(_Queue):
+    """See multiprocessing.SimpleQueue; ``ctx`` and ``zero_copy`` as for Queue."""
+
+    def __init__(
+        self,
+        *,
+        ctx: Any = None,  # noqa: ARG002 - as for Queue
+        zero_copy: bool = False,
+    ) -> None:
+        super().__init__(0, zero_copy=zero_copy)
+
+    def put(self, obj: object) -> None:
+        """Put an object. Raises OSError if the handle was closed, NoSpace, ShutDown."""
+        self._check_open()
+        self._send(obj, True, None)
+
+    def get(self) -> Any:
+        """Remove and return an object. Raises OSError if the handle was closed, ShutDown."""
+        self._check_open()
+        return self._receive(True, None)
+
+    def empty(self) -> bool:
+        """Whether no object could be got. Raises OSError if the handle was closed."""
+        self._check_open()
+        return self._store.queue.empty()
+
+    def close(self) -> None:
+        """Let go of the queue. May be called again."""
+        self._closed = True
+        self._store.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OSError("handle is closed")
