@@ -84,27 +84,40 @@ class _Queue:
 
     def _send(self, obj: object, block: bool, timeout: float | None) -> None:
         """Put the object. Raises Full, ShutDown, NoSpace, and what pickling raises."""
-        words = self._words
-        if words[SHUT]:
+        waits = _waits(block, timeout)
+        if self._words[SHUT]:
             raise ShutDown
         message = pickling.encode(obj)
-        place = self._place if type(message) is bytes else self._place_frame
-        for wait in _waits(block, timeout):
+        try:
+            if type(message) is bytes:
+                self._place(message, False)
+            else:
+                self._reserve_and_fill(message, False, None)
+        except errors.Full:
+            self._send_when_there_is_room(message, block, waits)
+        if self._words[SHUT] == IMMEDIATE:  # since we looked: it may have come too late
+            self._store.discard()
+            raise ShutDown
+
+    def _send_when_there_is_room(
+        self, message: bytes | pickling.Frame, block: bool, waits: Iterable[float]
+    ) -> None:
+        frame = pickling.Frame([message], []) if type(message) is bytes else message
+        for wait in waits:
             try:
-                place(message, block, wait)
+                self._reserve_and_fill(frame, block, wait)
             except errors.Full:
-                if words[SHUT]:
+                if self._words[SHUT]:
                     raise ShutDown from None
             else:
-                break
-        else:
-            raise Full
-        if words[SHUT] == IMMEDIATE:  # meanwhile
-            self._store.discard()
+                return
+        raise Full
 
-    def _place_frame(self, frame: Any, block: bool, wait: float) -> None:
+    def _reserve_and_fill(self, frame: Any, block: bool, wait: float | None) -> None:
         loan = self._store.queue.loan(frame.size, block=block, timeout=wait, codec=pickling.FRAME)
         with loan as view:
+            if self._words[SHUT]:  # which made the room, maybe
+                raise ShutDown
             frame.write(view)
 
     def _receive(self, block: bool, timeout: float | None) -> Any:
@@ -160,12 +173,13 @@ def _waits(block: bool, timeout: float | None) -> Iterable[float]:
     """The waits that a call is made of, in seconds: one, or as many as its time has."""
     if not block:
         return (0.0,)
-    return itertools.repeat(_SLICE) if timeout is None else _waits_until(timeout)
+    if timeout is None:
+        return itertools.repeat(_SLICE)
+    return _waits_until(time.monotonic() + timeout)
 
 
-def _waits_until(timeout: float) -> Iterator[float]:
-    deadline = time.monotonic() + timeout
-    left = max(timeout, 0.0)
+def _waits_until(deadline: float) -> Iterator[float]:
+    left = max(deadline - time.monotonic(), 0.0)
     while True:
         yield min(left, _SLICE)
         left = deadline - time.monotonic()
