@@ -29,6 +29,7 @@ import mmap
 import os
 import re
 import threading
+from multiprocessing import util
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ from shmq.mp.mutex import Mutex
 from shmq.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
 from shmq.registry import Namespace
 
-__all__ = ["DONE", "DRAINING", "IDLE", "IMMEDIATE", "JOINING", "SHUT", "Store", "default_namespace"]
+__all__ = ["DRAINING", "IDLE", "IMMEDIATE", "JOINING", "SHUT", "Store", "default_namespace"]
 
 SHM: Final = Path("/dev/shm")
 
@@ -55,12 +56,16 @@ _NAME: Final = re.compile(r"(\d+)\.\d+\Z", re.ASCII)
 #: after this, in seconds.
 _LEASE: Final = 10.0
 
+#: After every handle was closed at a process's end: see multiprocessing.util.
+_LAST: Final = -20
+
 _count = itertools.count(1)
 
 # The collector may drop the last other queue while one is being made, which would end the
 # namespace under it: what is dropped then is let go afterwards.
 _local = threading.local()
 _late: list[tuple[Namespace, str]] = []
+_retiring: set[tuple[int, str]] = set()
 
 
 def default_namespace() -> str:
@@ -82,6 +87,7 @@ class Store:
         self._lifeline = -1
         self._bell: LocalQueue | None = None
         self._closed = False
+        _retire_at_exit(namespace)
 
     # ---- making and finding ----
 
@@ -211,6 +217,14 @@ def _let_go(namespace: Namespace, name: str) -> None:
         with namespace.locked():
             _remove_if_unused(namespace, name)
         namespace.retire()
+
+
+def _retire_at_exit(namespace: Namespace) -> None:
+    """Remove the namespace's file with the last process, whichever ended the last queue."""
+    process = os.getpid(), namespace.name
+    if process not in _retiring:
+        _retiring.add(process)
+        util.Finalize(None, namespace.retire, exitpriority=_LAST)
 
 
 def _path(namespace: Namespace, name: str) -> Path:
