@@ -12,6 +12,7 @@ import operator
 import os
 import queue
 import sys
+import threading
 import time
 import types
 from collections.abc import Iterable, Iterator
@@ -88,18 +89,25 @@ class _Queue:
         if self._words[SHUT]:
             raise ShutDown
         message = pickling.encode(obj)
+        full = False
         try:
-            if type(message) is bytes:
-                self._place(message, False)
-            else:
-                self._reserve_and_fill(message, False, None)
-        except errors.Full:
-            self._send_when_there_is_room(message, block, waits)
-        if self._words[SHUT] == IMMEDIATE:  # since we looked: it may have come too late
-            self._store.discard()
-            raise ShutDown
+            try:
+                if type(message) is bytes:
+                    self._place(message, False)
+                else:
+                    self._reserve_and_fill(message, False, None)
+            except errors.Full:
+                full = True
+            if full:
+                self._place_when_there_is_room(message, block, waits)
+            if self._words[SHUT] == IMMEDIATE:  # since we looked: it may have come too late
+                self._store.discard()
+                raise ShutDown
+        except (errors.ShmqError, ValueError):
+            _end_with_the_process()
+            raise
 
-    def _send_when_there_is_room(
+    def _place_when_there_is_room(
         self, message: bytes | pickling.Frame, block: bool, waits: Iterable[float]
     ) -> None:
         frame = pickling.Frame([message], []) if type(message) is bytes else message
@@ -123,20 +131,21 @@ class _Queue:
     def _receive(self, block: bool, timeout: float | None) -> Any:
         """Get an object. Raises Empty, ShutDown, and what unpickling raises."""
         words = self._words
-        for wait in _waits(block, timeout):
-            shut = words[SHUT]  # before the lease: what was put till then is still got
-            if shut == IMMEDIATE:
-                raise ShutDown
-            try:
-                message = self._lease(block and not shut, wait)
-            except errors.Empty:
-                if shut:
-                    raise ShutDown from None
-                continue
-            try:
-                return self._take(message)
-            except errors.LeaseExpired:  # stopped for longer than a lease: it is another's
-                continue
+        try:
+            for wait in _waits(block, timeout):
+                shut = words[SHUT]  # before the lease: what was put till then is still got
+                if shut == IMMEDIATE:
+                    raise ShutDown
+                try:
+                    return self._take(self._lease(block and not shut, wait))
+                except errors.Empty:
+                    if shut:
+                        raise ShutDown from None
+                except errors.LeaseExpired:  # stopped for longer than a lease: another's now
+                    continue
+        except (errors.ShmqError, ValueError):
+            _end_with_the_process()
+            raise
         raise Empty
 
     def _take(self, message: Any) -> Any:
@@ -167,6 +176,12 @@ class _Queue:
             self._store.discard()
 
     __class_getitem__: Any = classmethod(types.GenericAlias)
+
+
+def _end_with_the_process() -> None:
+    """Do not return to a daemon thread whose queue was closed by the end of the process."""
+    while util.is_exiting() and threading.current_thread() is not threading.main_thread():
+        time.sleep(1)
 
 
 def _waits(block: bool, timeout: float | None) -> Iterable[float]:

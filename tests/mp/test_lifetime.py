@@ -228,3 +228,21 @@ def test_queues_are_made_and_dropped_by_many_threads_at_once(own_namespace: str)
     )
     run_script(script)
     assert files_of(own_namespace) == []
+
+
+@pytest.mark.parametrize("wait", ["getter.get()", "putter.put(2)", "putter.put(b'x' * 10_000)"])
+def test_a_daemon_thread_that_waits_ends_with_its_process(own_namespace: str, wait: str) -> None:
+    run_script(
+        "import threading, time, shmq.mp as mp\n"
+        "getter, putter = mp.Queue(), mp.Queue(1)\n"
+        "putter.put(1)\n"
+        "def work():\n"
+        f"    thread = threading.Thread(target=lambda: {wait}, daemon=True)\n"
+        "    thread.start()\n"
+        "    time.sleep(0.1)\n"
+        "process = mp.Process(target=work)\n"
+        "process.start()\n"
+        "process.join()\n"
+        "work()\n"
+    )
+    assert queues_of(own_namespace) == []
