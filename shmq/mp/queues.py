@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import operator
 import os
+import pickle
 import queue
 import sys
 import threading
@@ -28,6 +29,8 @@ __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "ShutDown", "SimpleQueue"]
 
 #: The longest that a waiting call takes to see a shutdown, in seconds.
 _SLICE: Final = 0.05
+_AT_ONCE: Final = (0.0,)
+_FOR_EVER: Final = itertools.repeat(_SLICE)
 #: After the children were joined: see multiprocessing.util.
 _AT_EXIT: Final = -10
 
@@ -152,7 +155,7 @@ class _Queue:
         """The object of a leased message, which is acknowledged first: it comes once."""
         if message.codec == "bytes":
             message.ack()
-            return reduction.ForkingPickler.loads(message.body)
+            return pickle.loads(message.body)
         view = message.view
         message.ack()
         return pickling.read_frame(view, in_place=self._zero_copy)
@@ -187,9 +190,9 @@ def _end_with_the_process() -> None:
 def _waits(block: bool, timeout: float | None) -> Iterable[float]:
     """The waits that a call is made of, in seconds: one, or as many as its time has."""
     if not block:
-        return (0.0,)
+        return _AT_ONCE
     if timeout is None:
-        return itertools.repeat(_SLICE)
+        return _FOR_EVER
     return _waits_until(time.monotonic() + timeout)
 
 

@@ -169,6 +169,30 @@ def test_the_thread_is_joined_once_the_queue_is_closed(make: Callable[..., Any])
     q.cancel_join_thread()
 
 
+def test_threads_share_a_handle(make: Callable[..., Any]) -> None:
+    q = make(3)
+    got: list[int] = []
+
+    def put(first: int) -> None:
+        for number in range(first, first + 200):
+            q.put(number)
+
+    def get() -> None:
+        got.extend(iter(q.get, None))
+
+    putters = [threading.Thread(target=put, args=[first]) for first in (0, 200, 400)]
+    getters = [threading.Thread(target=get) for _ in range(3)]
+    for thread in putters + getters:
+        thread.start()
+    for putter in putters:
+        putter.join()
+    for _ in getters:
+        q.put(None)
+    for getter in getters:
+        getter.join()
+    assert sorted(got) == list(range(600))
+
+
 # ---- what is put ----
 
 
