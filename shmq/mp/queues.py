@@ -19,7 +19,7 @@ import types
 from collections.abc import Iterable, Iterator
 from multiprocessing import context, reduction, util
 from queue import Empty, Full
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from shmq import errors
 from shmq.mp import pickling
@@ -140,25 +140,25 @@ class _Queue:
                 if shut == IMMEDIATE:
                     raise ShutDown
                 try:
-                    return self._take(self._lease(block and not shut, wait))
+                    message = self._lease(block and not shut, wait)
+                    body = message.body if message.codec == "bytes" else message.view
+                    message.ack()  # before the object is made of it: it is got once
                 except errors.Empty:
                     if shut:
                         raise ShutDown from None
                 except errors.LeaseExpired:  # stopped for longer than a lease: another's now
                     continue
+                else:
+                    return self._load(body)
         except (errors.ShmqError, ValueError):
             _end_with_the_process()
             raise
         raise Empty
 
-    def _take(self, message: Any) -> Any:
-        """The object of a leased message, which is acknowledged first: it comes once."""
-        if message.codec == "bytes":
-            message.ack()
-            return pickle.loads(message.body)
-        view = message.view
-        message.ack()
-        return pickling.read_frame(view, in_place=self._zero_copy)
+    def _load(self, body: bytes | memoryview) -> Any:
+        if type(body) is bytes:
+            return pickle.loads(body)
+        return pickling.read_frame(cast(memoryview, body), in_place=self._zero_copy)
 
     # ---- shutting down ----
 
