@@ -54,7 +54,7 @@ class _Queue:
         util.register_after_fork(self, type(self)._after_fork)
 
     def _hold(self, store: Store) -> None:
-        self._closed = False
+        self._closed = self._has_put = False
         self._store = store
         self._words = store.words
         self._lease = store.queue.get
@@ -225,7 +225,7 @@ class Queue(_Queue):
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._closed = False
+        self._closed = self._has_put = False
 
     def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
         """Put an object; it is pickled before this returns. Raises Full, NoSpace, ShutDown.
@@ -236,6 +236,7 @@ class Queue(_Queue):
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
         self._send(obj, block, timeout)
+        self._has_put = True
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Remove and return an object. Raises Empty, ShutDown; ValueError if closed."""
@@ -256,7 +257,13 @@ class Queue(_Queue):
         return self._store.queue.qsize()
 
     def empty(self) -> bool:
-        """Whether no object could be got."""
+        """Whether no object could be got.
+
+        Raises OSError if this process has put by the handle and closed it, as
+        multiprocessing does.
+        """
+        if self._closed and self._has_put:
+            raise OSError("handle is closed")
         return self._store.queue.empty()
 
     def full(self) -> bool:

@@ -159,6 +159,19 @@ def test_a_closed_queue_neither_puts_nor_gets(make: Callable[..., Any]) -> None:
     q.join_thread()
 
 
+def test_a_closed_queue_is_looked_at_unless_it_was_put_to(make: Callable[..., Any]) -> None:
+    unused, used = make(1), make(1)
+    used.put(1)
+    for q in (unused, used):
+        q.close()
+        q.join_thread()
+    assert unused.empty()
+    assert (unused.qsize(), used.qsize()) == (0, 1)
+    assert used.full()
+    with pytest.raises(OSError, match=r"^handle is closed$"):
+        used.empty()
+
+
 def test_the_thread_is_joined_once_the_queue_is_closed(make: Callable[..., Any]) -> None:
     q = make()
     with pytest.raises(AssertionError, match="not closed"):
