@@ -16,6 +16,7 @@ from __future__ import annotations
 import copyreg
 import pickle
 import struct
+import threading
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, cast
@@ -77,28 +78,59 @@ class _Reducers:
 _reducers = _Reducers()
 
 
+class _Encoder:
+    """A pickler that is used again: making one takes longer than a small pickle."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self._pieces: list[Any] = []
+        self._buffers: list[memoryview] = []
+        sink = _Sink()
+        sink.write = self._pieces.append  # type: ignore[attr-defined]
+        self._pickler = pickle.Pickler(
+            cast(Any, sink), _PROTOCOL, buffer_callback=self._stays_within
+        )
+        self._pickler.dispatch_table = _reducers  # type: ignore[assignment]
+
+    def encode(self, obj: object) -> bytes | Frame:
+        """See the function. Keeps nothing of the object."""
+        pieces, buffers = self._pieces, self._buffers
+        self.busy = True
+        try:
+            self._pickler.dump(obj)
+            if not buffers and sum(map(len, pieces)) <= SMALL:
+                return b"".join(pieces)
+            return Frame(pieces[:], buffers[:])
+        finally:
+            pieces.clear()
+            buffers.clear()
+            self._pickler.clear_memo()
+            self.busy = False
+
+    def _stays_within(self, buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < SMALL:
+            return True
+        self._buffers.append(raw)
+        return False
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.encoder = _Encoder()
+
+
+_local = _Local()
+
+
 def encode(obj: object) -> bytes | Frame:
     """The object as a small pickle or as a frame. Raises what pickling raises."""
     if type(obj) in _ATOMS and (type(obj) not in {bytes, str} or len(cast(str, obj)) < SMALL):
         return pickle.dumps(obj, _PROTOCOL)
-    pieces: list[Any] = []
-    buffers: list[memoryview] = []
-
-    def keep_within(buffer: pickle.PickleBuffer) -> bool:
-        raw = buffer.raw()
-        if raw.nbytes < SMALL:
-            return True
-        buffers.append(raw)
-        return False
-
-    sink = _Sink()
-    sink.write = pieces.append  # type: ignore[attr-defined]
-    pickler = pickle.Pickler(cast(Any, sink), _PROTOCOL, buffer_callback=keep_within)
-    pickler.dispatch_table = _reducers  # type: ignore[assignment]
-    pickler.dump(obj)
-    if not buffers and sum(map(len, pieces)) <= SMALL:
-        return b"".join(pieces)
-    return Frame(pieces, buffers)
+    encoder = _local.encoder
+    if encoder.busy:  # an object that puts while it is pickled
+        encoder = _Encoder()
+    return encoder.encode(obj)
 
 
 def read_frame(view: memoryview, *, in_place: bool) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import queue
+import weakref
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,42 @@ def test_what_cannot_be_pickled_is_refused_by_put() -> None:
     assert q.empty()
     q.put_nowait("there is room")
     assert q.get() == "there is room"
+
+
+class Chatty:
+    """Puts something while it is pickled, and can fail at that."""
+
+    def __init__(self, q: Any, fails: bool = False) -> None:
+        self.q = q
+        self.fails = fails
+
+    def __reduce__(self) -> Any:
+        self.q.put({"told": [np.arange(SIZE)]})
+        if self.fails:
+            raise ZeroDivisionError
+        return str, ("chatty",)
+
+
+def test_an_object_may_put_while_it_is_pickled() -> None:
+    q: Any = Queue()
+    with pytest.raises(ZeroDivisionError):
+        q.put([np.arange(SIZE), Chatty(q, fails=True)])
+    q.put([b"first" * SIZE, Chatty(q), np.arange(3)])
+    for _ in range(2):
+        assert q.get()["told"][0].sum() == SIZE * (SIZE - 1) // 2
+    first, chatty, last = q.get()
+    assert (first, chatty, list(last)) == (b"first" * SIZE, "chatty", [0, 1, 2])
+    assert q.empty()
+
+
+def test_a_put_keeps_no_object_alive() -> None:
+    q: Any = Queue()
+    array = np.arange(SIZE)
+    alive = weakref.ref(array)
+    q.put([array])
+    del array
+    gc.collect()
+    assert alive() is None
 
 
 class Unwilling:
