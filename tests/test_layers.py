@@ -25,7 +25,7 @@ LAYERS = (
     ("shmq.core",),
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
-    ("shmq.server",),
+    ("shmq.server", "shmq.mp"),
     ("shmq.workers",),
     ("shmq",),
     ("shmq.cli", "shmq.demo", "shmq.__main__"),

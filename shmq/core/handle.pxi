@@ -34,6 +34,11 @@ cdef class Handle(_Watcher):
         self._unlock()
         return visible, live
 
+    @property
+    def last_sequence(self):
+        """The newest sequence number: how many messages were ever put."""
+        return self.q.h.last_seq
+
     def numbers(self):
         """The header's counters by name: what shmq.contract.QueueStats is made of."""
         cdef shmq_header h

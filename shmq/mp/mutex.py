@@ -1,0 +1,82 @@
+"""A lock between processes that its holder's death releases.
+
+It is an open-file-description lock (fcntl(2), F_OFD_SETLKW) on a file that all of them
+can open. Each lock object has a description of its own: two of them exclude each other
+in one process, too. A fork's child closes the description that it inherited, so that it
+does not keep the lock of a parent that dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+__all__ = ["Mutex"]
+
+_FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
+_TAKE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+_GIVE: Final = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0)
+
+_all: weakref.WeakSet[Mutex] = weakref.WeakSet()
+
+
+class Mutex:
+    """A context manager that holds the lock on ``path``, which must exist. Not reentrant."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        self._threads = threading.Lock()
+        _all.add(self)
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        try:
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLKW, _TAKE)
+        except BaseException:  # an interrupt may come once the lock is ours
+            self._release()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        try:
+            if self._fd >= 0:
+                fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _GIVE)
+        finally:
+            self._threads.release()
+
+    def close(self) -> None:
+        """Close the file. The next use opens it again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def after_fork(self) -> None:
+        """The child's lock is another one, and no thread of the child holds it."""
+        self._threads = threading.Lock()
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+def _after_fork() -> None:
+    for mutex in list(_all):
+        mutex.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,303 @@
+"""An anonymous queue: what it consists of, and how long it lives.
+
+In /dev/shm, mode 0600, in a namespace of its own for each user:
+
+``mp.shmq@NAMESPACE@NAME``
+    the words that all handles share, and what tells how long the queue lives: whoever
+    has a handle has this file open with a shared flock(2). A fork's child inherits the
+    lock with the descriptor, a started process is given it, and the kernel releases it
+    with the last of them, whatever they died of. Made first, removed last.
+``shmq@NAMESPACE@NAME``
+    the queue of the messages.
+``shmq@NAMESPACE@NAME.done``
+    the bell of those who join, made when first someone waits.
+
+NAME is the number of the process that made it, a dot and a count. The last handle that
+is closed or dropped removes all of it. What killed processes leave goes when the next
+queue is made: if its maker lives no more and the lock can be had, nobody uses it.
+
+The lock order is registry first, queue second. A mutex may be held around both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import mmap
+import os
+import re
+import threading
+from multiprocessing import util
+from pathlib import Path
+from typing import Final
+
+from shmq.client.local import LocalBroker, LocalQueue
+from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
+from shmq.mp.mutex import Mutex
+from shmq.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
+from shmq.registry import Namespace
+
+__all__ = ["DRAINING", "IDLE", "IMMEDIATE", "JOINING", "SHUT", "Store", "default_namespace"]
+
+SHM: Final = Path("/dev/shm")
+
+#: The words, each of 64 bits. SHUT is 0, DRAINING or IMMEDIATE; DONE counts the calls of
+#: task_done and what a shutdown discarded; JOINING is 1 while someone may wait for the
+#: end of the tasks; IDLE counts how often there was none left.
+SHUT, DONE, JOINING, IDLE = range(4)
+DRAINING, IMMEDIATE = 1, 2
+
+_BYTES: Final = 32
+_BODY_LIMIT: Final = (1 << 32) - 1
+_NAME: Final = re.compile(r"(\d+)\.\d+\Z", re.ASCII)
+#: A message whose getter was interrupted between leasing and acknowledging it comes back
+#: after this, in seconds.
+_LEASE: Final = 10.0
+
+#: After every handle was closed at a process's end: see multiprocessing.util.
+_LAST: Final = -20
+
+_count = itertools.count(1)
+
+# The collector may drop the last other queue while one is being made, which would end the
+# namespace under it: what is dropped then is let go afterwards.
+_local = threading.local()
+_late: list[tuple[Namespace, str]] = []
+_retiring: set[tuple[int, str]] = set()
+
+
+def default_namespace() -> str:
+    """The namespace of new queues: ``SHMQ_MP_NAMESPACE``, or else one for each user."""
+    return os.environ.get("SHMQ_MP_NAMESPACE") or f"mp-{os.geteuid()}"
+
+
+class Store:
+    """One hold on an anonymous queue."""
+
+    def __init__(self, namespace: Namespace, name: str, fd: int, queue: LocalQueue) -> None:
+        """Take the hold: ``fd``, the open file of the words, has a shared lock."""
+        self.namespace = namespace
+        self.name = name
+        self.queue = queue
+        self._map = mmap.mmap(fd, _BYTES)  # which keeps a descriptor of its own
+        self.words = memoryview(self._map).cast("Q")
+        self.mutex = Mutex(_path(namespace, name))
+        self._lifeline = -1
+        self._bell: LocalQueue | None = None
+        self._closed = False
+        _retire_at_exit(namespace)
+
+    # ---- making and finding ----
+
+    @classmethod
+    def create(cls, maxsize: int) -> Store:
+        """A new queue of at most ``maxsize`` messages; 0 or less: as many as can be.
+
+        Raises NoSpace, and ForeignSegment if someone else's namespace has the name.
+        """
+        namespace = Namespace.of(default_namespace())
+        _local.making = True
+        try:
+            with namespace.locked():
+                return cls._make(namespace, maxsize)
+        finally:
+            _local.making = False
+            while _late:
+                _let_go(*_late.pop())
+
+    @classmethod
+    def _make(cls, namespace: Namespace, maxsize: int) -> Store:
+        number = namespace.process_number()
+        _sweep(namespace)
+        name = f"{number}.{next(_count)}"
+        fd = _make_words(_path(namespace, name))
+        try:
+            return cls(namespace, name, fd, _make_queue(namespace, name, maxsize))
+        except BaseException:
+            _remove(namespace, name)
+            raise
+        finally:
+            os.close(fd)
+
+    @classmethod
+    def attach(cls, namespace_name: str, name: str) -> Store:
+        """Another hold on a queue. Raises NoSuchQueue if nobody had one any more."""
+        namespace = Namespace.of(namespace_name)
+        with namespace.locked():
+            try:
+                fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                raise NoSuchQueue(
+                    f"the queue {name!r} is gone: no process had a handle of it any more; keep "
+                    f"one until its receiver has got what you send"
+                ) from None
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH)
+                return cls(namespace, name, fd, LocalBroker(namespace_name).queue(name))
+            finally:
+                os.close(fd)
+
+    def lifeline(self) -> int:
+        """A descriptor that holds the queue for whoever is given a duplicate of it."""
+        if self._lifeline < 0:
+            fd = os.open(_path(self.namespace, self.name), os.O_RDWR | os.O_CLOEXEC)
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            self._lifeline = fd
+        return self._lifeline
+
+    # ---- tasks ----
+
+    def unfinished(self) -> int:
+        """How many messages were put that are not done. Needs the mutex."""
+        return self.queue.last_sequence - self.words[DONE]
+
+    def count_done(self, count: int) -> None:
+        """Count tasks as done, and wake those who join if none is left. Needs the mutex."""
+        self.words[DONE] += count
+        if count and not self.unfinished():
+            self.words[IDLE] += 1
+            if self.words[JOINING]:
+                self.words[JOINING] = 0
+                self.ring()
+
+    def discard(self) -> None:
+        """Discard the messages; each counts as done."""
+        with self.mutex:
+            self.count_done(self.queue.purge())
+
+    def ring(self) -> None:
+        """Wake one of those who join, or the next one who does."""
+        with contextlib.suppress(Full):  # who takes the last ring rings again
+            self.bell().put(b"", False)
+
+    def bell(self) -> LocalQueue:
+        """What is rung when no task is left, and by each who is woken for the next."""
+        if self._bell is None:
+            self._bell = LocalBroker(self.namespace.name).ensure_queue(
+                f"{self.name}.done",
+                capacity=1,
+                arena_bytes=MIN_ARENA,
+                visibility_timeout=_LEASE,
+                max_deliveries=None,
+                dead_letter=None,
+                priorities=1,
+                overflow="drop-oldest",
+            )
+        return self._bell
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Let go; the last to do so removes the queue. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self.queue.close()
+        if self._bell is not None:
+            self._bell.close()
+        self.mutex.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+        self.words.release()
+        self._map.close()
+        if getattr(_local, "making", False):
+            _late.append((self.namespace, self.name))
+        else:
+            _let_go(self.namespace, self.name)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_closed"):  # its constructor came to its end
+            self.close()
+
+
+def _let_go(namespace: Namespace, name: str) -> None:
+    with contextlib.suppress(OSError, ShmqError):  # what stays is left to the next maker
+        with namespace.locked():
+            _remove_if_unused(namespace, name)
+        namespace.retire()
+
+
+def _retire_at_exit(namespace: Namespace) -> None:
+    """Remove the namespace's file with the last process, whichever ended the last queue."""
+    process = os.getpid(), namespace.name
+    if process not in _retiring:
+        _retiring.add(process)
+        util.Finalize(None, namespace.retire, exitpriority=_LAST)
+
+
+def _path(namespace: Namespace, name: str) -> Path:
+    return SHM / f"mp.shmq@{namespace.name}@{name}"
+
+
+def _make_words(path: Path) -> int:
+    """Make the file, with memory behind it, and hold it; the open descriptor."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+            os.posix_fallocate(fd, 0, _BYTES)
+        except BaseException:
+            path.unlink()
+            os.close(fd)
+            raise
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}:
+            raise
+        raise NoSpace(f"no queue can be made in {SHM}: {error}; give it more room") from error
+    return fd
+
+
+def _make_queue(namespace: Namespace, name: str, maxsize: int) -> LocalQueue:
+    space = os.statvfs(SHM)
+    arena = max(MIN_ARENA, min(space.f_blocks * space.f_frsize, MAX_ARENA))
+    return LocalBroker(namespace.name).create_queue(
+        name,
+        capacity=min(maxsize, MAX_CAPACITY) if maxsize > 0 else MAX_CAPACITY,
+        arena_bytes=arena,
+        max_message_bytes=min(arena, _BODY_LIMIT),
+        visibility_timeout=_LEASE,
+        max_deliveries=None,
+        dead_letter=None,
+        priorities=1,
+        retry_delay=0.0,
+        overflow="block",
+    )
+
+
+# ---- removing: all of it needs the registry lock ----
+
+
+def _sweep(namespace: Namespace) -> None:
+    """Remove the queues that nobody holds and whose makers live no more."""
+    prefix = _path(namespace, "").name
+    for entry in os.listdir(SHM):
+        parts = _NAME.match(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
+        if parts is not None and not namespace.is_alive(int(parts[1])):
+            with contextlib.suppress(OSError, ShmqError):
+                _remove_if_unused(namespace, parts[0])
+
+
+def _remove_if_unused(namespace: Namespace, name: str) -> None:
+    try:
+        fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        _remove(namespace, name)
+    finally:
+        os.close(fd)
+
+
+def _remove(namespace: Namespace, name: str) -> None:
+    broker = LocalBroker(namespace.name)
+    for queue in (f"{name}.done", name):
+        with contextlib.suppress(NoSuchQueue):
+            broker.delete_queue(queue)
+    _path(namespace, name).unlink(missing_ok=True)
