@@ -1,0 +1,80 @@
+"""iceoryx2: publish and subscribe through loaned memory, set so that nothing is dropped."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import repeat
+from typing import Any
+
+from bench.way import Receive, Send, Way, idle
+
+#: Samples that a subscriber may have waiting.
+WAITING = 256
+
+
+class _Iceoryx(Way):
+    needs = "iceoryx2"
+
+    def service(self) -> Any:
+        """The service, opened in this process."""
+        import iceoryx2
+
+        self.api = iceoryx2
+        iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
+        self.node = iceoryx2.NodeBuilder.new().create(iceoryx2.ServiceType.Ipc)
+        return (
+            self.node.service_builder(iceoryx2.ServiceName.new(self.name))
+            .publish_subscribe(iceoryx2.Slice[ctypes.c_uint8])
+            .enable_safe_overflow(False)
+            .subscriber_max_buffer_size(self.waiting())
+            .open_or_create()
+        )
+
+    def waiting(self) -> int:
+        """How many samples may wait."""
+        return WAITING
+
+    def publisher(self) -> Any:
+        """The sending end, which waits for a slow subscriber."""
+        return (
+            self.service()
+            .publisher_builder()
+            .initial_max_slice_len(self.size)
+            .backpressure_strategy(self.api.BackpressureStrategy.RetryUntilDelivered)
+            .create()
+        )
+
+    def subscriber(self) -> Any:
+        """The receiving end."""
+        return self.service().subscriber_builder().create()
+
+
+class OneByOne(_Iceoryx):
+    """Each body is copied into a loan and out of a sample."""
+
+    label = "iceoryx2, copied"
+    note = "no acknowledgement; the receiver only spins"
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        loan, move, size = self.publisher().loan_slice_uninit, ctypes.memmove, self.size
+
+        def send() -> None:
+            for body in bodies:
+                sample = loan(size)
+                move(sample.payload_ptr, body, size)
+                sample.assume_init().send()
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        get, copy, size = self.subscriber().receive, ctypes.string_at, self.size
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            for _ in repeat(None, count):
+                while (sample := get()) is None:
+                    idle()
+                received.append(copy(sample.payload_ptr, size))
+            return received
+
+        return receive

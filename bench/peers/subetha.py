@@ -1,0 +1,96 @@
+"""subetha-ipc's SpscRing: one sender, one receiver, slots of 64 bytes in a mapped file."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from bench.peers.batching import batches_of
+from bench.way import BATCH, Receive, Send, Way, idle
+
+#: Slots of the ring, as many as a queue of shmq has by default.
+SLOTS = 16_384
+#: Bytes of a slot, whatever is sent: a shorter body arrives padded.
+SLOT = 64
+
+
+class OneByOne(Way):
+    """push and pop."""
+
+    label = "subetha SpscRing"
+    needs = "subetha"
+    note = "64 B fixed, one sender, one receiver, both only spin; no acknowledgement"
+
+    def _path(self) -> Path:
+        return Path("/dev/shm", f"{self.name}.ring")
+
+    def create(self) -> None:
+        from subetha import SpscRing
+
+        if self.size != SLOT:
+            raise ValueError(f"a slot of subetha's SpscRing holds {SLOT} bytes, not {self.size}")
+        with SpscRing(str(self._path()), SLOTS):
+            pass
+
+    def open(self) -> Any:
+        """The ring, in this process."""
+        from subetha import SpscRing
+
+        return SpscRing.open(str(self._path()), SLOTS)
+
+    def remove(self) -> None:
+        self._path().unlink(missing_ok=True)
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        push = self.open().push
+
+        def send() -> None:
+            for body in bodies:
+                while not push(body):
+                    idle()
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        pop = self.open().pop
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            for _ in repeat(None, count):
+                while (body := pop()) is None:
+                    idle()
+                received.append(body)
+            return received
+
+        return receive
+
+
+class Batches(OneByOne):
+    """push_many and pop_many."""
+
+    label = "subetha SpscRing push_many, pop_many(64)"
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        push_many = self.open().push_many
+        batches = batches_of(bodies)
+
+        def send() -> None:
+            for batch in batches:
+                sent = push_many(batch)
+                while sent < len(batch):
+                    idle()
+                    sent += push_many(batch[sent:])
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        pop_many = self.open().pop_many
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            while (left := count - len(received)) > 0:
+                received += pop_many(min(BATCH, left))
+            return received
+
+        return receive

@@ -1,0 +1,41 @@
+"""The rows of the table, in its order: one file a kind of work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from bench.row import Row
+from bench.rows import batches, consume, one_call
+
+_ALL = (
+    one_call.row,
+    one_call.kib_row,
+    consume.row,
+    batches.row,
+    batches.kib_row,
+)
+
+
+def rows(only: Sequence[str] | None = None, contestant: str | None = None) -> list[Row]:
+    """All rows, or those with the keys of ``only``.
+
+    ``contestant`` leaves those whose label has it in it. Raises LookupError for a key that
+    no row has.
+    """
+    found = [make() for make in _ALL]
+    if only:
+        keys = [row.key for row in found]
+        for key in only:
+            if key not in keys:
+                raise LookupError(f"there is no row {key!r}: the rows are {', '.join(keys)}")
+        found = [row for row in found if row.key in only]
+    if contestant:
+        found = [
+            dataclasses.replace(
+                row, contestants=[c for c in row.contestants if contestant in c.label]
+            )
+            for row in found
+        ]
+        found = [row for row in found if row.contestants]
+    return found
