@@ -60,23 +60,37 @@ def send(stage: Stage, way: Way, rounds: int, count: int) -> int:
     for _ in range(rounds):
         send_round()
     stage.meet()
+    send_round()
+    stage.meet()
     way.finish()
     return begun
 
 
 def receive(stage: Stage, way: Way, rounds: int, count: int) -> int:
-    """The receiving side; returns when its last message was settled."""
-    expected = bodies.make(way.size, count)
+    """The receiving side; returns when its last message was settled.
+
+    The rounds before and after those that are timed are compared whole. The one after
+    shows what was doubled at the end.
+    """
+    sent = bodies.make(way.size, count)
+    whole = way.expected(sent)
+    way.whole = False
+    expected = way.expected(sent)
     receive_round = way.receiver(count)
     stage.meet()
+    way.whole = True
     for _ in range(WARM):
-        bodies.check(receive_round(), expected)
+        bodies.check(receive_round(), whole)
+    way.whole = False
     stage.meet()
     for _ in range(rounds):
         received = receive_round()
         if received != expected:
             bodies.check(received, expected)
     ended = now()
+    stage.meet()
+    way.whole = True
+    bodies.check(receive_round(), whole)
     stage.meet()
     way.finish()
     return ended

@@ -10,8 +10,11 @@ from typing import ClassVar
 
 #: Sends every body of a round, in order.
 Send = Callable[[], None]
-#: Receives a round and returns its bodies, in order.
+#: Receives a round and returns what :meth:`Way.expected` makes of its bodies, in order.
 Receive = Callable[[], list[bytes]]
+#: Sends a body; receives one.
+SendOne = Callable[[bytes], object]
+ReceiveOne = Callable[[], bytes]
 
 #: Messages in a batch, wherever there are batches.
 BATCH = 64
@@ -34,6 +37,10 @@ class Way(abc.ABC):
     def __init__(self, name: str, size: int) -> None:
         self.name = name
         self.size = size
+        #: Whether a round that is received now is to be compared byte by byte. Only where
+        #: that would itself be what is measured, the rounds that are timed are compared by
+        #: a sample: see :mod:`bench.large`.
+        self.whole = True
 
     @classmethod
     def missing(cls) -> str | None:
@@ -52,6 +59,18 @@ class Way(abc.ABC):
     @abc.abstractmethod
     def receiver(self, count: int) -> Receive:
         """Open the receiving end, in the receiving process; ``count`` messages a round."""
+
+    def expected(self, bodies: list[bytes]) -> list[bytes]:
+        """What is received of these bodies."""
+        return bodies
+
+    def one_sender(self) -> SendOne:
+        """Open the sending end for single bodies, in the sending process."""
+        raise NotImplementedError(f"{self.label} is not measured in round trips")
+
+    def one_receiver(self) -> ReceiveOne:
+        """Open the receiving end for single bodies, in the receiving process."""
+        raise NotImplementedError(f"{self.label} is not measured in round trips")
 
     def finish(self) -> None:
         """Called by each side after its last round, outside of what is timed."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from bench.peers.batching import batches_of
-from bench.way import Receive, Send, Way, idle
+from bench.way import Receive, ReceiveOne, Send, SendOne, Way, idle
 
 #: Room of the ring in bytes.
 ROOM = 2 << 20
@@ -29,10 +30,18 @@ class OneByOne(Way):
     def remove(self) -> None:
         shutil.rmtree(self._folder(), ignore_errors=True)
 
-    def sender(self, bodies: list[bytes]) -> Send:
+    def _publisher(self) -> Any:
         from cloudtoid_interprocess import Publisher
 
-        put = Publisher(self.name, ROOM, self._folder()).try_send
+        return Publisher(self.name, ROOM, self._folder())
+
+    def _subscriber(self) -> Any:
+        from cloudtoid_interprocess import Subscriber
+
+        return Subscriber(self.name, ROOM, self._folder())
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        put = self._publisher().try_send
 
         def send() -> None:
             for body in bodies:
@@ -42,9 +51,7 @@ class OneByOne(Way):
         return send
 
     def receiver(self, count: int) -> Receive:
-        from cloudtoid_interprocess import Subscriber
-
-        get = Subscriber(self.name, ROOM, self._folder()).try_receive
+        get = self._subscriber().try_receive
 
         def receive() -> list[bytes]:
             received: list[bytes] = []
@@ -56,6 +63,26 @@ class OneByOne(Way):
 
         return receive
 
+    def one_sender(self) -> SendOne:
+        put = self._publisher().try_send
+
+        def send_one(body: bytes) -> None:
+            while not put(body):
+                idle()
+
+        return send_one
+
+    def one_receiver(self) -> ReceiveOne:
+        get = self._subscriber().try_receive
+
+        def receive_one() -> bytes:
+            while (body := get()) is None:
+                idle()
+            found: bytes = body
+            return found
+
+        return receive_one
+
 
 class Batches(OneByOne):
     """try_send_batch and try_receive: there is no batch to receive."""
@@ -63,9 +90,7 @@ class Batches(OneByOne):
     label = "cloudtoid-interprocess try_send_batch(64)"
 
     def sender(self, bodies: list[bytes]) -> Send:
-        from cloudtoid_interprocess import Publisher
-
-        put = Publisher(self.name, ROOM, self._folder()).try_send_batch
+        put = self._publisher().try_send_batch
         batches = batches_of(bodies)
 
         def send() -> None:

@@ -6,7 +6,7 @@ from itertools import repeat
 from typing import Any
 
 from bench.peers.batching import batches_of
-from bench.way import BATCH, Receive, Send, Way
+from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
 
 #: Room of the ring in bytes, about what shmq's default queue has for such messages.
 ROOM = 2 << 20
@@ -41,6 +41,14 @@ class OneByOne(Way):
     def receiver(self, count: int) -> Receive:
         get = self.queue.get
         return lambda: [get() for _ in repeat(None, count)]
+
+    def one_sender(self) -> SendOne:
+        put: SendOne = self.queue.put
+        return put
+
+    def one_receiver(self) -> ReceiveOne:
+        get: ReceiveOne = self.queue.get
+        return get
 
 
 class Batches(OneByOne):

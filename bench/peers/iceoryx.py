@@ -6,6 +6,7 @@ import ctypes
 from itertools import repeat
 from typing import Any
 
+from bench.large import LargeWay
 from bench.way import Receive, Send, Way, idle
 
 #: Samples that a subscriber may have waiting.
@@ -75,6 +76,42 @@ class OneByOne(_Iceoryx):
                 while (sample := get()) is None:
                     idle()
                 received.append(copy(sample.payload_ptr, size))
+            return received
+
+        return receive
+
+
+class Loaned(_Iceoryx, LargeWay):
+    """Written in a loan, read in the sample."""
+
+    label = "iceoryx2, zero-copy"
+    note = "written in place, read in place; the receiver only spins"
+
+    def waiting(self) -> int:
+        """See :class:`_Iceoryx`."""
+        return 16
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        loan, move, size = self.publisher().loan_slice_uninit, ctypes.memmove, self.size
+
+        def send() -> None:
+            for body in bodies:
+                sample = loan(size)
+                move(sample.payload_ptr, body, size)
+                sample.assume_init().send()
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        get, seen = self.subscriber().receive, self.seen
+        buffer = ctypes.c_uint8 * self.size
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            for _ in repeat(None, count):
+                while (sample := get()) is None:
+                    idle()
+                received.append(seen(buffer.from_address(sample.payload_ptr)))
             return received
 
         return receive

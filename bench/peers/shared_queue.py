@@ -7,10 +7,12 @@ from typing import Any
 
 import shmq
 from bench.peers.batching import batches_of
-from bench.way import BATCH, Receive, Send, Way
+from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
 
 
-class _Shmq(Way):
+class SharedQueue(Way):
+    """A queue of a namespace of its own."""
+
     def create(self) -> None:
         with shmq.connect(self.name) as broker:
             broker.create_queue("q", dead_letter=None, overflow="block", **self.options())
@@ -29,7 +31,7 @@ class _Shmq(Way):
                 broker.delete_queue(summary.name)
 
 
-class OneByOne(_Shmq):
+class OneByOne(SharedQueue):
     """put, get, ack: one call each."""
 
     label = "shmq put, get, ack"
@@ -56,6 +58,21 @@ class OneByOne(_Shmq):
 
         return receive
 
+    def one_sender(self) -> SendOne:
+        put: SendOne = self.open().put
+        return put
+
+    def one_receiver(self) -> ReceiveOne:
+        get = self.open().get
+
+        def receive_one() -> bytes:
+            message = get()
+            body: bytes = message.body
+            message.ack()
+            return body
+
+        return receive_one
+
 
 class Consumed(OneByOne):
     """put one by one; a consumer that leases 64 ahead."""
@@ -75,7 +92,7 @@ class Consumed(OneByOne):
         return receive
 
 
-class _PutBatches(_Shmq):
+class _PutBatches(SharedQueue):
     def sender(self, bodies: list[bytes]) -> Send:
         put_many = self.open().put_many
         batches = batches_of(bodies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from bench.stage import CONTEXT
-from bench.way import Receive, Send, Way
+from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
 #: Messages that the Queue may hold, as many as a queue of shmq by default.
 CAPACITY = 16_384
@@ -58,6 +58,14 @@ class Pipe(Way):
     def receiver(self, count: int) -> Receive:
         recv_bytes = self.reading.recv_bytes
         return lambda: [recv_bytes() for _ in repeat(None, count)]
+
+    def one_sender(self) -> SendOne:
+        put: SendOne = self.writing.send_bytes
+        return put
+
+    def one_receiver(self) -> ReceiveOne:
+        get: ReceiveOne = self.reading.recv_bytes
+        return get
 
     def remove(self) -> None:
         self.reading.close()

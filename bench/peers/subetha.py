@@ -6,8 +6,9 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from bench.packed import PACK, PackedWay
 from bench.peers.batching import batches_of
-from bench.way import BATCH, Receive, Send, Way, idle
+from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way, idle
 
 #: Slots of the ring, as many as a queue of shmq has by default.
 SLOTS = 16_384
@@ -65,6 +66,26 @@ class OneByOne(Way):
 
         return receive
 
+    def one_sender(self) -> SendOne:
+        put = self.open().push
+
+        def send_one(body: bytes) -> None:
+            while not put(body):
+                idle()
+
+        return send_one
+
+    def one_receiver(self) -> ReceiveOne:
+        get = self.open().pop
+
+        def receive_one() -> bytes:
+            while (body := get()) is None:
+                idle()
+            found: bytes = body
+            return found
+
+        return receive_one
+
 
 class Batches(OneByOne):
     """push_many and pop_many."""
@@ -92,5 +113,38 @@ class Batches(OneByOne):
             while (left := count - len(received)) > 0:
                 received += pop_many(min(BATCH, left))
             return received
+
+        return receive
+
+
+class Packed(PackedWay, OneByOne):
+    """push_buffer and pop_buffer."""
+
+    label = "subetha SpscRing push_buffer, pop_buffer"
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        push_buffer, packs = self.open().push_buffer, self.packs(bodies)
+
+        def send() -> None:
+            for pack in packs:
+                sent = push_buffer(pack, SLOT)
+                while sent * SLOT < len(pack):
+                    idle()
+                    sent += push_buffer(pack[sent * SLOT :], SLOT)
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        pop_buffer = self.open().pop_buffer
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            left = count
+            while left:
+                packed, found = pop_buffer(min(PACK, left))
+                if found:
+                    received.append(packed)
+                    left -= found
+            return [b"".join(received)]
 
         return receive

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+from functools import partial
 from itertools import repeat
 
-from bench.way import Receive, Send, Way
+from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
 _LENGTH = struct.Struct("<I")
 #: Bytes that the receiver of the stream asks for at once.
@@ -63,3 +64,10 @@ class Packets(Stream):
     def receiver(self, count: int) -> Receive:
         get, size = self.reading.recv, self.size
         return lambda: [get(size) for _ in repeat(None, count)]
+
+    def one_sender(self) -> SendOne:
+        put: SendOne = self.writing.send
+        return put
+
+    def one_receiver(self) -> ReceiveOne:
+        return partial(self.reading.recv, self.size)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.batching import batches_of
-from bench.way import Receive, Send, Way
+from bench.way import Receive, ReceiveOne, Send, SendOne, Way
 
 #: Messages that each side may hold.
 MARK = 16_384
@@ -49,6 +49,14 @@ class OneByOne(Way):
     def receiver(self, count: int) -> Receive:
         get = self._socket("PULL").recv
         return lambda: [get() for _ in repeat(None, count)]
+
+    def one_sender(self) -> SendOne:
+        put: SendOne = self._socket("PUSH").send
+        return put
+
+    def one_receiver(self) -> ReceiveOne:
+        get: ReceiveOne = self._socket("PULL").recv
+        return get
 
     def finish(self) -> None:
         self.socket.close(linger=0)

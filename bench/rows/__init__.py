@@ -6,14 +6,17 @@ import dataclasses
 from collections.abc import Sequence
 
 from bench.row import Row
-from bench.rows import batches, consume, one_call
+from bench.rows import batches, consume, mib, one_call, packed
 
 _ALL = (
     one_call.row,
-    one_call.kib_row,
     consume.row,
     batches.row,
+    packed.row,
+    one_call.kib_row,
     batches.kib_row,
+    mib.view_row,
+    mib.copy_row,
 )
 
 
