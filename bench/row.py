@@ -156,12 +156,11 @@ def within(label: str, other: str, most: float, key: str) -> Bar:
 
 
 def flat(labels: Sequence[str], tolerance: float, key: str) -> Bar:
-    """The figure of each label lies within ``tolerance`` of the first label's."""
+    """The figure, a cost, rises by no more than ``tolerance`` from the first label's."""
 
     def judge(medians: Medians) -> tuple[str, bool]:
         first = medians[labels[0]][key]
         ratios = [medians[label][key] / first for label in labels]
-        worst = max(ratios, key=lambda ratio: abs(ratio - 1))
-        return f"{worst:.2f} x {labels[0]} at worst", abs(worst - 1) <= tolerance
+        return f"{max(ratios):.2f} x at worst", max(ratios) <= 1 + tolerance
 
-    return Bar(f"within {tolerance:.0%} of {labels[0]}", judge)
+    return Bar(f"each at most {1 + tolerance:g} x {labels[0]}", judge)

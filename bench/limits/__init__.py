@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 
+from bench.compiled import compiled, no_compiler
 from bench.row import Contestant, Role
 from bench.stage import PATIENCE, Failed
 
 HERE = Path(__file__).resolve().parent
-BUILT = HERE.parents[1] / "build" / "limits"
-
-
-def _compiler() -> str | None:
-    return shutil.which("cc")
-
-
-@cache
-def program(name: str) -> Path:
-    """The loop ``name``.c, compiled for this run."""
-    compiler = _compiler()
-    assert compiler is not None
-    BUILT.mkdir(parents=True, exist_ok=True)
-    target = BUILT / name
-    source = HERE / f"{name}.c"
-    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
-    return target
 
 
 def play(name: str, *arguments: object) -> list[float]:
     """Run a loop; the numbers that it prints. Raises Failed if it found anything wrong."""
-    command = [str(program(name)), *(str(argument) for argument in arguments)]
+    command = [str(compiled(HERE / f"{name}.c")), *(str(argument) for argument in arguments)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if ended.returncode:
         raise Failed(f"{' '.join(command)}: {ended.stderr}")
@@ -47,7 +28,7 @@ class Limit(Contestant):
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
-        return None if _compiler() else "there is no C compiler called cc"
+        return no_compiler()
 
 
 class RateLimit(Limit):

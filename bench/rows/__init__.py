@@ -6,7 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 
 from bench.row import Row
-from bench.rows import batches, consume, mib, one_call, packed
+from bench.rows import (
+    batches,
+    consume,
+    crowd,
+    growth,
+    harness,
+    memory,
+    mib,
+    one_call,
+    packed,
+    recovery,
+    round_trip,
+)
 
 _ALL = (
     one_call.row,
@@ -17,6 +29,16 @@ _ALL = (
     batches.kib_row,
     mib.view_row,
     mib.copy_row,
+    round_trip.sleeping_row,
+    round_trip.spinning_row,
+    growth.backlog_row,
+    growth.groups_row,
+    growth.delayed_row,
+    crowd.row,
+    growth.queues_row,
+    recovery.row,
+    memory.row,
+    harness.row,
 )
 
 
