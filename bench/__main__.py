@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
     parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
     parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.1 s")
+    parser.add_argument("--tiny", action="store_true", help="only show that everything works")
     parser.add_argument("--repetitions", type=int, metavar="N", help="5 unless quick")
     parser.add_argument("--seconds", type=float, metavar="S", help="of a turn: 0.3 unless quick")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
@@ -33,8 +35,13 @@ def main() -> None:
         for row in chosen:
             print(f"{row.key:22} {row.title}")
         return
-    repetitions = given.repetitions or (3 if given.quick else 5)
-    seconds = given.seconds or (0.1 if given.quick else 0.3)
+    if given.tiny:
+        chosen = [
+            dataclasses.replace(row, contestants=[c.tiny() for c in row.contestants])
+            for row in chosen
+        ]
+    repetitions = given.repetitions or (1 if given.tiny else 3 if given.quick else 5)
+    seconds = given.seconds or (0.0 if given.tiny else 0.1 if given.quick else 0.3)
     console = Console(width=None if sys.stdout.isatty() else 150)
     record = run(chosen, repetitions, seconds, _say)
     _say("")

@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 
 
 def run(rows: Sequence[Row], repetitions: int, seconds: float, say: Say) -> Record:
-    """Measure the rows; each turn takes about ``seconds``.
+    """Measure the rows; each turn takes about ``seconds``; 0: the least it can.
 
     The repetitions are outermost: the turns of a contestant are spread over the whole run.
     Raises :class:`bench.stage.Failed` if anything that arrived is not what was sent.
@@ -26,8 +26,9 @@ def run(rows: Sequence[Row], repetitions: int, seconds: float, say: Say) -> Reco
         if contestant.missing() is None
     ]
     for row, contestant in taking_part:
-        say(f"{row.key}: {contestant.label}: how much fits into {seconds} s")
-        contestant.calibrate(seconds)
+        if seconds:
+            say(f"{row.key}: {contestant.label}: how much fits into {seconds} s")
+            contestant.calibrate(seconds)
     turns: dict[Contestant, list[dict[str, float]]] = {c: [] for _, c in taking_part}
     for repetition in range(1, repetitions + 1):
         for row, contestant in taking_part:

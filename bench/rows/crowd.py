@@ -23,10 +23,14 @@ class Crowd(Contestant):
 
     role: Role = "shmq"
 
-    def __init__(self, pairs: int) -> None:
+    def __init__(self, pairs: int, label: str | None = None) -> None:
         self.pairs = pairs
         self.each = LEAST
-        self.label = f"shmq, {pairs} x {pairs} processes"
+        self.label = label or f"shmq, {pairs} x {pairs} processes"
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        return Crowd(min(self.pairs, 3), self.label)
 
     def calibrate(self, seconds: float) -> None:
         """See :class:`bench.row.Contestant`."""

@@ -56,6 +56,14 @@ class Cycle(Contestant):
         self.rounds = 4
         self.rounds = max(1, int(seconds * 1e9 / (self.turn()[COST.key] * bodies.ROUND)))
 
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        few = {
+            field.name: min(getattr(self.setting, field.name), 20)
+            for field in dataclasses.fields(Setting)
+        }
+        return Cycle(self.label, Setting(**few))
+
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
         name = unique_name()

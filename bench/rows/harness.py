@@ -15,7 +15,7 @@ class Loop(Contestant):
     """A loop of a stream, with the least that Python can call in place of the peer."""
 
     role: Role = "harness"
-    rounds = 200
+    rounds = 2
 
     def calibrate(self, seconds: float) -> None:
         """See :class:`bench.row.Contestant`."""

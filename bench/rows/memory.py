@@ -28,6 +28,10 @@ class Memory(Contestant):
         self.properties = properties
         self.options = options
 
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        return Memory(self.label, 3000, self.properties, **self.options)
+
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
         name = unique_name()

@@ -30,6 +30,10 @@ class Recovery(Contestant):
         """See :class:`bench.row.Contestant`."""
         return no_compiler()
 
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        return Recovery(self.label, 3000, min(self.groups, 10))
+
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
         name = unique_name()
