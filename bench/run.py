@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bench import machine
 from bench.record import Entry, Record, RowRecord
 from bench.row import Contestant, Row
+from bench.stage import Failed
 
 #: Says what is under way.
 Say = Callable[[str], None]
@@ -28,18 +30,29 @@ def run(rows: Sequence[Row], repetitions: int, seconds: float, say: Say) -> Reco
     for row, contestant in taking_part:
         if seconds:
             say(f"{row.key}: {contestant.label}: how much fits into {seconds} s")
-            contestant.calibrate(seconds)
+            with _named(row, contestant):
+                contestant.calibrate(seconds)
     turns: dict[Contestant, list[dict[str, float]]] = {c: [] for _, c in taking_part}
     for repetition in range(1, repetitions + 1):
         for row, contestant in taking_part:
             say(f"{repetition} of {repetitions}: {row.key}: {contestant.label}")
-            turns[contestant].append(contestant.turn())
+            with _named(row, contestant):
+                turns[contestant].append(contestant.turn())
     return Record(
         machine=machine.describe(),
         repetitions=repetitions,
         seconds=seconds,
         rows=[_record(row, turns) for row in rows],
     )
+
+
+@contextlib.contextmanager
+def _named(row: Row, contestant: Contestant) -> Iterator[None]:
+    """What goes wrong says whose turn it was."""
+    try:
+        yield
+    except Failed as error:
+        raise Failed(f"{row.key}: {contestant.label}: {error}") from None
 
 
 def _record(row: Row, turns: dict[Contestant, list[dict[str, float]]]) -> RowRecord:

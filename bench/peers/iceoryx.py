@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import tempfile
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 from bench.large import LargeWay
@@ -22,7 +25,11 @@ class _Iceoryx(Way):
 
         self.api = iceoryx2
         iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
-        self.node = iceoryx2.NodeBuilder.new().create(iceoryx2.ServiceType.Ipc)
+        config = iceoryx2.config.default()
+        config.global_cfg.root_path = iceoryx2.Path.new(str(self._folder()))
+        config.global_cfg.prefix = iceoryx2.FileName.new(self._prefix())
+        builder = iceoryx2.NodeBuilder.new().config(config)
+        self.node: Any = builder.create(iceoryx2.ServiceType.Ipc)
         return (
             self.node.service_builder(iceoryx2.ServiceName.new(self.name))
             .publish_subscribe(iceoryx2.Slice[ctypes.c_uint8])
@@ -31,9 +38,23 @@ class _Iceoryx(Way):
             .open_or_create()
         )
 
+    def _folder(self) -> Path:
+        return Path(tempfile.gettempdir(), f"{self.name}.iceoryx2")
+
+    def _prefix(self) -> str:
+        return f"{self.name}_"
+
     def waiting(self) -> int:
         """How many samples may wait."""
         return WAITING
+
+    def finish(self) -> None:
+        self.node = None
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder(), ignore_errors=True)
+        for left in Path("/dev/shm").glob(f"{self._prefix()}*"):
+            left.unlink(missing_ok=True)
 
     def publisher(self) -> Any:
         """The sending end, which waits for a slow subscriber."""
