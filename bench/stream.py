@@ -53,6 +53,8 @@ def send(stage: Stage, way: Way, rounds: int, count: int) -> int:
     """The sending side; returns when its first message went."""
     send_round = way.sender(bodies.make(way.size, count))
     stage.meet()
+    way.opened()
+    stage.meet()
     for _ in range(WARM):
         send_round()
     stage.meet()
@@ -77,6 +79,8 @@ def receive(stage: Stage, way: Way, rounds: int, count: int) -> int:
     way.whole = False
     expected = way.expected(sent)
     receive_round = way.receiver(count)
+    stage.meet()
+    way.opened()
     stage.meet()
     way.whole = True
     for _ in range(WARM):

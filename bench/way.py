@@ -72,6 +72,9 @@ class Way(abc.ABC):
         """Open the receiving end for single bodies, in the receiving process."""
         raise NotImplementedError(f"{self.label} is not measured in round trips")
 
+    def opened(self) -> None:
+        """Called by each side once both ends are open, before anything is sent."""
+
     def finish(self) -> None:
         """Called by each side after its last round, outside of what is timed."""
 

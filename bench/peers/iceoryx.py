@@ -19,6 +19,9 @@ WAITING = 256
 class _Iceoryx(Way):
     needs = "iceoryx2"
 
+    node: Any = None
+    port: Any = None
+
     def service(self) -> Any:
         """The service, opened in this process."""
         import iceoryx2
@@ -29,7 +32,7 @@ class _Iceoryx(Way):
         config.global_cfg.root_path = iceoryx2.Path.new(str(self._folder()))
         config.global_cfg.prefix = iceoryx2.FileName.new(self._prefix())
         builder = iceoryx2.NodeBuilder.new().config(config)
-        self.node: Any = builder.create(iceoryx2.ServiceType.Ipc)
+        self.node = builder.create(iceoryx2.ServiceType.Ipc)
         return (
             self.node.service_builder(iceoryx2.ServiceName.new(self.name))
             .publish_subscribe(iceoryx2.Slice[ctypes.c_uint8])
@@ -49,7 +52,7 @@ class _Iceoryx(Way):
         return WAITING
 
     def finish(self) -> None:
-        self.node = None
+        self.port = self.node = None
 
     def remove(self) -> None:
         shutil.rmtree(self._folder(), ignore_errors=True)
@@ -58,17 +61,30 @@ class _Iceoryx(Way):
 
     def publisher(self) -> Any:
         """The sending end, which waits for a slow subscriber."""
-        return (
+        self.port = (
             self.service()
             .publisher_builder()
             .initial_max_slice_len(self.size)
             .backpressure_strategy(self.api.BackpressureStrategy.RetryUntilDelivered)
             .create()
         )
+        return self.port
 
     def subscriber(self) -> Any:
         """The receiving end."""
-        return self.service().subscriber_builder().create()
+        self.port = self.service().subscriber_builder().create()
+        return self.port
+
+    def opened(self) -> None:
+        """Connect the ports.
+
+        A subscriber that has not heard of a publisher does so when it asks for a sample;
+        until then the publisher fills its buffer once and drops what comes after.
+        """
+        if hasattr(self.port, "update_connections"):
+            self.port.update_connections()
+        elif self.port.receive() is not None:
+            raise AssertionError("a sample was there before any was sent")
 
 
 class OneByOne(_Iceoryx):
@@ -84,7 +100,8 @@ class OneByOne(_Iceoryx):
             for body in bodies:
                 sample = loan(size)
                 move(sample.payload_ptr, body, size)
-                sample.assume_init().send()
+                if sample.assume_init().send() != 1:
+                    raise AssertionError("the subscriber did not get it")
 
         return send
 
@@ -119,7 +136,8 @@ class Loaned(_Iceoryx, LargeWay):
             for body in bodies:
                 sample = loan(size)
                 move(sample.payload_ptr, body, size)
-                sample.assume_init().send()
+                if sample.assume_init().send() != 1:
+                    raise AssertionError("the subscriber did not get it")
 
         return send
 
