@@ -80,6 +80,11 @@ def _figures(median: float, tail: float) -> dict[str, float]:
     return {MEDIAN.key: median / 1000, TAIL.key: tail / 1000}
 
 
+def _no_core(label: str, cores: tuple[int, int]) -> str | None:
+    two = label.endswith("two cores") and cores[0] == cores[1]
+    return "there is one core here" if two else None
+
+
 class Trip(Contestant):
     """The round trips of a way."""
 
@@ -96,7 +101,7 @@ class Trip(Contestant):
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
-        return self.kind.missing()
+        return self.kind.missing() or _no_core(self.label, self.cores)
 
     def calibrate(self, seconds: float) -> None:
         """See :class:`bench.row.Contestant`."""
@@ -120,8 +125,13 @@ class TripLimit(Limit):
         self.pause = pause
         self.trips = LEAST
 
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return super().missing() or _no_core(self.label, self.cores)
+
     def calibrate(self, seconds: float) -> None:
         """See :class:`bench.row.Contestant`."""
+        self.trips = LEAST
         trip = self.turn()[MEDIAN.key] / 1e6 + self.pause
         self.trips = max(LEAST, min(MOST, int(seconds / trip)))
 

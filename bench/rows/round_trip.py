@@ -52,7 +52,7 @@ def spinning_row() -> Row:
     return Row(
         key="round-trip-spinning",
         title="Round trip, 64 B, both sides spinning while they wait",
-        contestants=[*contestants, TripLimit("C, two numbers", "spin", cores)],
+        contestants=[*contestants, TripLimit("C, two numbers, two cores", "spin", cores)],
         figures=[MEDIAN, TAIL],
         bars=[at_most(f"{OURS.label}, two cores", 2, "µs", MEDIAN.key)],
         limit="two messages, each a put, a get and an ack, and the cache lines that cross",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from bench import bodies
 from bench.peers.standard import Pipe
-from bench.stage import Failed
+from bench.stage import PATIENCE, Failed
 from bench.stream import WARM, rate
 from bench.trip import round_trips
 from bench.way import Send, SendOne
@@ -20,8 +20,8 @@ from bench.way import Send, SendOne
 ROUNDS = 3
 #: Messages of a whole stream: before the clock starts, while it runs, and after.
 STREAM = (WARM + ROUNDS + 1) * bodies.ROUND
-#: Seconds until a message counts as lost.
-PATIENCE = 3.0
+#: Seconds until a message counts as lost, where one is.
+SOON = 3.0
 
 
 class FaultyPipe(Pipe):
@@ -82,11 +82,12 @@ class Configured(FaultyPipe):
 
 
 def main() -> None:
+    patience = SOON if sys.argv[2] in ("lose", "reorder") else PATIENCE
     try:
         if sys.argv[1] == "stream":
-            rate(Configured, 64, ROUNDS, patience=PATIENCE)
+            rate(Configured, 64, ROUNDS, patience=patience)
         else:
-            round_trips(Configured, 10, (0, 0), 0.0, patience=PATIENCE)
+            round_trips(Configured, 10, (0, 0), 0.0, patience=patience)
     except Failed as error:
         sys.exit(str(error))
 
