@@ -66,6 +66,8 @@ def test_a_row_is_printed_and_drawn_with_its_bars(results: Path, record: Record,
     assert f"({row})" in printed
     for verdict in found.verdicts:
         assert f"{verdict.bar}: {verdict.measured}" in printed
+    if all(entry.missing for entry in found.entries):
+        pytest.skip("nobody could take part in it here")
     assert (results / f"{row}.png").read_bytes().startswith(b"\x89PNG")
 
 
