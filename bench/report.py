@@ -18,6 +18,7 @@ from bench.record import RESULTS, Entry, Record, RowRecord
 from bench.row import number
 
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
+TIMES = "\N{MULTIPLICATION SIGN}"
 _MET = {True: "met", False: "**missed**", None: "not measured"}
 
 #: The rows that the README has, with the way of shmq in each.
@@ -120,7 +121,7 @@ def ratios(record: Record) -> str:
             ours = row.entry(label).median("rate")
         except LookupError:
             continue
-        lines.append(f"| {title} | {ours / base:.1f} x | {_beside(row, ours)} |")
+        lines.append(f"| {title} | {ours / base:.1f} {TIMES} | {_beside(row, ours)} |")
     return "\n".join(lines) + "\n\n"
 
 
@@ -129,7 +130,7 @@ def _beside(row: RowRecord, ours: float) -> str:
     if not peers:
         return "none does this"
     best = max(peers, key=lambda entry: entry.median("rate"))
-    return f"{ours / best.median('rate'):.2f} x {best.label}"
+    return f"{ours / best.median('rate'):.2f} {TIMES} {best.label}"
 
 
 if __name__ == "__main__":

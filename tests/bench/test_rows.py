@@ -104,7 +104,7 @@ def test_the_ratios_are_those_of_the_medians(record: Record) -> None:
     row = record.row("one-call")
     ours = row.entry("shmq put, get, ack").median("rate")
     base = row.entry("multiprocessing.Queue").median("rate")
-    assert f"| {ours / base:.1f} x |" in report.ratios(record)
+    assert f"| {ours / base:.1f} {report.TIMES} |" in report.ratios(record)
 
 
 def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
