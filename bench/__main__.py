@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import signal
 import sys
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from bench.run import run
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run what the command line asks for; nothing is left of a run that is ended early."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
     parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Iterator
-
 from bench import bodies
 from bench.machine import now, two_cores
 from bench.row import Contestant, Role
+from bench.scratch import unique_name
 from bench.stage import PATIENCE, Side, Stage, together
 from bench.way import Way
 
@@ -16,13 +13,6 @@ from bench.way import Way
 WARM = 2
 #: The most rounds of a turn.
 MOST_ROUNDS = 20_000
-
-_numbers: Iterator[int] = itertools.count()
-
-
-def unique_name() -> str:
-    """A name for what a measurement makes, of this process and not used before."""
-    return f"bench-{os.getpid()}-{next(_numbers)}"
 
 
 def rate(
@@ -35,8 +25,8 @@ def rate(
     """
     way = kind(unique_name(), size)
     sender, receiver = two_cores()
-    way.create()
     try:
+        way.create()
         begun, ended = together(
             [
                 Side(send, way, rounds, count, core=sender),

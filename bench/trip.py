@@ -8,8 +8,8 @@ from bench import bodies
 from bench.limits import Limit, play
 from bench.machine import now
 from bench.row import Contestant, Figure, Role
+from bench.scratch import unique_name
 from bench.stage import PATIENCE, Side, Stage, together
-from bench.stream import unique_name
 from bench.way import Way
 
 MEDIAN = Figure("p50", "µs", higher_is_better=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import shmq
 from bench.peers.batching import batches_of
+from bench.scratch import delete_all
 from bench.way import BATCH, Receive, ReceiveOne, Send, SendOne, Way
 
 
@@ -26,9 +27,7 @@ class SharedQueue(Way):
         return shmq.connect(self.name).queue("q")
 
     def remove(self) -> None:
-        with shmq.connect(self.name) as broker:
-            for summary in broker.list_queues():
-                broker.delete_queue(summary.name)
+        delete_all(self.name)
 
 
 class OneByOne(SharedQueue):

@@ -10,8 +10,8 @@ from itertools import repeat
 import shmq
 from bench.machine import now
 from bench.row import RATE, Contestant, Role, Row, times
+from bench.scratch import scratch
 from bench.stage import Failed, Side, Stage, together
-from bench.stream import unique_name
 
 BODY = struct.Struct("<II56x")
 #: Messages of a producer: the least, and the most of all together.
@@ -40,17 +40,14 @@ class Crowd(Contestant):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        name = unique_name()
-        with shmq.connect(name) as broker:
+        with scratch() as broker:
+            name = broker.namespace
             broker.create_queue("q", dead_letter=None, overflow="block")
             sides = [
                 *[Side(_put, name, number, self.each, core=None) for number in range(self.pairs)],
                 *[Side(_get, name, self.each, core=None) for _ in range(self.pairs)],
             ]
-            try:
-                said = together(sides)
-            finally:
-                broker.delete_queue("q")
+            said = together(sides)
         begun = min(said[: self.pairs])
         ended = max(end for end, _ in said[self.pairs :])
         verify([taken for _, taken in said[self.pairs :]], self.pairs, self.each)

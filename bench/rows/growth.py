@@ -10,8 +10,8 @@ import shmq
 from bench import bodies
 from bench.machine import now, two_cores
 from bench.row import Contestant, Figure, Role, Row, flat
+from bench.scratch import scratch
 from bench.stage import Side, Stage, together
-from bench.stream import unique_name
 
 COST = Figure("cost", "ns for put, get, ack", higher_is_better=False)
 SIZE = 64
@@ -66,15 +66,9 @@ class Cycle(Contestant):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        name = unique_name()
-        try:
-            (taken,) = together(
-                [Side(_go_on, name, self.setting, self.rounds, core=two_cores()[1])]
-            )
-        finally:
-            with shmq.connect(name) as broker:
-                for summary in broker.list_queues():
-                    broker.delete_queue(summary.name)
+        with scratch() as broker:
+            side = Side(_go_on, broker.namespace, self.setting, self.rounds, core=two_cores()[1])
+            (taken,) = together([side])
         return {COST.key: taken / (self.rounds * bodies.ROUND)}
 
 

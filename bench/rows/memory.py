@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import shmq
 from bench.row import Contestant, Figure, Role, Row, at_most
-from bench.stream import unique_name
+from bench.scratch import scratch
 
 BYTES = Figure("overhead", "B/message", higher_is_better=False)
 COUNT = 200_000
@@ -34,8 +33,7 @@ class Memory(Contestant):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        name = unique_name()
-        with shmq.connect(name) as broker:
+        with scratch() as broker:
             queue = broker.create_queue(
                 "q",
                 capacity=self.count,
@@ -43,17 +41,14 @@ class Memory(Contestant):
                 dead_letter=None,
                 **self.options,
             )
-            try:
-                for number in range(self.count):
-                    properties: dict[str, Any] = {
-                        key: value.format(number) if isinstance(value, str) else value
-                        for key, value in self.properties.items()
-                    }
-                    queue.put(BODY, **properties)
-                pages = os.stat(f"/dev/shm/shmq@{name}@q").st_blocks * 512
-                blocks = queue.stats().arena_used
-            finally:
-                broker.delete_queue("q")
+            for number in range(self.count):
+                properties: dict[str, Any] = {
+                    key: value.format(number) if isinstance(value, str) else value
+                    for key, value in self.properties.items()
+                }
+                queue.put(BODY, **properties)
+            pages = os.stat(f"/dev/shm/shmq@{broker.namespace}@q").st_blocks * 512
+            blocks = queue.stats().arena_used
         return {BYTES.key: (pages - blocks) / self.count}
 
 

@@ -8,8 +8,8 @@ from bench.compiled import no_compiler
 from bench.deaths import die_inside
 from bench.machine import now
 from bench.row import Contestant, Figure, Role, Row, at_most
+from bench.scratch import scratch
 from bench.stage import Failed
-from bench.stream import unique_name
 
 TIME = Figure("time", "ms", higher_is_better=False)
 #: Messages, so slots, of the queue.
@@ -36,20 +36,16 @@ class Recovery(Contestant):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        name = unique_name()
-        with shmq.connect(name) as broker:
+        with scratch() as broker:
             queue = broker.create_queue(
                 "q", capacity=self.slots, arena_bytes=self.slots * 128, dead_letter=None
             )
-            try:
-                self._fill(queue)
-                die_inside(name, "q")
-                begun = now()
-                first = queue.get()
-                taken = now() - begun
-                self._look(queue, first)
-            finally:
-                broker.delete_queue("q")
+            self._fill(queue)
+            die_inside(broker.namespace, "q")
+            begun = now()
+            first = queue.get()
+            taken = now() - begun
+            self._look(queue, first)
         return {TIME.key: taken / 1e6}
 
     def _fill(self, queue: shmq.Queue) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,11 @@ def bench(*arguments: object) -> tuple[subprocess.Popen[str], str, str]:
     return process, printed, complained
 
 
+def _left_by(pid: int) -> list[str]:
+    """What is in shared memory of the run with that number."""
+    return [path.name for path in SHM.iterdir() if f"bench-{pid}-" in path.name]
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the results of a run of every row."""
@@ -37,8 +44,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     process, printed, complained = bench("--tiny", "--results", folder)
     assert process.returncode == 0, complained
-    left = [path.name for path in SHM.iterdir() if f"bench-{process.pid}-" in path.name]
-    assert left == [], "the run left something in shared memory"
+    assert _left_by(process.pid) == [], "the run left something in shared memory"
     (folder / "printed").write_text(printed)
     return folder
 
@@ -77,6 +83,26 @@ def test_only_the_rows_asked_for_are_run() -> None:
     assert len(printed.splitlines()) == 1
     _, _, complained = bench("--only", "consum")
     assert "there is no row 'consum': the rows are one-call" in complained
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_early_leaves_nothing(end: signal.Signals, tmp_path: Path) -> None:
+    command = ["--only", "one-call", "--contestant", "shmq", "--seconds", "60"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench", *command, "--results", str(tmp_path)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not _left_by(process.pid):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.send_signal(end)
+    process.communicate(timeout=60)
+
+    assert process.returncode != 0
+    assert _left_by(process.pid) == []
 
 
 # ---- the documents ----
