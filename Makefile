@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test soak reference clean
+.PHONY: help demo test lint core-test soak bench reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -25,12 +25,13 @@ help:
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make reference          write docs/reference.md from the docstrings'
+	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
 	$(BIN)/python -m shmq.demo
 
-test: $(VENV)/test
+test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory core-test
 	$(BIN)/python -m pytest
@@ -41,10 +42,14 @@ soak: $(VENV)/test
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
 
+# Another row, fewer turns: make bench BENCH='--only one-call --quick'
+bench: $(VENV)/bench
+	$(BIN)/python -m bench $(BENCH)
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist bench/results *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f shmq/core/*.so
-	find shmq tests -name __pycache__ -prune -exec rm -rf {} +
+	find bench shmq tests -name __pycache__ -prune -exec rm -rf {} +
 
 # --- the virtual environment: each stamp is one step of it ---------------------------
 
@@ -64,7 +69,7 @@ $(VENV)/built: $(VENV)/tools setup.py $(CORE)
 	@touch $@
 
 # The package is in place by then, so this adds what the extra names and builds nothing.
-$(VENV)/demo $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+$(VENV)/bench $(VENV)/demo $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
 	@echo 'installing what $* needs'
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@

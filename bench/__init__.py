@@ -1,1 +1,1 @@
-"""Benchmarks: ratios from one interleaved run, with their results verified."""
+"""How fast shmq is beside its peers: ``python -m bench``, or ``make bench``."""

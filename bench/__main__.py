@@ -1,0 +1,63 @@
+"""``python -m bench``: measure, print the table, write JSON and plots to bench/results."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import plot, table
+from bench.record import RESULTS
+from bench.rows import rows
+from bench.run import run
+
+
+def main() -> None:
+    """Run what the command line asks for; nothing is left of a run that is ended early."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
+    parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
+    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.1 s")
+    parser.add_argument("--tiny", action="store_true", help="only show that everything works")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="5 unless quick")
+    parser.add_argument("--seconds", type=float, metavar="S", help="of a turn: 0.3 unless quick")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    given = parser.parse_args()
+    try:
+        chosen = rows(given.only, given.contestant)
+    except LookupError as error:
+        parser.error(str(error))
+    if given.list:
+        for row in chosen:
+            print(f"{row.key:22} {row.title}")
+        return
+    if given.tiny:
+        chosen = [
+            dataclasses.replace(row, contestants=[c.tiny() for c in row.contestants])
+            for row in chosen
+        ]
+    repetitions = given.repetitions or (1 if given.tiny else 3 if given.quick else 5)
+    seconds = given.seconds or (0.0 if given.tiny else 0.1 if given.quick else 0.3)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    record = run(chosen, repetitions, seconds, _say)
+    _say("")
+    table.show(record, console)
+    record.write(given.results / "results.json")
+    written = plot.draw(record, given.results)
+    print(f"\nwritten to {given.results}: results.json, {', '.join(written)}")
+
+
+def _say(what: str) -> None:
+    """Tell a terminal what is under way, on a line that the next one replaces."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{what[:100]}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

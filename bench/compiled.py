@@ -1,0 +1,29 @@
+"""Programs in C that are compiled for a run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILT = ROOT / "build" / "bench"
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread")
+
+
+def no_compiler() -> str | None:
+    """Why nothing can be compiled; None: it can."""
+    return None if shutil.which("cc") else "there is no C compiler called cc"
+
+
+@cache
+def compiled(source: Path, *flags: str) -> Path:
+    """The program of that one file, compiled once in a run.
+
+    Raises CalledProcessError if it does not compile.
+    """
+    BUILT.mkdir(parents=True, exist_ok=True)
+    target = BUILT / source.stem
+    subprocess.run(["cc", *FLAGS, *flags, str(source), "-o", str(target)], check=True)
+    return target

@@ -1,0 +1,23 @@
+"""A process that dies where it hurts most: inside a queue's lock."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+from bench.compiled import ROOT, compiled
+from bench.stage import Failed
+
+
+def die_inside(namespace: str, queue: str) -> None:
+    """Have a process take the queue's lock and be killed with it in hand."""
+    program = compiled(Path(__file__).with_name("die_inside.c"), f"-I{ROOT / 'shmq/core/src'}")
+    ended = subprocess.run(
+        [str(program), f"/dev/shm/shmq@{namespace}@{queue}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode != -signal.SIGKILL:
+        raise Failed(f"the holder of the lock was not killed: {ended.stderr}")

@@ -1,0 +1,74 @@
+"""shmq with large bodies: in place, and copied."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import Any
+
+from bench.large import LargeWay
+from bench.peers.shared_queue import SharedQueue
+from bench.way import Receive, Send
+
+
+class _Large(SharedQueue, LargeWay):
+    def options(self) -> dict[str, Any]:
+        return {"arena_bytes": 64 * self.size, "max_message_bytes": self.size}
+
+
+class Loaned(_Large):
+    """loan, write in place; get, view, ack."""
+
+    label = "shmq loan, view"
+    note = "written in place, read in place"
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        loan, size = self.open().loan, self.size
+
+        def send() -> None:
+            for body in bodies:
+                with loan(size) as view:
+                    view[:] = body
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        get, seen = self.open().get, self.seen
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            for _ in repeat(None, count):
+                message = get()
+                received.append(seen(message.view))
+                message.ack()
+            return received
+
+        return receive
+
+
+class Copied(_Large):
+    """put, get, ack: a copy in and a copy out."""
+
+    label = "shmq put, get"
+    note = "a copy in, a copy out into a new bytes object"
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        put = self.open().put
+
+        def send() -> None:
+            for body in bodies:
+                put(body)
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        get, seen = self.open().get, self.seen
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            for _ in repeat(None, count):
+                message = get()
+                received.append(seen(message.body))
+                message.ack()
+            return received
+
+        return receive

@@ -1,0 +1,55 @@
+"""shmq in packed batches: one buffer in and one out, no Python object for each message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.packed import PACK, PackedWay
+from bench.peers.shared_queue import SharedQueue
+from bench.way import Receive, Send
+from shmq.client.local import LocalQueue
+
+
+class Packed(SharedQueue, PackedWay):
+    """put_packed, get_packed, and one ack for all."""
+
+    label = "shmq put_packed, get_packed"
+    note = "one ack for each packed batch"
+
+    @classmethod
+    def missing(cls) -> str | None:
+        there = hasattr(LocalQueue, "put_packed") and hasattr(LocalQueue, "get_packed")
+        return None if there else "this shmq has no packed batches"
+
+    def sender(self, bodies: list[bytes]) -> Send:
+        put_packed: Any = self.open().put_packed
+        size, packs = self.size, self.packs(bodies)
+
+        def send() -> None:
+            for pack in packs:
+                done = put_packed(pack, size) * size
+                while done < len(pack):
+                    done += put_packed(memoryview(pack)[done:], size) * size
+
+        return send
+
+    def receiver(self, count: int) -> Receive:
+        import numpy as np
+
+        get_packed: Any = self.open().get_packed
+        size = self.size
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            left = count
+            while left:
+                packed = get_packed(min(PACK, left))
+                lengths = np.frombuffer(packed.lengths, np.uint32)
+                if not (lengths == size).all():
+                    raise AssertionError(f"lengths {lengths} of messages of {size} bytes")
+                received.append(bytes(packed.data))
+                left -= len(packed)
+                packed.ack()
+            return [b"".join(received)]
+
+        return receive

@@ -1,0 +1,66 @@
+"""The rows of the table, in its order: one file a kind of work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from bench.row import Row
+from bench.rows import (
+    batches,
+    consume,
+    crowd,
+    growth,
+    harness,
+    memory,
+    mib,
+    one_call,
+    packed,
+    recovery,
+    round_trip,
+)
+
+_ALL = (
+    one_call.row,
+    consume.row,
+    batches.row,
+    packed.row,
+    one_call.kib_row,
+    batches.kib_row,
+    mib.view_row,
+    mib.copy_row,
+    round_trip.sleeping_row,
+    round_trip.spinning_row,
+    growth.backlog_row,
+    growth.groups_row,
+    growth.delayed_row,
+    crowd.row,
+    growth.queues_row,
+    recovery.row,
+    memory.row,
+    harness.row,
+)
+
+
+def rows(only: Sequence[str] | None = None, contestant: str | None = None) -> list[Row]:
+    """All rows, or those with the keys of ``only``.
+
+    ``contestant`` leaves those whose label has it in it. Raises LookupError for a key that
+    no row has.
+    """
+    found = [make() for make in _ALL]
+    if only:
+        keys = [row.key for row in found]
+        for key in only:
+            if key not in keys:
+                raise LookupError(f"there is no row {key!r}: the rows are {', '.join(keys)}")
+        found = [row for row in found if row.key in only]
+    if contestant:
+        found = [
+            dataclasses.replace(
+                row, contestants=[c for c in row.contestants if contestant in c.label]
+            )
+            for row in found
+        ]
+        found = [row for row in found if row.contestants]
+    return found

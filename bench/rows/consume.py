@@ -1,0 +1,19 @@
+"""Through an iterator that leases ahead and gathers acknowledgements."""
+
+from __future__ import annotations
+
+from bench.peers import shared_queue
+from bench.row import Row, at_least
+from bench.stream import Stream
+
+
+def row() -> Row:
+    """64 B through consume(prefetch=64)."""
+    one, many = shared_queue.Consumed, shared_queue.BatchesConsumed
+    return Row(
+        key="consume",
+        title="64 B through consume(prefetch=64)",
+        contestants=[Stream(one, 64), Stream(many, 64)],
+        bars=[at_least(one.label, 5e6), at_least(many.label, 7e6)],
+        limit="a Message object and two calls a message in the consumer; the producer's put",
+    )

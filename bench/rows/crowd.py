@@ -1,0 +1,109 @@
+"""Many processes at one queue: 16 producers and 16 consumers on two cores."""
+
+from __future__ import annotations
+
+import array
+import collections
+import struct
+from itertools import repeat
+
+import shmq
+from bench.machine import now
+from bench.row import RATE, Contestant, Role, Row, times
+from bench.scratch import scratch
+from bench.stage import Failed, Side, Stage, together
+
+BODY = struct.Struct("<II56x")
+#: Messages of a producer: the least, and the most of all together.
+LEAST, MOST = 64, 1_000_000
+
+
+class Crowd(Contestant):
+    """As many producers as consumers, on all cores."""
+
+    role: Role = "shmq"
+
+    def __init__(self, pairs: int, label: str | None = None) -> None:
+        self.pairs = pairs
+        self.each = LEAST
+        self.label = label or f"shmq, {pairs} x {pairs} processes"
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        return Crowd(min(self.pairs, 3), self.label)
+
+    def calibrate(self, seconds: float) -> None:
+        """See :class:`bench.row.Contestant`."""
+        self.each = 2048 // self.pairs
+        rate = self.turn()[RATE.key]
+        self.each = max(LEAST, int(min(rate * seconds, MOST)) // self.pairs)
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        with scratch() as broker:
+            name = broker.namespace
+            broker.create_queue("q", dead_letter=None, overflow="block")
+            sides = [
+                *[Side(_put, name, number, self.each, core=None) for number in range(self.pairs)],
+                *[Side(_get, name, self.each, core=None) for _ in range(self.pairs)],
+            ]
+            said = together(sides)
+        begun = min(said[: self.pairs])
+        ended = max(end for end, _ in said[self.pairs :])
+        verify([taken for _, taken in said[self.pairs :]], self.pairs, self.each)
+        return {RATE.key: self.pairs * self.each / (ended - begun) * 1e9}
+
+
+def verify(taken: list[bytes], producers: int, each: int) -> None:
+    """Raise Failed unless every message was taken once, in its producer's order.
+
+    ``taken`` is what each consumer took: producer and number of each message, in order.
+    """
+    seen: collections.Counter[tuple[int, int]] = collections.Counter()
+    for consumer in taken:
+        latest = dict.fromkeys(range(producers), -1)
+        words = array.array("I", consumer)
+        for producer, number in zip(words[::2], words[1::2], strict=True):
+            if number <= latest[producer]:
+                raise Failed(f"message {number} of producer {producer} came after a later one")
+            latest[producer] = number
+            seen[producer, number] += 1
+    if len(seen) != producers * each or seen.total() != len(seen):
+        raise Failed(
+            f"{seen.total()} messages were taken, {len(seen)} different ones, "
+            f"of {producers * each} that were put"
+        )
+
+
+def _put(stage: Stage, name: str, producer: int, count: int) -> int:
+    made = [BODY.pack(producer, number) for number in range(count)]
+    put = shmq.connect(name).queue("q").put
+    stage.meet()
+    begun = now()
+    for body in made:
+        put(body)
+    return begun
+
+
+def _get(stage: Stage, name: str, count: int) -> tuple[int, bytes]:
+    get = shmq.connect(name).queue("q").get
+    received: list[bytes] = []
+    stage.meet()
+    for _ in repeat(None, count):
+        message = get()
+        received.append(message.body)
+        message.ack()
+    ended = now()
+    return ended, b"".join(body[:8] for body in received)
+
+
+def row() -> Row:
+    """1 x 1 and 16 x 16."""
+    one, many = Crowd(1), Crowd(16)
+    return Row(
+        key="growth-crowd",
+        title="64 B, one call each, many producers and consumers on the same two cores",
+        contestants=[one, many],
+        bars=[times(many.label, one.label, 0.5)],
+        limit="one lock: whoever is stopped by the kernel inside it stops the others",
+    )

@@ -1,0 +1,38 @@
+"""1 MiB: in place beside iceoryx2's zero-copy, copied beside a loop in C."""
+
+from __future__ import annotations
+
+from bench.limits import RateLimit
+from bench.machine import two_cores
+from bench.peers import iceoryx, shared_large
+from bench.row import Row, times
+from bench.stream import Stream
+
+SIZE = 1 << 20
+#: Bodies in a round.
+COUNT = 4
+
+
+def view_row() -> Row:
+    """loan, view."""
+    ours, theirs = shared_large.Loaned, iceoryx.Loaned
+    return Row(
+        key="mib-view",
+        title="1 MiB, written in place and read in place",
+        contestants=[Stream(kind, SIZE, COUNT) for kind in (ours, theirs)],
+        bars=[times(ours.label, theirs.label, 1.5)],
+        limit="writing 1 MiB, at the speed of the cache that the block is in",
+    )
+
+
+def copy_row() -> Row:
+    """put, get."""
+    ours = shared_large.Copied
+    limit = RateLimit("C, a copy in and a copy out", "copy", SIZE, *two_cores())
+    return Row(
+        key="mib-copy",
+        title="1 MiB, copied in and copied out",
+        contestants=[Stream(ours, SIZE, COUNT), limit],
+        bars=[times(ours.label, limit.label, 0.8)],
+        limit="two copies of 1 MiB; the second goes to a new bytes object",
+    )

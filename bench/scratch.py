@@ -1,0 +1,35 @@
+"""A namespace of a measurement's own, of which nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+
+import shmq
+
+_numbers: Iterator[int] = itertools.count()
+
+
+def unique_name() -> str:
+    """A name for what a measurement makes, of this process and not used before."""
+    return f"bench-{os.getpid()}-{next(_numbers)}"
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[shmq.Broker]:
+    """A broker of a new namespace; all its queues are deleted at the end."""
+    name = unique_name()
+    try:
+        with shmq.connect(name) as broker:
+            yield broker
+    finally:
+        delete_all(name)
+
+
+def delete_all(namespace: str) -> None:
+    """Delete every queue of the namespace."""
+    with shmq.connect(namespace) as broker:
+        for summary in broker.list_queues():
+            broker.delete_queue(summary.name)

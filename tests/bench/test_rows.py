@@ -1,0 +1,154 @@
+"""Every row runs, with as little as shows that it works, and comes to the documents."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench import report
+from bench.compiled import ROOT
+from bench.record import Record
+from bench.rows import rows
+
+SHM = Path("/dev/shm")
+CONTESTANTS = [(row.key, contestant.label) for row in rows() for contestant in row.contestants]
+
+
+def bench(*arguments: object) -> tuple[subprocess.Popen[str], str, str]:
+    """The ended process, and what it wrote to its output and to its error output."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench", *map(str, arguments)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    printed, complained = process.communicate(timeout=280)
+    return process, printed, complained
+
+
+def _left_by(pid: int) -> list[str]:
+    """What is in shared memory of the run with that number."""
+    return [path.name for path in SHM.iterdir() if f"bench-{pid}-" in path.name]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the results of a run of every row."""
+    pytest.importorskip("matplotlib", reason="the plots take matplotlib: install shmq[bench]")
+    folder = tmp_path_factory.mktemp("results")
+    process, printed, complained = bench("--tiny", "--results", folder)
+    assert process.returncode == 0, complained
+    assert _left_by(process.pid) == [], "the run left something in shared memory"
+    (folder / "printed").write_text(printed)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def record(results: Path) -> Record:
+    return Record.read(results / "results.json")
+
+
+@pytest.mark.parametrize(("row", "label"), CONTESTANTS)
+def test_a_contestant_is_measured(record: Record, row: str, label: str) -> None:
+    found = record.row(row)
+    (entry,) = [entry for entry in found.entries if entry.label == label]
+    if entry.missing is not None:
+        pytest.skip(entry.missing)
+    for figure in found.figures:
+        (value,) = entry.values[figure.key]
+        assert value > 0
+
+
+@pytest.mark.parametrize("row", [row.key for row in rows()])
+def test_a_row_is_printed_and_drawn_with_its_bars(results: Path, record: Record, row: str) -> None:
+    found = record.row(row)
+    printed = " ".join((results / "printed").read_text().split())
+    assert f"({row})" in printed
+    for verdict in found.verdicts:
+        assert f"{verdict.bar}: {verdict.measured}" in printed
+    if all(entry.missing for entry in found.entries):
+        pytest.skip("nobody could take part in it here")
+    assert (results / f"{row}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_the_rows_asked_for_are_run() -> None:
+    _, printed, _ = bench("--list", "--only", "consume")
+    assert printed.split()[0] == "consume"
+    assert len(printed.splitlines()) == 1
+    _, _, complained = bench("--only", "consum")
+    assert "there is no row 'consum': the rows are one-call" in complained
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_early_leaves_nothing(end: signal.Signals, tmp_path: Path) -> None:
+    command = ["--only", "one-call", "--contestant", "shmq", "--seconds", "60"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench", *command, "--results", str(tmp_path)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not _left_by(process.pid):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.send_signal(end)
+    process.communicate(timeout=60)
+
+    assert process.returncode != 0
+    assert _left_by(process.pid) == []
+
+
+# ---- the documents ----
+
+
+def test_the_whole_table_is_written_between_the_marks(record: Record, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{report.BEGIN}what was there\n{report.END}after\n")
+
+    report.replace(page, report.document(record))
+    once = page.read_text()
+    report.replace(page, report.document(record))
+
+    assert page.read_text() == once
+    assert once.startswith("before\n") and once.endswith("after\n") and "what was there" not in once
+    for row in record.rows:
+        assert f"### {row.title}\n" in once
+        for entry in row.entries:
+            assert entry.label in once
+        for verdict in row.verdicts:
+            assert f"| {verdict.bar} | {verdict.measured} |" in once
+
+
+def test_the_ratios_are_those_of_the_medians(record: Record) -> None:
+    row = record.row("one-call")
+    ours = row.entry("shmq put, get, ack").median("rate")
+    base = row.entry("multiprocessing.Queue").median("rate")
+    assert f"| {ours / base:.1f} {report.TIMES} |" in report.ratios(record)
+
+
+def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n")
+    with pytest.raises(ValueError, match="has no lines <!-- measured -->"):
+        report.replace(page, "text")
+    assert page.read_text() == "nothing\n"
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/performance.md"])
+def test_the_documents_have_the_marks(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert text.count(report.BEGIN) == text.count(report.END) == 1
+
+
+def test_a_missing_peer_is_named_with_the_reason(record: Record) -> None:
+    for row in record.rows:
+        for entry in row.entries:
+            assert entry.missing is None or entry.missing
+            assert bool(entry.missing) == (not any(entry.values.values()))
