@@ -21,13 +21,13 @@ ROOT = Path(__file__).resolve().parent.parent
 #: From the bottom to the top. A name stands for the module, or the package and all in
 #: it; "shmq" is the package's __init__ alone.
 LAYERS = (
-    ("shmq.errors", "shmq.names"),
+    ("shmq.errors", "shmq.names", "shmq.protocol"),
     ("shmq.core",),
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
-    ("shmq.server",),
+    ("shmq.server", "shmq.health", "shmq.stress"),
     ("shmq",),
-    ("shmq.cli", "shmq.demo"),
+    ("shmq.cli", "shmq.demo", "shmq.__main__"),
 )
 
 #: Cython's imports of our own modules, which Python can read once cimport is import.

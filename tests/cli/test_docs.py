@@ -25,7 +25,9 @@ def section(command: str) -> str:
 def test_every_flag_of_every_command_is_described(command: str) -> None:
     described = section(command)
     for parameter in cli.commands[command].params:
-        assert isinstance(parameter, click.Option)
+        if isinstance(parameter, click.Argument):
+            assert parameter.make_metavar(click.Context(cli)).strip("[].") in described.upper()
+            continue
         for flag in (*parameter.opts, *parameter.secondary_opts):
             assert f"`{flag}" in described, flag
 
