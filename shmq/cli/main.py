@@ -26,6 +26,7 @@ from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
 from shmq.cli.stats import stats
+from shmq.cli.stress import stress
 from shmq.cli.who import who
 from shmq.core._core import LAYOUT_VERSION
 from shmq.protocol import PROTOCOL_VERSION
@@ -115,6 +116,7 @@ for _command in (
     purge,
     redrive,
     delete,
+    stress,
     doctor,
     fsck,
     keeper,
