@@ -27,6 +27,7 @@ from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
 from shmq.cli.stats import stats
 from shmq.cli.stress import stress
+from shmq.cli.top import top
 from shmq.cli.who import who
 from shmq.core._core import LAYOUT_VERSION
 from shmq.protocol import PROTOCOL_VERSION
@@ -113,6 +114,7 @@ for _command in (
     list_queues,
     stats,
     who,
+    top,
     purge,
     redrive,
     delete,
