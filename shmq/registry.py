@@ -143,8 +143,8 @@ class Namespace:
         except OSError:
             return False
 
-    def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    def _open(self, how: int = os.O_CREAT) -> int:
+        flags = os.O_RDWR | how | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
@@ -177,11 +177,14 @@ class Namespace:
         maker, and is not taken for deserted. Raises ForeignSegment.
         """
         with self._lock:
-            if not self._path.exists() or self.queue_names():
+            if self.queue_names():
                 return False
             opened = self._fd < 0
             if opened:
-                self._fd = self._open()
+                try:
+                    self._fd = self._open(0)
+                except FileNotFoundError:
+                    return False
             try:
                 old = time.time() - os.fstat(self._fd).st_mtime > 1.0
                 return old and self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 0, 0) == fcntl.F_UNLCK

@@ -32,7 +32,7 @@ _LARGEST = 1 << 30
 
 #: The columns of --csv.
 _COLUMNS = (
-    *("seconds", "put", "got", "put_per_second", "got_per_second", "depth", "killed"),
+    *("seconds", "put", "got", "put_per_second", "got_per_second", "backlog", "killed"),
     *(f"{part}_us" for part in (*PARTS, "max")),
 )
 
@@ -159,7 +159,8 @@ def _progress() -> Iterator[Watch]:
         drawn = True
         line = (
             f"{sample.seconds:.0f} s  put {sample.put_per_second:,.0f}/s  "
-            f"got {sample.got_per_second:,.0f}/s  depth {sample.depth:,}  killed {sample.killed}"
+            f"got {sample.got_per_second:,.0f}/s  backlog {sample.backlog:,}  "
+            f"killed {sample.killed}"
         )
         console.file.write("\r\x1b[K" + line[: max(console.width - 1, 1)])
         console.file.flush()

@@ -23,8 +23,8 @@ class Sample:
     got: int
     put_per_second: float
     got_per_second: float
-    #: Visible messages.
-    depth: int
+    #: Messages put, and not counted as acknowledged.
+    backlog: int
     #: Consumers killed so far.
     killed: int
     #: From put to get, in µs.

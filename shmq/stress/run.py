@@ -97,7 +97,11 @@ def _refuse_unfit(queue: LocalQueue, plan: Plan) -> None:
 
 
 class _Run:
-    """One run, from the first worker to the verdict."""
+    """One run, from the first worker to the verdict.
+
+    While the workers are at it, the queue itself is not asked for anything: one that is
+    stopped may hold its lock.
+    """
 
     def __init__(self, job: Job, queue: LocalQueue, watch: Callable[[Sample], None]) -> None:
         self._job = job
@@ -118,7 +122,7 @@ class _Run:
             got=0,
             put_per_second=0,
             got_per_second=0,
-            depth=0,
+            backlog=0,
             killed=0,
             latency={},
         )
@@ -217,7 +221,7 @@ class _Run:
             got=got,
             put_per_second=(put - last.put) / lasted,
             got_per_second=(got - last.got) / lasted,
-            depth=self._queue.stats().depth,
+            backlog=put - got,
             killed=self._crew.killed,
             latency=latencies(since, upper_bound(longest) if any(since) else 0),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,7 +183,8 @@ def test_the_copy_of_a_dead_mover_is_published(
 def test_the_file_of_a_namespace_that_nobody_uses_is_removed(shell: Shell) -> None:
     path = SHM / f"shmq@{shell.namespace}"
     path.touch(0o600)
-    assert found(shell) == []  # it may be somebody's who is about to lock it
+    os.utime(path, (time.time() + 60,) * 2)
+    assert found(shell) == []  # so young a one may be somebody's who is about to lock it
     os.utime(path, (0, 0))
 
     is_found_and_fixed(shell, "namespace", shell.namespace)

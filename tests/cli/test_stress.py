@@ -6,6 +6,7 @@ import csv
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import shmq
 from shmq.cli.failure import Code
 from shmq.stress.body import Bodies
-from tests.cli.tools import PATIENCE, Ran, Shell, ended, eventually
+from tests.cli.tools import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
 
 SIZE = 64
 
@@ -69,6 +70,19 @@ def test_it_goes_on_for_as_long_as_asked_and_writes_a_row_a_second(
     puts = [int(row["put"]) for row in rows]
     assert puts == sorted(puts)
     assert rows[-1]["put"] == rows[-1]["got"]
+
+
+def test_on_a_terminal_it_shows_how_it_goes(shell: Shell) -> None:
+    with terminal() as (ours, theirs):
+        running = shell.start(
+            "stress", "--duration", "1200ms", stdout=subprocess.PIPE, stderr=theirs
+        )
+        seen = read_until(ours, b"killed 0")
+        ran = ended(running)
+
+    assert b"/s  backlog " in seen
+    assert ran.code == 0
+    assert "verified exactly once" in " ".join(ran.text.split())
 
 
 @pytest.mark.parametrize("grouped", [[], ["--grouped"]])
@@ -154,6 +168,35 @@ def test_a_worker_that_dies_by_itself_is_seen(shell: Shell) -> None:
 
     assert ran.code == Code.WRONG
     assert "ended by itself with -9" in ran.error
+    assert files(shell) == []
+
+
+IMPATIENT = """
+import shmq.stress.run
+from shmq.cli.main import main
+shmq.stress.run.PATIENCE = 1.0
+main()
+"""
+
+
+def test_workers_that_stand_still_are_seen(shell: Shell) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT, "stress", "--duration", "600s"],
+        env=shell.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        eventually(lambda: len(psutil.Process(running.pid).children()) == 4, "it has its workers")
+        for worker in psutil.Process(running.pid).children():
+            worker.suspend()
+        ran = ended(running)
+    finally:
+        running.kill()
+        running.communicate()
+
+    assert ran.code == Code.WRONG
+    assert "nothing has moved for 1 s" in ran.error
     assert files(shell) == []
 
 
