@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import shmq
 from shmq.cli.failure import Code
 from shmq.client.local import LocalQueue
 from shmq.health.apart import Crashed, Stuck, apart
-from tests.cli.tools import ROOT, Shell
+from tests.cli.tools import ROOT, Shell, ended, eventually
 
 SHM = Path("/dev/shm")
 LAYOUT = (ROOT / "docs" / "architecture.md").read_text()
@@ -55,6 +56,23 @@ def test_queues_in_use_are_sound(shell: Shell, queue: shmq.Queue) -> None:
     assert [row.split() for row in rows] == [["jobs", "sound"]]
     assert [one.pid for one in queue.attachments()] == [os.getpid()]
     held.ack()
+
+
+def test_a_queue_under_load_is_sound_and_comes_to_no_harm(
+    shell: Shell, broker: shmq.Broker
+) -> None:
+    queue = broker.create_queue("busy", max_deliveries=None)
+    running = shell.start(
+        *("stress", "-q", "busy", "--duration", "4s", "--kill", "--batch", "8"),
+        stdout=subprocess.PIPE,
+    )
+    eventually(lambda: queue.stats().acked > 100, "messages pass through the queue")
+
+    for _ in range(4):
+        assert states(shell, "busy", code=Code.OK) == {"busy": "sound"}
+
+    ran = ended(running)
+    assert (ran.code, ran.err) == (0, b"")
 
 
 def test_every_violation_is_told(shell: Shell, queue: shmq.Queue) -> None:
