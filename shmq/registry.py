@@ -160,8 +160,8 @@ class Namespace:
         except OSError:
             return False
 
-    def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    def _open(self, how: int = os.O_CREAT) -> int:
+        flags = os.O_RDWR | how | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
@@ -186,6 +186,28 @@ class Namespace:
                         self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
+
+    def deserted(self) -> bool:
+        """Whether the namespace's file was left there, without a queue or a process.
+
+        One that was touched within the last second may be about to be locked by its
+        maker, and is not taken for deserted. Raises ForeignSegment.
+        """
+        with self._lock:
+            if self.queue_names():
+                return False
+            opened = self._fd < 0
+            if opened:
+                try:
+                    self._fd = self._open(0)
+                except FileNotFoundError:
+                    return False
+            try:
+                old = time.time() - os.fstat(self._fd).st_mtime > 1.0
+                return old and self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 0, 0) == fcntl.F_UNLCK
+            finally:
+                if opened:
+                    self._close()
 
     def _close(self) -> None:
         os.close(self._fd)
@@ -214,11 +236,11 @@ class Namespace:
 
         What a dead maker or a dead deleter has left is cleared away.
         """
-        segment = self._look_at(queue)
+        segment = self.look_at(queue)
         if segment is not None and not segment.deleted:
             return segment
         with self.locked():
-            segment = self._look_at(queue)
+            segment = self.look_at(queue)
             if segment is not None and not segment.deleted:
                 return segment
             self._clear(queue)
@@ -268,8 +290,11 @@ class Namespace:
         with self.locked():
             self._clear(queue)
 
-    def _look_at(self, queue: str) -> _core.Segment | None:
-        """The mapped segment, or None if it is not finished. Raises NoSuchQueue."""
+    def look_at(self, queue: str) -> _core.Segment | None:
+        """The mapped segment, or None if it is not finished. Clears nothing away.
+
+        Raises NoSuchQueue, SegmentError.
+        """
         path = self.path_of(queue)
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

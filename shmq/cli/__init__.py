@@ -1,5 +1,6 @@
 """The admin command ``shmq``: a thin shell around the public API.
 
-Each command is a module; ``main`` gathers them. Nothing here imports more of shmq
-than its public names.
+Each command is a module; ``main`` gathers them. Those that use queues import nothing of
+shmq but its public names; those that look after them stand on ``shmq.server``,
+``shmq.health`` and ``shmq.stress``.
 """

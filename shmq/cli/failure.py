@@ -34,6 +34,8 @@ class Code(enum.IntEnum):
     NO_SPACE = 8
     #: The segment is damaged, foreign, or of another version.
     SEGMENT = 9
+    #: What was to be verified is not as it should be, or what is stale was left there.
+    WRONG = 10
     #: Ended by Ctrl-C.
     INTERRUPTED = 130
 

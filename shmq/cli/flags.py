@@ -10,7 +10,15 @@ import click
 
 import shmq
 
-__all__ = ["connected", "count_flag", "json_flag", "namespace_of", "queue_flag", "yes_flag"]
+__all__ = [
+    "complete_queues",
+    "connected",
+    "count_flag",
+    "json_flag",
+    "namespace_of",
+    "queue_flag",
+    "yes_flag",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +50,7 @@ def queue_flag(*, required: bool = True, help: str = "The queue's name.") -> Cal
         metavar="NAME",
         required=required,
         help=help,
-        shell_complete=_complete,
+        shell_complete=complete_queues,
     )
 
 
@@ -70,7 +78,8 @@ def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
     )
 
 
-def _complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+def complete_queues(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    """The names of queues that begin so; none where they cannot be had."""
     try:
         with shmq.connect(namespace=namespace_of(context)) as broker:
             return [q.name for q in broker.list_queues() if q.name.startswith(begun)]

@@ -12,9 +12,13 @@ from typing import Any, NoReturn
 import click
 
 import shmq
+from shmq.cli.completion import completion
 from shmq.cli.consume import consume
 from shmq.cli.create import create
+from shmq.cli.doctor import doctor
 from shmq.cli.failure import Code, code_of, describe
+from shmq.cli.fsck import fsck
+from shmq.cli.keeper import keeper
 from shmq.cli.listing import list_queues
 from shmq.cli.output import Warnings, note
 from shmq.cli.peek import peek
@@ -22,14 +26,22 @@ from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
 from shmq.cli.stats import stats
+from shmq.cli.stress import stress
+from shmq.cli.top import top
 from shmq.cli.who import who
 from shmq.cli.worker import worker
+from shmq.core._core import LAYOUT_VERSION
+from shmq.protocol import PROTOCOL_VERSION
 
 __all__ = ["cli", "main"]
 
 _EPILOG = """Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no message there, 4 no such
 queue, 5 queue full, 6 exists with other options, 7 message too large, 8 no shared memory
-left, 9 segment unusable, 130 interrupted."""
+left, 9 segment unusable, 10 something was found wrong, 130 interrupted."""
+
+_VERSION = (
+    f"%(prog)s %(version)s (layout version {LAYOUT_VERSION}, protocol version {PROTOCOL_VERSION})"
+)
 
 
 class _Group(click.Group):
@@ -85,7 +97,7 @@ class _Group(click.Group):
     show_envvar=True,
     help="The namespace of the queues.",
 )
-@click.version_option(shmq.__version__, prog_name="shmq", message="%(prog)s %(version)s")
+@click.version_option(shmq.__version__, prog_name="shmq", message=_VERSION)
 @click.pass_context
 def cli(context: click.Context, namespace: str) -> None:
     """Make, feed, watch and empty the shared-memory queues of this host."""
@@ -104,9 +116,15 @@ for _command in (
     list_queues,
     stats,
     who,
+    top,
     purge,
     redrive,
     delete,
+    stress,
+    doctor,
+    fsck,
+    keeper,
+    completion,
 ):
     cli.add_command(_command)
 

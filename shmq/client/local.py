@@ -492,7 +492,7 @@ class LocalBroker(contract.Broker):
                 n = queue.numbers()
         except NoSuchQueue:
             return None
-        except ShmqError as error:
+        except (ShmqError, OSError) as error:
             return contract.QueueSummary(
                 name=name, depth=0, delayed=0, in_flight=0, capacity=0, problem=str(error)
             )

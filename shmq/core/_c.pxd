@@ -32,7 +32,7 @@ cdef extern from "status.h" nogil:
 
 
 cdef extern from "layout.h" nogil:
-    enum: SHMQ_LAYOUT_VERSION, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
+    enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED
 
@@ -186,6 +186,7 @@ cdef extern from "siphash.h" nogil:
 
 cdef extern from "check.h" nogil:
     const char *shmq_check(shmq_queue *q)
+    uint32_t shmq_check_all(shmq_queue *q, const char **wrong, uint32_t most)
 
 
 cdef extern from "message.h" nogil:

@@ -318,3 +318,12 @@ cdef class Handle(_Watcher):
         if wrong != NULL:
             raise _errors.DamagedSegment(
                 f"the segment of queue {self.name!r} is damaged: {wrong.decode()}")
+
+    def violations(self):
+        """What invariants of the segment do not hold, in words; empty if all do."""
+        cdef const char *wrong[32]
+        cdef uint32_t at, count
+        self._lock()
+        count = shmq_check_all(&self.q, wrong, 32)
+        self._unlock()
+        return [wrong[at].decode() for at in range(count)]

@@ -207,6 +207,12 @@ def unfinished_id(int fd):
     return int.from_bytes(raw[8:16], "little") if len(raw) == 16 else 0
 
 
+def layout_of(int fd):
+    """The layout version that a segment file says it has; None if it is no whole segment."""
+    published = int.from_bytes(_os.pread(fd, 8, 0), "little")
+    return published & 0xFFFFFFFF if published >> 32 == SHMQ_MAGIC else None
+
+
 def siphash(uint64_t key, bytes data):
     """The 128-bit hash of ``data`` under ``key``, as two ints: see src/siphash.h."""
     cdef uint64_t pair[2]

@@ -9,7 +9,7 @@ import pytest
 
 from shmq.cli.failure import Code
 from shmq.cli.main import cli
-from tests.cli.tools import ROOT
+from tests.cli.tools import ROOT, Shell
 
 PAGE = (ROOT / "docs" / "cli.md").read_text()
 
@@ -26,9 +26,8 @@ def test_every_flag_of_every_command_is_described(command: str) -> None:
     described = section(command)
     for parameter in cli.commands[command].params:
         if isinstance(parameter, click.Argument):
-            assert str(parameter.metavar) in described
+            assert parameter.make_metavar(click.Context(cli)).strip("[].") in described.upper()
             continue
-        assert isinstance(parameter, click.Option)
         for flag in (*parameter.opts, *parameter.secondary_opts):
             assert f"`{flag}" in described, flag
 
@@ -48,3 +47,18 @@ def test_every_exit_code_is_described() -> None:
     described = dict(re.findall(r"^\| (\d+) \| (.+?) \|$", PAGE, re.MULTILINE))
 
     assert set(described) == {str(code.value) for code in Code} | {"143"}
+
+
+@pytest.mark.parametrize("name", ["look-after-queues.md", "stress-a-host.md"])
+def test_the_sessions_of_a_how_to_go_as_they_stand(shell: Shell, name: str) -> None:
+    page = (ROOT / "docs" / "how-to" / name).read_text()
+    shown = "".join(re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
+    output = [line for line in shown.splitlines() if not line.startswith("$ ")]
+
+    assert commands
+    ran = shell.pipeline("set -e -o pipefail\n" + "\n".join(commands))
+
+    assert (ran.code, ran.err) == (0, b"")
+    told = ran.text.replace(shell.namespace, "default")
+    assert [line.rstrip() for line in told.splitlines()] == output

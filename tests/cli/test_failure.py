@@ -22,11 +22,15 @@ from shmq.cli import failure
 from shmq.cli.failure import Code
 from shmq.cli.main import cli
 from shmq.cli.output import Warnings
+from shmq.core import _core
 from tests.cli.tools import ROOT, Shell
 
 Invoke = Callable[..., Result]
 
 COMMANDS = list(cli.commands)
+
+#: Flags without which a command goes on for long.
+BRIEFLY = {"keeper": ["--once"], "stress": ["--messages", "1"]}
 
 
 def test_every_error_of_shmq_has_its_exit_code() -> None:
@@ -117,7 +121,7 @@ def test_no_command_line_ends_in_a_traceback(
 ) -> None:
     runner = CliRunner(env={"SHMQ_NAMESPACE": namespace, "SHMQ_TRACEBACK": None})
 
-    result = runner.invoke(cli, [command, *arguments], input=b"\xff\n")
+    result = runner.invoke(cli, [command, *BRIEFLY.get(command, []), *arguments], input=b"\xff\n")
 
     assert isinstance(result.exception, SystemExit | None), (arguments, result.exc_info)
     assert result.exit_code in set(Code), result.stderr
@@ -202,7 +206,7 @@ def test_the_help_names_every_command_and_exit_code(invoke: Invoke) -> None:
 
     assert shown.exit_code == 0
     assert all(command in shown.stdout for command in COMMANDS)
-    assert all(re.search(rf"\b{code.value} ", shown.stdout) for code in Code)
+    assert all(re.search(rf"\b{code.value}\s", shown.stdout) for code in Code)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -216,7 +220,9 @@ def test_every_command_has_help_without_a_queue(invoke: Invoke, command: str) ->
 def test_the_version_is_that_of_the_project(shell: Shell) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    assert shell("--version").text == f"shmq {project['version']}\n"
+    assert shell("--version").text == (
+        f"shmq {project['version']} (layout version {_core.LAYOUT_VERSION}, protocol version 1)\n"
+    )
     assert project["scripts"]["shmq"] == "shmq.cli.main:main"
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
@@ -229,3 +230,28 @@ def test_a_wrong_namespace_is_wrong_usage(
 
     assert result.exit_code == Code.USAGE
     assert "namespace" in result.stderr
+
+
+@pytest.mark.debris
+def test_a_list_has_a_row_for_each_queue_that_cannot_be_used(
+    shell: Shell, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    stem = f"/dev/shm/shmq@{shell.namespace}@"
+    broker.create_queue("open", dead_letter=None).close()
+    broker.create_queue("newer", dead_letter=None).close()
+    Path(f"{stem}open").chmod(0o666)
+    with Path(f"{stem}newer").open("r+b") as file:
+        file.write(b"\xff\xff")
+    Path(f"{stem}folder").mkdir()
+    Path(f"{stem}no name").touch(0o600)
+    os.mkfifo(f"{stem}pipe", 0o600)
+    Path(f"{stem}link").symlink_to("/dev/zero")
+
+    rows = {one["name"]: one["problem"] for one in shell("list", "--json").json}
+
+    assert [name for name, problem in rows.items() if problem is None] == ["jobs", "jobs.dlq"]
+    assert set(rows) - {"jobs", "jobs.dlq"} == {
+        *("folder", "link", "newer", "no name", "open", "pipe")
+    }
+    assert len(shell("list").lines) == 1 + len(rows)
+    Path(f"{stem}folder").rmdir()

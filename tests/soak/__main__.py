@@ -3,72 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import multiprocessing as mp
 import random
 import secrets
 import shutil
-import signal
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import shmq
+from shmq.stress.crew import Crew
+from shmq.stress.journal import ACKED, GOT, Journal, read_all
+from shmq.stress.verdict import WRONGS, Verdict, judge
 from tests.soak import workers
-from tests.soak.journal import ACKED, GOT, Journal, read_all
-from tests.soak.verdict import Verdict, judge
 
 PRODUCERS = 3
 CONSUMERS = 3
-FORK = mp.get_context("fork")
-
-
-class Crew:
-    """The workers that live now, and when those were killed that do not."""
-
-    def __init__(self, namespace: str, directory: Path) -> None:
-        self.namespace = namespace
-        self.directory = directory
-        self.killed_at: dict[int, int] = {}
-        self._hired = 0
-        self._alive: dict[int, tuple[Any, Callable[..., None]]] = {}
-
-    def hire(self, work: Callable[..., None]) -> None:
-        """Start one worker more."""
-        self._hired += 1
-        arguments = (self.namespace, self.directory, self._hired)
-        process = FORK.Process(target=work, args=arguments, daemon=True)
-        process.start()
-        self._alive[self._hired] = (process, work)
-
-    def kill(self, worker: int) -> Callable[..., None]:
-        """Kill one; returns what it did. Raises RuntimeError if it had failed by itself."""
-        process, work = self._alive.pop(worker)
-        if process.exitcode is not None:
-            raise RuntimeError(f"worker {worker} ended by itself with {process.exitcode}")
-        self.killed_at[worker] = time.monotonic_ns()
-        process.kill()
-        process.join()
-        if process.exitcode != -signal.SIGKILL:
-            raise RuntimeError(f"worker {worker} ended by itself with {process.exitcode}")
-        return work
-
-    def kill_all(self, work: Callable[..., None]) -> None:
-        """Kill all who do that."""
-        for worker, (_, does) in list(self._alive.items()):
-            if does is work:
-                self.kill(worker)
-
-    def replace_one(self, chance: random.Random) -> None:
-        """Kill any of them, and start another in its place."""
-        self.hire(self.kill(chance.choice(list(self._alive))))
-
-    @property
-    def killed(self) -> int:
-        """How many have been killed."""
-        return len(self.killed_at)
 
 
 def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
@@ -93,9 +43,7 @@ def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
         check(queue)
         return judge(read_all(directory), crew.killed_at), crew.killed
     finally:
-        with contextlib.suppress(RuntimeError):
-            crew.kill_all(workers.produce)
-            crew.kill_all(workers.consume)
+        crew.dismiss()
         for summary in broker.list_queues():
             broker.delete_queue(summary.name)
         broker.close()
@@ -113,9 +61,9 @@ def drain(queue: Any, journal: Journal) -> None:
                 continue
             return
         number = workers.number_of(message.body)
-        journal.write(GOT, number, message.sequence)
+        journal.write(GOT, number)
         message.ack()
-        journal.write(ACKED, number, message.sequence)
+        journal.write(ACKED, number)
 
 
 def check(queue: Any) -> None:
@@ -139,7 +87,7 @@ def main() -> None:
         f"{verdict.put} messages put and confirmed, {killed} processes killed, "
         f"{verdict.redelivered} delivered again"
     )
-    for kind in ("lost", "unexpected", "back_after_ack", "held_twice"):
+    for kind in WRONGS:
         print(f"{kind}: {len(getattr(verdict, kind))}")
     if verdict.wrong():
         raise SystemExit(1)

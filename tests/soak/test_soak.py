@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
+from shmq.stress.verdict import judge
 from tests.soak.__main__ import soak
-from tests.soak.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
-from tests.soak.verdict import judge
 
 
 def test_what_goes_in_comes_out_whoever_is_killed() -> None:
@@ -16,7 +16,7 @@ def test_what_goes_in_comes_out_whoever_is_killed() -> None:
 
 
 def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:
-    return Record(kind, worker, message, 1, at)
+    return Record(at, worker, kind, message)
 
 
 def test_the_verdict_sees_a_message_that_is_lost() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from tests.soak.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
+from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
 
 GROUPS = 8
 BATCH = 16
@@ -22,8 +22,8 @@ def produce(namespace: str, directory: Path, worker: int) -> None:
     while True:
         number += 1
         journal.write(INTENT, number)
-        put = queue.put(body_of(number, chance), True, **properties(chance))
-        journal.write(PUT, number, put.sequence)
+        queue.put(body_of(number, chance), True, **properties(chance))
+        journal.write(PUT, number)
         if chance.random() < 0.1:
             number = put_batch(queue, journal, number)
 
@@ -80,32 +80,32 @@ def consume(namespace: str, directory: Path, worker: int) -> None:
 
 def settle(message: Any, journal: Journal, chance: random.Random) -> None:
     number = number_of(bytes(message.view) if chance.random() < 0.1 else message.body)
-    journal.write(GOT, number, message.sequence)
+    journal.write(GOT, number)
     if chance.random() < 0.02:
-        journal.write(RETURNED, number, message.sequence)
+        journal.write(RETURNED, number)
         message.nack(delay=0)
         return
-    journal.write(ACKING, number, message.sequence)
+    journal.write(ACKING, number)
     message.ack()
-    journal.write(ACKED, number, message.sequence)
+    journal.write(ACKED, number)
 
 
 def settle_batch(queue: Any, messages: list[Any], journal: Journal) -> None:
-    numbers = [(number_of(message.body), message.sequence) for message in messages]
+    numbers = [number_of(message.body) for message in messages]
     for kind in (GOT, ACKING):
-        for number, sequence in numbers:
-            journal.write(kind, number, sequence)
+        for number in numbers:
+            journal.write(kind, number)
     if queue.ack_many(messages):
         raise AssertionError("a lease was lost although nobody else could have had it")
-    for number, sequence in numbers:
-        journal.write(ACKED, number, sequence)
+    for number in numbers:
+        journal.write(ACKED, number)
 
 
 def consume_some(queue: Any, journal: Journal, chance: random.Random) -> None:
     with queue.consume(prefetch=chance.randrange(1, 64)) as consumer:
         for _, message in zip(range(100), consumer, strict=False):
             number = number_of(message.body)
-            journal.write(GOT, number, message.sequence)
-            journal.write(ACKING, number, message.sequence)
+            journal.write(GOT, number)
+            journal.write(ACKING, number)
             message.ack()
-            journal.write(ACKED, number, message.sequence)
+            journal.write(ACKED, number)

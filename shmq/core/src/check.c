@@ -268,34 +268,59 @@ static const char *check_attachments(struct shmq_queue *q)
     return NULL;
 }
 
-static const char *check_all(struct shmq_queue *q, struct census *c, struct tally *tallies)
-{
-    const char *wrong;
+/* What was found, each kind once: the texts are constants. */
+struct findings {
+    const char **wrong;
+    uint32_t count, most;
+};
 
+static void note(struct findings *f, const char *wrong)
+{
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->wrong[i] == wrong)
+            return;
+    if (wrong && f->count < f->most)
+        f->wrong[f->count++] = wrong;
+}
+
+/* Each check is safe in memory whatever the others have found. */
+static void check_each(struct shmq_queue *q, struct census *c, struct tally *tallies,
+                       struct findings *f)
+{
     for (uint32_t at = 0; at < q->h->slots_made; at++)
-        if ((wrong = check_slot(q, at, c)))
-            return wrong;
-    if ((wrong = check_counts(q, c)) || (wrong = check_free(q, c)) ||
-        (wrong = check_timers(q, c)) || (wrong = check_order(q)) ||
-        (wrong = check_groups(q, c, tallies)) || (wrong = check_attachments(q)))
-        return wrong;
-    EXPECT(!q->damaged, "an index is out of bounds");
-    return NULL;
+        note(f, check_slot(q, at, c));
+    note(f, check_counts(q, c));
+    note(f, check_free(q, c));
+    note(f, check_timers(q, c));
+    note(f, check_order(q));
+    note(f, check_groups(q, c, tallies));
+    note(f, check_attachments(q));
+    if (q->damaged)
+        note(f, "an index is out of bounds");
+}
+
+uint32_t shmq_check_all(struct shmq_queue *q, const char **wrong, uint32_t most)
+{
+    struct census census = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8)};
+    struct tally *tallies = calloc((uint64_t)q->h->groups_made + 1, sizeof *tallies);
+    struct findings found = {.wrong = wrong, .most = most};
+
+    if (!census.claimed || !tallies)
+        note(&found, "no memory to check with");
+    else if (q->h->slots_made > q->capacity || q->h->slots_made > q->h->slots_backed)
+        note(&found, "more slots are in use than there are");
+    else
+        check_each(q, &census, tallies, &found);
+    free(census.claimed);
+    free(tallies);
+    q->damaged = false;
+    return found.count;
 }
 
 const char *shmq_check(struct shmq_queue *q)
 {
-    struct census census = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8)};
-    struct tally *tallies = calloc((uint64_t)q->h->groups_made + 1, sizeof *tallies);
-    const char *wrong = "no memory to check with";
+    const char *wrong = NULL;
 
-    if (census.claimed && tallies)
-        wrong = q->h->slots_made <= q->capacity &&
-                        q->h->slots_made <= q->h->slots_backed
-                    ? check_all(q, &census, tallies)
-                    : "more slots are in use than there are";
-    free(census.claimed);
-    free(tallies);
-    q->damaged = false;
+    shmq_check_all(q, &wrong, 1);
     return wrong;
 }

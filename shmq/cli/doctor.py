@@ -1,0 +1,99 @@
+"""``shmq doctor``: find what is stale and, if asked to, remove it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+from click.core import ParameterSource
+
+from shmq.cli import params
+from shmq.cli.failure import Code
+from shmq.cli.flags import json_flag, namespace_of
+from shmq.cli.output import amount, cell, counted, note, show, show_json, show_table, table
+from shmq.health.machine import Condition, conditions
+from shmq.health.segments import Segment, segments
+from shmq.health.stale import Finding, namespaces, sweep
+from shmq.names import check_name
+
+__all__ = ["doctor"]
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Remove what is stale; nothing that is in use.")
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    default="30s",
+    metavar="TIME",
+    show_default=True,
+    help="How long the look at one queue may take.",
+)
+@json_flag
+@click.pass_context
+def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> None:
+    """Find what dead processes have left, and what is wrong with the machine.
+
+    In all namespaces of this user, or in the one that is named. What is in use is never
+    touched; a queue that is damaged is reported, and left to shmq delete.
+    """
+    names, others = _asked_for(context)
+    found = [one for name in names for one in sweep(name, fix, timeout)]
+    lying = [one for name in names for one in segments(name)]
+    machine = conditions()
+    if as_json:
+        show_json(
+            {
+                "namespaces": names,
+                "found": [dataclasses.asdict(one) for one in found],
+                "segments": [dataclasses.asdict(one) for one in lying],
+                "environment": [dataclasses.asdict(one) for one in machine],
+            }
+        )
+    else:
+        _show(names, found, lying, machine)
+    if others:
+        note(f"{counted(others, 'file')} of other users left alone")
+    wrong = any(not one.fixed for one in found) or any(one.problem for one in machine)
+    context.exit(Code.WRONG if wrong else Code.OK)
+
+
+def _asked_for(context: click.Context) -> tuple[list[str], int]:
+    """The namespaces to look at, and how many files of other users there are in all."""
+    root = context.find_root()
+    if root.get_parameter_source("namespace") is ParameterSource.DEFAULT:
+        return namespaces()
+    return [check_name(namespace_of(context), "namespace")], 0
+
+
+def _show(
+    names: list[str], found: list[Finding], lying: list[Segment], machine: list[Condition]
+) -> None:
+    made = table(["environment", "value", "problem"], right=("value",))
+    for fact in machine:
+        value = amount(int(fact.value)) if "bytes" in fact.name else fact.value
+        made.add_row(cell(fact.name), cell(value), cell(fact.problem or ""))
+    show_table(made)
+    if lying:
+        _show_segments(lying)
+    if found:
+        made = table(["namespace", "kind", "name", "what", "removed"])
+        for one in found:
+            row = (one.namespace, one.kind, one.name, one.what, "yes" if one.fixed else "no")
+            made.add_row(*(cell(value) for value in row))
+        show_table(made)
+        if any(not one.fixed for one in found):
+            note("what is stale is removed by shmq doctor --fix; an unusable queue, by shmq delete")
+    else:
+        show(f"nothing is stale in {counted(len(names), 'namespace')}")
+
+
+def _show_segments(lying: list[Segment]) -> None:
+    numbers = ("layout", "owner", "mode", "size", "taken")
+    made = table(["namespace", "queue", *numbers], right=numbers)
+    for one in lying:
+        version = "none" if one.layout_version is None else f"{one.layout_version}"
+        layout = version if one.ours else f"{version} (not ours)"
+        row = (one.namespace, one.queue, layout, one.owner, one.mode)
+        made.add_row(*(cell(value) for value in (*row, amount(one.size), amount(one.taken))))
+    show_table(made)

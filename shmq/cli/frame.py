@@ -1,0 +1,157 @@
+"""One frame of ``shmq top``: what each queue is doing, in as many columns as there is room."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.table import Table
+
+import shmq
+from shmq.cli.escape import one_line
+from shmq.cli.failure import describe
+from shmq.cli.output import age, cell, table
+
+__all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What a queue is doing; the numbers are those of :class:`shmq.QueueStats`."""
+
+    name: str
+    depth: int = 0
+    oldest_age: float = 0.0
+    in_flight: int = 0
+    delayed: int = 0
+    rate_in: float = 0.0
+    rate_out: float = 0.0
+    dead_lettered: int = 0
+    #: Processes asleep until a message comes, or until there is space.
+    waiting: int = 0
+    #: The other processes that are attached, by name and pid.
+    who: list[str] = dataclasses.field(default_factory=list)
+    #: Why the queue cannot be used, and its numbers are 0; None if it can.
+    problem: str | None = None
+
+
+#: What rows are ordered by: but for the name, the largest first.
+ORDERS: dict[str, Callable[[Row], float]] = {
+    "name": lambda _: 0.0,
+    "depth": lambda row: row.depth,
+    "oldest": lambda row: row.oldest_age,
+    "flight": lambda row: row.in_flight,
+    "in": lambda row: row.rate_in,
+    "out": lambda row: row.rate_out,
+    "dead": lambda row: row.dead_lettered,
+}
+
+#: The columns, in the order in which they stand.
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "queue": lambda row: row.name,
+    "visible": lambda row: f"{row.depth:,}",
+    "oldest": lambda row: age(row.oldest_age) if row.depth else "",
+    "in flight": lambda row: f"{row.in_flight:,}",
+    "delayed": lambda row: f"{row.delayed:,}",
+    "in/s": lambda row: f"{row.rate_in:,.0f}",
+    "out/s": lambda row: f"{row.rate_out:,.0f}",
+    "dead": lambda row: f"{row.dead_lettered:,}",
+    "waiting": lambda row: f"{row.waiting:,}",
+    "who": lambda row: ", ".join(row.who),
+}
+
+#: Which go first where there is no room for all.
+_DISPENSABLE = ("who", "waiting", "delayed", "dead", "oldest", "in flight", "in/s", "out/s")
+
+#: What a table on a terminal has between two columns, and around them all.
+_GAP = 3
+_EDGES = 2
+_LEAST_WHO = 12
+_LEAST_NAME = 8
+
+
+def look(broker: shmq.Broker) -> list[Row]:
+    """What each queue of the namespace is doing now, whatever state it is in."""
+    rows = []
+    for summary in broker.list_queues():
+        if summary.problem is not None:
+            rows.append(Row(name=summary.name, problem=summary.problem))
+            continue
+        try:
+            with broker.queue(summary.name) as queue:
+                rows.append(_row(queue.stats(), queue.attachments()))
+        except (shmq.NoSuchQueue, shmq.QueueDeleted):
+            continue
+        except (shmq.ShmqError, OSError) as error:
+            rows.append(Row(name=summary.name, problem=describe(error)))
+    return rows
+
+
+def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
+    who = collections.Counter(
+        f"{one.name} {one.pid}" for one in attachments if one.alive and one.pid != os.getpid()
+    )
+    return Row(
+        name=stats.name,
+        depth=stats.depth,
+        oldest_age=stats.oldest_age,
+        in_flight=stats.in_flight,
+        delayed=stats.delayed,
+        rate_in=stats.rate_in,
+        rate_out=stats.rate_out,
+        dead_lettered=stats.dead_lettered,
+        waiting=stats.waiting_get + stats.waiting_put,
+        who=[name if count == 1 else f"{name} ({count})" for name, count in who.items()],
+    )
+
+
+def ordered(rows: Sequence[Row], order: str) -> list[Row]:
+    """The rows as ``order`` says, equal ones by name."""
+    return sorted(rows, key=lambda row: (-ORDERS[order](row), row.name))
+
+
+def draw(rows: Sequence[Row], width: int | None = None) -> Table:
+    """The rows as a table not wider than ``width``; of any width if that is None."""
+    cells = {
+        column: [column, *(one_line(text(row)) for row in rows)]
+        for column, text in _COLUMNS.items()
+    }
+    widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
+    if width is not None:
+        _fit(widths, width)
+    made = table(list(widths), right=set(widths) - {"queue", "who"})
+    for at in range(len(rows)):
+        made.add_row(*(cell(clipped(cells[name][at + 1], widths[name])) for name in widths))
+    for column in made.columns:
+        column.header = clipped(str(column.header), widths[str(column.header)])
+    return made
+
+
+def _fit(widths: dict[str, int], width: int) -> None:
+    """Make columns narrower, and leave some out, until they fit."""
+    widths["queue"] = min(widths["queue"], max(_LEAST_NAME, width // 3))
+    room = width - _total({name: wide for name, wide in widths.items() if name != "who"}) - _GAP
+    if room >= min(widths["who"], _LEAST_WHO):
+        widths["who"] = min(widths["who"], room)
+        return
+    for column in _DISPENSABLE:
+        if _total(widths) <= width:
+            return
+        del widths[column]
+    if _total(widths) > width:
+        del widths["visible"]
+        widths["queue"] = max(min(widths["queue"], width - _EDGES), 1)
+
+
+def _total(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1) + _EDGES
+
+
+def clipped(text: str, width: int) -> str:
+    """``text`` in at most ``width`` columns of the terminal, an ellipsis where it is cut."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""

@@ -1,0 +1,196 @@
+"""``shmq stress``: producers and consumers on a queue, verified and measured."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import click
+from rich.console import Console
+
+from shmq.cli import params
+from shmq.cli.failure import Code
+from shmq.cli.flags import json_flag, namespace_of, queue_flag
+from shmq.cli.output import cell, counted, note, show_json, show_table, table
+from shmq.cli.stop import Stop
+from shmq.stress.plan import LEAST_SIZE, Plan
+from shmq.stress.result import PARTS, Result, Sample
+from shmq.stress.run import run
+
+__all__ = ["stress"]
+
+Watch = Callable[[Sample], None]
+
+_MOST_WORKERS = 500
+_LARGEST = 1 << 30
+
+#: The columns of --csv.
+_COLUMNS = (
+    *("seconds", "put", "got", "put_per_second", "got_per_second", "backlog", "killed"),
+    *(f"{part}_us" for part in (*PARTS, "max")),
+)
+
+
+@click.command()
+@click.option(
+    "-p", "--producers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
+    show_default=True, help="Processes that put.",
+)  # fmt: skip
+@click.option(
+    "-c", "--consumers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
+    show_default=True, help="Processes that take.",
+)  # fmt: skip
+@click.option("--duration", type=params.seconds, metavar="TIME", help="How long to put [5s].")
+@click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Put N, not for a time.")
+@click.option(
+    "--size", type=params.size, default="64", metavar="SIZE", show_default=True,
+    help=f"Bytes of a body, at least {LEAST_SIZE}.",
+)  # fmt: skip
+@click.option(
+    "--batch", type=click.IntRange(1, 65536), default=1, metavar="N", show_default=True,
+    help="Messages in one call.",
+)  # fmt: skip
+@click.option("--kill", is_flag=True, help="Kill consumers at random, and start others.")
+@click.option("--grouped", is_flag=True, help="Make a group of each producer's messages.")
+@click.option("--seed", type=params.whole, metavar="N", help="Kill as that seed says.")
+@queue_flag(required=False, help="An empty queue to use; else a fresh one is made and deleted.")
+@click.option("--csv", "csv_path", metavar="FILE", help="Write a row of numbers every second.")
+@json_flag
+@click.pass_context
+def stress(
+    context: click.Context,
+    /,
+    name: str | None,
+    duration: float | None,
+    seed: int | None,
+    csv_path: str | None,
+    as_json: bool,
+    **flags: int,
+) -> None:
+    """Let processes put and take messages, and verify that none is lost, doubled or torn.
+
+    Shows rates, and percentiles of the time from put to get.
+    """
+    plan = _planned(duration, secrets.randbits(32) if seed is None else seed, **flags)
+    with Stop() as stop, _csv(csv_path) as write, _progress() as draw:
+
+        def watch(sample: Sample) -> None:
+            write(sample)
+            draw(sample)
+
+        try:
+            result = run(namespace_of(context), name, plan, watch, lambda: bool(stop.signal))
+        except KeyboardInterrupt:
+            context.exit(128 + (stop.signal or signal.SIGINT))
+    if as_json:
+        show_json(dataclasses.asdict(result))
+    else:
+        _show(result)
+    for problem in result.problems:
+        note(problem)
+    context.exit(Code.WRONG if result.problems else Code.OK)
+
+
+def _planned(duration: float | None, seed: int, **flags: int) -> Plan:
+    messages, size = flags.pop("messages"), flags.pop("size")
+    if duration is not None and messages is not None:
+        raise click.UsageError("--duration and --messages exclude each other: give one of them")
+    if not LEAST_SIZE <= size <= _LARGEST:
+        raise click.BadParameter(
+            f"{size} bytes: a body has {LEAST_SIZE} to {_LARGEST}", param_hint="'--size'"
+        )
+    seconds = None if messages is not None else 5.0 if duration is None else duration
+    kill, grouped = bool(flags.pop("kill")), bool(flags.pop("grouped"))
+    return Plan(
+        seconds=seconds, messages=messages, size=size, kill=kill, grouped=grouped, seed=seed,
+        **flags,
+    )  # fmt: skip
+
+
+@contextmanager
+def _csv(path: str | None) -> Iterator[Watch]:
+    """What writes a sample as a row of the file."""
+    if path is None:
+        yield lambda _: None
+        return
+    try:
+        with open(path, "w", newline="") as file:  # noqa: PTH123 - a path as it was given
+            yield _rows(file)
+    except OSError as error:
+        if error.filename != path:
+            raise
+        raise click.ClickException(f"cannot write {path!r}: {error.strerror}") from error
+
+
+def _rows(file: TextIO) -> Watch:
+    writer = csv.writer(file)
+    writer.writerow(_COLUMNS)
+
+    def write(sample: Sample) -> None:
+        values = dataclasses.asdict(sample)
+        row = [values[column] for column in _COLUMNS if column in values]
+        writer.writerow([_rounded(value) for value in (*row, *sample.latency.values())])
+        file.flush()
+
+    return write
+
+
+def _rounded(value: float) -> float:
+    return value if isinstance(value, int) else round(value, 3)
+
+
+@contextmanager
+def _progress() -> Iterator[Watch]:
+    """What draws a sample: on stderr, and only on a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    console = Console(stderr=True)
+    drawn = False
+
+    def draw(sample: Sample) -> None:
+        nonlocal drawn
+        drawn = True
+        line = (
+            f"{sample.seconds:.0f} s  put {sample.put_per_second:,.0f}/s  "
+            f"got {sample.got_per_second:,.0f}/s  backlog {sample.backlog:,}  "
+            f"killed {sample.killed}"
+        )
+        console.file.write("\r\x1b[K" + line[: max(console.width - 1, 1)])
+        console.file.flush()
+
+    try:
+        yield draw
+    finally:
+        if drawn:
+            console.file.write("\r\x1b[K")
+            console.file.flush()
+
+
+def _show(result: Result) -> None:
+    made = table(["stress", "value"], right=("value",))
+    rows = {
+        "queue": result.queue,
+        "processes": f"{counted(result.producers, 'producer')}, "
+        f"{counted(result.consumers, 'consumer')}",
+        "body": f"{result.size} bytes, {result.batch} in a call",
+        "verified": result.promise if not result.problems else "no: see below",
+        "put": f"{result.put:,}",
+        "put rate": f"{result.put_per_second:,.0f}/s",
+        "got rate": f"{result.got_per_second:,.0f}/s",
+        "consumers killed": f"{result.killed:,}",
+        "delivered again": f"{result.redelivered:,}",
+        **{
+            f"put to get, {part.replace('_', '.')}": f"{value:,.1f} µs"
+            for part, value in result.latency.items()
+        },
+    }
+    for key, value in rows.items():
+        made.add_row(cell(key), cell(value))
+    show_table(made)

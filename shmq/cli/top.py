@@ -1,0 +1,136 @@
+"""``shmq top``: what every queue of a namespace is doing, drawn again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+import time
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+import shmq
+from shmq.cli import params
+from shmq.cli.escape import one_line
+from shmq.cli.flags import connected, json_flag
+from shmq.cli.frame import ORDERS, Row, clipped, draw, look, ordered
+from shmq.cli.keys import Keys
+from shmq.cli.output import counted, note, show_json, show_table
+from shmq.cli.stop import Stop
+
+__all__ = ["top"]
+
+#: The shortest time between two frames, in seconds.
+_LEAST_INTERVAL = 0.05
+
+#: The lines around the rows: the title, and what the table has above and below them.
+_AROUND = 5
+
+
+@click.command()
+@click.option(
+    "--interval",
+    type=params.seconds,
+    default="1s",
+    metavar="TIME",
+    show_default=True,
+    help="How long a frame stands.",
+)
+@click.option(
+    "--sort",
+    "order",
+    type=click.Choice(list(ORDERS)),
+    default="name",
+    show_default=True,
+    help="What the queues are ordered by, the largest first.",
+)
+@click.option("--once", is_flag=True, help="Print one frame, and end; so it is without a terminal.")
+@json_flag
+@click.pass_context
+@connected
+def top(
+    broker: shmq.Broker,
+    context: click.Context,
+    interval: float,
+    order: str,
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Show what every queue is doing, until q is pressed.
+
+    Depth, age of the oldest message, messages in flight, rates, dead letters, and who is
+    attached. The key s sorts by the next column.
+    """
+    if interval < _LEAST_INTERVAL:
+        raise click.BadParameter(
+            f"{interval:g} s is less than {_LEAST_INTERVAL:g} s", param_hint="'--interval'"
+        )
+    if as_json:
+        show_json([dataclasses.asdict(row) for row in ordered(look(broker), order)])
+    elif once or not _can_be_redrawn():
+        _print(broker, order)
+    else:
+        context.exit(_redraw(broker, interval, order))
+
+
+def _can_be_redrawn() -> bool:
+    console = Console()
+    return sys.stdout.isatty() and not console.is_dumb_terminal
+
+
+def _print(broker: shmq.Broker, order: str) -> None:
+    rows = ordered(look(broker), order)
+    sound = [row for row in rows if row.problem is None]
+    if sound:
+        width = Console().width if sys.stdout.isatty() else None
+        show_table(draw(sound, width))
+    for row in rows:
+        if row.problem is not None:
+            note(f"{row.name}: {row.problem}")
+    if not rows:
+        note(f"namespace {broker.namespace!r} has no queues")
+
+
+def _redraw(broker: shmq.Broker, interval: float, order: str) -> int:
+    """Draw until a key or a signal says so; the exit code."""
+    console = Console(emoji=False, markup=False, highlight=False)
+    orders = list(ORDERS)
+    with Stop() as stop, Keys() as keys:
+        try:
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                key = ""
+                while key not in {"q", "Q"}:
+                    if key == "s":
+                        order = orders[(orders.index(order) + 1) % len(orders)]
+                    rows = ordered(look(broker), order)
+                    live.update(_frame(broker.namespace, rows, order, console), refresh=True)
+                    with stop.interruptible():
+                        key = keys.wait(interval)
+        except KeyboardInterrupt:
+            pass
+    # Ctrl-C is a way to leave.
+    return 128 + stop.signal if stop.signal not in {0, signal.SIGINT} else 0
+
+
+def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Group:
+    """All that the screen shows, cut to its size."""
+    width, height = console.size
+    sound = [row for row in rows if row.problem is None]
+    broken = [row for row in rows if row.problem is not None]
+    lines = [f"{row.name}: {row.problem}" for row in broken[: height // 3]]
+    room = height - _AROUND - len(lines)
+    if len(sound) > room:
+        room = max(room - 1, 1)
+        lines.insert(0, f"{len(sound) - room} more: a taller window shows them")
+    title = (
+        f"shmq {namespace}  {time.strftime('%H:%M:%S')}  {counted(len(rows), 'queue')}  "
+        f"by {order}  s: sort  q: leave"
+    )
+    return Group(
+        Text(clipped(title, width)),
+        draw(sound[:room], width),
+        *(Text(clipped(one_line(line), width)) for line in lines),
+    )

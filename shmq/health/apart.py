@@ -1,0 +1,94 @@
+"""Work on memory that may be damaged, in a process of its own.
+
+A segment that is truncated under its mapping kills whoever touches it, and a lock whose
+bytes are damaged looks like one that is held for ever. Neither may end a look at the other
+queues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from shmq.errors import ShmqError
+
+__all__ = ["Crashed", "Stuck", "apart"]
+
+
+class Stuck(ShmqError):
+    """The work did not end in its time."""
+
+
+class Crashed(ShmqError):
+    """The process that did the work was killed by a signal, or failed."""
+
+
+def apart(work: Callable[[], Any], seconds: float) -> Any:
+    """Carry out ``work`` in a fork of this process; what it returns must be JSON.
+
+    Raises :class:`Stuck` if it takes longer than ``seconds``, and :class:`Crashed`.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reader)
+        _carry_out(work, writer)
+    os.close(writer)
+    ended = False
+    try:
+        said = _read(reader, time.monotonic() + seconds)
+        if said is None:
+            raise Stuck(f"it did not end within {seconds:g} s")
+        code, ended = _reap(child), True
+        return _understood(said, code)
+    finally:
+        os.close(reader)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            _reap(child)
+
+
+def _carry_out(work: Callable[[], Any], writer: int) -> NoReturn:
+    """The child's side. It ends here, whatever happens."""
+    faulthandler.disable()  # a bus error is an answer, too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        said = json.dumps({"done": work()})
+    except BaseException:  # noqa: BLE001 - it is told to the parent
+        said = json.dumps({"failed": traceback.format_exc()})
+    with contextlib.suppress(OSError), open(writer, "w") as pipe:
+        pipe.write(said)
+    os._exit(0)
+
+
+def _read(reader: int, until: float) -> bytes | None:
+    """All that the child wrote; None if it did not end in time."""
+    said = b""
+    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+        more = os.read(reader, 65536)
+        if not more:
+            return said
+        said += more
+    return None
+
+
+def _reap(child: int) -> int:
+    """The exit code of the child; less the signal that killed it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _understood(said: bytes, code: int) -> Any:
+    if code < 0:
+        raise Crashed(f"whoever touched it was killed by {signal.Signals(-code).name}")
+    told = json.loads(said)
+    if "failed" in told:
+        raise Crashed(told["failed"].strip().splitlines()[-1])
+    return told["done"]

@@ -1,0 +1,103 @@
+"""What shmq needs of the machine and the process it runs in."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from shmq.registry import SHM
+
+__all__ = ["Condition", "conditions"]
+
+#: The least glibc: pthread_mutex_clocklock and sem_clockwait came with it.
+_GLIBC = (2, 30)
+
+#: A queue's first steps take some tens of KiB; below this not even a few can be made.
+_LEAST_FREE = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One fact about the machine."""
+
+    name: str
+    value: str | int
+    #: What is wrong with it and what to do; None if nothing is.
+    problem: str | None = None
+
+
+def conditions() -> list[Condition]:
+    """Versions, the room in /dev/shm, and the limits that a user of queues meets."""
+    return [*_versions(), *_room(), *_limits()]
+
+
+def _versions() -> Iterator[Condition]:
+    yield Condition(name="python", value=platform.python_version(), problem=_without_gil())
+    yield Condition(name="kernel", value=f"{platform.system()} {platform.release()}")
+    library, version = platform.libc_ver()
+    yield Condition(
+        name="libc", value=f"{library} {version}".strip(), problem=_old_libc(library, version)
+    )
+    yield Condition(name="machine", value=platform.machine())
+    yield Condition(name="processors", value=len(os.sched_getaffinity(0)))
+
+
+def _without_gil() -> str | None:
+    enabled = getattr(sys, "_is_gil_enabled", lambda: True)
+    return None if enabled() else "threads that share a handle need the GIL: run with it"
+
+
+def _old_libc(library: str, version: str) -> str | None:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if library == "glibc" and numbers >= _GLIBC:
+        return None
+    return f"glibc {_GLIBC[0]}.{_GLIBC[1]} or newer is needed"
+
+
+def _room() -> Iterator[Condition]:
+    try:
+        space = os.statvfs(SHM)
+    except OSError as error:
+        problem = f"there is no shared memory: {error.strerror}; mount a tmpfs on {SHM}"
+        yield Condition(name=f"{SHM}", value="none", problem=problem)
+        return
+    kind = _type_of_file_system()
+    other = None if kind == "tmpfs" else f"{SHM} is no tmpfs: queues are slow there, or fail"
+    yield Condition(name=f"{SHM} file system", value=kind, problem=other)
+    yield Condition(name=f"{SHM} bytes", value=space.f_blocks * space.f_frsize)
+    free = space.f_bavail * space.f_frsize
+    full = f"less than {_LEAST_FREE} bytes: purge or delete queues, or give it more room"
+    yield Condition(
+        name=f"{SHM} bytes free", value=free, problem=full if free < _LEAST_FREE else None
+    )
+    none = f"no file can be made in {SHM}: delete queues, or mount it with more inodes"
+    lacks = space.f_files and not space.f_favail
+    yield Condition(name=f"{SHM} files free", value=space.f_favail, problem=none if lacks else None)
+
+
+def _type_of_file_system() -> str:
+    """The type of what is mounted on /dev/shm: proc_pid_mounts(5)."""
+    found = "unknown"
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, mounted, kind, *_ = line.split(" ")
+        if mounted == str(SHM):
+            found = kind  # the last one lies on top
+    return found
+
+
+def _limits() -> Iterator[Condition]:
+    """The limits of a process: getrlimit(2)."""
+    for name, number, meaning in (
+        ("open files", resource.RLIMIT_NOFILE, "one for each handle of a queue"),
+        ("file size", resource.RLIMIT_FSIZE, "bounds the segment of a new queue"),
+        ("address space", resource.RLIMIT_AS, "bounds the segments that can be mapped"),
+        ("core file size", resource.RLIMIT_CORE, "a process lives until its core is written"),
+    ):
+        soft, _ = resource.getrlimit(number)
+        value: str | int = "unlimited" if soft == resource.RLIM_INFINITY else soft
+        yield Condition(name=f"limit: {name} ({meaning})", value=value)

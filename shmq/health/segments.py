@@ -1,0 +1,165 @@
+"""Whether a queue's segment is as it should be, looked at without changing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import stat
+
+from shmq.client.local import LocalQueue
+from shmq.core import _core
+from shmq.errors import (
+    ForeignSegment,
+    IncompatibleSegment,
+    NoSuchQueue,
+    QueueDeleted,
+    ShmqError,
+)
+from shmq.health.apart import Crashed, Stuck, apart
+from shmq.names import check_name
+from shmq.registry import SHM, Namespace
+from shmq.waiting import semaphore_names
+
+__all__ = ["MISSING", "SOUND", "Examined", "Segment", "examine", "segments"]
+
+SOUND = "sound"
+MISSING = "missing"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found out about the segment of a queue."""
+
+    name: str
+    #: ``sound``, ``violated`` (an invariant does not hold), ``damaged`` (it cannot be
+    #: attached to), ``incompatible``, ``foreign``, ``unfinished`` (half made or half
+    #: deleted by a dead process), ``stuck``, ``crashed``, ``missing``.
+    state: str
+    #: What is wrong, a sentence each.
+    problems: list[str]
+
+
+def examine(namespace: str, name: str, seconds: float = 30.0) -> Examined:
+    """Check every invariant of a queue's segment; the queue may be in use.
+
+    It stands still while its slots are gone through. ``seconds`` bounds how long that
+    may take, a wait for its lock included.
+    """
+    try:
+        state, problems = apart(functools.partial(_examine, namespace, name), seconds)
+    except Stuck:
+        state, problems = (
+            "stuck",
+            [
+                (
+                    f"it could not be checked within {seconds:g} s: its lock is held by a process "
+                    f"that is stopped, or is damaged; see `shmq who`, or delete the queue"
+                )
+            ],
+        )
+    except Crashed as error:
+        state, problems = "crashed", [f"{error}; delete the queue"]
+    return Examined(name=name, state=state, problems=problems)
+
+
+def _examine(namespace: str, name: str) -> tuple[str, list[str]]:
+    registry = Namespace.of(namespace)
+    try:
+        check_name(name)
+        segment = registry.look_at(name)
+        if segment is None or segment.deleted:
+            segment = _once_more(registry, name)
+        if segment is None:
+            return "unfinished", [
+                "a process died while it made or deleted the queue: `shmq doctor --fix` removes it"
+            ]
+        problems = _of_semaphores(namespace, segment.queue_id)
+        with LocalQueue(registry, name, segment) as queue:
+            problems += queue.violations()
+    except (NoSuchQueue, QueueDeleted) as error:
+        return MISSING, [str(error)]
+    except IncompatibleSegment as error:
+        return "incompatible", [str(error)]
+    except ForeignSegment as error:
+        return "foreign", [str(error)]
+    except (ShmqError, OSError) as error:
+        return "damaged", [str(error)]
+    return ("violated" if problems else SOUND), problems
+
+
+def _once_more(registry: Namespace, name: str) -> _core.Segment | None:
+    """The segment, once nobody is making or deleting it any more."""
+    with registry.locked():
+        segment = registry.look_at(name)
+    return None if segment is None or segment.deleted else segment
+
+
+def _of_semaphores(namespace: str, queue_id: int) -> list[str]:
+    """What is wrong with the files of the semaphores; a missing one is found by attaching."""
+    problems = []
+    for name in semaphore_names(namespace, queue_id):
+        path = SHM / f"sem.{name[1:]}"
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+                problems.append(
+                    f"its semaphore {path} has owner {status.st_uid} and mode "
+                    f"{stat.S_IMODE(status.st_mode):04o}, so others may touch it: chmod 600 it"
+                )
+    return problems
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The file of a queue's segment, as it lies there."""
+
+    namespace: str
+    queue: str
+    #: None if it is no finished segment, or cannot be read.
+    layout_version: int | None
+    #: Whether that is the version of this shmq.
+    ours: bool
+    owner: int
+    #: As in ``ls``: ``0600``.
+    mode: str
+    #: The size of the file, and what it takes of the memory, in bytes.
+    size: int
+    taken: int
+
+
+def segments(namespace: str) -> list[Segment]:
+    """The files of the segments of a namespace, by name."""
+    found = (_segment(namespace, name) for name in Namespace.of(namespace).queue_names())
+    return [segment for segment in found if segment is not None]
+
+
+def _segment(namespace: str, name: str) -> Segment | None:
+    path = Namespace.of(namespace).path_of(name)
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    version = _layout_of(os.fspath(path)) if stat.S_ISREG(status.st_mode) else None
+    return Segment(
+        namespace=namespace,
+        queue=name,
+        layout_version=version,
+        ours=version == _core.LAYOUT_VERSION,
+        owner=status.st_uid,
+        mode=f"{stat.S_IMODE(status.st_mode):04o}",
+        size=status.st_size,
+        taken=status.st_blocks * 512,
+    )
+
+
+def _layout_of(path: str) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        return _core.layout_of(fd)
+    finally:
+        os.close(fd)

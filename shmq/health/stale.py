@@ -1,0 +1,224 @@
+"""What dead processes have left in a namespace, and how it is removed.
+
+Whoever meets such a thing on its way clears it away, so most of it goes by itself; this
+finds what nobody has met. Nothing is taken for stale by its age or by a PID: the kernel is
+asked who is alive (:mod:`shmq.registry`), and what makes and removes files is kept out by
+the registry lock meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from shmq.client.local import LocalQueue
+from shmq.core import _core
+from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
+from shmq.health.apart import Crashed, Stuck, apart
+from shmq.names import check_name
+from shmq.registry import SHM, Namespace
+from shmq.waiting import semaphore_names
+
+__all__ = ["Finding", "namespaces", "sweep"]
+
+_OURS = re.compile(r"(?P<sem>sem\.)?shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?", re.DOTALL)
+_SEMAPHORE = re.compile(r"([0-9a-f]{16})\.not_(?:empty|full)")
+_BELL = re.compile(r"bell\.([0-9a-f]{1,16})\.[0-9]+")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that should not be there, or not be so."""
+
+    namespace: str
+    #: ``segment`` (half made or half deleted), ``semaphore`` (without its queue), ``bell``
+    #: (of a dead process), ``attachment`` (of a dead process), ``copy`` (of a message
+    #: whose mover died), ``namespace`` (a file without a queue or a process); these are
+    #: removed. ``queue`` (unusable) and ``file`` (not understood) never are.
+    kind: str
+    #: The queue's or the file's name.
+    name: str
+    #: What is wrong with it.
+    what: str
+    #: Whether it was removed.
+    fixed: bool
+
+
+def namespaces() -> tuple[list[str], int]:
+    """The namespaces that this user has files of; and how many files others have."""
+    found, others = set(), 0
+    for entry in os.scandir(SHM):
+        parts = _OURS.fullmatch(entry.name)
+        if parts is None:
+            continue
+        with contextlib.suppress(FileNotFoundError, InvalidName):
+            if entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                found.add(check_name(parts["namespace"], "namespace"))
+            else:
+                others += 1
+    return sorted(found), others
+
+
+def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
+    """What is stale in the namespace, removed if ``fix``; and what cannot be used.
+
+    ``seconds`` bounds how long the files, and each of the queues, may take.
+    """
+    registry = Namespace.of(namespace)
+    before = (SHM / f"shmq@{namespace}").exists()
+    found = _bounded(functools.partial(_files, namespace, fix), seconds, namespace, namespace)
+    for name in registry.queue_names():
+        found += _bounded(functools.partial(_queue, namespace, name, fix), seconds, namespace, name)
+    last = functools.partial(_file, namespace, fix, before)
+    return found + _bounded(last, seconds, namespace, namespace)
+
+
+def _bounded(
+    work: functools.partial[list[dict[str, Any]]], seconds: float, namespace: str, name: str
+) -> list[Finding]:
+    """What ``work`` finds, in a process of its own: memory may be damaged, a lock stuck."""
+    try:
+        return [Finding(**found) for found in apart(work, seconds)]
+    except (Stuck, Crashed) as error:
+        return [
+            Finding(
+                namespace=namespace, kind="queue", name=name, what=f"unusable: {error}", fixed=False
+            )
+        ]
+
+
+def _found(namespace: str, kind: str, name: str, what: str, fixed: bool = False) -> dict[str, Any]:
+    return {"namespace": namespace, "kind": kind, "name": name, "what": what, "fixed": fixed}
+
+
+# ---- files, under the registry lock ----
+
+
+def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
+    registry = Namespace.of(namespace)
+    try:
+        with registry.locked():
+            return [
+                *_unfinished(registry, fix),
+                *_semaphores(registry, fix),
+            ]
+    except ForeignSegment as error:
+        return [_found(namespace, "file", namespace, str(error))]
+
+
+def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+    """Segments that are not ready although nobody is making or deleting one."""
+    for name in registry.queue_names():
+        with contextlib.suppress(ShmqError):
+            segment = registry.look_at(name)
+            if segment is None or segment.deleted:
+                half = "half made" if segment is None else "half deleted"
+                if fix:
+                    registry.remove_segment(name)
+                yield _found(registry.name, "segment", name, f"{half} by a process that died", fix)
+
+
+def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+    """Semaphores without a queue, bells without a process."""
+    stem = f"sem.shmq@{registry.name}@"
+    known = _known_semaphores(registry)
+    for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
+        rest = entry.removeprefix(stem)
+        bell = _BELL.fullmatch(rest)
+        if bell is not None:
+            if registry.is_alive(int(bell[1], 16)):
+                continue
+            kind, what = "bell", "its process is dead"
+        elif _SEMAPHORE.fullmatch(rest):
+            if known is None or entry in known:
+                continue
+            kind, what = "semaphore", "its queue is gone"
+        else:
+            yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if (SHM / entry).lstat().st_uid != os.geteuid():
+                yield _found(registry.name, "file", entry, "it is another user's")
+                continue
+            if fix:
+                (SHM / entry).unlink()
+            yield _found(registry.name, kind, entry, what, fix)
+
+
+def _known_semaphores(registry: Namespace) -> set[str] | None:
+    """The files of all queues' semaphores; None if a queue cannot say which are its own."""
+    known: set[str] = set()
+    for name in registry.queue_names():
+        try:
+            segment = registry.look_at(name)
+        except NoSuchQueue:
+            continue
+        except ShmqError:
+            return None
+        queue_id = segment.queue_id if segment is not None else _unfinished_id(registry, name)
+        known.update(f"sem.{path[1:]}" for path in semaphore_names(registry.name, queue_id))
+    return known
+
+
+def _unfinished_id(registry: Namespace, name: str) -> int:
+    fd = os.open(registry.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return _core.unfinished_id(fd)
+    finally:
+        os.close(fd)
+
+
+def _file(namespace: str, fix: bool, before: bool) -> list[dict[str, Any]]:
+    """The namespace's own file. One that was not there ``before`` is ours to remove."""
+    registry = Namespace.of(namespace)
+    with contextlib.suppress(ForeignSegment):
+        if not before:
+            registry.retire()
+        elif registry.deserted():
+            if fix:
+                registry.retire()
+            what = "it has neither a queue nor a process"
+            return [_found(namespace, "namespace", namespace, what, fix)]
+    return []
+
+
+# ---- what is in a queue ----
+
+
+def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
+    registry = Namespace.of(namespace)
+    try:
+        check_name(name)
+        segment = registry.look_at(name)
+        if segment is None or segment.deleted:
+            return []
+        with LocalQueue(registry, name, segment) as queue:
+            found = [*_dead(registry, queue), *_copies(registry, queue)]
+            if not (found and fix):
+                return found
+            queue.tend()
+            left = [*_dead(registry, queue), *_copies(registry, queue)]
+            return [{**one, "fixed": one not in left} for one in found]
+    except (NoSuchQueue, QueueDeleted):
+        return []
+    except (ShmqError, OSError) as error:
+        return [_found(namespace, "queue", name, str(error))]
+
+
+def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+    for _, number, pid, process, leases, _ in queue.attached():
+        if not registry.is_alive(number):
+            who = f"process {pid} ({process.decode('utf-8', 'replace')}) is dead"
+            held = f"; leased: {leases}" if leases else ""
+            yield _found(registry.name, "attachment", queue.name, who + held)
+
+
+def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+    for _, _, sequence in queue.orphans():
+        what = f"whoever moved message {sequence} here died on the way"
+        yield _found(registry.name, "copy", queue.name, what)

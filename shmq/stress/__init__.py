@@ -1,0 +1,1 @@
+"""Producers and consumers as real processes on one queue, and whether it kept its promises."""

@@ -1,0 +1,54 @@
+"""The body of a message that can be verified: who put it, which one it is, when, and a CRC."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+import zlib
+
+from shmq.stress.journal import NUMBER_BITS
+from shmq.stress.plan import LEAST_SIZE
+
+__all__ = ["Bodies", "Torn", "opened"]
+
+#: Producer, number, monotonic ns, and the CRC-32 of all else.
+_HEAD = struct.Struct("<IIQ")
+_CRC = struct.Struct("<I")
+_CRC_AT = _HEAD.size
+
+#: So many fillings take turns, so that a body mixed out of two is found.
+_FILLINGS = 16
+
+
+class Torn(ValueError):
+    """A body is not what was put."""
+
+
+class Bodies:
+    """Makes the bodies of one producer, all of ``size`` bytes."""
+
+    def __init__(self, producer: int, size: int) -> None:
+        chance = random.Random(producer)
+        self._producer = producer
+        self._fillings = [chance.randbytes(size - LEAST_SIZE) for _ in range(_FILLINGS)]
+
+    def make(self, number: int) -> bytes:
+        """The body of the message of that number, put now."""
+        head = _HEAD.pack(self._producer, number, time.monotonic_ns())
+        filling = self._fillings[number % _FILLINGS]
+        return head + _CRC.pack(zlib.crc32(filling, zlib.crc32(head))) + filling
+
+
+def opened(body: bytes, size: int) -> tuple[int, int]:
+    """What the message is called in the journals, and when it was put, in monotonic ns.
+
+    Raises :class:`Torn`.
+    """
+    if len(body) != size:
+        raise Torn(f"a body has {len(body)} bytes, {size} were put")
+    producer, number, at = _HEAD.unpack_from(body)
+    (crc,) = _CRC.unpack_from(body, _CRC_AT)
+    if zlib.crc32(body[LEAST_SIZE:], zlib.crc32(body[:_CRC_AT])) != crc:
+        raise Torn(f"the checksum of message {number} of producer {producer} is wrong")
+    return producer << NUMBER_BITS | number, at

@@ -1,0 +1,301 @@
+"""Starts the workers, kills some if that is wanted, and verifies what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shmq.client.local import LocalBroker, LocalQueue, connect
+from shmq.errors import InvalidOption, MessageTooLarge
+from shmq.stress.board import Board
+from shmq.stress.crew import Crew, Unwell
+from shmq.stress.journal import NUMBER_BITS, read_all
+from shmq.stress.latency import BUCKETS, merged, upper_bound
+from shmq.stress.plan import Plan
+from shmq.stress.result import Result, Sample, latencies
+from shmq.stress.verdict import WRONGS, Verdict, count_once, judge
+from shmq.stress.workers import Job, failure_of, on_row, produce
+
+__all__ = ["PATIENCE", "run"]
+
+#: How long nothing may move before the run counts as hanging, in seconds.
+PATIENCE = 30.0
+
+_LOOK = 0.01
+_SAMPLE = 1.0
+
+#: The longest time between two kills, in seconds.
+_MERCY = 0.2
+
+
+def run(
+    namespace: str,
+    name: str | None,
+    plan: Plan,
+    watch: Callable[[Sample], None],
+    stopped: Callable[[], bool],
+) -> Result:
+    """Carry out the plan on the queue ``name``, or on a fresh one that is deleted at the end.
+
+    ``watch`` is given a sample every second and at the end. Once ``stopped()`` says so,
+    raises KeyboardInterrupt. Raises InvalidOption for a queue on which nothing can be
+    verified, and what attaching to it raises.
+    """
+    with connect(namespace) as broker, contextlib.ExitStack() as stack:
+        if name is None:
+            queue = stack.enter_context(_fresh_queue(broker, plan))
+        else:
+            queue = stack.enter_context(broker.queue(name))
+            _refuse_unfit(queue, plan)
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmq-stress-")))
+        board = Board(plan.producers + plan.consumers)
+        job = Job(namespace, queue.name, plan, board, directory, os.getpid())
+        return _Run(job, queue, watch).carry_out(stopped)
+
+
+@contextlib.contextmanager
+def _fresh_queue(broker: LocalBroker, plan: Plan) -> Iterator[LocalQueue]:
+    """A queue of its own for the run, that loses nothing and ends no lease."""
+    arena = max(16 << 20, min(64 << 20, (plan.size + 128) << 14), 16 * plan.size)
+    name = f"stress-{os.getpid()}-{secrets.token_hex(3)}"
+    options = {"visibility_timeout": 3600, "max_deliveries": None, "dead_letter": None}
+    with broker.create_queue(name, arena_bytes=arena, **options) as queue:
+        try:
+            yield queue
+        finally:
+            broker.delete_queue(name)
+
+
+def _refuse_unfit(queue: LocalQueue, plan: Plan) -> None:
+    """Raises InvalidOption, MessageTooLarge."""
+    stats, options = queue.stats(), queue.options
+    held = stats.depth + stats.delayed + stats.in_flight + stats.dying
+    reasons = {
+        f"holds {held} messages, which the consumers would take": held > 0,
+        "has a ttl, so messages may be lost": options.ttl is not None,
+        "drops its oldest messages when it is full": options.overflow == "drop-oldest",
+        "has a delivery limit, which kills would use up": plan.kill
+        and options.max_deliveries is not None,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InvalidOption(
+                f"queue {queue.name!r} {reason}: take another one, or leave it to shmq stress "
+                f"to make one"
+            )
+    if plan.size > options.max_message_bytes:
+        raise MessageTooLarge(
+            f"a body of {plan.size} bytes can never fit into queue {queue.name!r}: "
+            f"max_message_bytes={options.max_message_bytes}"
+        )
+
+
+class _Run:
+    """One run, from the first worker to the verdict.
+
+    While the workers are at it, the queue itself is not asked for anything: one that is
+    stopped may hold its lock.
+    """
+
+    def __init__(self, job: Job, queue: LocalQueue, watch: Callable[[Sample], None]) -> None:
+        self._job = job
+        self._plan = job.plan
+        self._board = job.board
+        self._queue = queue
+        self._watch = watch
+        self._crew = Crew(job)
+        self._chance = random.Random(job.plan.seed)
+        self._rows: dict[int, int] = {}
+        self._expired = queue.stats().expired
+        self._began = self._moved_at = self._kill_at = time.monotonic()
+        self._put_until: float | None = None
+        self._moved = 0
+        self._last = Sample(
+            seconds=0,
+            put=0,
+            got=0,
+            put_per_second=0,
+            got_per_second=0,
+            backlog=0,
+            killed=0,
+            latency={},
+        )
+        self._last_counts = [0] * BUCKETS
+
+    def carry_out(self, stopped: Callable[[], bool]) -> Result:
+        """See :func:`run`."""
+        problems = []
+        try:
+            for _ in range(self._plan.producers):
+                self._crew.hire(produce)
+            for row in range(self._plan.producers, self._board.rows):
+                self._hire_consumer(row)
+            while self._goes_on():
+                if stopped():
+                    raise KeyboardInterrupt
+                time.sleep(_LOOK)
+        except Unwell as error:
+            problems.append(self._explained(error))
+        finally:
+            self._crew.dismiss()
+        ended = time.monotonic()
+        self._sample(ended)
+        return self._result(ended, problems)
+
+    def _hire_consumer(self, row: int) -> None:
+        self._rows[self._crew.hire(on_row(row))] = row
+
+    def _goes_on(self) -> bool:
+        """See what the workers do; False once all have ended. Raises Unwell."""
+        now = time.monotonic()
+        self._crew.see()
+        if self._plan.seconds is not None and now - self._began >= self._plan.seconds:
+            self._board.stop()
+        if self._put_until is None and not self._crew.at(produce):
+            self._put_until = now
+            self._board.drain()
+        if self._put_until is not None and not self._crew.alive:
+            return False
+        if self._plan.kill and self._put_until is None and now >= self._kill_at:
+            self._kill_one(now)
+        if now - self._began - self._last.seconds >= _SAMPLE:
+            self._sample(now)
+        self._refuse_to_hang(now)
+        return True
+
+    def _kill_one(self, now: float) -> None:
+        worker = self._chance.choice([one for one in self._crew.alive if one in self._rows])
+        self._crew.kill(worker)
+        self._hire_consumer(self._rows[worker])
+        self._kill_at = now + self._chance.random() * _MERCY
+
+    def _refuse_to_hang(self, now: float) -> None:
+        moved = self._put + self._got
+        if moved != self._moved:
+            self._moved, self._moved_at = moved, now
+        elif now - self._moved_at > PATIENCE:
+            raise Unwell(f"nothing has moved for {PATIENCE:g} s")
+
+    def _explained(self, error: Unwell) -> str:
+        for worker in range(1, self._crew.hired + 1):
+            why = failure_of(self._job, worker)
+            if why is not None:
+                return f"{'consumer' if worker in self._rows else 'producer'} {worker}: {why}"
+        return str(error)
+
+    # ---- numbers ----
+
+    @property
+    def _put(self) -> int:
+        return sum(self._board.count_of(row) for row in range(self._plan.producers))
+
+    @property
+    def _got(self) -> int:
+        return sum(self._board.count_of(row) for row in self._consumer_rows)
+
+    @property
+    def _consumer_rows(self) -> range:
+        return range(self._plan.producers, self._board.rows)
+
+    def _counts(self) -> list[int]:
+        return merged([self._board.histogram_of(row) for row in self._consumer_rows])
+
+    def _longest(self) -> int:
+        return max(self._board.longest_of(row) for row in self._consumer_rows)
+
+    def _sample(self, now: float) -> None:
+        put, got, counts = self._put, self._got, self._counts()
+        last, lasted = self._last, max(now - self._began - self._last.seconds, 1e-9)
+        since = [new - old for new, old in zip(counts, self._last_counts, strict=True)]
+        longest = max((bucket for bucket, count in enumerate(since) if count), default=0)
+        self._last_counts = counts
+        self._last = Sample(
+            seconds=now - self._began,
+            put=put,
+            got=got,
+            put_per_second=(put - last.put) / lasted,
+            got_per_second=(got - last.got) / lasted,
+            backlog=put - got,
+            killed=self._crew.killed,
+            latency=latencies(since, upper_bound(longest) if any(since) else 0),
+        )
+        self._watch(self._last)
+
+    # ---- the end ----
+
+    def _result(self, ended: float, problems: list[str]) -> Result:
+        verdict = Verdict()
+        if not problems:
+            verdict = self._verdict()
+            problems = [*_told(verdict), *self._left_behind()]
+        plan, lasted = self._plan, ended - self._began
+        put_for = (self._put_until or ended) - self._began
+        return Result(
+            queue=self._queue.name,
+            producers=plan.producers,
+            consumers=plan.consumers,
+            size=plan.size,
+            batch=plan.batch,
+            promise=_promise(plan),
+            seconds=lasted,
+            put=self._put,
+            got=self._got,
+            put_per_second=self._put / put_for,
+            got_per_second=self._got / lasted,
+            latency=latencies(self._counts(), self._longest()),
+            redelivered=verdict.redelivered,
+            killed=self._crew.killed,
+            problems=problems,
+        )
+
+    def _verdict(self) -> Verdict:
+        promised = {
+            producer: self._board.count_of(producer - 1)
+            for producer in range(1, self._plan.producers + 1)
+        }
+        if not self._plan.careful:
+            verdict = count_once(self._job.directory, promised)
+        else:
+            records = read_all(self._job.directory)
+            verdict = judge(records, self._crew.killed_at, promised, self._plan.grouped)
+        if self._queue.stats().expired > self._expired:
+            # After the end of its lease a message may come again, and later than others.
+            for allowed in (verdict.twice, verdict.held_twice, verdict.out_of_order):
+                allowed.clear()
+        return verdict
+
+    def _left_behind(self) -> list[str]:
+        """What is wrong with the emptied queue."""
+        stats = self._queue.stats()
+        left = {
+            what: number
+            for what in ("depth", "delayed", "in_flight", "dying", "arena_used", "waiting_get")
+            if (number := getattr(stats, what))
+        }
+        told = [f"the emptied queue still has {what} {number}" for what, number in left.items()]
+        return told + [f"the segment is damaged: {wrong}" for wrong in self._queue.violations()]
+
+
+def _promise(plan: Plan) -> str:
+    times = "at least once" if plan.kill else "exactly once"
+    if plan.grouped:
+        return f"{times}, each producer's in order"
+    return times if plan.kill else f"{times}, each producer's in order at each consumer"
+
+
+def _told(verdict: Verdict) -> list[str]:
+    lines = []
+    for kind, found in verdict.wrong().items():
+        first = min(found)
+        lines.append(
+            f"{kind.replace('_', ' ')}: {len(found)} of {verdict.put} messages were "
+            f"{WRONGS[kind]}; the first is number {first & ((1 << NUMBER_BITS) - 1)} of "
+            f"producer {first >> NUMBER_BITS}"
+        )
+    return lines

@@ -1,0 +1,180 @@
+"""What the journals say: what was lost, doubled, out of order or came out of nowhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from shmq.stress.journal import (
+    ACKED,
+    ACKING,
+    GOT,
+    INTENT,
+    NUMBER_BITS,
+    PUT,
+    RETURNED,
+    Record,
+    read,
+)
+
+__all__ = ["WRONGS", "Verdict", "count_once", "judge"]
+
+_NUMBER = (1 << NUMBER_BITS) - 1
+
+#: What is known of a message, in its byte.
+_INTENDED, _CONFIRMED, _SEEN, _ACKING, _ACKED = 1, 2, 4, 8, 16
+
+#: What a record adds to that.
+_MEANS = {INTENT: _INTENDED, PUT: _CONFIRMED, GOT: _SEEN, ACKING: _ACKING, ACKED: _ACKED}
+_MEANS[RETURNED] = 0
+
+#: What must not be, and what it means.
+WRONGS = {
+    "lost": "confirmed by put, and never acknowledged",
+    "unexpected": "delivered, although nobody put it",
+    "back_after_ack": "delivered again after it was acknowledged",
+    "held_twice": "delivered to a second consumer while the first one had it",
+    "twice": "delivered twice, although nobody died and no lease ran out",
+    "out_of_order": "delivered after a later message of the same producer",
+}
+
+
+@dataclasses.dataclass
+class Verdict:
+    """Messages by what happened to them; the sets must be empty."""
+
+    lost: set[int] = dataclasses.field(default_factory=set)
+    unexpected: set[int] = dataclasses.field(default_factory=set)
+    back_after_ack: set[int] = dataclasses.field(default_factory=set)
+    held_twice: set[int] = dataclasses.field(default_factory=set)
+    twice: set[int] = dataclasses.field(default_factory=set)
+    out_of_order: set[int] = dataclasses.field(default_factory=set)
+    put: int = 0
+    redelivered: int = 0
+
+    def wrong(self) -> dict[str, set[int]]:
+        """What must not be."""
+        return {kind: found for kind in WRONGS if (found := getattr(self, kind))}
+
+
+class _Ledger:
+    """A byte of knowledge for each message of each producer."""
+
+    def __init__(self, promised: Mapping[int, int]) -> None:
+        known = _INTENDED | _CONFIRMED
+        self._of = {producer: bytearray([known]) * put for producer, put in promised.items()}
+
+    def of(self, message: int) -> tuple[bytearray, int]:
+        """The bytes of the message's producer, and which of them is the message's."""
+        number = message & _NUMBER
+        marks = self._of.setdefault(message >> NUMBER_BITS, bytearray())
+        if number >= len(marks):
+            marks.extend(bytes(number + 1 + len(marks) // 2 - len(marks) + 16))
+        return marks, number
+
+    def confirmed(self) -> Iterable[tuple[int, int]]:
+        """Each message whose put was confirmed, with all that is known of it."""
+        for producer, marks in self._of.items():
+            for number, known in enumerate(marks):
+                if known & _CONFIRMED:
+                    yield producer << NUMBER_BITS | number, known
+
+
+class _Hearing:
+    """The case so far: what is known of each message, and who has it."""
+
+    def __init__(
+        self, killed_at: Mapping[int, int], promised: Mapping[int, int], ordered: bool
+    ) -> None:
+        self.verdict = Verdict()
+        self.ledger = _Ledger(promised)
+        self._killed_at = killed_at
+        self._ordered = ordered
+        self._holder: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
+
+    def hear(self, record: Record) -> None:
+        """Take in one step."""
+        marks, number = self.ledger.of(record.message)
+        if record.kind == GOT:
+            self._delivered(record, marks[number])
+        marks[number] |= _MEANS[record.kind]
+        if record.kind in {ACKED, RETURNED}:
+            self._holder.pop(record.message, None)
+
+    def _delivered(self, record: Record, known: int) -> None:
+        at, worker, _, message = record
+        if not known & _INTENDED:
+            self.verdict.unexpected.add(message)
+        if known & _ACKED:
+            self.verdict.back_after_ack.add(message)
+        last = self._holder.get(message)
+        if last is not None and self._killed_at.get(last, at + 1) > at:
+            self.verdict.held_twice.add(message)
+        newest = self._newest.get(message >> NUMBER_BITS, message)
+        if self._ordered and message < newest:
+            self.verdict.out_of_order.add(message)
+        self._newest[message >> NUMBER_BITS] = max(message, newest)
+        self.verdict.redelivered += bool(known & _SEEN)
+        self._holder[message] = worker
+
+    def close(self) -> Verdict:
+        """The verdict, once all was heard."""
+        for message, known in self.ledger.confirmed():
+            self.verdict.put += 1
+            # Of one whose acknowledgement was under way at a death nobody can know more.
+            if not known & (_ACKING | _ACKED):
+                self.verdict.lost.add(message)
+        return self.verdict
+
+
+def judge(
+    records: Iterable[Record],
+    killed_at: Mapping[int, int],
+    promised: Mapping[int, int] | None = None,
+    ordered: bool = False,
+) -> Verdict:
+    """What is wrong where workers were killed, or leases ran out.
+
+    ``killed_at``: when each killed worker was last known to live, in monotonic ns.
+    ``promised``: of producers that kept no journal, how many messages they put, the
+    numbers 0 and up. ``ordered``: whether no message of a producer may be delivered once
+    a later one was.
+    """
+    hearing = _Hearing(killed_at, promised or {}, ordered)
+    for record in records:
+        hearing.hear(record)
+    return hearing.close()
+
+
+def count_once(directory: Path, promised: Mapping[int, int]) -> Verdict:
+    """What is wrong where nobody was killed: each message came once, in its order.
+
+    The journals need hold nothing but what was delivered. Within a consumer the messages
+    of a producer come in the order in which they were put.
+    """
+    verdict = Verdict(put=sum(promised.values()))
+    seen = {producer: bytearray(put) for producer, put in promised.items()}
+    for path in directory.glob("*.journal"):
+        newest: dict[int, int] = {}
+        for _, _, kind, message in read(path):
+            if kind != GOT:
+                continue
+            producer, number = message >> NUMBER_BITS, message & _NUMBER
+            marks = seen.get(producer)
+            if marks is None or number >= len(marks):
+                verdict.unexpected.add(message)
+                continue
+            if marks[number]:
+                verdict.twice.add(message)
+            elif number < newest.get(producer, 0):
+                verdict.out_of_order.add(message)
+            marks[number] = 1
+            newest[producer] = number
+    for producer, marks in seen.items():
+        at = marks.find(0)
+        while at >= 0:
+            verdict.lost.add(producer << NUMBER_BITS | at)
+            at = marks.find(0, at + 1)
+    return verdict

@@ -1,0 +1,1 @@
+"""What verifies a run, and what measures it."""
