@@ -38,8 +38,8 @@
  * that are counted in `posted`, and those whose takers have not counted them yet. */
 #define BOUND(event) ((WORKERS + 2 + DELETERS) * SLEEPERS(event) + GHOSTS)
 
-/* One ring of what is armed, and one that each process may have under way since before. */
-#define BELL_BOUND (1 + WORKERS + DELETERS)
+/* One of each process that has seen it without a post, all at the same time. */
+#define BELL_BOUND (WORKERS + DELETERS)
 
 #define NOT_EMPTY 0
 #define NOT_FULL 1
@@ -201,9 +201,25 @@ inline post_one(event)
     assert(semaphore[event] <= BOUND(event))
 }
 
-inline ring_one(worker)
+#define CHOSEN 16 /* times a bit of `ring`: its bell had no post, and is to be posted */
+
+/* shmq_post_bell: a look, and a step later the post. */
+inline look_at_bell(worker)
 {
     ring = ring - (1 << worker);
+#ifndef BROKEN_RINGS_AGAIN
+    if
+    :: bell[worker] == 0 -> ring = ring | (CHOSEN << worker)
+    :: else
+    fi
+#else
+    ring = ring | (CHOSEN << worker)
+#endif
+}
+
+inline ring_one(worker)
+{
+    ring = ring - (CHOSEN << worker);
     bell[worker]++;
     assert(bell[worker] <= BELL_BOUND)
 }
@@ -215,10 +231,14 @@ inline post_all()
     :: atomic { post[NOT_EMPTY] > 0 -> post_one(NOT_EMPTY); post[NOT_EMPTY]-- }
     :: atomic { post[NOT_EMPTY] == 0 && post[NOT_FULL] > 0 ->
                 post_one(NOT_FULL); post[NOT_FULL]-- }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 1 -> ring_one(0) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 2 -> ring_one(1) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 4 -> ring_one(2 % WORKERS) }
-    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 8 -> ring_one(3 % WORKERS) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 1 -> look_at_bell(0) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 16 -> ring_one(0) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 2 -> look_at_bell(1) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 32 -> ring_one(1) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 4 -> look_at_bell(2 % WORKERS) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 64 -> ring_one(2 % WORKERS) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 8 -> look_at_bell(3 % WORKERS) }
+    :: atomic { post[NOT_EMPTY] + post[NOT_FULL] == 0 && ring & 128 -> ring_one(3 % WORKERS) }
     :: atomic { !QUIET && MAY_DIE -> deaths++; goto died }
     :: atomic { QUIET -> break }
     od
@@ -456,12 +476,9 @@ woken:
     post_all();
     goto try;
 
-arm: /* Watch.arm of a bell that is empty; then it tries once more */
+arm: /* Watch.arm; then it tries once more */
     post_all();
     atomic {
-#ifndef BROKEN_NOT_EMPTIED
-        bell[me] = 0;
-#endif
         lock();
         if
         :: gone -> goto finished
