@@ -96,9 +96,7 @@ RUNS: Final = (
     ),
     _queue("broken: armed, and not tried again", f"{_2X1} RUNG=3 BROKEN_NO_RETRY", holds=False),
     _queue("broken: who leaves keeps its ring", f"{_1X2} RUNG=2 BROKEN_KEEPS_RING", holds=False),
-    _queue(
-        "broken: a bell is posted again and again", f"{_1X2} RUNG=2 BROKEN_RINGS_AGAIN", holds=False
-    ),
+    _queue("broken: a bell is posted again", f"{_1X2} RUNG=2 BROKEN_RINGS_AGAIN", holds=False),
     _queue(
         "broken: messages kept for posts of the dead",
         f"{_1X2} RUNG=1 MOST_SLICES=1 MOST_DEATHS=1 BROKEN_STALE_POSTED",
