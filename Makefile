@@ -16,13 +16,14 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test soak bench reference clean
+.PHONY: help demo test lint core-test model soak bench reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
-	@echo 'make test               lint, the core under sanitizers, all tests'
+	@echo 'make test               lint, the core under sanitizers, the models, all tests'
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
+	@echo 'make model              the models of waiting, through spin'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
@@ -34,7 +35,14 @@ demo: $(VENV)/demo
 test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory core-test
+	@$(MAKE) --no-print-directory model
 	$(BIN)/python -m pytest
+
+# Without spin this is passed over, but where SPIN=required says that it must be there.
+model:
+	@if command -v spin >/dev/null; then $(PYTHON) -m tests.model; \
+	elif [ '$(SPIN)' = required ]; then echo 'make model: there is no spin' >&2; exit 1; \
+	else echo 'make model: passed over, there is no spin (apt install spin)'; fi
 
 soak: $(VENV)/test
 	$(BIN)/python -m tests.soak --seconds $(SECONDS)

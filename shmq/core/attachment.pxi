@@ -324,7 +324,7 @@ cdef class _Attachment:
     # that pays; then dead processes are looked for; then it sleeps, which takes that the
     # operation, when it failed, counted us in with shmq_fall_asleep.
     cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
-        cdef bint found
+        cdef bint found, posted
         cdef int64_t spin
         if round_[0] <= 0:
             spin = self.spin[bell] if round_[0] > -MOST_SPINS else 0
@@ -340,13 +340,25 @@ cdef class _Attachment:
             self.q.look_for_dead = True
             self._tend()
             return True
-        self._sleep(bell, until)
-        PyErr_CheckSignals()
-        if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
-            self._tend()
-        return until == FOREVER or _real_now() < until
+        posted = self._sleep(bell, until)
+        try:
+            PyErr_CheckSignals()
+            if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
+                self._tend()
+        except:
+            if posted:
+                self._pass_on(bell)
+            raise
+        return posted or until == FOREVER or _real_now() < until
 
-    cdef int _sleep(self, int bell, int64_t until) except -1:
+    cdef void _pass_on(self, int bell) noexcept nogil:
+        if self._lock_to_end():
+            shmq_pass_on(&self.q, bell)
+            self._unlock()
+
+    # Whether it was posted. Such a one tries again though its time may be over: what it was
+    # posted for is nobody else's to look for.
+    cdef bint _sleep(self, int bell, int64_t until) except -1:
         cdef int status, lock_status = SHMQ_BUSY, left = 0
         cdef int64_t due = self.q.h.next_tick - shmq_now()
         cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
@@ -363,4 +375,4 @@ cdef class _Attachment:
                 self._unlock()
         if lock_status != SHMQ_OK:
             raise self._error(lock_status)
-        return 0
+        return status == SHMQ_OK

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "attach.h"
 #include "clock.h"
 #include "lock.h"
+#include "recover.h"
 #include "sleep.h"
 #include "timer.h"
 
@@ -242,7 +244,7 @@ static void acknowledge_first(struct shmq_queue *q, struct crowd *c, struct chan
     perhaps_die(c, chance);
     crowd_lock(q);
     status = shmq_finish(q, view->receipt);
-    CHECK(status == SHMQ_OK || (status == SHMQ_STALE && c->deaths));
+    CHECK(status == SHMQ_OK || (status == SHMQ_STALE && (c->deaths || c->recovers)));
     crowd_unlock(q, c);
     CHECK_EQ(shmq_mark_acked(q, view->receipt, shmq_now()), SHMQ_STALE);
 }
@@ -314,6 +316,51 @@ void crowd_peek(struct shmq_queue *q, struct crowd *c, uint64_t seed)
         shmq_unpin(q, at);
         crowd_unlock(q, c);
     }
+}
+
+/* ---- passing by ---- */
+
+static bool lease_for_long(struct shmq_queue *q, struct crowd *c, struct shmq_view *view)
+{
+    bool leased;
+
+    crowd_lock(q);
+    leased = shmq_lease(q, shmq_now(), true, view) == SHMQ_OK;
+    crowd_unlock(q, c);
+    if (!leased)
+        return false;
+    crowd_lock(q);
+    CHECK_EQ(shmq_extend(q, view->receipt, 3600 * SECOND, shmq_now()), SHMQ_OK);
+    crowd_unlock(q, c);
+    return true;
+}
+
+static void pass_by_once(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+                         uint64_t process)
+{
+    struct shmq_view view;
+
+    crowd_lock(q);
+    CHECK_EQ(shmq_attach(q, process, 1, "passing by"), SHMQ_OK);
+    crowd_unlock(q, c);
+    if (lease_for_long(q, c, &view) && chance_below(chance, 2))
+        give_back(q, c, &view, true);
+    crowd_lock(q);
+    if (c->recovers && process % 4 == 0)
+        CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    shmq_reclaim(q, q->attachment, process, shmq_now());
+    q->attachment = SHMQ_NIL;
+    crowd_unlock(q, c);
+}
+
+void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed)
+{
+    struct chance chance = chance_from(seed);
+    uint64_t process = 1000;
+
+    do
+        pass_by_once(q, c, &chance, process++);
+    while (!all_done(c));
 }
 
 /* ---- the end ---- */

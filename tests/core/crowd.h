@@ -17,6 +17,7 @@
 struct crowd {
     sem_t bells[2];
     uint32_t deaths; /* a worker dies once in so many steps; 0: never */
+    bool recovers;   /* the queue is recovered from time to time      */
     _Atomic uint32_t put[CROWD_PRODUCERS];
     _Atomic uint32_t acked;
     _Atomic uint8_t times[CROWD_MESSAGES]; /* acknowledged */
@@ -33,6 +34,10 @@ void crowd_free(struct crowd *c);
 void crowd_produce(struct shmq_queue *q, struct crowd *c, uint32_t producer, uint64_t seed);
 void crowd_consume(struct shmq_queue *q, struct crowd *c, uint64_t seed);
 void crowd_peek(struct shmq_queue *q, struct crowd *c, uint64_t seed);
+
+/* Through a handle that is not attached: attaches it, leases, extends, returns or leaves
+ * behind what it leased, recovers the queue where `recovers`, and detaches; so long. */
+void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed);
 
 /* In a critical section, waited for as long as it takes. */
 void crowd_lock(struct shmq_queue *q);

@@ -2,6 +2,7 @@
 #include "clock.h"
 #include "fixture.h"
 #include "lock.h"
+#include "recover.h"
 #include "sleep.h"
 
 #include <signal.h>
@@ -126,6 +127,49 @@ TEST("a post that the semaphore still holds is not made again")
     CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 1);
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("a post for room that its taker does not use goes to another sleeper")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+
+    put_text(q, "a");
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK_EQ(drain(q), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    shmq_wake_up(q, SHMQ_NOT_FULL, true, 0);
+    shmq_pass_on(q, SHMQ_NOT_FULL);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 0);
+}
+
+TEST("a post for a message that its taker does not use goes to another sleeper")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
+    shmq_pass_on(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("after a recovery all who wait for room are posted, whatever the same hand sets free")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_view view;
+
+    for (int i = 0; i < 4; i++)
+        put_text(q, "a");
+    view = take_next(q);
+    for (int i = 0; i < 3; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 3);
 }
 
 TEST("to wake up more often than to fall asleep counts nothing below zero")

@@ -39,6 +39,14 @@ static void *peek(void *argument)
     return NULL;
 }
 
+static void *pass_by(void *argument)
+{
+    struct worker *w = argument;
+
+    crowd_pass_by(w->q, w->c, w->seed + w->number);
+    return NULL;
+}
+
 static void *(*role_of(uint32_t number))(void *)
 {
     if (number < CROWD_PRODUCERS)
@@ -46,7 +54,9 @@ static void *(*role_of(uint32_t number))(void *)
     return number < WORKERS ? consume : peek;
 }
 
-static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking, bool sharing)
+/* `passing` may be NULL: one more thread, which has its handle, recovers and passes by. */
+static void run_beside(struct shmq_queue *q, uint64_t seed, bool peeking, bool sharing,
+                       struct worker *passing)
 {
     struct crowd *c = crowd_new(0);
     struct worker workers[WORKERS + 1];
@@ -56,14 +66,27 @@ static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking, bool
     for (uint32_t i = 0; i < count; i++)
         workers[i] = (struct worker){.q = sharing ? q : another_handle(q), .c = c, .number = i,
                                      .seed = seed};
+    c->recovers = passing != NULL;
     shmq_clock_set = 0; /* these live in real time */
     crowd_unlock(q, c);
     for (uint32_t i = 0; i < count; i++)
         CHECK(!pthread_create(&workers[i].thread, NULL, role_of(i), &workers[i]));
+    if (passing) {
+        passing->c = c;
+        passing->seed = seed;
+        CHECK(!pthread_create(&passing->thread, NULL, pass_by, passing));
+        CHECK(!pthread_join(passing->thread, NULL));
+    }
     for (uint32_t i = 0; i < count; i++)
         CHECK(!pthread_join(workers[i].thread, NULL));
     crowd_verify(q, c);
+    CHECK((q->h->recoveries != 0) == c->recovers);
     crowd_free(c);
+}
+
+static void run_together(struct shmq_queue *q, uint64_t seed, bool peeking, bool sharing)
+{
+    run_beside(q, seed, peeking, sharing, NULL);
 }
 
 #define HOUR (3600 * SECOND)
@@ -93,6 +116,14 @@ TEST("threads do so while the queue grows")
 TEST("threads do so on one handle, too")
 {
     run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR), 35, false, true);
+}
+
+TEST("threads do so while handles come and go with leases, and the queue is recovered")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .visibility = HOUR);
+    struct worker passing = {.q = bare_handle(q)};
+
+    run_beside(q, 36, false, false, &passing);
 }
 
 /* ---- one lease, two threads ---- */

@@ -1,11 +1,14 @@
 """The wall clock jumps: leases, delays and timeouts do not, and nothing hangs.
 
 The children run with a small library before the C library, which adds a number of
-seconds to the wall clock; the monotonic clock is the real one.
+seconds to the wall clock; the monotonic clock is the real one. Waits until a time of the
+wall clock go by the one that jumps, as they would if the machine's were set, and are
+counted, as those on the monotonic clock are.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,21 +20,31 @@ from shmq import Broker, Queue
 
 from .tools import HOUR, PATIENCE, ROOT, drain, environment, is_empty
 
-#: Reads the offset, in seconds, from the file that JUMP names, at every call.
+#: Reads the offset, in seconds, from the file that JUMP names, at every call, and counts
+#: behind it: waits by the wall clock, for a semaphore by the monotonic one, for a mutex.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 static volatile long *offset;
 
+enum { BY_WALL = 1, SEMAPHORES, MUTEXES };
+
+static void count(int kind) { __atomic_add_fetch(&offset[kind], 1, __ATOMIC_SEQ_CST); }
+
 __attribute__((constructor)) static void begin(void)
 {
-    offset = mmap(NULL, 4096, PROT_READ, MAP_SHARED, open(getenv("JUMP"), O_RDONLY), 0);
+    offset = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
+                  open(getenv("JUMP"), O_RDWR), 0);
 }
 
 static long jump(clockid_t clock)
@@ -64,6 +77,62 @@ time_t time(time_t *to)
     clock_gettime(CLOCK_REALTIME, &t);
     return to ? *to = t.tv_sec : t.tv_sec;
 }
+
+static int is_over(const struct timespec *until)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec > until->tv_sec ||
+           (t.tv_sec == until->tv_sec && t.tv_nsec >= until->tv_nsec);
+}
+
+int sem_timedwait(sem_t *semaphore, const struct timespec *until)
+{
+    count(BY_WALL);
+    while (sem_trywait(semaphore)) {
+        if (errno == EAGAIN && is_over(until))
+            errno = ETIMEDOUT;
+        if (errno != EAGAIN)
+            return -1;
+        usleep(1000);
+    }
+    return 0;
+}
+
+int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until)
+{
+    int (*real)(sem_t *, clockid_t, const struct timespec *) = dlsym(RTLD_NEXT, "sem_clockwait");
+
+    if (clock == CLOCK_REALTIME)
+        return sem_timedwait(semaphore, until);
+    count(SEMAPHORES);
+    return real(semaphore, clock, until);
+}
+
+int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
+{
+    int error;
+
+    count(BY_WALL);
+    while ((error = pthread_mutex_trylock(mutex)) == EBUSY) {
+        if (is_over(until))
+            return ETIMEDOUT;
+        usleep(1000);
+    }
+    return error;
+}
+
+int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
+{
+    int (*real)(pthread_mutex_t *, clockid_t, const struct timespec *) =
+        dlsym(RTLD_NEXT, "pthread_mutex_clocklock");
+
+    if (clock == CLOCK_REALTIME)
+        return pthread_mutex_timedlock(mutex, until);
+    count(MUTEXES);
+    return real(mutex, clock, until);
+}
 """
 
 #: What each script begins with: ``jump`` sets the wall clock forward, or back.
@@ -77,6 +146,15 @@ def jump(seconds):
     before = time.time()
     offset[:8] = int(seconds).to_bytes(8, "little", signed=True)
     assert abs(time.time() - before) > 1000 or not seconds
+
+BY_WALL, SEMAPHORES, MUTEXES = 8, 16, 24
+
+def waits(kind):
+    return int.from_bytes(offset[kind : kind + 8], "little")
+
+def until_waits(kind, more_than):
+    while waits(kind) <= more_than:
+        time.sleep(0.001)
 
 queue = shmq.connect(sys.argv[1]).queue("q")
 YEAR = 365 * 24 * 3600.0
@@ -271,3 +349,109 @@ message.ack()
     run_jumping(shim, code, namespace)
 
     is_empty(queue)
+
+
+# ---- each kind of wait, asleep when the clock is set back ----
+
+
+@needs_cc
+def test_a_wait_that_asks_the_wall_clock_stretches_when_that_is_set_back(
+    shim: Path, namespace: str, queue: Queue
+) -> None:
+    """posix_ipc's own timeout, which shmq therefore does not use."""
+    code = """
+import posix_ipc
+semaphore = posix_ipc.Semaphore(None, posix_ipc.O_CREX, mode=0o600)
+ended = threading.Event()
+
+def wait():
+    try:
+        semaphore.acquire(0.2)
+    except posix_ipc.BusyError:
+        ended.set()
+
+thread = threading.Thread(target=wait)
+thread.start()
+until_waits(BY_WALL, 0)
+jump(-YEAR)
+time.sleep(0.5)
+assert not ended.is_set()
+jump(0)
+thread.join()
+assert ended.is_set()
+semaphore.unlink()
+"""
+    run_jumping(shim, code, namespace)
+
+    is_empty(queue)
+
+
+#: What waits half a second in vain, and raises or ends then.
+WAITS = {
+    "get": "queue.get(timeout=0.5)",
+    "get_many": "queue.get_many(5, timeout=0.5)",
+    "consume": "list(queue.consume(timeout=0.5))",
+    "put": "full.put(b'2', timeout=0.5)",
+    "put of a large body": "full.put(bytes(20_000), timeout=0.5)",
+    "put_many": "full.put_many([b'2', b'3'], timeout=0.5)",
+    "loan": "full.loan(20_000, timeout=0.5)",
+}
+
+
+@needs_cc
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_wait_that_sleeps_does_not_stretch_when_the_clock_is_set_back(
+    shim: Path, namespace: str, broker: Broker, wait: str
+) -> None:
+    code = f"""
+full = shmq.connect(sys.argv[1]).queue("full")
+full.put(b"1")
+
+def wait():
+    begun = time.monotonic()
+    try:
+        {WAITS[wait]}
+    except (shmq.Empty, shmq.Full):
+        pass
+    return time.monotonic() - begun
+
+waited = in_thread(wait)
+until_waits(SEMAPHORES, 0)
+jump(-YEAR)
+assert waited() >= 0.5
+assert waits(BY_WALL) == 0
+"""
+    queue = broker.create_queue("q", dead_letter=None)
+    full = broker.create_queue("full", capacity=1, dead_letter=None)
+    run_jumping(shim, code, namespace)
+
+    assert drain(full) == [b"1"]
+    is_empty(queue)
+
+
+@needs_cc
+def test_a_wait_for_the_lock_does_not_stretch_when_the_clock_is_set_back(
+    shim: Path, namespace: str, queue: Queue
+) -> None:
+    layout = (ROOT / "shmq/core/src/layout.h").read_text()
+    locks = re.findall(r"offsetof\(struct shmq_header, \w*lock\) == (\d+)", layout)
+    assert locks
+    code = f"""
+import ctypes
+with open(f"/dev/shm/shmq@{{sys.argv[1]}}@q", "r+b") as file:
+    segment = mmap.mmap(file.fileno(), 4096)
+places = [{", ".join(locks)}]
+locks = [ctypes.byref(ctypes.c_char.from_buffer(segment, place)) for place in places]
+libc = ctypes.CDLL(None)
+assert not any(libc.pthread_mutex_lock(lock) for lock in locks)
+putting = in_thread(queue.put, b"1")
+until_waits(MUTEXES, 0)
+jump(-YEAR)
+until_waits(MUTEXES, waits(MUTEXES) + 1)  # its slice has ended, and another begun
+assert not any(libc.pthread_mutex_unlock(lock) for lock in reversed(locks))
+assert putting().sequence == 1
+assert waits(BY_WALL) == 0
+"""
+    run_jumping(shim, code, namespace)
+
+    assert drain(queue) == [b"1"]

@@ -201,7 +201,7 @@ int shmq_rebuild(struct shmq_queue *q)
     shmq_group_rebuild_done(q);
     shmq_dedupe_rebuild(q);
     SET_ATOMIC(q->h->next_tick, 0);
-    q->freed = UINT32_MAX;
+    q->freed = SHMQ_MAX_CAPACITY; /* everyone may look; to be added to, so not the greatest */
     return shmq_outcome(q, SHMQ_OK);
 }
 

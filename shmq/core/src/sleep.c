@@ -36,6 +36,12 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int lef
     }
 }
 
+void shmq_pass_on(struct shmq_queue *q, enum shmq_bell bell)
+{
+    if (bell == SHMQ_NOT_FULL)
+        q->freed++;
+}
+
 /* A bound for counts that are damaged; whom it leaves asleep, the next unlock posts. */
 #define MOST_POSTS SHMQ_MAX_ATTACHMENTS
 

@@ -20,6 +20,10 @@ void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell);
  * value. Holds the lock. */
 void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int left);
 
+/* For one who took a post and leaves without having tried: another sleeper is posted in its
+ * place. For a message that is so anyway, since it is still there. Holds the lock. */
+void shmq_pass_on(struct shmq_queue *q, enum shmq_bell bell);
+
 /* How many sleepers of each bell to post once the lock is released, and in q->ring which
  * parties to ring: those for whom there is something beyond what the sleepers get. Holds
  * the lock. */

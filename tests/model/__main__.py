@@ -1,0 +1,185 @@
+"""Run the models of waiting through Spin: those that must hold, and those that must not.
+
+``python -m tests.model`` runs all of them, ``python -m tests.model deaths`` those of which
+the title has that word. Needs ``spin`` and a C compiler. Ends with 1 if a model that
+should hold has a counterexample, a search was cut short, or a model that was broken on
+purpose has none.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+
+#: Of a search, in steps: far more than any of them needs. One that reached it would fail.
+DEPTH: Final = 3_000_000
+
+#: Of a search, in MB.
+MEMORY: Final = 3000
+
+#: The longest a search may take, in seconds: a watchdog, no target.
+PATIENCE: Final = 900
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search: a model with its sizes, and what is to come out."""
+
+    title: str
+    model: str
+    defines: str
+    holds: bool = True
+    liveness: bool = False
+
+
+def _queue(title: str, defines: str, *, holds: bool = True, liveness: bool = False) -> Run:
+    return Run(title, "queue.pml", defines, holds, liveness)
+
+
+_1X1: Final = "PRODUCERS=1 CONSUMERS=1"
+_1X2: Final = "PRODUCERS=1 CONSUMERS=2"
+_2X1: Final = "PRODUCERS=2 CONSUMERS=1"
+
+RUNS: Final = (
+    Run("lock: deaths at every step, also of who recovers", "lock.pml", ""),
+    Run("lock: someone gets in, again and again", "lock.pml", "", liveness=True),
+    Run("lock: nobody recovers", "lock.pml", "BROKEN_NO_RECOVERY", holds=False),
+    Run("lock: it is never made consistent", "lock.pml", "BROKEN_NEVER_CONSISTENT", False, True),
+    Run("lock: a mutex that is not robust", "lock.pml", "BROKEN_NOT_ROBUST", False, True),
+    _queue("semaphores: two producers, two consumers", "MOST_SLICES=0"),
+    _queue("semaphores: slices and signals without end", _2X1),
+    _queue("semaphores: slices, deaths", f"{_1X1} MOST_DEATHS=2"),
+    _queue("semaphores: two deaths among producers", f"{_2X1} MOST_SLICES=0 MOST_DEATHS=2"),
+    _queue("semaphores: two deaths among consumers", f"{_1X2} MOST_SLICES=0 MOST_DEATHS=2"),
+    _queue("semaphores: a death, a slice, two consumers", f"{_1X2} MOST_SLICES=1 MOST_DEATHS=1"),
+    _queue("semaphores: posts by nobody", f"{_1X1} MOST_SLICES=1 GHOSTS=1 MOST_DEATHS=1"),
+    _queue(
+        "semaphores: deletion, and the deleter dies",
+        f"{_1X1} MOST_SLICES=0 DELETERS=2 MOST_DEATHS=1",
+    ),
+    _queue("semaphores: nobody sleeps for ever", f"{_1X1} MOST_DEATHS=1 LIVENESS", liveness=True),
+    _queue("bells: one beside a sleeper", f"{_1X2} RUNG=1 MOST_SLICES=0"),
+    _queue("bells: two on one event", f"{_1X2} RUNG=2 MOST_SLICES=0"),
+    _queue("bells: both events, slices without end", f"{_1X1} RUNG=2"),
+    _queue("bells: both events, a death", f"{_1X1} RUNG=2 MOST_SLICES=0 MOST_DEATHS=1"),
+    _queue(
+        "bells: a death, then nobody sleeps on the semaphore",
+        f"{_1X2} RUNG=1 MOST_SLICES=0 MOST_DEATHS=1",
+    ),
+    _queue("bells: deletion", f"{_1X1} RUNG=2 DELETERS=1 MOST_SLICES=0"),
+    _queue("broken: no look after counting in", "BROKEN_NO_RECHECK MOST_SLICES=0", holds=False),
+    _queue("broken: post before store", f"{_1X1} BROKEN_POST_BEFORE_STORE", holds=False),
+    _queue("broken: counted in without the lock", f"{_1X2} BROKEN_UNLOCKED_COUNT", holds=False),
+    _queue("broken: posts are not counted", f"{_2X1} BROKEN_NO_POSTED", holds=False),
+    _queue(
+        "broken: lost posts stay counted",
+        f"{_2X1} MOST_SLICES=0 MOST_DEATHS=1 BROKEN_NO_RESET",
+        holds=False,
+    ),
+    _queue("broken: who leaves keeps its post", f"{_2X1} BROKEN_KEEPS_POST", holds=False),
+    _queue("broken: no recovery", f"{_1X1} MOST_DEATHS=1 BROKEN_NO_RECOVERY", holds=False),
+    _queue("broken: deaths, and no slice allowed", f"{_1X1} MOST_DEATHS=1 NEEDED=0", holds=False),
+    _queue(
+        "broken: deaths, and there are no slices",
+        f"{_1X1} MOST_DEATHS=1 LIVENESS BROKEN_NO_SLICE",
+        holds=False,
+        liveness=True,
+    ),
+    _queue("broken: armed, and not tried again", f"{_2X1} RUNG=3 BROKEN_NO_RETRY", holds=False),
+    _queue("broken: who leaves keeps its ring", f"{_1X2} RUNG=2 BROKEN_KEEPS_RING", holds=False),
+    _queue("broken: a bell is posted again", f"{_1X2} RUNG=2 BROKEN_RINGS_AGAIN", holds=False),
+    _queue(
+        "broken: messages kept for posts of the dead",
+        f"{_1X2} RUNG=1 MOST_SLICES=1 MOST_DEATHS=1 BROKEN_STALE_POSTED",
+        holds=False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search said."""
+
+    complaint: str
+    states: int
+    seconds: float
+
+
+def _call(command: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def _build(run: Run, folder: Path) -> None:
+    sizes = [f"-D{define}" for define in run.defines.split()]
+    said = _call(["spin", *sizes, "-a", str(HERE / run.model)], folder)
+    if not (folder / "pan.c").exists() or "Error" in said:
+        raise SystemExit(f"{run.title}: spin refuses {run.model}:\n{said}")
+    # Partial order reduction knows nothing of `timeout`; the searches are small without.
+    flags = ["-DCOLLAPSE", "-DNOREDUCE", f"-DMEMLIM={MEMORY}"]
+    flags += ["-DNFAIR=4"] if run.liveness else ["-DSAFETY", "-DNOCLAIM"]
+    said = _call(["cc", "-O0", "-w", *flags, "-o", "pan", "pan.c"], folder)
+    if not (folder / "pan").exists():
+        raise SystemExit(f"{run.title}: the C compiler refuses what spin made:\n{said}")
+
+
+def _search(run: Run, folder: Path) -> Outcome:
+    begun = time.monotonic()
+    _build(run, folder)
+    how = ["-a", "-f"] if run.liveness else []
+    said = _call(["./pan", f"-m{DEPTH}", *how], folder)
+    errors = re.search(r"errors: (\d+)", said)
+    states = re.search(r"(\d+) states, stored", said)
+    found = re.search(r"pan:\d+: (.*) \(at depth", said)
+    if errors is None or states is None or ("Search not completed" in said and found is None):
+        raise SystemExit(f"{run.title}: the search was not completed:\n{said}")
+    if "max search depth too small" in said:
+        raise SystemExit(f"{run.title}: the search was cut at {DEPTH} steps:\n{said}")
+    complaint = found.group(1) if found and int(errors.group(1)) else ""
+    return Outcome(complaint, int(states.group(1)), time.monotonic() - begun)
+
+
+def check(run: Run) -> bool:
+    """Run one search, print a line of it, and say whether it came out as it should."""
+    with tempfile.TemporaryDirectory(prefix="shmq-model-") as folder:
+        outcome = _search(run, Path(folder))
+    good = (outcome.complaint == "") == run.holds
+    word = "holds" if not outcome.complaint else f"counterexample: {outcome.complaint}"
+    print(
+        f"{'' if good else 'WRONG: '}{run.title}: {word} "
+        f"({outcome.states:,} states, {outcome.seconds:.1f} s)",
+        flush=True,
+    )
+    if not good:
+        print(f"    {run.model} {shlex.quote(run.defines)}", flush=True)
+    return good
+
+
+def main(words: list[str]) -> int:
+    """Run what is asked for; the exit code."""
+    chosen = [run for run in RUNS if all(word in run.title for word in words)]
+    if not chosen:
+        raise SystemExit(f"no model has {' '.join(words)!r} in its title")
+    wrong = [run.title for run in chosen if not check(run)]
+    print(f"{len(chosen)} models, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
