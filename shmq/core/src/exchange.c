@@ -31,7 +31,7 @@ static uint32_t returned_count(struct shmq_header *h)
 {
     uint32_t head = atomic_load_explicit(&h->returned_head, memory_order_relaxed);
 
-    if (h->returned_seen - head < AHEAD)
+    if (h->returned_seen - head - AHEAD > SHMQ_RING - AHEAD) /* few are left, or none: below head */
         SET(h->returned_seen, load(&h->returned_tail));
     return h->returned_seen - head;
 }
