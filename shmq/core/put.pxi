@@ -298,11 +298,26 @@ cdef class _Putter(_Attachment):
         self._unlock()
         return status
 
+    # Whether they can be put as they are.
+    cdef bint _are_small(self, list bodies):
+        for body in bodies:
+            if type(body) is not bytes or PyBytes_GET_SIZE(body) > SMALL:
+                return False
+            if shmq_fits(&self.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
+                return False
+        return True
+
     cdef list _wrap_many(self, bodies, codec, priority, group, headers, delay, ttl):
         cdef bint plain = (codec is None and priority is None and group is None
                            and headers is None and delay is None and ttl is None)
-        cdef list parcels = []
+        cdef list parcels
         cdef Parcel parcel
+        if plain and type(bodies) is list:
+            parcels = (<list>bodies)[:]  # ours: the caller's may change while we wait
+            if self._are_small(parcels):
+                return parcels
+            bodies = parcels
+        parcels = []
         for body in bodies:
             if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
                 if shmq_fits(&self.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:

@@ -182,6 +182,8 @@ void shmq_inbox_take(struct shmq_queue *q, uint32_t most)
     uint32_t head = atomic_load_explicit(&h->inbox_head, memory_order_relaxed);
     uint32_t count = load(&h->inbox_tail) - head;
 
+    if (!count)
+        return;
     if (count > SHMQ_RING) {
         q->damaged = true;
         return;

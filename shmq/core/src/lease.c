@@ -3,7 +3,10 @@
 #include "order.h"
 #include "slot.h"
 
-#define FROM_INBOX 64u /* messages that a get moves into the order at once */
+/* A get looks into the inbox when it must, and now and then so that the inbox does not
+ * fill up, when the puts would have to empty it. */
+#define OFTEN 32u
+#define FROM_INBOX 64u
 
 /* Fetches what the next lease will read: its slot has been fetched by the one before. */
 static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
@@ -49,7 +52,7 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
     while (guard-- && !q->damaged) {
         struct shmq_slot *s;
 
-        if (q->h->fifo[q->middle].head == SHMQ_NIL && shmq_inbox_count(q->h))
+        if (q->h->fifo[q->middle].head == SHMQ_NIL || !(++q->leases % OFTEN))
             shmq_inbox_take(q, FROM_INBOX);
         at = shmq_order_first(q);
         if (at == SHMQ_NIL && q->h->next_tick <= now) {

@@ -37,6 +37,7 @@ struct shmq_queue {
     const char *bells;    /* what the names of the namespace's bells begin with        */
     _Atomic uint64_t ring; /* parties to be rung once the lock is released             */
     uint8_t middle;       /* the priority of which puts go through the inbox           */
+    uint32_t leases;      /* granted through this handle, to do something every so often */
     bool exact;           /* leases are so short that they take the exact time         */
     struct shmq_slot nowhere; /* what a bad index leads to                             */
     struct shmq_group no_group;
