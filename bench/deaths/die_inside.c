@@ -17,7 +17,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: die_inside SEGMENT, which can be opened\n");
         return 2;
     }
-    if (pthread_mutex_lock(&header->lock)) {
+    if (pthread_mutex_lock(&header->lock.mutex)) {
         fprintf(stderr, "the lock cannot be had\n");
         return 1;
     }

@@ -9,10 +9,13 @@ from bench.large import LargeWay
 from bench.peers.shared_queue import SharedQueue
 from bench.way import Receive, Send
 
+#: Bodies that the arena holds: as many as the loop in C has places.
+BLOCKS = 4
+
 
 class _Large(SharedQueue, LargeWay):
     def options(self) -> dict[str, Any]:
-        return {"arena_bytes": 64 * self.size, "max_message_bytes": self.size}
+        return {"arena_bytes": BLOCKS * self.size, "max_message_bytes": self.size}
 
 
 class Loaned(_Large):
@@ -46,10 +49,10 @@ class Loaned(_Large):
 
 
 class Copied(_Large):
-    """put, get, ack: a copy in and a copy out."""
+    """put, get, readinto, ack: a copy in and a copy out."""
 
-    label = "shmq put, get"
-    note = "a copy in, a copy out into a new bytes object"
+    label = "shmq put, readinto"
+    note = "a copy in, a copy out into a buffer of the receiver's"
 
     def sender(self, bodies: list[bytes]) -> Send:
         put = self.open().put
@@ -59,6 +62,27 @@ class Copied(_Large):
                 put(body)
 
         return send
+
+    def receiver(self, count: int) -> Receive:
+        get, seen, body = self.open().get, self.seen, bytearray(self.size)
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            for _ in repeat(None, count):
+                message = get()
+                message.readinto(body)
+                received.append(seen(body))
+                message.ack()
+            return received
+
+        return receive
+
+
+class CopiedAnew(Copied):
+    """put, get, body: a new bytes object for each message."""
+
+    label = "shmq put, body"
+    note = "a copy in, a copy out into a new bytes object"
 
     def receiver(self, count: int) -> Receive:
         get, seen = self.open().get, self.seen

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bench.packed import PACK, PackedWay
 from bench.peers.shared_queue import SharedQueue
 from bench.way import Receive, Send
-from shmq.client.local import LocalQueue
 
 
 class Packed(SharedQueue, PackedWay):
@@ -16,27 +13,20 @@ class Packed(SharedQueue, PackedWay):
     label = "shmq put_packed, get_packed"
     note = "one ack for each packed batch"
 
-    @classmethod
-    def missing(cls) -> str | None:
-        there = hasattr(LocalQueue, "put_packed") and hasattr(LocalQueue, "get_packed")
-        return None if there else "this shmq has no packed batches"
-
     def sender(self, bodies: list[bytes]) -> Send:
-        put_packed: Any = self.open().put_packed
+        put_packed = self.open().put_packed
         size, packs = self.size, self.packs(bodies)
 
         def send() -> None:
             for pack in packs:
-                done = put_packed(pack, size) * size
-                while done < len(pack):
-                    done += put_packed(memoryview(pack)[done:], size) * size
+                put_packed(pack, size)
 
         return send
 
     def receiver(self, count: int) -> Receive:
         import numpy as np
 
-        get_packed: Any = self.open().get_packed
+        get_packed = self.open().get_packed
         size = self.size
 
         def receive() -> list[bytes]:

@@ -30,7 +30,14 @@ class SharedQueue(Way):
         delete_all(self.name)
 
 
-class OneByOne(SharedQueue):
+class Small(SharedQueue):
+    """A queue of 1,024 messages, which the cores' caches hold."""
+
+    def options(self) -> dict[str, Any]:
+        return {"capacity": 1024}
+
+
+class OneByOne(Small):
     """put, get, ack: one call each."""
 
     label = "shmq put, get, ack"
@@ -91,7 +98,7 @@ class Consumed(OneByOne):
         return receive
 
 
-class _PutBatches(SharedQueue):
+class _PutBatches(Small):
     def sender(self, bodies: list[bytes]) -> Send:
         put_many = self.open().put_many
         batches = batches_of(bodies)
@@ -111,6 +118,26 @@ class BatchesConsumed(_PutBatches, Consumed):
 
 
 class Batches(_PutBatches):
+    """put_many, get_batch, ack: 64 messages each, as lists of bytes."""
+
+    label = "shmq put_many, get_batch, ack(64)"
+
+    def receiver(self, count: int) -> Receive:
+        get_batch = self.open().get_batch
+
+        def receive() -> list[bytes]:
+            received: list[bytes] = []
+            while (left := count - len(received)) > 0:
+                batch = get_batch(min(BATCH, left))
+                received += batch.bodies
+                if batch.ack():
+                    raise AssertionError("a lease was lost")
+            return received
+
+        return receive
+
+
+class Messages(_PutBatches):
     """put_many, get_many, ack_many: 64 messages each."""
 
     label = "shmq put_many, get_many, ack_many(64)"

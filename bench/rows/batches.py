@@ -14,6 +14,7 @@ PEERS: tuple[type[Way], ...] = (
     fifo.Batches,
 )
 OURS: type[Way] = shared_queue.Batches
+MESSAGES: type[Way] = shared_queue.Messages
 
 
 def row() -> Row:
@@ -21,9 +22,9 @@ def row() -> Row:
     return Row(
         key="batches",
         title="64 B in batches of 64",
-        contestants=[Stream(kind, 64) for kind in (OURS, *PEERS)],
+        contestants=[Stream(kind, 64) for kind in (OURS, MESSAGES, *PEERS)],
         bars=[at_least(OURS.label, 12e6), above(OURS.label, [kind.label for kind in PEERS])],
-        limit="a bytes object and a Message object a message in the consumer",
+        limit="a bytes object a message, and the line of its slot, which crosses both ways",
     )
 
 
@@ -33,7 +34,7 @@ def kib_row() -> Row:
     return Row(
         key="kib-batches",
         title="1 KiB in batches of 64",
-        contestants=[Stream(kind, 1024) for kind in (OURS, *peers)],
+        contestants=[Stream(kind, 1024) for kind in (OURS, MESSAGES, *peers)],
         bars=[at_least(OURS.label, 4e6)],
         limit="the cache lines of the body, which cross from one core to the other",
     )

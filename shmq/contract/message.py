@@ -61,6 +61,15 @@ class Message(abc.ABC):
     def view(self) -> memoryview:
         """The body's bytes in place, read-only. They are not reused while a view lives."""
 
+    @abc.abstractmethod
+    def readinto(self, buffer: Any) -> int:
+        """Copy the body's bytes to the beginning of a writable buffer; returns how many.
+
+        For large bodies that are read one after the other: no new memory for each. Raises
+        :class:`~shmq.InvalidOption` if the buffer is too small, and
+        :class:`~shmq.LeaseExpired` as ``body`` does.
+        """
+
     @property
     @abc.abstractmethod
     def headers(self) -> Mapping[str, Any]:

@@ -131,7 +131,7 @@ cdef extern from "sleep.h" nogil:
     void shmq_wake_up(shmq_queue *q, int bell, cbool taken, int left)
     void shmq_pass_on(shmq_queue *q, int bell)
     int shmq_sleep(sem_t *semaphore, int64_t ns)
-    cbool shmq_spin(shmq_queue *q, int bell, int64_t ns)
+    int64_t shmq_spin(shmq_queue *q, int bell, int64_t ns)
 
 
 cdef extern from "bell.h" nogil:

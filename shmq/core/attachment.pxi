@@ -11,7 +11,10 @@ cdef class _Attachment:
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
     cdef uint64_t number           # this process's, in the namespace
-    cdef int64_t spin[2]
+    cdef int64_t spin[2]           # how long to spin, by the bell
+    cdef int until_try[2]          # waits until a spin is tried again, where that is 0
+    cdef int between_tries[2]
+    cdef bint alone                # the only core: whoever comes cannot while we spin
     cdef uint32_t views            # pins that this handle's process holds
     cdef uint8_t middle
     cdef bint open_
@@ -36,7 +39,10 @@ cdef class _Attachment:
         self.q.bells = PyBytes_AS_STRING(self.bells)
         self.middle = <uint8_t>(self.q.h.options.priorities // 2)
         self.blocks = self.q.h.options.overflow == 1
-        self.spin[0] = self.spin[1] = 20000 if (_os.cpu_count() or 1) > 1 else 0
+        self.alone = (_os.cpu_count() or 1) == 1
+        for bell in range(2):
+            self.spin[bell] = FIRST_SPIN
+            self.between_tries[bell] = LEAST_BETWEEN
         for bell, path in enumerate((not_empty, not_full)):
             raw = path.encode()
             self.semaphores[bell] = sem_open(raw, 0)
@@ -321,24 +327,19 @@ cdef class _Attachment:
         return self._wait(bell, until[0], round_)
 
     # After an operation that found nothing: whether to try again. First it spins, as long as
-    # that pays; then dead processes are looked for; then it sleeps, which takes that the
-    # operation, when it failed, counted us in with shmq_fall_asleep.
+    # that pays; then it sleeps, which takes that the operation, when it failed, counted us in
+    # with shmq_fall_asleep. Dead processes are looked for in the course of a sleep, and
+    # before its time is over for good.
     cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
-        cdef bint found, posted
-        cdef int64_t spin
+        cdef bint posted
+        if round_[0] == 2:
+            return False
         if round_[0] <= 0:
-            spin = self.spin[bell] if round_[0] > -MOST_SPINS else 0
-            if spin:
-                with nogil:
-                    found = shmq_spin(&self.q, bell, spin)
-                if found:
-                    self.spin[bell] = min(spin * 2, MOST_SPIN)
-                    round_[0] -= 1
-                    return until == FOREVER or _real_now() < until
-                self.spin[bell] = max(spin // 2, LEAST_SPIN)
+            if round_[0] > -MOST_SPINS and self._spin(bell):
+                round_[0] -= 1
+                if until == FOREVER or _real_now() < until:
+                    return True
             round_[0] = 1
-            self.q.look_for_dead = True
-            self._tend()
             return True
         posted = self._sleep(bell, until)
         try:
@@ -349,7 +350,36 @@ cdef class _Attachment:
             if posted:
                 self._pass_on(bell)
             raise
-        return posted or until == FOREVER or _real_now() < until
+        if not posted and until != FOREVER and _real_now() >= until:
+            round_[0] = 2
+            self.q.look_for_dead = True
+            self._tend()
+        return True
+
+    # Whether a spin looks as if it had ended the wait. A spin is as long as the last waits
+    # that one has ended, twice; where none has, a long one is tried now and then, and ever
+    # more seldom while that is in vain: on a busy machine, or a single core, nobody comes
+    # while we spin.
+    cdef bint _spin(self, int bell) noexcept:
+        cdef int64_t spin = self.spin[bell], took
+        if self.alone:
+            return False
+        if not spin:
+            self.until_try[bell] -= 1
+            if self.until_try[bell] > 0:
+                return False
+            spin = MOST_SPIN
+        with nogil:
+            took = shmq_spin(&self.q, bell, spin)
+        if took >= 0:
+            self.spin[bell] = min(max(took * 2, LEAST_SPIN), MOST_SPIN)
+            self.between_tries[bell] = LEAST_BETWEEN
+            return True
+        self.spin[bell] = spin // 2 if spin // 2 >= LEAST_SPIN and self.spin[bell] else 0
+        if not self.spin[bell]:
+            self.until_try[bell] = self.between_tries[bell]
+            self.between_tries[bell] = min(self.between_tries[bell] * 2, MOST_BETWEEN)
+        return False
 
     cdef void _pass_on(self, int bell) noexcept nogil:
         if self._lock_to_end():

@@ -10,8 +10,11 @@ cdef enum:
     LOCK_SLICE = 50000000       # ns
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
-    MOST_SPIN = 50000           # ns
+    FIRST_SPIN = 100000         # ns
+    MOST_SPIN = 100000
     LEAST_SPIN = 2000
+    LEAST_BETWEEN = 16          # waits from one long spin to the next, where they are in vain
+    MOST_BETWEEN = 1024
     MOST_SPINS = 8              # spins that end well, and yet others were quicker
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF

@@ -121,8 +121,13 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
     if not 0 <= size < 1 << 63:
         raise _errors.InvalidOption(f"size={size} must be 0 or more bytes")
     _check_timeout(timeout)
-    parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
-                          dedupe_id, reply_to, correlation, True)
+    if (priority is None and group is None and headers is None and delay is None
+            and deliver_at is None and ttl is None and dedupe_id is None and codec is None
+            and reply_to is None and correlation is None):
+        parcel = handle._wrap_plainly(b"", 0)
+    else:
+        parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
+                              dedupe_id, reply_to, correlation, True)
     parcel.c.body_bytes = size
     loan = _borrow(handle, parcel, block, timeout)
     if loan.ended:

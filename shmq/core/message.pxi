@@ -78,6 +78,31 @@ cdef class Message:
         self._fetch()
         return memoryview(self.raw)
 
+    def readinto(self, buffer):
+        """See shmq.contract.Message.readinto."""
+        cdef shmq_view view
+        cdef Py_buffer target
+        cdef int status = SHMQ_STALE
+        PyObject_GetBuffer(buffer, &target, PyBUF_WRITABLE)
+        try:
+            if target.len < self.size:
+                raise _errors.InvalidOption(
+                    f"a buffer of {target.len} bytes cannot hold a body of {self.size}")
+            if self.raw is None:
+                status = self._pin(&view, <char *>target.buf)
+            if status == SHMQ_OK:
+                try:
+                    _copy(target.buf, view.body, self.size)
+                finally:
+                    self.handle._unpin(view.at, fork_generation)
+                self.viewed = True
+            elif status != SHMQ_BUSY:
+                self._fetch()
+                memcpy(target.buf, PyBytes_AS_STRING(self.raw), self.size)
+            return self.size
+        finally:
+            PyBuffer_Release(&target)
+
     @property
     def properties(self):
         """See shmq.contract.Message.properties."""

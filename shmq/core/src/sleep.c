@@ -88,19 +88,20 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
  * time would take its lines from the very process that makes the room. */
 #define A_FEW 16u
 
-bool shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns)
+int64_t shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns)
 {
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    int64_t start = shmq_read_clock(CLOCK_MONOTONIC), now = start;
     int pauses = bell == SHMQ_NOT_EMPTY ? 4 : 32;
     uint32_t room = q->capacity / 8 < A_FEW ? q->capacity / 8 + 1 : A_FEW;
 
     do {
         for (int i = 0; i < 8; i++) {
             if (bell == SHMQ_NOT_EMPTY ? shmq_looks_ready(q->h) : shmq_looks_roomy(q, room))
-                return true;
+                return now - start;
             for (int pause = 0; pause < pauses; pause++)
                 shmq_pause();
         }
-    } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
-    return bell == SHMQ_NOT_FULL && shmq_looks_roomy(q, 1);
+        now = shmq_read_clock(CLOCK_MONOTONIC);
+    } while (now - start < ns);
+    return bell == SHMQ_NOT_FULL && shmq_looks_roomy(q, 1) ? now - start : -1;
 }

@@ -33,7 +33,8 @@ void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2]);
  * SHMQ_TIMED_OUT, SHMQ_INTERRUPTED. To be called without the GIL. */
 int shmq_sleep(sem_t *semaphore, int64_t ns);
 
-/* Spins until the queue looks as if the wait were over, at most `ns`: true if so. */
-bool shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns);
+/* Spins until the queue looks as if the wait were over, at most `ns`: how long that took, in
+ * ns, or -1. */
+int64_t shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns);
 
 #endif
