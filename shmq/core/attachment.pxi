@@ -14,6 +14,7 @@ cdef class _Attachment:
     cdef int64_t spin[2]           # how long to spin, by the bell
     cdef int until_try[2]          # waits until a spin is tried again, where that is 0
     cdef int between_tries[2]
+    cdef int64_t looked_at         # when dead processes were looked for
     cdef bint alone                # the only core: whoever comes cannot while we spin
     cdef uint32_t views            # pins that this handle's process holds
     cdef uint8_t middle
@@ -212,6 +213,7 @@ cdef class _Attachment:
         try:
             if self.q.look_for_dead:
                 self.q.look_for_dead = False
+                self.looked_at = _real_now()
                 self._look_for_dead()
             if self.q.h.dying.head != SHMQ_NIL:
                 self._bury()
@@ -328,8 +330,8 @@ cdef class _Attachment:
 
     # After an operation that found nothing: whether to try again. First it spins, as long as
     # that pays; then it sleeps, which takes that the operation, when it failed, counted us in
-    # with shmq_fall_asleep. Dead processes are looked for in the course of a sleep, and
-    # before its time is over for good.
+    # with shmq_fall_asleep. Dead processes are looked for before that, unless they have just
+    # been, in the course of the sleep, and before its time is over for good.
     cdef bint _wait(self, int bell, int64_t until, int *round_) except -1:
         cdef bint posted
         if round_[0] == 2:
@@ -340,6 +342,9 @@ cdef class _Attachment:
                 if until == FOREVER or _real_now() < until:
                     return True
             round_[0] = 1
+            if _real_now() - self.looked_at > WAIT_SLICE:
+                self.q.look_for_dead = True
+                self._tend()
             return True
         posted = self._sleep(bell, until)
         try:
