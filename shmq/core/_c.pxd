@@ -7,6 +7,16 @@ cdef extern from "<stdbool.h>":
     ctypedef bint cbool "bool"
 
 
+cdef extern from "Python.h":
+    ctypedef struct PyInterpreterState:
+        pass
+    ctypedef struct PyThreadState:
+        pass
+    PyInterpreterState *PyInterpreterState_Get()
+    PyThreadState *PyInterpreterState_ThreadHead(PyInterpreterState *interpreter)
+    PyThreadState *PyThreadState_Next(PyThreadState *thread)
+
+
 cdef extern from "<semaphore.h>" nogil:
     ctypedef struct sem_t:
         pass

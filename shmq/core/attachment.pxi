@@ -140,14 +140,16 @@ cdef class _Attachment:
 
     # Waits without the GIL until the lock is free, then tries again with it: whoever has
     # the lock never waits for the GIL, which could be long in coming. Where others are
-    # always quicker, the lock is kept after all.
+    # always quicker, the lock is kept after all; and where no other thread can have the GIL,
+    # at once.
     cdef int _lock_slowly(self, int status) except -1:
-        cdef int tries = 0
+        cdef int tries = 0, patience
         while status == SHMQ_BUSY:
             tries += 1
+            patience = PATIENCE if _has_threads() else 0
             with nogil:
                 status = shmq_lock_slowly(&self.q, LOCK_SLICE)
-                if status == SHMQ_OK and tries < PATIENCE:
+                if status == SHMQ_OK and tries < patience:
                     self._unlock()
                     status = SHMQ_BUSY
             if status == SHMQ_BUSY:

@@ -30,6 +30,11 @@ def install(encode, decode, unpack):
     _encode, _decode, _unpack = encode, decode, unpack
 
 
+# Whether another thread may want the GIL.
+cdef inline bint _has_threads():
+    return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != NULL
+
+
 cdef inline int64_t _real_now():
     return shmq_read_clock(CLOCK_MONOTONIC)
 
