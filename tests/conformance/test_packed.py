@@ -470,7 +470,7 @@ def test_data_in_pieces_is_refused(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("priority", 99), ("ttl", -1), ("delay", -1), ("timeout", -1)]
 )
-def test_properties_out_of_range_are_refused(queue: Queue, name: str, value: int) -> None:
+def test_properties_out_of_range_are_refused(queue: Queue, name: str, value: Any) -> None:
     with pytest.raises(shmq.InvalidOption, match=f"{name}={value}"):
         queue.put_packed(b"aabb", 2, **{name: value})
 
