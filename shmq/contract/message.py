@@ -51,6 +51,7 @@ class Message(abc.ABC):
     def body(self) -> Any:
         """The body, decoded by its codec: bytes, str, or what msgpack or JSON held.
 
+        That of a packed batch is a list of its records, as bytes.
         A body over 4 KiB is copied out of shared memory when it is first asked for, or
         when the message is settled. Raises :class:`~shmq.LeaseExpired` if the lease ended
         before that, and :class:`~shmq.ShmqError` if the bytes are not of the codec.

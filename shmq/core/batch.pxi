@@ -107,6 +107,19 @@ cdef class Batch(_Run):
         return f"<Batch of {len(self.bodies)} messages of {self.handle.name!r}>"
 
 
+# Returns what was leased beside message `at`: the first `kept`, and all behind it.
+cdef int _return_others(_Getter handle, const shmq_view *views, int kept, int at,
+                        int count) except -1:
+    cdef int i
+    for i in range(count):
+        if i < kept or i > at:
+            try:
+                handle._settle(1, views[i].receipt, 0)
+            except _errors.LeaseExpired:
+                pass
+    return 0
+
+
 cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
     cdef Batch batch = Batch.__new__(Batch)
     cdef list bodies = []
@@ -120,7 +133,16 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
             message = _new_message(handle, &views[i], None)
             if message is None:
                 continue
-            body = message.body
+            try:
+                body = message.body
+            except _errors.LeaseExpired:
+                continue
+            except _errors.ShmqError as error:
+                _return_others(handle, views, kept, i, count)
+                raise _errors.ShmqError(
+                    f"message {message.sequence} of queue {handle.name!r} cannot be in a batch: "
+                    f"{error}; reject its receipt {message.receipt}, or take it by get; the rest of "
+                    f"the batch is in the queue again") from error
         bodies.append(body)
         if kept != i:
             views[kept] = views[i]
@@ -197,6 +219,8 @@ cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogi
 cdef Packed _new_packed(_Getter handle, shmq_view *views, shmq_packed *packed, int count):
     cdef Packed made = Packed.__new__(Packed)
     cdef uint64_t total = 0, records = 0, at = 0
+    cdef const unsigned char *lengths
+    cdef unsigned char *own
     cdef int i, kept = 0
     cdef bint alike = True
     for i in range(count):
@@ -205,16 +229,18 @@ cdef Packed _new_packed(_Getter handle, shmq_view *views, shmq_packed *packed, i
     cdef char *to = PyBytes_AS_STRING(data)
     for i in range(count):
         _copy(to + at, views[i].body, packed[i].bytes)
-        packed[kept] = packed[i]
-        if packed[i].lengths != NULL:  # they go with the lease, so they are copied now
-            packed[kept].lengths = <unsigned char *>malloc(4 * <size_t>packed[i].count + 1)
-            if packed[kept].lengths == NULL:
+        lengths = packed[i].lengths
+        if lengths != NULL:  # they go with the lease, so they are copied now
+            own = <unsigned char *>malloc(4 * <size_t>packed[i].count + 1)
+            if own == NULL:
                 raise MemoryError
-            memcpy(<void *>packed[kept].lengths, packed[i].lengths, 4 * <size_t>packed[i].count)
+            memcpy(own, lengths, 4 * <size_t>packed[i].count)
+            lengths = own
         if not shmq_holds(&handle.q, views[i].receipt, LONG_AGO):
-            if packed[kept].lengths != NULL:
-                free(<void *>packed[kept].lengths)
+            free(<void *>lengths)
             continue
+        packed[kept] = packed[i]
+        packed[kept].lengths = lengths
         views[kept] = views[i]
         at += packed[kept].bytes
         records += packed[kept].count

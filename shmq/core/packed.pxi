@@ -7,26 +7,39 @@ def packed_trailer(uint64_t data_bytes, lengths):
     ints. Raises InvalidOption unless they add up to the data.
     """
     cdef const uint32_t[::1] view
-    cdef uint64_t sum_ = 0, size
+    cdef uint64_t sum_ = 0
     cdef Py_ssize_t i, count
-    if isinstance(lengths, int) and not isinstance(lengths, bool):
-        size = lengths if 0 < lengths < SHMQ_PACKED_VARIES else 0
-        if not size or data_bytes % size or data_bytes // size >= SHMQ_PACKED_VARIES:
-            raise _errors.InvalidOption(
-                f"lengths={lengths}: {data_bytes} bytes are not a number of records of that many "
-                f"bytes")
-        return _little(data_bytes // size) + _little(size)
+    cdef uint32_t first, differing = 0
+    if isinstance(lengths, (int, str)):
+        return _trailer_of_alike(data_bytes, lengths)
     view = _as_lengths(lengths)
     count = view.shape[0]
+    if count >= SHMQ_PACKED_VARIES:
+        raise _errors.InvalidOption(f"{count} records are too many for one batch")
+    first = view[0] if count else 0
     for i in range(count):
         sum_ += view[i]
+        differing |= view[i] ^ first
     if sum_ != data_bytes:
         raise _errors.InvalidOption(
             f"the {count} lengths add up to {sum_} bytes, and the data has {data_bytes}")
-    if count >= SHMQ_PACKED_VARIES:
-        raise _errors.InvalidOption(f"{count} records are too many for one batch")
+    if first and not differing and first != SHMQ_PACKED_VARIES:
+        return _little(count) + _little(first)
     raw = PyBytes_FromStringAndSize(<char *>&view[0], count * 4) if count else b""
     return raw + _little(count) + _little(SHMQ_PACKED_VARIES)
+
+
+# Behind records of one size: no lengths.
+cdef bytes _trailer_of_alike(uint64_t data_bytes, size):
+    if isinstance(size, (bool, str)):
+        raise TypeError(
+            f"lengths={size!r:.60} must be the bytes of every record, or of each, not "
+            f"{type(size).__name__}")
+    if (not 0 < size < SHMQ_PACKED_VARIES or data_bytes % size
+            or data_bytes // size >= SHMQ_PACKED_VARIES):
+        raise _errors.InvalidOption(
+            f"lengths={size}: {data_bytes} bytes are not a number of records of that many bytes")
+    return _little(data_bytes // size) + _little(size)
 
 
 cdef bytes _little(uint64_t number):
@@ -38,14 +51,27 @@ cdef object _as_lengths(lengths):
     try:
         view = memoryview(lengths)
     except TypeError:
-        return _array.array("I", lengths)
-    if view.format not in ("I", "=I", "<I", "L", "=L", "<L") or view.itemsize != 4 or view.ndim != 1:
+        return _each_length(lengths)
+    if view.format not in _LENGTH_FORMATS or view.itemsize != 4 or view.ndim != 1:
         raise TypeError(
             f"lengths are unsigned 32-bit numbers in one dimension, not {view.format!r} of "
             f"{view.itemsize} bytes in {view.ndim}")
-    if not view.c_contiguous:
+    if view.format not in ("I", "L") or not view.c_contiguous:
         view = memoryview(view.tobytes())
     return view.cast("B").cast("I")
+
+
+_LENGTH_FORMATS = ("I", "=I", "<I", "L", "=L", "<L")
+
+
+cdef object _each_length(lengths):
+    each = list(lengths)
+    try:
+        return _array.array("I", each)
+    except OverflowError:
+        wrong = next(one for one in each if not 0 <= one < 1 << 32)
+        raise _errors.InvalidOption(
+            f"lengths: {wrong} is not the bytes of a record: 0 to 4294967295") from None
 
 
 def unpack_records(const unsigned char[::1] body):

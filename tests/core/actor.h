@@ -14,6 +14,9 @@
 #define MOST_PUTS 40000 /* of one actor */
 #define DEDUPE_IDS 8
 
+/* Which of the two locks a step is done under. */
+enum actor_side { ACTOR_NEITHER, ACTOR_WHOLE, ACTOR_GETS, ACTOR_PUTS };
+
 struct actor_receipt {
     uint64_t receipt;
     enum shmq_state state; /* what it was given for */
@@ -33,7 +36,7 @@ struct actor {
     struct shmq_queue *q; /* the handle of the step that is being done */
     struct chance chance;
     bool strict;
-    bool holds_lock;
+    enum actor_side side; /* what is locked, of `q` */
     uint64_t most_bytes; /* of a body */
     uint64_t groups;     /* how many there are; 0: none */
     uint64_t purged, moved, processes;
@@ -58,7 +61,8 @@ struct actor {
 struct actor *actor_new(struct shmq_queue *q, struct chance chance, uint64_t most_bytes,
                         uint64_t groups);
 
-/* Begins a new critical section, with a random handle; false if it was refused. */
+/* Begins a new critical section under both locks, with a random handle; false if it was
+ * refused. */
 bool actor_lock(struct actor *a);
 
 /* Does one random thing, in a critical section of its own. */

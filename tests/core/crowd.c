@@ -7,6 +7,7 @@
 
 #include "attach.h"
 #include "clock.h"
+#include "exchange.h"
 #include "lock.h"
 #include "recover.h"
 #include "sleep.h"
@@ -41,6 +42,16 @@ void crowd_lock(struct shmq_queue *q)
     while (status == SHMQ_BUSY)
         status = shmq_lock_slowly(q, SLICE);
     CHECK_EQ(status, SHMQ_OK);
+}
+
+void crowd_lock_gets(struct shmq_queue *q)
+{
+    int status = shmq_lock_gets(q);
+
+    if (status == SHMQ_BUSY)
+        crowd_lock(q);
+    else
+        CHECK_EQ(status, SHMQ_OK);
 }
 
 void crowd_unlock(struct shmq_queue *q, struct crowd *c)
@@ -87,15 +98,39 @@ static void check_letter(const struct letter *letter)
         CHECK_EQ(letter->fill[at], letter->number & 0xFF);
 }
 
-/* A third in groups: of one priority, so that the order within is that of the puts. */
+/* A sixth in groups: of one priority, so that the order within is that of the puts. A sixth
+ * is put without the lock of the gets. */
 static struct shmq_put put_of(uint32_t number, const struct letter *letter)
 {
     struct shmq_put put = {.body = letter, .body_bytes = sizeof *letter};
 
     put.priority = (uint8_t)(number % 3);
-    if (put.priority == 1)
-        put.group = 1 + number / 3 % CROWD_GROUPS;
+    if (put.priority == 1 && number / 3 % 2)
+        put.group = 1 + number / 6 % CROWD_GROUPS;
     return put;
+}
+
+/* Counted before the lock is let go: whoever dies holding it has put no message twice. */
+static int put_quickly(struct shmq_queue *q, struct crowd *c, struct chance *chance,
+                       uint32_t producer, uint32_t number)
+{
+    struct letter letter;
+    struct shmq_put put = put_of(number, &letter);
+    uint64_t seq;
+    int status;
+
+    write_letter(&letter, number);
+    if (shmq_lock_puts(q) != SHMQ_OK)
+        return SHMQ_BUSY;
+    status = shmq_quick_put(q, &put, shmq_now(), &seq);
+    if (status == SHMQ_OK)
+        atomic_store(&c->put[producer], number % CROWD_EACH + 1);
+    perhaps_die(c, chance);
+    if (shmq_unlock_puts(q)) {
+        crowd_lock(q);
+        crowd_unlock(q, c);
+    }
+    return status;
 }
 
 static int put_whole(struct shmq_queue *q, struct crowd *c, uint32_t number)
@@ -145,9 +180,10 @@ void crowd_produce(struct shmq_queue *q, struct crowd *c, uint32_t producer, uin
 
     while ((put = atomic_load(&c->put[producer])) < CROWD_EACH) {
         uint32_t number = producer * CROWD_EACH + put;
-        int status =
-            number % 2 ? put_whole(q, c, number) : put_in_steps(q, c, &chance, number);
+        int status = put_quickly(q, c, &chance, producer, number);
 
+        if (status == SHMQ_BUSY)
+            status = number % 2 ? put_whole(q, c, number) : put_in_steps(q, c, &chance, number);
         if (status == SHMQ_FULL) {
             sleep_on(q, c, SHMQ_NOT_FULL);
             continue;
@@ -167,13 +203,20 @@ static int lease_some(struct shmq_queue *q, struct crowd *c, struct chance *chan
 {
     int count = 0;
 
-    crowd_lock(q);
-    while (count < AHEAD && shmq_lease(q, shmq_now(), false, &views[count]) == SHMQ_OK)
-        count++;
-    perhaps_die(c, chance);
-    if (!count)
-        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
-    crowd_unlock(q, c);
+    for (bool whole = false; !count; whole = true) {
+        if (whole)
+            crowd_lock(q);
+        else
+            crowd_lock_gets(q);
+        while (count < AHEAD && shmq_lease(q, shmq_now(), false, &views[count]) == SHMQ_OK)
+            count++;
+        perhaps_die(c, chance);
+        if (!count && whole)
+            shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+        crowd_unlock(q, c);
+        if (whole)
+            break;
+    }
     return count;
 }
 
@@ -226,7 +269,7 @@ static void acknowledge(struct shmq_queue *q, struct crowd *c, struct chance *ch
                         const struct shmq_view *view, uint32_t number)
 {
     perhaps_die(c, chance);
-    crowd_lock(q);
+    crowd_lock_gets(q);
     CHECK_EQ(shmq_ack(q, view->receipt, shmq_now()), SHMQ_OK);
     count(c, number);
     perhaps_die(c, chance);
@@ -242,7 +285,7 @@ static void acknowledge_first(struct shmq_queue *q, struct crowd *c, struct chan
     CHECK_EQ(shmq_mark_acked(q, view->receipt, shmq_now()), SHMQ_OK);
     count(c, number);
     perhaps_die(c, chance);
-    crowd_lock(q);
+    crowd_lock_gets(q);
     status = shmq_finish(q, view->receipt);
     CHECK(status == SHMQ_OK || (status == SHMQ_STALE && (c->deaths || c->recovers)));
     crowd_unlock(q, c);
@@ -252,7 +295,7 @@ static void acknowledge_first(struct shmq_queue *q, struct crowd *c, struct chan
 static void give_back(struct shmq_queue *q, struct crowd *c, const struct shmq_view *view,
                       bool nack)
 {
-    crowd_lock(q);
+    crowd_lock_gets(q);
     CHECK_EQ(nack ? shmq_nack(q, view->receipt, 0, shmq_now())
                   : shmq_return(q, view->receipt, shmq_now()),
              SHMQ_OK);

@@ -41,6 +41,9 @@ void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed);
 
 /* In a critical section, waited for as long as it takes. */
 void crowd_lock(struct shmq_queue *q);
+
+/* The same with the lock of the gets, at least. */
+void crowd_lock_gets(struct shmq_queue *q);
 void crowd_unlock(struct shmq_queue *q, struct crowd *c);
 
 /* The queue is empty, well, and every message was acknowledged exactly once. */

@@ -72,7 +72,7 @@ static struct region random_region(struct shmq_queue *q, struct chance *chance)
     struct shmq_header *h = q->h;
     uint64_t slots = h->slots_made && h->slots_made <= h->options.capacity ? h->slots_made : 1;
 
-    switch (chance_below(chance, 12)) {
+    switch (chance_below(chance, 13)) {
     case 0:
     case 1:
     case 2:
@@ -89,6 +89,8 @@ static struct region random_region(struct shmq_queue *q, struct chance *chance)
         return (struct region){q->groups, slots * sizeof(struct shmq_group)};
     case 9:
         return (struct region){q->group_buckets, q->geo.group_bucket_count * 4ull};
+    case 11: /* the rings between the two sides */
+        return BETWEEN(q, inbox, offsetof(struct shmq_header, slots_made));
     case 10:
         return (struct region){q->attachments, 4 * sizeof(struct shmq_attachment)};
     default:

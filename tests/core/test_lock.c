@@ -1,6 +1,7 @@
 /* The lock: taken, refused, and inherited from a process that died inside. */
 #define _GNU_SOURCE
 #include "clock.h"
+#include "exchange.h"
 #include "fixture.h"
 #include "lock.h"
 
@@ -18,21 +19,27 @@ static void unlock(struct shmq_queue *q)
     shmq_unlock(q, post);
 }
 
-/* Runs `deed` in a process of its own that holds the lock and is killed inside. */
-static void die_inside(struct shmq_queue *q, void (*deed)(struct shmq_queue *))
+/* Runs `deed` in a process of its own that holds what `lock` takes and is killed inside. */
+static void die_holding(struct shmq_queue *q, int (*lock)(struct shmq_queue *),
+                        void (*deed)(struct shmq_queue *))
 {
     pid_t child = fork();
     int how;
 
     CHECK(child >= 0);
     if (!child) {
-        if (shmq_lock(q) != SHMQ_OK)
+        if (lock(q) != SHMQ_OK)
             _exit(1);
         deed(q);
         raise(SIGKILL);
     }
     CHECK(waitpid(child, &how, 0) == child);
     CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+}
+
+static void die_inside(struct shmq_queue *q, void (*deed)(struct shmq_queue *))
+{
+    die_holding(q, shmq_lock, deed);
 }
 
 static void do_nothing(struct shmq_queue *q) { (void)q; }
@@ -176,6 +183,11 @@ static void ruin_indexes(struct shmq_queue *q, unsigned char byte)
     fill_with(&h->leases, byte, sizeof h->leases);
     fill_with(&h->dying, byte, sizeof h->dying);
     fill_with(h->asleep, byte, sizeof h->asleep);
+    fill_with(h->spare, byte, sizeof h->spare);
+    fill_with(h->inbox, byte, sizeof h->inbox);
+    fill_with(h->returned, byte, sizeof h->returned);
+    h->inbox_head = h->inbox_seen = h->returned_tail = h->returned_seen = byte;
+    h->inbox_tail = h->returned_head = h->returned_out = byte * 7u;
     fill_with(q->timer_keys, byte, backed * 8);
     fill_with(q->timer_slots, byte, backed * 4);
     fill_with(q->order_keys, byte, backed * 8);
@@ -293,6 +305,161 @@ TEST("a death during the recovery is recovered from, too")
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
     CHECK_WELL(q);
     CHECK_EQ(next_seq(q), 5);
+}
+
+/* ---- a death on one side ---- */
+
+/* Five free slots with blocks, and nothing else. */
+static struct shmq_queue *five_free(void)
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 5);
+
+    for (int i = 0; i < 5; i++)
+        PUT(q, .body_bytes = 10, .priority = 1);
+    CHECK_EQ(drain(q), 5);
+    unlock(q);
+    return q;
+}
+
+static int put_quickly(struct shmq_queue *q, const char *text)
+{
+    uint64_t seq;
+    struct shmq_put put = {.body = text, .body_bytes = strlen(text), .priority = 1};
+
+    return shmq_quick_put(q, &put, now, &seq);
+}
+
+static void put_inside(struct shmq_queue *q) { CHECK_EQ(put_quickly(q, "inside"), SHMQ_OK); }
+
+/* All of a quick put but its entry in the inbox. */
+static void put_and_not_enter(struct shmq_queue *q)
+{
+    put_inside(q);
+    q->h->inbox_tail--;
+}
+
+/* A slot was taken, and written to, and not committed. */
+static void take_and_not_put(struct shmq_queue *q)
+{
+    uint32_t at = q->h->returned[q->h->returned_head % SHMQ_RING] & SHMQ_RECEIPT_SLOT;
+
+    q->h->returned_head++;
+    q->slots[at].body_bytes = q->slots[at].meta_bytes = 60;
+    q->h->last_seq++;
+}
+
+static void ruin_the_side_of_the_puts(struct shmq_queue *q)
+{
+    fill_with(q->h->spare, 0xA5, sizeof q->h->spare);
+    fill_with(q->h->inbox, 0xA5, sizeof q->h->inbox);
+    q->h->inbox_tail += 77;
+    q->h->returned_head += 99;
+    q->h->inbox_seen = q->h->returned_seen = 12345;
+}
+
+static void die_putting(void (*deed)(struct shmq_queue *), const char *survives)
+{
+    struct shmq_queue *q = five_free();
+    struct shmq_view view;
+
+    CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
+    CHECK_EQ(put_quickly(q, "before"), SHMQ_OK);
+    CHECK(!shmq_unlock_puts(q));
+    die_holding(q, shmq_lock_puts, deed);
+    CHECK_EQ(shmq_lock_puts(q), SHMQ_BUSY); /* which finds the death */
+    CHECK_EQ(q->h->recoveries, 0);
+    CHECK_EQ(shmq_lock_gets(q), SHMQ_OK); /* and this one recovers, with both locks */
+    CHECK_EQ(q->h->recoveries, 1);
+    CHECK_WELL(q);
+    view = take_next(q);
+    CHECK(body_is(&view, "before"));
+    if (survives) {
+        view = take_next(q);
+        CHECK(body_is(&view, survives));
+    }
+    CHECK_EQ(next_seq(q), 0);
+    PUT(q, .body_bytes = 10, .priority = 1);
+    unlock(q);
+    CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
+    (void)shmq_unlock_puts(q);
+}
+
+TEST("a death with the lock of the puts is found by the next put, and recovered from")
+{
+    die_putting(do_nothing, NULL);
+    die_putting(put_inside, "inside");
+    die_putting(put_and_not_enter, "inside");
+    die_putting(take_and_not_put, NULL);
+}
+
+TEST("gets go on beside a dead put, until one of them wants to know for sure")
+{
+    struct shmq_queue *q = five_free();
+    struct shmq_view view;
+
+    CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
+    CHECK_EQ(put_quickly(q, "before"), SHMQ_OK);
+    CHECK(!shmq_unlock_puts(q));
+    die_holding(q, shmq_lock_puts, put_and_not_enter);
+    CHECK_EQ(shmq_lock_gets(q), SHMQ_OK);
+    view = take_next(q);
+    CHECK(body_is(&view, "before"));
+    CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_lease(q, now, true, &view), SHMQ_EMPTY);
+    unlock(q);
+    CHECK_EQ(q->h->recoveries, 0);
+    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(q->h->recoveries, 1);
+    view = take_next(q);
+    CHECK(body_is(&view, "inside"));
+    CHECK_WELL(q);
+}
+
+TEST("puts go on beside a dead get, and what they put is there after the recovery")
+{
+    struct shmq_queue *q = five_free();
+    struct shmq_view view;
+
+    die_holding(q, shmq_lock_gets, do_nothing);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
+        CHECK_EQ(put_quickly(q, i ? "more" : "first"), SHMQ_OK);
+        CHECK(!shmq_unlock_puts(q));
+    }
+    CHECK_EQ(shmq_lock_gets(q), SHMQ_OK);
+    CHECK_EQ(q->h->recoveries, 1);
+    CHECK_WELL(q);
+    view = take_next(q);
+    CHECK(body_is(&view, "first"));
+    CHECK_EQ(drain(q), 2);
+}
+
+TEST("whatever a dying put leaves of the rings and the spare slots is rebuilt")
+{
+    struct shmq_queue *q = five_free();
+    struct shmq_view view;
+
+    CHECK_EQ(shmq_lock_puts(q), SHMQ_OK);
+    CHECK_EQ(put_quickly(q, "before"), SHMQ_OK);
+    CHECK(!shmq_unlock_puts(q));
+    die_holding(q, shmq_lock_puts, ruin_the_side_of_the_puts);
+    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_WELL(q);
+    view = take_next(q);
+    CHECK(body_is(&view, "before"));
+    CHECK_EQ(next_seq(q), 0);
+}
+
+TEST("deaths with either lock, both unnoticed, are one recovery")
+{
+    struct shmq_queue *q = five_free();
+
+    die_holding(q, shmq_lock_puts, put_inside);
+    die_holding(q, shmq_lock_gets, do_nothing);
+    CHECK_EQ(shmq_lock_slowly(q, SECOND), SHMQ_OK);
+    CHECK_EQ(q->h->recoveries, 1);
+    CHECK_WELL(q);
+    CHECK_EQ(drain(q), 1);
 }
 
 static void spoil_a_mark(struct shmq_queue *q) { q->h->slots_made = UINT32_MAX; }

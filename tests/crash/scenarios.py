@@ -133,6 +133,81 @@ def put_many(stage: Stage) -> None:
     stage.queue.put_many([b"1", b"2", b"3"])
 
 
+# ---- put, without the lock of the gets ----
+
+#: What one put of a size makes ready for the next ones, and a few more.
+BEYOND_THE_SPARE = 40
+
+
+def with_free_slots(stage: Stage) -> None:
+    """Three messages, and free slots of their size where the puts have them at hand."""
+    stage.queue.put_many([b"0"] * BEYOND_THE_SPARE)
+    with stage.queue.get_batch(BEYOND_THE_SPARE):
+        pass
+    three(stage)
+
+
+@scenario(prepare=with_free_slots, kept=ABC, added=(b"new",))
+def put_quickly(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
+@scenario(prepare=with_free_slots, kept=ABC, added=(b"new",))
+def put_quickly_with_headers_and_ttl(stage: Stage) -> None:
+    stage.queue.put(b"new", headers={"a": 1}, ttl=100_000)
+
+
+MANY = tuple(b"%d" % n for n in range(5))
+
+
+@scenario(prepare=with_free_slots, kept=ABC, added=MANY)
+def put_many_quickly(stage: Stage) -> None:
+    stage.queue.put_many(list(MANY))
+
+
+@scenario(prepare=with_free_slots, kept=ABC, added=(b"l" * 1000, b"new"))
+def put_quickly_between_sizes(stage: Stage) -> None:
+    stage.queue.put(b"l" * 1000)
+    stage.queue.put(b"new")
+
+
+@scenario(prepare=with_free_slots, removed=ABC, added=(b"new",))
+def put_quickly_and_take_all(stage: Stage) -> None:
+    stage.queue.put(b"new")
+    with stage.queue.get_batch(3):
+        pass
+
+
+@scenario(
+    options={"capacity": 200, "overflow": "drop-oldest"},
+    prepare=with_free_slots,
+    kept=ABC,
+    added=MANY,
+)
+def put_many_quickly_where_the_oldest_may_go(stage: Stage) -> None:
+    stage.queue.put_many(list(MANY))
+
+
+# ---- packed ----
+
+PACKED_RECORDS = (b"one", b"", b"three")
+
+
+@scenario(prepare=three, kept=ABC, added=PACKED_RECORDS)
+def put_packed(stage: Stage) -> None:
+    stage.queue.put_packed(b"".join(PACKED_RECORDS), [len(record) for record in PACKED_RECORDS])
+
+
+@scenario(prepare=with_free_slots, kept=ABC, added=(b"on", b"tw"))
+def put_packed_quickly(stage: Stage) -> None:
+    stage.queue.put_packed(b"ontw", 2)
+
+
+@scenario(prepare=three, kept=ABC, added=(b"n" * LARGE, b"m" * LARGE))
+def put_packed_large(stage: Stage) -> None:
+    stage.queue.put_packed(b"n" * LARGE + b"m" * LARGE, LARGE)
+
+
 def put_again(stage: Stage) -> None:
     stage.queue.put(b"new", dedupe_id="one")
     if not stage.queue.put(b"new", dedupe_id="one").duplicate:
@@ -193,6 +268,21 @@ def get_grouped(stage: Stage) -> None:
 @scenario(prepare=three, kept=ABC)
 def get_many(stage: Stage) -> None:
     stage.queue.get_many(3, block=False)
+
+
+@scenario(prepare=three, kept=ABC)
+def get_batch(stage: Stage) -> None:
+    stage.queue.get_batch(2, block=False)
+
+
+def three_packed(stage: Stage) -> None:
+    stage.queue.put_packed(b"ab", 1)
+    stage.queue.put(b"c")
+
+
+@scenario(prepare=three_packed, kept=ABC)
+def get_packed(stage: Stage) -> None:
+    stage.queue.get_packed(block=False)
 
 
 @scenario(prepare=lambda stage: stage.queue.put(b"a" * LARGE), kept=(b"a" * LARGE,))
@@ -275,6 +365,21 @@ def put_that_rings(stage: Stage) -> None:
     stage.queue.put(b"new")
 
 
+def free_slots_and_watched(stage: Stage) -> None:
+    with_free_slots(stage)
+    with stage.queue.get_batch(3):
+        watch(stage, _core.EVENT_NOT_EMPTY)
+
+
+@scenario(
+    prepare=free_slots_and_watched,
+    afterwards=stirs_if_there_is_something,
+    added=(b"new",),
+)
+def put_quickly_that_rings(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
 def full_and_watched(stage: Stage) -> None:
     three(stage)
     watch(stage, _core.EVENT_NOT_FULL)
@@ -346,6 +451,34 @@ def ack_and_hand_the_group_over(stage: Stage) -> None:
 @scenario(prepare=three, victim=take_all, removed=ABC)
 def ack_many(stage: Stage) -> None:
     stage.queue.ack_many(stage.held)
+
+
+def take_batch(stage: Stage) -> None:
+    stage.held = [stage.queue.get_batch(10, block=False)]
+
+
+def take_packed(stage: Stage) -> None:
+    stage.held = [stage.queue.get_packed(block=False)]
+
+
+@scenario(prepare=three, victim=take_batch, removed=ABC)
+def ack_batch(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three, victim=take_batch, kept=ABC)
+def nack_batch(stage: Stage) -> None:
+    stage.held[0].nack(delay=0)
+
+
+@scenario(prepare=three_packed, victim=take_packed, removed=ABC)
+def ack_packed(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(prepare=three_packed, victim=take_packed, kept=ABC)
+def nack_packed(stage: Stage) -> None:
+    stage.held[0].nack(delay=5)
 
 
 def take_large_with_view(stage: Stage) -> None:
@@ -529,5 +662,5 @@ def drain(queue: Any) -> list[bytes]:
             message = queue.get(block=False)
         except shmq.Empty:
             return found
-        found.append(bytes(message.body))
+        found += message.body if message.codec == "packed" else [bytes(message.body)]
         message.ack()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import shmq
-from shmq import Broker, Consumer, Loan, Message, Queue, QueueOptions
+from shmq import Batch, Broker, Consumer, Loan, Message, Packed, Queue, QueueOptions
 from shmq.core import _core
 
 from .model import SECOND, Item, ModelConsumer, ModelQueue, NoRoom, Place, Refused
@@ -325,6 +325,23 @@ class QueueMachine(RuleBasedStateMachine):
         messages = side.real[client].get_many(count, block=False)
         for message, item in zip(messages, items, strict=True):
             self._delivered(side, client, message, item)
+
+    @rule(dead=WHERE, client=CLIENT, count=FEW, acked=st.booleans(), packed=st.booleans())
+    def get_batch(self, dead: bool, client: int, count: int, acked: bool, packed: bool) -> None:
+        """A batch that is settled at once; every message is a packed batch of one record."""
+        side = self._side(dead)
+        queue = side.real[client]
+        items = self._lease(side, client, count)
+        get = queue.get_packed if packed else queue.get_batch
+        batch: Batch | Packed = get(count, block=False)
+        assert list(batch) == [item.body for item in items]
+        assert len(batch.receipts) == len(items)
+        assert (batch.ack() if acked else batch.nack(delay=0)) == []
+        for item in items:
+            if acked:
+                side.model.ack(item, item.lease)
+            else:
+                side.model.nack(item, item.lease, 0)
 
     @staticmethod
     def _lease(side: Side, client: int, most: int) -> list[Item]:

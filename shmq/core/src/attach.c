@@ -61,7 +61,7 @@ static void count_out_sleepers(struct shmq_queue *q, struct shmq_attachment *a)
     for (int bell = 0; bell < 2; bell++) {
         uint32_t asleep = q->h->asleep[bell];
 
-        SET(q->h->asleep[bell], asleep > a->asleep[bell] ? asleep - a->asleep[bell] : 0);
+        SET_ATOMIC(q->h->asleep[bell], asleep > a->asleep[bell] ? asleep - a->asleep[bell] : 0);
         SET(a->asleep[bell], 0);
     }
 }

@@ -16,9 +16,10 @@
 
 struct census {
     uint32_t of[SHMQ_STATES];
-    uint32_t ttl_ready, listed_leases, grouped;
+    uint32_t ttl_ready, listed_leases, listed_free, grouped;
     uint64_t units, cached;
-    uint64_t *claimed; /* a bitmap of our own */
+    uint64_t *claimed; /* bitmaps of our own: units, */
+    uint64_t *listed;  /*   and free slots           */
 };
 
 /* An acknowledged message is leased until it is set free. */
@@ -82,47 +83,63 @@ static const char *check_counts(struct shmq_queue *q, const struct census *c)
     return NULL;
 }
 
-static const char *check_free_slot(struct shmq_queue *q, uint32_t at, uint32_t class)
+static const char *check_free_slot(struct shmq_queue *q, uint32_t at, uint32_t class,
+                                   struct census *c)
 {
     struct shmq_slot *s = shmq_slot_at(q, at);
 
+    EXPECT(at < q->h->slots_made, "a free list has a slot that is none");
+    EXPECT(!(c->listed[at / 64] >> at % 64 & 1), "a free slot is in two lists");
+    c->listed[at / 64] |= 1ull << at % 64;
+    c->listed_free++;
     EXPECT(shmq_state_of(shmq_word(s)) == SHMQ_FREE, "a free list has a live slot");
     EXPECT((s->units ? shmq_class_of(s->units) : 0) == class, "a slot is in the wrong list");
     return NULL;
 }
 
 static const char *check_free_list(struct shmq_queue *q, uint32_t at, uint32_t class,
-                                   uint32_t *count)
+                                   struct census *c)
 {
     const char *wrong;
 
-    for (; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next) {
-        if ((wrong = check_free_slot(q, at, class)))
+    for (; at != SHMQ_NIL; at = shmq_slot_at(q, at)->next)
+        if ((wrong = check_free_slot(q, at, class, c)))
             return wrong;
-        EXPECT(++*count <= q->h->slots_made, "a free list is a ring");
-    }
     return NULL;
 }
 
-static const char *check_free(struct shmq_queue *q, const struct census *c)
+/* Each side remembers how far the other had come: never further than it has. */
+static const char *check_rings(const struct shmq_header *h)
+{
+    uint32_t head = h->returned_head, tail = h->returned_tail;
+
+    EXPECT(h->inbox_head == h->inbox_tail, "a message is left in the inbox");
+    EXPECT(h->inbox_head - h->inbox_seen <= SHMQ_RING, "the puts know too much of the inbox");
+    EXPECT(tail - head <= SHMQ_RING, "the ring of returned slots is longer than it is");
+    EXPECT(h->returned_seen - head <= tail - head, "the puts know too much of what is returned");
+    EXPECT(head - h->returned_out <= SHMQ_RING && tail - h->returned_out <= SHMQ_RING,
+           "the gets know too much of what is returned");
+    return NULL;
+}
+
+static const char *check_free(struct shmq_queue *q, struct census *c)
 {
     struct shmq_header *h = q->h;
-    uint32_t count = 0, head = h->returned_head, tail = h->returned_tail;
-    const char *wrong;
+    const char *wrong = check_rings(h);
 
+    if (wrong)
+        return wrong;
     for (uint32_t class = 0; class < SHMQ_CLASSES; class++)
-        if ((wrong = check_free_list(q, h->free[class], class, &count)) ||
-            (wrong = check_free_list(q, h->spare[class], class, &count)))
+        if ((wrong = check_free_list(q, h->free[class], class, c)) ||
+            (wrong = check_free_list(q, h->spare[class], class, c)))
             return wrong;
-    EXPECT(tail - head <= SHMQ_RING, "the ring of returned slots is longer than it is");
-    for (; head != tail; head++, count++) {
-        uint32_t entry = h->returned[head % SHMQ_RING];
+    for (uint32_t at = h->returned_head; at != h->returned_tail; at++) {
+        uint32_t entry = h->returned[at % SHMQ_RING];
 
-        if ((wrong = check_free_slot(q, entry & SHMQ_RECEIPT_SLOT, entry >> 24)))
+        if ((wrong = check_free_slot(q, entry & SHMQ_RECEIPT_SLOT, entry >> 24, c)))
             return wrong;
     }
-    EXPECT(h->inbox_head == h->inbox_tail, "a message is left in the inbox");
-    EXPECT(count == c->of[SHMQ_FREE], "a free slot is in no list");
+    EXPECT(c->listed_free == c->of[SHMQ_FREE], "a free slot is in no list");
     return NULL;
 }
 
@@ -301,17 +318,19 @@ static void check_each(struct shmq_queue *q, struct census *c, struct tally *tal
 
 uint32_t shmq_check_all(struct shmq_queue *q, const char **wrong, uint32_t most)
 {
-    struct census census = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8)};
+    struct census census = {.claimed = calloc((q->geo.units + 63) / 64 + 1, 8),
+                            .listed = calloc(q->capacity / 64 + 1, 8)};
     struct tally *tallies = calloc((uint64_t)q->h->groups_made + 1, sizeof *tallies);
     struct findings found = {.wrong = wrong, .most = most};
 
-    if (!census.claimed || !tallies)
+    if (!census.claimed || !census.listed || !tallies)
         note(&found, "no memory to check with");
     else if (q->h->slots_made > q->capacity || q->h->slots_made > q->h->slots_backed)
         note(&found, "more slots are in use than there are");
     else
         check_each(q, &census, tallies, &found);
     free(census.claimed);
+    free(census.listed);
     free(tallies);
     q->damaged = false;
     return found.count;

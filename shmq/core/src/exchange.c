@@ -36,6 +36,13 @@ static uint32_t returned_count(struct shmq_header *h)
     return h->returned_seen - head;
 }
 
+/* The bounds of what comes out of shared memory, as shmq_slot_at checks them: the side of
+ * the puts does not share a handle's mark of damage with that of the gets. */
+static inline bool is_slot(const struct shmq_queue *q, uint32_t at)
+{
+    return at < q->h->slots_made && at < q->capacity;
+}
+
 /* Fetches what the next puts will write: the slot some puts ahead, and the block of an
  * earlier one, of which the slot has come by now. */
 static inline void fetch_ahead(struct shmq_queue *q, uint32_t head, uint32_t count)
@@ -47,7 +54,7 @@ static inline void fetch_ahead(struct shmq_queue *q, uint32_t head, uint32_t cou
         shmq_fetch_to_write(&q->slots[ring[RING(head + AHEAD)] & SHMQ_RECEIPT_SLOT]);
     if (count > AHEAD / 2) {
         near = ring[RING(head + AHEAD / 2)] & SHMQ_RECEIPT_SLOT;
-        if (near < q->h->slots_made)
+        if (is_slot(q, near))
             shmq_fetch_to_write(q->arena + (uint64_t)q->slots[near].block * SHMQ_UNIT);
     }
 }
@@ -56,7 +63,7 @@ static void push_spare(struct shmq_queue *q, uint32_t entry)
 {
     uint32_t class = (entry >> CLASS_SHIFT) % SHMQ_CLASSES, at = entry & SHMQ_RECEIPT_SLOT;
 
-    if (at >= q->h->slots_made)
+    if (!is_slot(q, at))
         return; /* damaged: the slot is lost to the puts until the next rebuild */
     SET(q->slots[at].next, q->h->spare[class]);
     SET(q->h->spare[class], at);
@@ -73,6 +80,7 @@ void shmq_collect_returned(struct shmq_queue *q)
         push_spare(q, h->returned[RING(head)]);
         publish(&h->returned_head, head + 1);
     }
+    SET(h->returned_seen, tail); /* never behind the head: its distance would never be small */
 }
 
 /* The next free slot of that class for a put, or SHMQ_NIL. */
@@ -97,10 +105,10 @@ static uint32_t next_spare(struct shmq_queue *q, uint32_t class)
     }
     uint32_t at = h->spare[class];
 
-    if (at >= h->slots_made)
+    if (!is_slot(q, at))
         return SHMQ_NIL;
     SET(h->spare[class], q->slots[at].next);
-    if (q->slots[at].next < h->slots_made)
+    if (is_slot(q, q->slots[at].next))
         shmq_fetch_to_write(&q->slots[q->slots[at].next]);
     return at;
 }
@@ -128,7 +136,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
             return SHMQ_BUSY;
     }
     at = next_spare(q, class);
-    if (at >= q->capacity)
+    if (!is_slot(q, at))
         return SHMQ_BUSY;
     s = &q->slots[at];
     word = shmq_word(s);
@@ -136,7 +144,8 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
         s->block > q->geo.units - units)
         return SHMQ_BUSY; /* damaged: whoever rebuilds finds it */
     bytes = q->arena + (uint64_t)s->block * SHMQ_UNIT;
-    memcpy(bytes, put->body, put->body_bytes - put->tail_bytes);
+    if (put->body)
+        memcpy(bytes, put->body, put->body_bytes - put->tail_bytes);
     if (put->tail_bytes)
         memcpy(bytes + put->body_bytes - put->tail_bytes, put->tail, put->tail_bytes);
     if (put->meta_bytes)
@@ -164,7 +173,7 @@ static void enter(struct shmq_queue *q, uint32_t at)
     struct shmq_slot *s = shmq_slot_at(q, at);
     uint64_t word = shmq_word(s);
 
-    if (shmq_state_of(word) != SHMQ_READY) {
+    if (shmq_state_of(word) != SHMQ_READY || shmq_where_of(s) != SHMQ_NOWHERE) {
         q->damaged = true;
         return;
     }

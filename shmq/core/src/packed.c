@@ -24,7 +24,7 @@ bool shmq_packed_read(const unsigned char *body, uint64_t bytes, struct shmq_pac
     packed->lengths = NULL;
     packed->bytes = left;
     if (packed->size != SHMQ_PACKED_VARIES)
-        return (uint64_t)packed->count * packed->size == left;
+        return (uint64_t)packed->count * packed->size == left && (packed->size || !packed->count);
     if (packed->count > left / 4)
         return false;
     packed->bytes = left - 4ull * packed->count;

@@ -4,7 +4,8 @@
  *
  * `count` and `size` are 32-bit little-endian. `size` is that of every record, and then
  * there are no lengths; or SHMQ_PACKED_VARIES, and then `lengths` is `count` 32-bit
- * little-endian numbers. The records come first, so that an array begins at the beginning
+ * little-endian numbers, some of which may be 0; `size` is 0 only where `count` is, so that
+ * what a batch takes to read is bounded by its bytes. The records come first, so that an array begins at the beginning
  * of a block, on a cache line. */
 #ifndef SHMQ_PACKED_H
 #define SHMQ_PACKED_H

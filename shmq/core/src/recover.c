@@ -52,8 +52,8 @@ static void recount_sleepers(struct shmq_queue *q)
         for (int bell = 0; a->process && bell < 2; bell++)
             asleep[bell] += a->asleep[bell];
     }
-    SET(h->asleep[0], asleep[0]);
-    SET(h->asleep[1], asleep[1]);
+    SET_ATOMIC(h->asleep[0], asleep[0]);
+    SET_ATOMIC(h->asleep[1], asleep[1]);
 }
 
 static void append(struct shmq_heap heap, uint32_t at, uint64_t key)

@@ -8,7 +8,7 @@
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell)
 {
-    SET(q->h->asleep[bell], q->h->asleep[bell] + 1);
+    SET_ATOMIC(q->h->asleep[bell], q->h->asleep[bell] + 1);
     if (q->attachment != SHMQ_NIL) {
         struct shmq_attachment *a = &q->attachments[q->attachment];
 
@@ -22,7 +22,7 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int lef
     uint32_t tokens = left > 0 ? (uint32_t)left : 0;
 
     if (h->asleep[bell])
-        SET(h->asleep[bell], h->asleep[bell] - 1);
+        SET_ATOMIC(h->asleep[bell], h->asleep[bell] - 1);
     if (q->attachment != SHMQ_NIL && q->attachments[q->attachment].asleep[bell]) {
         struct shmq_attachment *a = &q->attachments[q->attachment];
 
@@ -30,9 +30,9 @@ void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int lef
     }
     if (taken) {
         if (h->posted[bell])
-            SET(h->posted[bell], h->posted[bell] - 1);
+            SET_ATOMIC(h->posted[bell], h->posted[bell] - 1);
     } else if (h->posted[bell] > tokens) {
-        SET(h->posted[bell], tokens);
+        SET_ATOMIC(h->posted[bell], tokens);
     }
 }
 
@@ -56,7 +56,7 @@ static uint32_t posts_for(struct shmq_header *h, enum shmq_bell bell, uint32_t s
     if (count > MOST_POSTS)
         count = MOST_POSTS;
     if (count)
-        SET(h->posted[bell], h->posted[bell] + count);
+        SET_ATOMIC(h->posted[bell], h->posted[bell] + count);
     return count;
 }
 
