@@ -43,8 +43,9 @@ FIRST = ("connect", "Broker", "Queue", "Message", "Put", "DeadLetter", "Consumer
 
 HEAD = """# The API, name by name
 
-Made from the docstrings by `make reference`. Times are seconds, sizes are bytes, both as int or
-float where a float makes sense. A value of the wrong type is a `TypeError`, a value out of range
+Made from the docstrings by `make reference`. Times are seconds, as int or float; sizes are bytes,
+as int. A number of NumPy's, or of any other type that is a number, is as good; a bool is none. A
+value of the wrong type is a `TypeError`, a value out of range
 [`InvalidOption`](#invalidoption); both name the argument and the value. What each option of a
 queue and each property of a message means at length is in [options.md](options.md).
 

@@ -244,8 +244,7 @@ cdef class Consumer:
 
 def make_consumer(_Getter handle, prefetch, timeout, block):
     """See shmq.contract.Queue.consume."""
-    if isinstance(prefetch, bool) or not isinstance(prefetch, int):
-        raise TypeError(f"prefetch={prefetch!r} must be an int, not {type(prefetch).__name__}")
+    prefetch = _whole("prefetch", prefetch)
     if not 1 <= prefetch <= 1 << 20:
         raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")
     _check_timeout(timeout)

@@ -9,6 +9,7 @@ def packed_trailer(uint64_t data_bytes, lengths):
     cdef const uint32_t[::1] view
     cdef uint64_t sum_ = 0, size
     cdef Py_ssize_t i, count
+    lengths = plain_number(lengths)
     if isinstance(lengths, int) and not isinstance(lengths, bool):
         size = lengths if 0 < lengths < SHMQ_PACKED_VARIES else 0
         if not size or data_bytes % size or data_bytes // size >= SHMQ_PACKED_VARIES:
