@@ -42,7 +42,7 @@ cdef int64_t _deadline(timeout) except? -1:
     return FOREVER if timeout > 1e9 else _real_now() + <int64_t>(timeout * 1e9)
 
 
-def plain_number(value):
+cpdef object plain_number(value):
     """An int or a float for a number of another type, as NumPy's are; all else as it is."""
     if isinstance(value, (int, float)):
         return value
