@@ -111,6 +111,10 @@ cdef class Consumer:
     def __exit__(self, kind, error, trace):
         self.close()
 
+    def __repr__(self):
+        what = "closed" if self.ended else f"{self.held - self.next} leased ahead"
+        return f"<Consumer of {self.handle.name!r}: {what}>"
+
     cdef void _give_back_locked(self, int64_t now) noexcept nogil:
         while self.next < self.held:
             shmq_return(&self.handle.q, self.views[self.next].receipt, now)

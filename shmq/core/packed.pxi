@@ -39,7 +39,7 @@ cdef object _as_lengths(lengths):
     try:
         view = memoryview(lengths)
     except TypeError:
-        return _array.array("I", lengths)
+        return _as_array(lengths)
     if view.format not in ("I", "=I", "<I", "L", "=L", "<L") or view.itemsize != 4 or view.ndim != 1:
         raise TypeError(
             f"lengths are unsigned 32-bit numbers in one dimension, not {view.format!r} of "
@@ -47,6 +47,20 @@ cdef object _as_lengths(lengths):
     if not view.c_contiguous:
         view = memoryview(view.tobytes())
     return view.cast("B").cast("I")
+
+
+cdef object _as_array(lengths):
+    if isinstance(lengths, str) or not hasattr(lengths, "__iter__"):
+        raise TypeError(
+            f"lengths={lengths!r:.60} must be an int or many, not {type(lengths).__name__}")
+    cdef list many = list(lengths)
+    try:
+        return _array.array("I", many)
+    except OverflowError:
+        raise _errors.InvalidOption(
+            f"lengths={many!r:.60}: each must be 0 to {(1 << 32) - 1}") from None
+    except TypeError:
+        raise TypeError(f"lengths={many!r:.60}: each must be an int") from None
 
 
 def unpack_records(const unsigned char[::1] body):

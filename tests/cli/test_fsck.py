@@ -43,6 +43,7 @@ def test_queues_in_use_are_sound(shell: Shell, queue: shmq.Queue) -> None:
 
     assert states(shell, code=Code.OK) == {"jobs": "sound", "jobs.dlq": "sound"}
 
+    assert states(shell, "-q", "jobs", code=Code.OK) == {"jobs": "sound"}
     heading, *rows = shell("fsck", "jobs").lines
     assert heading.split() == ["queue", "state"]
     assert [row.split() for row in rows] == [["jobs", "sound"]]
