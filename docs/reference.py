@@ -1,7 +1,8 @@
 """Writes docs/reference.md from the docstrings: ``python docs/reference.py``.
 
 A page has a section for each public name of the modules below, and in it an entry for
-each public member. A field of a dataclass is described by the ``#:`` comment before it.
+each public member, those of a base that is not public included. A field of a dataclass is
+described by the ``#:`` comment before it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,24 @@ MODULES = {
     "shmq": "",
     "shmq.server.keeper": " Does what is due in queues that nobody touches, in a process or a "
     "thread of your own: see [failures.md](failures.md#a-process-dies).",
+    "shmq.mp": " All else in it is multiprocessing's own, and `ShutDown` what `queue` has from "
+    "Python 3.13 on: see [how-to/multiprocessing.md](how-to/multiprocessing.md).",
 }
+
+#: What is ours only where the standard library is too old to have it.
+BORROWED = {"ShutDown"}
+
+#: Classes that an application does not make itself, although it could.
+MADE = {"Worker"}
 
 #: The classes in the order in which one meets them; others follow by name.
 FIRST = ("connect", "Broker", "Queue", "Message", "Put", "DeadLetter", "Consumer", "Loan")
 
 HEAD = """# The API, name by name
 
-Made from the docstrings by `make reference`. Times are seconds, sizes are bytes, both as int or
-float where a float makes sense. A value of the wrong type is a `TypeError`, a value out of range
+Made from the docstrings by `make reference`. Times are seconds, as int or float; sizes are bytes,
+as int. A number of NumPy's, or of any other type that is a number, is as good; a bool is none. A
+value of the wrong type is a `TypeError`, a value out of range
 [`InvalidOption`](#invalidoption); both name the argument and the value. What each option of a
 queue and each property of a message means at length is in [options.md](options.md).
 
@@ -72,7 +82,7 @@ def _own(module: str) -> list[tuple[str, Any]]:
         first = FIRST.index(name) if name in FIRST else len(FIRST)
         return (2 if is_error else 1 if not callable(value) else 0), first, name
 
-    named = [(name, getattr(found, name)) for name in found.__all__]
+    named = [(name, getattr(found, name)) for name in found.__all__ if name not in BORROWED]
     return sorted(((name, value) for name, value in named if _is_ours(value)), key=rank)
 
 
@@ -89,7 +99,11 @@ def _contents(module: str) -> str:
 
 
 def _anchor(title: str) -> str:
-    return title.replace(".", "").lower()
+    """The name by which GitHub links to a heading: the second of a name gets a number."""
+    plain = title.replace(".", "").lower()
+    alike = [other for other in public() if other.replace(".", "").lower() == plain]
+    before = alike.index(title)
+    return f"{plain}-{before}" if before else plain
 
 
 def _section(title: str, value: Any) -> str:
@@ -109,6 +123,7 @@ def _class(title: str, kind: type) -> str:
 def _beginning(kind: type) -> str:
     """How one is made, for what an application makes itself; of an error, what it is too."""
     made = inspect.isabstract(kind) or dataclasses.is_dataclass(kind) or _is_protocol(kind)
+    made = made or kind.__name__ in MADE
     if issubclass(kind, Exception):
         bases = ", ".join(f"`{_base(base)}`" for base in kind.__bases__)
         made = made or "__init__" not in vars(kind)
@@ -134,9 +149,20 @@ def _is_protocol(kind: type) -> bool:
 def members_of(kind: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties of a class, in the order of its source."""
     fields = {field.name for field in _fields_of(kind)}
-    for name, value in vars(kind).items():
+    found: dict[str, Any] = {}
+    for each in lineage(kind):
+        found.update(vars(each))
+    for name, value in found.items():
         if not name.startswith("_") and name not in fields:
             yield name, value
+
+
+def lineage(kind: type) -> Iterator[type]:
+    """The class, after those of its bases that are ours and have no section of their own."""
+    shown = set(map(id, public().values()))
+    for base in reversed(kind.__mro__):
+        if base is kind or (_is_ours(base) and id(base) not in shown):
+            yield base
 
 
 def _fields_of(kind: type) -> tuple[dataclasses.Field[Any], ...]:

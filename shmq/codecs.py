@@ -222,13 +222,14 @@ def unpack_properties(meta: bytes | None) -> dict[str, Any]:
 def _check_priority(priority: int | None, priorities: int) -> int:
     if priority is None:
         return priorities // 2
-    if isinstance(priority, bool) or not isinstance(priority, int):
+    number = _core.plain_number(priority)
+    if isinstance(number, bool) or not isinstance(number, int):
         raise TypeError(f"priority={priority!r} must be an int, not {type(priority).__name__}")
-    if not 0 <= priority < priorities:
+    if not 0 <= number < priorities:
         raise InvalidOption(
             f"priority={priority} is out of range: 0 to {priorities - 1} in this queue"
         )
-    return int(priority)
+    return int(number)
 
 
 def _check_delay(delay: float | None, deliver_at: float | None) -> float:
@@ -236,6 +237,7 @@ def _check_delay(delay: float | None, deliver_at: float | None) -> float:
         return check_seconds("delay", delay, 0.0) if delay is not None else 0.0
     if delay is not None:
         raise InvalidOption("delay and deliver_at exclude each other: give one of them")
+    deliver_at = _core.plain_number(deliver_at)
     if isinstance(deliver_at, bool) or not isinstance(deliver_at, int | float):
         raise TypeError(
             f"deliver_at={deliver_at!r} must be in seconds since 1970, "

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from shmq.core._core import plain_number
 from shmq.errors import InvalidOption
 from shmq.names import check_name, dead_letter_name
 
@@ -90,7 +91,7 @@ class QueueOptions:
         and TypeError for a value of the wrong type; both name it.
         """
         _refuse_unknown(given)
-        filled = dict(given)
+        filled = {key: plain_number(value) for key, value in given.items()}
         if "arena_bytes" in filled:
             check_whole("arena_bytes", filled["arena_bytes"], MIN_ARENA, MAX_ARENA)
         if "max_message_bytes" not in filled:
@@ -155,10 +156,11 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> int:
-    """Return ``value`` if it is an int from ``least`` to ``most`` (None: no limit).
+    """``value`` as an int, if it is one from ``least`` to ``most`` (None: no limit).
 
     Raises TypeError for another type, and :class:`InvalidOption` out of range.
     """
+    value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}={value!r} must be an int, not {type(value).__name__}")
     if most is None and value < least:
@@ -169,10 +171,11 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
 
 
 def check_seconds(name: str, value: object, least: float) -> float:
-    """Return ``value`` if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
+    """``value`` as a float, if it is a number of seconds from ``least`` to ``MAX_SECONDS``.
 
     Raises TypeError for another type, and :class:`InvalidOption` out of range.
     """
+    value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name}={value!r} must be a number of seconds, not {type(value).__name__}")
     if not (math.isfinite(value) and least <= value <= MAX_SECONDS):

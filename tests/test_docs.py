@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import re
 import subprocess
@@ -98,13 +99,19 @@ def test_the_links_to_a_heading_lead_to_one() -> None:
     for page in PAGES:
         for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text()):
             there = page.parent / target if target else page
-            headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
-            assert anchor in map(_anchor, headings), f"{page.name} links to {target}#{anchor}"
+            assert anchor in _anchors(there), f"{page.name} links to {target}#{anchor}"
 
 
-def _anchor(heading: str) -> str:
-    """The name by which GitHub links to a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+def _anchors(page: Path) -> set[str]:
+    """The names by which GitHub links to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    found: collections.Counter[str] = collections.Counter()
+    anchors = set()
+    for heading in headings:
+        plain = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        anchors.add(f"{plain}-{found[plain]}" if found[plain] else plain)
+        found[plain] += 1
+    return anchors
 
 
 @pytest.mark.parametrize(

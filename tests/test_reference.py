@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import shmq
+import shmq.mp
 from shmq import contract, errors
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +40,7 @@ PUBLIC: dict[str, Any] = {
     for module in map(importlib.import_module, GENERATOR.MODULES)
     for name, value in ((name, getattr(module, name)) for name in module.__all__)
     if not inspect.ismodule(value) and str(getattr(value, "__module__", "shmq")).startswith("shmq")
+    if value is not shmq.mp.ShutDown  # the standard library's from Python 3.13 on
 }
 
 #: Defaults that docs/options.md has in words.
@@ -51,8 +53,10 @@ IN_WORDS = {
 
 
 def members(kind: type) -> Iterator[str]:
-    """The public methods, properties and fields that a class declares."""
-    yield from (name for name in vars(kind) if not name.startswith("_"))
+    """The public methods, properties and fields of a class, of hidden bases included."""
+    for base in kind.__mro__:
+        if base is kind or (base.__module__.startswith("shmq") and base not in PUBLIC.values()):
+            yield from (name for name in vars(base) if not name.startswith("_"))
 
 
 def section(name: str) -> str:

@@ -19,7 +19,7 @@ from shmq.names import check_name
 __all__ = ["doctor"]
 
 
-@click.command()
+@click.command(short_help="Find and remove what the dead have left.")
 @click.option("--fix", is_flag=True, help="Remove what is stale; nothing that is in use.")
 @click.option(
     "--timeout",

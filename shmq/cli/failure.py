@@ -70,7 +70,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return ""
     if isinstance(error, click.UsageError):
-        return one_line(error.format_message()) + _where_help_is(error)
+        return one_line(error.format_message()) + _hint(error) + _where_help_is(error)
     if isinstance(error, click.ClickException):
         return one_line(error.format_message())
     if isinstance(error, shmq.ShmqError):
@@ -81,6 +81,17 @@ def describe(error: BaseException) -> str:
         f"internal error: {type(error).__name__}: {error}; "
         f"run it again with SHMQ_TRACEBACK=1 to see where"
     )
+
+
+def _hint(error: click.UsageError) -> str:
+    """What to write instead, where a flag or a name stands in the wrong place."""
+    command = error.ctx.command if error.ctx is not None else None
+    if isinstance(error, click.NoSuchOption) and error.option_name in {"-n", "--namespace"}:
+        return f" -n stands before the command: shmq -n NAME {command.name if command else ''}"
+    takes_flag = command is not None and any("-q" in param.opts for param in command.params)
+    if takes_flag and "unexpected extra argument" in error.message:
+        return ": a queue is named with -q"
+    return ""
 
 
 def _where_help_is(error: click.UsageError) -> str:

@@ -16,8 +16,17 @@ from shmq.registry import Namespace
 __all__ = ["fsck"]
 
 
-@click.command()
+@click.command(short_help="Check every invariant of queues.")
 @click.argument("queues", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queues)
+@click.option(
+    "-q",
+    "--queue",
+    "named",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_queues,
+    help="The same as QUEUE; may be repeated.",
+)
 @click.option(
     "--timeout",
     type=params.seconds,
@@ -28,16 +37,23 @@ __all__ = ["fsck"]
 )
 @json_flag
 @click.pass_context
-def fsck(context: click.Context, queues: tuple[str, ...], timeout: float, as_json: bool) -> None:
+def fsck(
+    context: click.Context,
+    queues: tuple[str, ...],
+    named: tuple[str, ...],
+    timeout: float,
+    as_json: bool,
+) -> None:
     """Check every invariant of each QUEUE, or of all of the namespace.
 
     Changes nothing, and may be run on queues in use.
     """
     namespace = namespace_of(context)
     # Not the broker's list, which clears away what is half made.
-    names = list(dict.fromkeys(queues)) or Namespace.of(namespace).queue_names()
+    asked = list(dict.fromkeys(queues + named))
+    names = asked or Namespace.of(namespace).queue_names()
     found = [examine(namespace, name, timeout) for name in names]
-    if not queues:
+    if not asked:
         found = [one for one in found if one.state != MISSING]  # deleted meanwhile
     if as_json:
         show_json([dataclasses.asdict(one) for one in found])

@@ -16,7 +16,7 @@ from shmq.server.keeper import Keeper
 __all__ = ["keeper"]
 
 
-@click.command()
+@click.command(short_help="Do what is due where nobody looks.")
 @click.option(
     "--interval",
     type=params.seconds,

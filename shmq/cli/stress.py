@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 
 
-@click.command()
+@click.command(short_help="Put and take messages, and verify them.")
 @click.option(
     "-p", "--producers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
     show_default=True, help="Processes that put.",

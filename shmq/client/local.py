@@ -133,7 +133,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def peek(self, limit: int = 10) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
-        check_whole("limit", limit, 1)
+        limit = check_whole("limit", limit, 1)
         self.qsize()  # what is due is done first
         first = heapq.nsmallest(
             limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
@@ -552,7 +552,7 @@ for _kind, _promised in (
     _document(_kind, _promised)
 
 
-def connect(namespace: str | None = None) -> LocalBroker:
+def connect(namespace: str | None = None) -> contract.Broker:
     """The broker of a namespace on this host: a :class:`~shmq.Broker`.
 
     Without a name it is that of the environment's ``SHMQ_NAMESPACE``, as for the command

@@ -53,6 +53,8 @@ def wait(queues: Iterable[contract.Queue], timeout: float | None = None) -> list
 
 
 def _checked(queues: Iterable[contract.Queue]) -> list[LocalQueue]:
+    if isinstance(queues, LocalQueue):
+        raise TypeError(f"{queues!r} is one queue, not many: put it in a list")
     watched = []
     for queue in dict.fromkeys(queues):
         if not isinstance(queue, LocalQueue):

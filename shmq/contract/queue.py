@@ -330,7 +330,9 @@ class Queue(abc.ABC):
     ) -> Put:
         """``put``, for a task of an event loop: others run while it waits for room.
 
-        The properties and what is raised are those of ``put``. A task that is cancelled
+        When it waits, the properties and what is raised are as with ``put``: a full queue
+        whose ``overflow`` is ``"reject"`` refuses, unless there is ``block=True`` or a
+        ``timeout``. A task that is cancelled
         while it waits has put nothing.
         """
 

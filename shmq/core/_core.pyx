@@ -16,6 +16,7 @@ from cpython.buffer cimport PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_GET_ITEM
+from cpython.number cimport PyNumber_Index
 from libc.errno cimport ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -25,6 +26,7 @@ from posix.unistd cimport close
 from _c cimport *
 
 import array as _array
+import numbers as _numbers
 import os as _os
 import time as _time
 import weakref as _weakref

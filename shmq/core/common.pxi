@@ -47,9 +47,20 @@ cdef int64_t _deadline(timeout) except? -1:
     return FOREVER if timeout > 1e9 else _real_now() + <int64_t>(timeout * 1e9)
 
 
+cpdef object plain_number(value):
+    """An int or a float for a number of another type, as NumPy's are; all else as it is."""
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return PyNumber_Index(value)
+    except TypeError:
+        return float(value) if isinstance(value, _numbers.Real) else value
+
+
 cdef int _check_timeout(timeout) except -1:
     if timeout is None:
         return 0
+    timeout = plain_number(timeout)
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(
             f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
@@ -79,12 +90,21 @@ cdef bytes _process_name():
 cdef object _receipt_of(message):
     if type(message) is Message:
         return (<Message>message).receipt
+    message = plain_number(message)
     if isinstance(message, int) and not isinstance(message, bool):
         return message if 0 <= message < 1 << 64 else 0
     raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
 
 
+cdef object _whole(str name, value):
+    value = plain_number(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be an int, not {type(value).__name__}")
+    return value
+
+
 cdef int64_t _span_ns(str what, seconds) except? -1:
+    seconds = plain_number(seconds)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(
             f"{what}={seconds!r} must be a number of seconds, not {type(seconds).__name__}")

@@ -111,6 +111,10 @@ cdef class Consumer:
     def __exit__(self, kind, error, trace):
         self.close()
 
+    def __repr__(self):
+        what = "closed" if self.ended else f"{self.held - self.next} leased ahead"
+        return f"<Consumer of {self.handle.name!r}: {what}>"
+
     cdef void _give_back_locked(self, int64_t now) noexcept nogil:
         while self.next < self.held:
             shmq_return(&self.handle.q, self.views[self.next].receipt, now)
@@ -244,8 +248,7 @@ cdef class Consumer:
 
 def make_consumer(_Getter handle, prefetch, timeout, block):
     """See shmq.contract.Queue.consume."""
-    if isinstance(prefetch, bool) or not isinstance(prefetch, int):
-        raise TypeError(f"prefetch={prefetch!r} must be an int, not {type(prefetch).__name__}")
+    prefetch = _whole("prefetch", prefetch)
     if not 1 <= prefetch <= 1 << 20:
         raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")
     _check_timeout(timeout)

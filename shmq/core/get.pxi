@@ -89,8 +89,7 @@ cdef class _Getter(_Putter):
 
     # `max`, as far as the queue can hold so many.
     cdef int _most(self, max, timeout) except -1:
-        if isinstance(max, bool) or not isinstance(max, int):
-            raise TypeError(f"max={max!r} must be an int, not {type(max).__name__}")
+        max = _whole("max", max)
         if max < 1:
             raise _errors.InvalidOption(f"max={max} must be 1 or more")
         _check_timeout(timeout)

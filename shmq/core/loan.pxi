@@ -28,8 +28,7 @@ cdef class Loan:
         if self.generation != fork_generation:
             raise _errors.ShmqError("the loan is the parent's: borrow in the child")
         if size is not None:
-            if isinstance(size, bool) or not isinstance(size, int):
-                raise TypeError(f"size={size!r} must be an int, not {type(size).__name__}")
+            size = _whole("size", size)
             if not 0 <= size <= self.parcel.c.body_bytes:
                 raise _errors.InvalidOption(
                     f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")
@@ -116,8 +115,7 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
     """See shmq.contract.Queue.loan."""
     cdef Parcel parcel
     cdef Loan loan
-    if isinstance(size, bool) or not isinstance(size, int):
-        raise TypeError(f"size={size!r} must be an int, not {type(size).__name__}")
+    size = _whole("size", size)
     if not 0 <= size < 1 << 63:
         raise _errors.InvalidOption(f"size={size} must be 0 or more bytes")
     _check_timeout(timeout)

@@ -10,6 +10,7 @@ def packed_trailer(uint64_t data_bytes, lengths):
     cdef uint64_t sum_ = 0
     cdef Py_ssize_t i, count
     cdef uint32_t first, differing = 0
+    lengths = plain_number(lengths)
     if isinstance(lengths, (int, str)):
         return _trailer_of_alike(data_bytes, lengths)
     view = _as_lengths(lengths)
@@ -65,13 +66,18 @@ _LENGTH_FORMATS = ("I", "=I", "<I", "L", "=L", "<L")
 
 
 cdef object _each_length(lengths):
-    each = list(lengths)
+    if not hasattr(lengths, "__iter__"):
+        raise TypeError(
+            f"lengths={lengths!r:.60} must be an int or many, not {type(lengths).__name__}")
+    cdef list each = list(lengths)
     try:
         return _array.array("I", each)
     except OverflowError:
         wrong = next(one for one in each if not 0 <= one < 1 << 32)
         raise _errors.InvalidOption(
             f"lengths: {wrong} is not the bytes of a record: 0 to 4294967295") from None
+    except TypeError:
+        raise TypeError(f"lengths={each!r:.60}: each must be an int") from None
 
 
 def unpack_records(const unsigned char[::1] body):

@@ -26,9 +26,10 @@ from shmq.waiting import semaphore_names
 
 __all__ = ["Finding", "namespaces", "sweep"]
 
-_OURS = re.compile(r"(?P<sem>sem\.)?shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?", re.DOTALL)
+_OURS = re.compile(r"(?:sem\.|mp\.)?shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?", re.DOTALL)
 _SEMAPHORE = re.compile(r"([0-9a-f]{16})\.not_(?:empty|full)")
 _BELL = re.compile(r"bell\.([0-9a-f]{1,16})\.[0-9]+")
+_ANONYMOUS = re.compile(r"[0-9]+\.[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +37,11 @@ class Finding:
     """Something that should not be there, or not be so."""
 
     namespace: str
-    #: ``segment`` (half made or half deleted), ``semaphore`` (without its queue), ``bell``
-    #: (of a dead process), ``attachment`` (of a dead process), ``copy`` (of a message
-    #: whose mover died), ``namespace`` (a file without a queue or a process); these are
-    #: removed. ``queue`` (unusable) and ``file`` (not understood) never are.
+    #: ``anonymous`` (a queue of shmq.mp that nobody holds), ``segment`` (half made or half
+    #: deleted), ``semaphore`` (without its queue), ``bell`` (of a dead process),
+    #: ``attachment`` (of a dead process), ``copy`` (of a message whose mover died),
+    #: ``namespace`` (a file without a queue or a process); these are removed. ``queue``
+    #: (unusable) and ``file`` (not understood) never are.
     kind: str
     #: The queue's or the file's name.
     name: str
@@ -104,11 +106,35 @@ def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
     try:
         with registry.locked():
             return [
+                *_anonymous(registry, fix),
                 *_unfinished(registry, fix),
                 *_semaphores(registry, fix),
             ]
     except ForeignSegment as error:
         return [_found(namespace, "file", namespace, str(error))]
+
+
+def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+    """What killed processes have left of queues of :mod:`shmq.mp`."""
+    from shmq.mp import store  # noqa: PLC0415 - it loads multiprocessing
+
+    for name in store.abandoned(registry):
+        if fix:
+            store.remove(registry, name)
+        yield _found(registry.name, "anonymous", name, "nobody has a handle of it", fix)
+    stem = f"mp.shmq@{registry.name}@"
+    for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
+        if not _ANONYMOUS.fullmatch(entry.removeprefix(stem)):
+            yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
+        elif _owner_of(entry) not in {None, os.geteuid()}:
+            yield _found(registry.name, "file", entry, "it is another user's")
+
+
+def _owner_of(entry: str) -> int | None:
+    """The user whose file it is; None if it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return (SHM / entry).lstat().st_uid
+    return None
 
 
 def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
@@ -141,13 +167,13 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
         else:
             yield _found(registry.name, "file", entry, "no shmq makes a file of that name")
             continue
-        with contextlib.suppress(FileNotFoundError):
-            if (SHM / entry).lstat().st_uid != os.geteuid():
-                yield _found(registry.name, "file", entry, "it is another user's")
-                continue
+        owner = _owner_of(entry)
+        if owner == os.geteuid():
             if fix:
-                (SHM / entry).unlink()
+                (SHM / entry).unlink(missing_ok=True)
             yield _found(registry.name, kind, entry, what, fix)
+        elif owner is not None:
+            yield _found(registry.name, "file", entry, "it is another user's")
 
 
 def _known_semaphores(registry: Namespace) -> set[str] | None:

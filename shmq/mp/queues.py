@@ -283,7 +283,10 @@ class Queue(_Queue):
 
 
 class JoinableQueue(Queue):
-    """See multiprocessing.JoinableQueue. Its count is right whoever puts, gets or dies."""
+    """A :class:`~shmq.mp.Queue` whose tasks are counted: see multiprocessing.JoinableQueue.
+
+    The count is right whoever puts, gets or dies.
+    """
 
     def task_done(self) -> None:
         """Count one of the objects that were put as done, wherever it was got.

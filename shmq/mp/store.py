@@ -14,7 +14,8 @@ In /dev/shm, mode 0600, in a namespace of its own for each user:
 
 NAME is the number of the process that made it, a dot and a count. The last handle that
 is closed or dropped removes all of it. What killed processes leave goes when the next
-queue is made: if its maker lives no more and the lock can be had, nobody uses it.
+queue is made, or by ``shmq doctor --fix``: if its maker lives no more and the lock can be
+had, nobody uses it.
 
 The lock order is registry first, queue second. A mutex may be held around both.
 """
@@ -29,6 +30,7 @@ import mmap
 import os
 import re
 import threading
+from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
 from typing import Final
@@ -37,11 +39,19 @@ from shmq.client.local import LocalBroker, LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
 from shmq.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
-from shmq.registry import Namespace
+from shmq.registry import SHM, Namespace
 
-__all__ = ["DRAINING", "IDLE", "IMMEDIATE", "JOINING", "SHUT", "Store", "default_namespace"]
-
-SHM: Final = Path("/dev/shm")
+__all__ = [
+    "DRAINING",
+    "IDLE",
+    "IMMEDIATE",
+    "JOINING",
+    "SHUT",
+    "Store",
+    "abandoned",
+    "default_namespace",
+    "remove",
+]
 
 #: The words, each of 64 bits. SHUT is 0, DRAINING or IMMEDIATE; DONE counts the calls of
 #: task_done and what a shutdown discarded; JOINING is 1 while someone may wait for the
@@ -110,13 +120,15 @@ class Store:
     @classmethod
     def _make(cls, namespace: Namespace, maxsize: int) -> Store:
         number = namespace.process_number()
-        _sweep(namespace)
+        for left in abandoned(namespace):
+            with contextlib.suppress(OSError, ShmqError):
+                remove(namespace, left)
         name = f"{number}.{next(_count)}"
         fd = _make_words(_path(namespace, name))
         try:
             return cls(namespace, name, fd, _make_queue(namespace, name, maxsize))
         except BaseException:
-            _remove(namespace, name)
+            remove(namespace, name)
             raise
         finally:
             os.close(fd)
@@ -215,7 +227,8 @@ class Store:
 def _let_go(namespace: Namespace, name: str) -> None:
     with contextlib.suppress(OSError, ShmqError):  # what stays is left to the next maker
         with namespace.locked():
-            _remove_if_unused(namespace, name)
+            if _is_unused(namespace, name):
+                remove(namespace, name)
         namespace.retire()
 
 
@@ -270,34 +283,36 @@ def _make_queue(namespace: Namespace, name: str, maxsize: int) -> LocalQueue:
 # ---- removing: all of it needs the registry lock ----
 
 
-def _sweep(namespace: Namespace) -> None:
-    """Remove the queues that nobody holds and whose makers live no more."""
+def abandoned(namespace: Namespace) -> Iterator[str]:
+    """The names of the queues that nobody holds and whose makers live no more."""
     prefix = _path(namespace, "").name
-    for entry in os.listdir(SHM):
+    for entry in sorted(os.listdir(SHM)):
         parts = _NAME.match(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
-        if parts is not None and not namespace.is_alive(int(parts[1])):
-            with contextlib.suppress(OSError, ShmqError):
-                _remove_if_unused(namespace, parts[0])
+        if parts is None or namespace.is_alive(int(parts[1])):
+            continue
+        if _is_unused(namespace, parts[0]):
+            yield parts[0]
 
 
-def _remove_if_unused(namespace: Namespace, name: str) -> None:
-    try:
-        fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    else:
-        _remove(namespace, name)
-    finally:
-        os.close(fd)
-
-
-def _remove(namespace: Namespace, name: str) -> None:
+def remove(namespace: Namespace, name: str) -> None:
+    """Remove all of a queue, the words last, so that it can be resumed."""
     broker = LocalBroker(namespace.name)
     for queue in (f"{name}.done", name):
         with contextlib.suppress(NoSuchQueue):
             broker.delete_queue(queue)
     _path(namespace, name).unlink(missing_ok=True)
+
+
+def _is_unused(namespace: Namespace, name: str) -> bool:
+    """Whether the queue's words are there, and nobody holds them."""
+    try:
+        fd = os.open(_path(namespace, name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:  # gone, or someone else's
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True

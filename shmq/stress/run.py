@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shmq.client.local import LocalBroker, LocalQueue, connect
+from shmq.client.local import LocalBroker, LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
 from shmq.stress.board import Board
 from shmq.stress.crew import Crew, Unwell
@@ -47,7 +47,7 @@ def run(
     raises KeyboardInterrupt. Raises InvalidOption for a queue on which nothing can be
     verified, and what attaching to it raises.
     """
-    with connect(namespace) as broker, contextlib.ExitStack() as stack:
+    with LocalBroker(namespace) as broker, contextlib.ExitStack() as stack:
         if name is None:
             queue = stack.enter_context(_fresh_queue(broker, plan))
         else:

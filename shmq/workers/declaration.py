@@ -17,7 +17,7 @@ __all__ = ["Worker", "run", "worker"]
 
 
 class Worker:
-    """A handler with all that is needed to run it. Calling it calls the handler."""
+    """What :func:`worker` makes of a function. Calling it calls the function."""
 
     def __init__(self, handler: Handler, queue: str, namespace: str | None, **how: Any) -> None:
         self.handler = handler

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from shmq.client.local import connect
+from shmq.client.local import LocalBroker
 from shmq.contract import Message
 from shmq.errors import NoSuchQueue, SegmentError
 from shmq.workers.handler import Handler, load
@@ -35,7 +35,7 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
     show_on_stderr()
     with contextlib.ExitStack() as stack:
         try:
-            queue = stack.enter_context(connect(plan.namespace)).queue(plan.queue)
+            queue = stack.enter_context(LocalBroker(plan.namespace)).queue(plan.queue)
         except (NoSuchQueue, SegmentError) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.NO_QUEUE)

@@ -143,6 +143,73 @@ def test_a_bell_is_removed_when_its_process_is_dead(
     posix_ipc.unlink_semaphore(f"/{mine}")
 
 
+#: What comes after BEGIN where queues of shmq.mp are used.
+ANONYMOUS = """
+os.environ["SHMQ_MP_NAMESPACE"] = namespace
+import shmq.mp
+queue = shmq.mp.JoinableQueue()
+queue.put("x")
+queue._store.bell()
+"""
+
+
+def test_an_anonymous_queue_that_nobody_holds_is_removed(
+    shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
+) -> None:
+    before = files(shell)
+    dies(f"{ANONYMOUS}\ndie()")
+    left = files(shell)
+    (words,) = (name for name in left if name.startswith("mp."))
+    name = words.rpartition("@")[2]
+
+    told = found(shell, code=Code.WRONG)
+    assert told[0] == ("anonymous", name, False)
+    assert {(kind, who) for kind, who, _ in told[1:]} == {
+        ("attachment", name),
+        ("attachment", f"{name}.done"),
+    }
+    assert files(shell) == left
+    assert found(shell, "--fix") == [("anonymous", name, True)]
+
+    assert files(shell) == before
+    assert found(shell) == []
+
+
+def test_the_words_alone_of_an_anonymous_queue_are_removed(
+    shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
+) -> None:
+    """Its maker died before there was a queue, or its last holder when it was gone."""
+    dies(
+        f"{ANONYMOUS}\nbroker.delete_queue(queue._store.name)\n"
+        f"broker.delete_queue(f'{{queue._store.name}}.done'); die()"
+    )
+    (words,) = (name for name in files(shell) if name.startswith("mp."))
+
+    is_found_and_fixed(shell, "anonymous", words.rpartition("@")[2])
+
+
+def test_an_anonymous_queue_that_someone_holds_is_left_alone(shell: Shell) -> None:
+    """Its maker was killed; a child has the handle."""
+    script = f"{BEGIN}{ANONYMOUS}\nif os.fork(): die()\nos.write(1, b'x'); sys.stdin.read()"
+    maker = subprocess.Popen(
+        [sys.executable, "-c", script, shell.namespace],
+        env=shell.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert maker.stdout is not None
+    assert maker.stdout.read(1) == b"x"
+    assert maker.wait() == -9
+    before = files(shell)
+
+    told = found(shell, "--fix")
+
+    assert {kind for kind, _, _ in told} == {"attachment"}  # the maker's
+    assert files(shell) == before
+    maker.communicate()  # the child ends, and takes the queue along
+    assert not any(name.startswith("mp.") for name in files(shell))
+
+
 def test_what_a_dead_process_held_is_returned(
     shell: Shell, queue: shmq.Queue, dies: Callable[[str], None]
 ) -> None:
@@ -207,6 +274,7 @@ def test_what_it_does_not_understand_is_told_and_left(
 ) -> None:
     broker.create_queue("cut", dead_letter=None).close()
     (SHM / f"sem.shmq@{shell.namespace}@what").touch(0o600)
+    (SHM / f"mp.shmq@{shell.namespace}@what").touch(0o600)
     os.truncate(SHM / f"shmq@{shell.namespace}@cut", 100)
     make_semaphores(shell.namespace, 0xABC)  # they might be those of the damaged queue
     before = files(shell)
@@ -214,6 +282,7 @@ def test_what_it_does_not_understand_is_told_and_left(
     told = found(shell, "--fix", code=Code.WRONG)
 
     assert told == [
+        ("file", f"mp.shmq@{shell.namespace}@what", False),
         ("file", f"sem.shmq@{shell.namespace}@what", False),
         ("queue", "cut", False),
     ]

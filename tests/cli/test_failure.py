@@ -84,6 +84,8 @@ def test_an_error_that_nobody_foresaw_says_how_to_learn_more() -> None:
         (["--nmespace", "x", "list"], "--namespace"),
         (["create", "--quue", "x"], "--queue"),
         (["list", "--json", "more"], "more"),
+        (["stats", "jobs"], "-q"),
+        (["keeper", "-n", "mine"], "shmq -n NAME keeper"),
         (["peek", "-q"], "-q"),
         (["peek", "-q", "jobs", "-n", "none"], "'none'"),
         (["-x"], "-x"),

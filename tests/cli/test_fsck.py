@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -15,27 +14,20 @@ import shmq
 from shmq.cli.failure import Code
 from shmq.client.local import LocalQueue
 from shmq.health.apart import Crashed, Stuck, apart
-from tests.cli.tools import ROOT, Shell, ended, eventually
+from tests.cli.tools import Shell, ended, eventually
+from tests.layout import place_of
 
 SHM = Path("/dev/shm")
-LAYOUT = (ROOT / "docs" / "architecture.md").read_text()
 
 
 def segment_of(shell: Shell, queue: str) -> Path:
     return SHM / f"shmq@{shell.namespace}@{queue}"
 
 
-def overwrite(path: Path, at: int, data: bytes) -> None:
+def overwrite(path: Path, place: slice, data: bytes) -> None:
     with path.open("r+b") as file:
-        file.seek(at)
+        file.seek(place.start)
         file.write(data)
-
-
-def place_of(member: str) -> int:
-    """Where a member of the header lies: tests/test_architecture.py keeps the page true."""
-    found = re.search(rf"^\| (\d+) \| \d+ \| `{member}` \|", LAYOUT, re.MULTILINE)
-    assert found, member
-    return int(found[1])
 
 
 def states(shell: Shell, *arguments: str, code: Code) -> dict[str, str]:
@@ -51,6 +43,7 @@ def test_queues_in_use_are_sound(shell: Shell, queue: shmq.Queue) -> None:
 
     assert states(shell, code=Code.OK) == {"jobs": "sound", "jobs.dlq": "sound"}
 
+    assert states(shell, "-q", "jobs", code=Code.OK) == {"jobs": "sound"}
     heading, *rows = shell("fsck", "jobs").lines
     assert heading.split() == ["queue", "state"]
     assert [row.split() for row in rows] == [["jobs", "sound"]]
@@ -93,8 +86,7 @@ def test_every_violation_is_told(shell: Shell, queue: shmq.Queue) -> None:
     ]
     assert queue.violations() == told["problems"]
     for member in ("visible", "ready"):
-        at = place_of(member)
-        overwrite(path, at, whole[at : at + 4])
+        overwrite(path, place_of(member), whole[place_of(member)])
     assert states(shell, "jobs", code=Code.OK) == {"jobs": "sound"}
 
 
@@ -106,8 +98,8 @@ def test_what_cannot_be_used_is_told_apart_and_does_not_hide_the_rest(
         broker.create_queue(name, dead_letter=None).close()
     queue.close()
     os.truncate(segment_of(shell, "cut"), 100)
-    overwrite(segment_of(shell, "newer"), 0, b"\xff\0\0\0")
-    overwrite(segment_of(shell, "spoilt"), 100, b"\xff" * 8)
+    overwrite(segment_of(shell, "newer"), place_of("published"), b"\xff\0\0\0")
+    overwrite(segment_of(shell, "spoilt"), place_of("options.capacity"), b"\xff" * 4)
     segment_of(shell, "open").chmod(0o666)
     segment_of(shell, "folder").mkdir()
     segment_of(shell, "begun").touch(0o600)

@@ -8,7 +8,6 @@ counted, as those on the monotonic clock are.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from shmq import Broker, Queue
+from tests.layout import place_of
 
 from .tools import HOUR, PATIENCE, ROOT, drain, environment, is_empty
 
@@ -433,14 +433,12 @@ assert waits(BY_WALL) == 0
 def test_a_wait_for_the_lock_does_not_stretch_when_the_clock_is_set_back(
     shim: Path, namespace: str, queue: Queue
 ) -> None:
-    layout = (ROOT / "shmq/core/src/layout.h").read_text()
-    locks = re.findall(r"offsetof\(struct shmq_header, \w*lock\) == (\d+)", layout)
-    assert locks
+    locks = [place_of(lock).start for lock in ("put_lock", "lock")]
     code = f"""
 import ctypes
 with open(f"/dev/shm/shmq@{{sys.argv[1]}}@q", "r+b") as file:
     segment = mmap.mmap(file.fileno(), 4096)
-places = [{", ".join(locks)}]
+places = {locks}
 locks = [ctypes.byref(ctypes.c_char.from_buffer(segment, place)) for place in places]
 libc = ctypes.CDLL(None)
 assert not any(libc.pthread_mutex_lock(lock) for lock in locks)

@@ -21,12 +21,13 @@ from shmq.client.local import LocalBroker, LocalQueue
 from shmq.core import _core
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, make_semaphores, remove_semaphores, semaphore_names
+from tests.layout import place_of
 
 from .tools import PATIENCE, Start, drain, eventually, files_of, is_empty, is_sound
 
-#: Where the header says "ready", and where the queue's id is: see src/layout.h.
-PUBLISHED = slice(0, 8)
-QUEUE_ID = slice(8, 16)
+#: Where the header says "ready", and where the queue's id is.
+PUBLISHED = place_of("published")
+QUEUE_ID = place_of("options.queue_id")
 
 
 def path_of(namespace: str, queue: str = "q") -> Path:

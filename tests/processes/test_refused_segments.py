@@ -19,19 +19,19 @@ import shmq
 from shmq import Broker
 from shmq.client.local import LocalBroker
 from shmq.core import _core
+from tests.layout import place_of, value_of
 
 from .tools import SHM, Start, drain, files_of, is_sound
 
 PAGE = mmap.PAGESIZE
 
-#: What the header's checksum covers, with itself, and the lock behind it: src/layout.h.
-COVERED = 316
-LOCK = range(320, 384)
+#: The header begins with what its checksum covers, and the checksum.
+CHECKSUM = place_of("crc")
+COVERED = slice(place_of("options").start, place_of("segment_bytes").stop)
 
 VERSION = slice(0, 4)
 MAGIC = slice(4, 8)
-CHECKSUM = slice(312, 316)
-OPTIONS = slice(8, 312)
+LOCKS = (place_of("lock"), place_of("put_lock"))
 
 #: Everything that meets a segment.
 MEETS: dict[str, Callable[[Broker], object]] = {
@@ -332,7 +332,7 @@ def test_a_file_that_is_no_segment_is_refused(broker: Broker, path: Path, conten
 
 def test_a_header_with_any_byte_changed_is_refused(broker: Broker, path: Path) -> None:
     whole = path.read_bytes()[:PAGE]
-    for at in range(COVERED):
+    for at in range(CHECKSUM.stop):
         for change in (0x01, 0x80, 0xFF):
             overwrite(path, slice(at, at + 1), bytes([whole[at] ^ change]))
             expected = shmq.IncompatibleSegment if at in range(4) else shmq.DamagedSegment
@@ -345,7 +345,7 @@ def test_a_header_with_any_byte_changed_is_refused(broker: Broker, path: Path) -
 
 @pytest.mark.debris
 @pytest.mark.parametrize("how", MEETS)
-@pytest.mark.parametrize("place", [MAGIC, CHECKSUM, OPTIONS], ids=["magic", "checksum", "options"])
+@pytest.mark.parametrize("place", [MAGIC, CHECKSUM, COVERED], ids=["magic", "checksum", "options"])
 def test_a_damaged_header_is_refused(broker: Broker, path: Path, place: slice, how: str) -> None:
     overwrite(path, place, b"\xa5" * (place.stop - place.start))
 
@@ -358,7 +358,7 @@ def test_a_damaged_header_is_refused(broker: Broker, path: Path, place: slice, h
 def with_checksum(header: bytes, place: slice, value: bytes) -> bytes:
     """The header with something changed and the checksum right."""
     changed = header[: place.start] + value + header[place.stop :]
-    checksum = crc32c(changed[OPTIONS])
+    checksum = crc32c(changed[COVERED])
     return changed[: CHECKSUM.start] + checksum.to_bytes(4, "little") + changed[CHECKSUM.stop :]
 
 
@@ -375,15 +375,15 @@ def crc32c(data: bytes) -> int:
 #: Options that no shmq writes, by their place: a queue that is too large for its segment,
 #: or has none.
 NONSENSE: dict[str, tuple[slice, int]] = {
-    "arena": (slice(16, 24), 2**40),
-    "no arena": (slice(16, 24), 0),
-    "capacity": (slice(80, 84), 2**31),
-    "more capacity than there is": (slice(80, 84), 2**20),
-    "no capacity": (slice(80, 84), 0),
-    "priorities": (slice(84, 88), 17),
-    "no priorities": (slice(84, 88), 0),
-    "segment": (slice(304, 312), 2**50),
-    "small segment": (slice(304, 312), PAGE),
+    "arena": (place_of("options.arena_bytes"), 2**40),
+    "no arena": (place_of("options.arena_bytes"), 0),
+    "capacity": (place_of("options.capacity"), 2**31),
+    "more capacity than there is": (place_of("options.capacity"), 2**20),
+    "no capacity": (place_of("options.capacity"), 0),
+    "priorities": (place_of("options.priorities"), 17),
+    "no priorities": (place_of("options.priorities"), 0),
+    "segment": (place_of("segment_bytes"), 2**50),
+    "small segment": (place_of("segment_bytes"), PAGE),
 }
 
 
@@ -391,12 +391,12 @@ def test_the_places_of_the_header_are_where_these_tests_look_for_them(path: Path
     header = path.read_bytes()[:PAGE]
     options = shmq.QueueOptions()
 
-    assert crc32c(header[OPTIONS]).to_bytes(4, "little") == header[CHECKSUM]
+    assert crc32c(header[COVERED]).to_bytes(4, "little") == header[CHECKSUM]
     for place, value in (
-        (slice(16, 24), options.arena_bytes),
-        (slice(80, 84), options.capacity),
-        (slice(84, 88), options.priorities),
-        (slice(304, 312), path.stat().st_size),
+        (place_of("options.arena_bytes"), options.arena_bytes),
+        (place_of("options.capacity"), options.capacity),
+        (place_of("options.priorities"), options.priorities),
+        (place_of("segment_bytes"), path.stat().st_size),
     ):
         assert int.from_bytes(header[place], "little") == value
 
@@ -431,13 +431,29 @@ def busy(broker: LocalBroker, path: Path) -> Iterator[bytes]:
     del held
 
 
+def bytes_between(first: str, last: str) -> list[int]:
+    """The places of a part of the header, but for what damage may not touch here.
+
+    By the state a queue is deleted; a lock that is held has its own tests.
+    """
+    spared = {at for place in (place_of("state"), *LOCKS) for at in range(place.start, place.stop)}
+    part = range(place_of(first).start, place_of(last).stop)
+    return [at for at in part if at not in spared]
+
+
+SLOTS = PAGE + value_of("SHMQ_MAX_ATTACHMENTS * sizeof(struct shmq_attachment)")
+
 #: Bytes of which any may be changed: the header's counters and lists, and whole tables.
-#: The state is left out: by it a queue is deleted.
 REGIONS = {
-    "header, first half": [*range(384, 416), *range(420, 768)],
-    "header, second half": [*range(768, 1152)],
-    "attachments": [*range(4096, 4096 + 64)],
-    "slots": [*range(266_240, 266_240 + 4 * 128)],
+    "header, for all": bytes_between("next_tick", "liveness_at"),
+    "header, puts": bytes_between("put_lock", "spare"),
+    "header, gets": bytes_between("lock", "returned_out"),
+    "header, inbox": bytes_between("inbox", "inbox")[:128],
+    "header, returned": bytes_between("returned", "returned")[:128],
+    "header, the rest": bytes_between("slots_made", "rung"),
+    "header, parties": bytes_between("parties", "parties")[:32],
+    "attachments": [*range(PAGE, PAGE + value_of("sizeof(struct shmq_attachment)"))],
+    "slots": [*range(SLOTS, SLOTS + 4 * value_of("sizeof(struct shmq_slot)"))],
 }
 
 
@@ -460,7 +476,7 @@ def test_damage_anywhere_in_a_segment_never_crashes_a_process(
 def test_a_damaged_lock_is_refused_or_works(
     broker: LocalBroker, path: Path, busy: bytes, start: Start, pattern: int
 ) -> None:
-    damages = [(at, pattern) for at in range(LOCK.start + 4, LOCK.stop)]
+    damages = [(at, pattern) for lock in LOCKS for at in range(lock.start + 4, lock.stop)]
 
     child = start(use_damaged, broker.namespace, path, busy, damages)
     for damage in damages:
@@ -480,7 +496,7 @@ def test_a_lock_that_nobody_releases_is_waited_for_until_ctrl_c(
             shmq.connect(broker.namespace).queue("q").get_nowait()
         return "interrupted"
 
-    overwrite(path, slice(LOCK.start, LOCK.start + 4), os.getppid().to_bytes(4, "little"))
+    overwrite(path, LOCKS[0], os.getppid().to_bytes(4, "little"))
     child = start(work)
     child.hear()
     child.signal(signal.SIGINT)

@@ -1,0 +1,114 @@
+"""Numbers of NumPy, or of any type that is a number, are taken where an int or a float is."""
+
+from __future__ import annotations
+
+import fractions
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmq import Broker, Queue
+
+from .tools import drain
+
+INTS = [np.int64, np.uint8, np.array]
+REALS = [np.int64, np.float32, np.float64, fractions.Fraction]
+
+#: What takes a whole number.
+WHOLE: dict[str, Callable[[Queue, Any], object]] = {
+    "max": lambda queue, number: queue.get_many(number),
+    "max of a batch": lambda queue, number: queue.get_batch(number),
+    "max of packed batches": lambda queue, number: queue.get_packed(number),
+    "prefetch": lambda queue, number: queue.consume(number),
+    "limit of peek": lambda queue, number: queue.peek(number),
+    "limit of redrive": lambda queue, number: queue.redrive(number),
+    "priority": lambda queue, number: queue.put(b"", priority=number),
+    "size of a loan": lambda queue, number: queue.loan(number),
+    "size of a commit": lambda queue, number: queue.loan(8).commit(number),
+    "lengths": lambda queue, number: queue.put_packed(b"1234", number),
+}
+
+#: What takes a number of seconds.
+SECONDS: dict[str, Callable[[Queue, Any], object]] = {
+    "timeout of a get": lambda queue, number: queue.get(timeout=number),
+    "timeout of a put": lambda queue, number: queue.put(b"", timeout=number),
+    "delay": lambda queue, number: queue.put(b"", delay=number),
+    "ttl": lambda queue, number: queue.put(b"", ttl=number),
+    "delay of a nack": lambda queue, number: queue.get().nack(number),
+    "seconds": lambda queue, number: queue.get().extend(number),
+}
+
+
+@pytest.mark.parametrize("kind", INTS)
+@pytest.mark.parametrize("what", WHOLE)
+def test_a_whole_number_may_be_of_any_type(queue: Queue, what: str, kind: Any) -> None:
+    queue.put(b"1")
+
+    WHOLE[what](queue, kind(1))
+
+
+@pytest.mark.parametrize("wrong", [True, np.True_, 1.0, np.float32(1), "1"])
+@pytest.mark.parametrize("what", WHOLE)
+def test_what_is_no_whole_number_is_none_of_numpys_either(
+    queue: Queue, what: str, wrong: object
+) -> None:
+    queue.put(b"1")
+
+    with pytest.raises(TypeError):
+        WHOLE[what](queue, wrong)
+
+
+@pytest.mark.parametrize("kind", REALS)
+@pytest.mark.parametrize("what", SECONDS)
+def test_a_number_of_seconds_may_be_of_any_type(queue: Queue, what: str, kind: Any) -> None:
+    queue.put(b"1")
+
+    SECONDS[what](queue, kind(1))
+
+
+@pytest.mark.parametrize("wrong", [True, np.True_, "1", np.ones(2)])
+@pytest.mark.parametrize("what", SECONDS)
+def test_what_is_no_number_of_seconds_is_refused(queue: Queue, what: str, wrong: object) -> None:
+    queue.put(b"1")
+
+    with pytest.raises(TypeError, match="seconds"):
+        SECONDS[what](queue, wrong)
+
+
+def test_a_time_may_be_of_any_type(queue: Queue) -> None:
+    queue.put(b"1", deliver_at=np.float64(time.time()))
+
+    assert drain(queue) == [b"1"]
+
+
+def test_receipts_may_come_out_of_an_array(queue: Queue) -> None:
+    queue.put_many([b"1", b"2", b"3"])
+    first, *rest = np.array([message.receipt for message in queue.get_many(3)], np.uint64)
+
+    queue.ack(first)
+
+    assert queue.ack_many(rest) == []
+    assert queue.stats().acked == 3
+
+
+def test_options_are_stored_as_plain_numbers(broker: Broker) -> None:
+    queue = broker.create_queue(
+        "numbers",
+        capacity=np.int64(10),
+        arena_bytes=np.uint32(65536),
+        max_deliveries=np.int8(3),
+        visibility_timeout=np.float32(5),
+        ttl=np.int64(60),
+    )
+    same = broker.ensure_queue("numbers", capacity=10, arena_bytes=65536)
+
+    assert queue.options == same.options
+    assert {type(value) for value in queue.options.as_dict().values()} <= {
+        int,
+        float,
+        str,
+        type(None),
+    }
