@@ -36,8 +36,9 @@ class Line:
 
     One waiter is called for each ring. As long as there are some who were not called,
     either the queue is armed, or one who was called has not left yet: whoever leaves
-    after a call calls the next one, if there is anything for it, or arms. So a ring is
-    used, or passed on. A waiter keeps its place until it leaves.
+    after a call calls the next one, if there is anything for it, or arms. The last one
+    disarms, which rings another process for what is left. So a ring is used, or passed
+    on. A waiter keeps its place until it leaves.
     """
 
     def __init__(self, queue: Any, event: int, bell: _core.Bell) -> None:
@@ -76,7 +77,7 @@ class Line:
             del self._waiters[waiter]
             was_called = self._answered(waiter)
             if not self._waiters:
-                self._end(unused=was_called and not served)
+                self.watch.disarm()
                 return
             next_ = self._next() if was_called or served else []
         for lost in wake(next_):
@@ -120,12 +121,6 @@ class Line:
         was_called, waiter.called = waiter.called, False
         self._called -= was_called
         return was_called
-
-    def _end(self, *, unused: bool) -> None:
-        """The last one has left: what was rung for and not used is another process's."""
-        self.watch.disarm()
-        if unused:
-            self.watch.queue.pass_on(self.watch.event)
 
 
 def wake(waiters: Iterable[Waiter]) -> list[Waiter]:

@@ -113,16 +113,6 @@ cdef class _Watcher(_Getter):
         """Whether the queue's ``overflow`` is ``"block"``."""
         return self.blocks
 
-    def pass_on(self, int event):
-        """Someone was rung for this event and did not use it: ring another one."""
-        if not self.open_ or self.generation != fork_generation:
-            return
-        with nogil:
-            if self._lock_to_end():
-                if event == SHMQ_NOT_FULL:
-                    self.q.freed += 1
-                self._unlock()
-
     def look_for_dead(self):
         """Do what is pending beside the operations: dead processes, dying messages."""
         self.q.look_for_dead = True
@@ -147,6 +137,7 @@ cdef class Watch:
     cdef readonly Bell bell
     cdef shmq_watch w
     cdef uint64_t generation
+    cdef bint begun                # it was armed, and not ended by disarm
 
     def __cinit__(self, _Watcher queue, int event, Bell bell):
         """``event`` is EVENT_NOT_EMPTY or EVENT_NOT_FULL; ``bell`` may be None."""
@@ -157,6 +148,7 @@ cdef class Watch:
         self.w.place = SHMQ_NIL
         self.w.seen = LONG_AGO
         self.generation = fork_generation
+        self.begun = False
 
     def arm(self):
         """Have the bell rung when the event comes; it may have come before.
@@ -166,16 +158,20 @@ cdef class Watch:
         self.queue._lock()
         if self.bell is not None:
             shmq_arm(&self.queue.q, &self.w, self.bell.process)
+            self.begun = True
         shmq_watch_time(&self.queue.q, &self.w, shmq_now())
         self.queue._unlock()
         self.queue._after()
 
     def disarm(self):
-        """Have it rung no longer. Does nothing if the queue has ended."""
-        if self.w.place == SHMQ_NIL or self.generation != fork_generation:
+        """Have it rung no longer: for who leaves, with what it waited for or without.
+
+        Where it was rung already, and there is something left, another one is rung: it may
+        have been rung for more than it used. Does nothing if the handle was closed.
+        """
+        if not self.begun or self.generation != fork_generation or not self.queue.open_:
             return
-        if not self._is_armed() or not self.queue.open_:
-            return
+        self.begun = False
         with nogil:
             if self.queue._lock_to_end():
                 shmq_disarm(&self.queue.q, &self.w)

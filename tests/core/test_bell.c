@@ -223,6 +223,26 @@ TEST("who disarms is not rung, and keeps its entry")
     CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).place, w.place);
 }
 
+TEST("who leaves after it was rung has another one told, as long as there is something")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+    struct shmq_watch other, w;
+
+    put_text(q, "a");
+    other = arm(q, SHMQ_NOT_FULL, 1);
+    w = arm(q, SHMQ_NOT_FULL, 2);
+    CHECK_EQ(drain(q), 1);
+    CHECK_EQ(rings(q), 1ull << w.place);
+    shmq_disarm(q, &w);
+    CHECK_EQ(rings(q), 1ull << other.place);
+
+    other = arm(q, SHMQ_NOT_FULL, 1);
+    put_text(q, "b");
+    shmq_disarm(q, &w);
+    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(armed(q), 1ull << other.place);
+}
+
 /* ---- time ---- */
 
 TEST("what is due is done by who watches, once it is due")

@@ -95,6 +95,16 @@ RUNS: Final = (
         liveness=True,
     ),
     _queue("broken: armed, and not tried again", f"{_2X1} RUNG=3 BROKEN_NO_RETRY", holds=False),
+    _queue(
+        "broken: counted in under the lock of the gets alone",
+        f"{_1X1} MOST_SLICES=0 BROKEN_COUNTS_IN_ALONE",
+        holds=False,
+    ),
+    _queue(
+        "broken: a quick put looks for sleepers before it publishes",
+        f"{_1X1} MOST_SLICES=0 BROKEN_LOOKS_FIRST",
+        holds=False,
+    ),
     _queue("broken: who leaves keeps its ring", f"{_1X2} RUNG=2 BROKEN_KEEPS_RING", holds=False),
     _queue("broken: a bell is posted again", f"{_1X2} RUNG=2 BROKEN_RINGS_AGAIN", holds=False),
     _queue(

@@ -1,9 +1,10 @@
 /* Waiting for a queue, on its two semaphores or on bells: get and put of some processes, of
  * which some die. README.md says which lines of the code each step stands for.
  *
- * A critical section is one atomic step that a death may cut off between any two stores: what
- * is written inside is read by nobody else but under the lock (lock.pml shows that the lock
- * keeps them apart). Everything outside the lock is a step of its own. */
+ * A critical section of the lock is one atomic step that a death may cut off between any two
+ * stores: what is written inside is read under the lock (locks.pml shows that it keeps them
+ * apart), or by a quick put, which may only be too careful. A quick put has put_lock alone, and
+ * each of its steps is a step here; so is everything outside the locks. */
 
 #ifndef PRODUCERS
 #define PRODUCERS 2
@@ -47,6 +48,7 @@
 /* ---- the segment: the truth, and what is derived from it ---- */
 
 byte stored;            /* slots that are READY */
+byte inbox;             /* of these, those in the inbox */
 bool leased[WORKERS];   /* slots that are LEASED, by whom */
 byte ready, live;       /* derived */
 byte asleep[2], posted[2];
@@ -54,7 +56,10 @@ bool counted[WORKERS];  /* asleep of the attachment: it is counted in */
 bool attached[WORKERS];
 byte armed[2];          /* bit w: ring the bell of worker w */
 bool gone;              /* SHMQ_GONE */
-bool torn;              /* the holder of the lock died inside: EOWNERDEAD */
+bool torn;              /* the holder of the lock died inside: EOWNERDEAD for the next one */
+bool put_died;          /* the same of put_lock */
+bool unsettled;         /* one who came next has written it down */
+bool putting;           /* put_lock is held by a quick put */
 
 /* ---- the kernel's ---- */
 
@@ -65,7 +70,8 @@ bool dead[WORKERS];
 /* ---- the run ---- */
 
 byte deaths;
-hidden byte at, freed, count;  /* `freed` of the handle: used within a critical section alone */
+hidden byte at, freed, count;  /* used within a critical section alone: `freed` and `whole` */
+hidden byte whole_;            /*   of the handle */
 bool calm;              /* from now on nobody dies, and only a slice that is needed ends */
 
 #define HELD (leased[0] + leased[1] + (WORKERS > 2 && leased[2 % WORKERS]) + \
@@ -77,7 +83,9 @@ bool calm;              /* from now on nobody dies, and only a slice that is nee
                   (WORKERS > 3 -> 8 * attached[3 % WORKERS] : 0))
 
 /* What a wait on the bell is for. */
-#define AVAILABLE(event) (gone || (event == NOT_EMPTY -> ready > 0 : live < CAPACITY))
+#define AVAILABLE(event) (gone || (event == NOT_EMPTY -> stored > 0 : ROOM))
+
+#define ROOM (stored + HELD < CAPACITY)
 
 #define BELL (BELL_OF(me))
 
@@ -96,18 +104,31 @@ byte slices;
 #define SLICE_ENDS skip
 #endif
 
-#define MAY_DIE (deaths < MOST_DEATHS && !calm)
-#define DIE_INSIDE if :: MAY_DIE -> deaths++; torn = true; goto died :: true fi
-#define DIE if :: MAY_DIE -> deaths++; goto died :: true fi
+#ifdef BROKEN_COUNTS_IN_ALONE
+bool held; /* the lock, from one step to the next */
+#define LOCK_IS_FREE !held
+#else
+#define LOCK_IS_FREE true
+#endif
 
-/* settle and shmq_rebuild. A death inside leaves the lock as torn as it was. */
+#define MAY_DIE (deaths < MOST_DEATHS && !calm)
+#define DIE_INSIDE if \
+    :: MAY_DIE -> deaths++; torn = true; put_died = put_died || whole_; goto died \
+    :: true \
+    fi
+#define DIE if :: MAY_DIE -> deaths++; goto died :: true fi
+#define DIE_PUTTING if :: MAY_DIE -> deaths++; putting = false; put_died = true; goto died :: true fi
+
+/* Both locks: settle and shmq_rebuild. A death inside leaves them as torn as they were. */
 inline lock()
 {
-    freed = 0;
+    LOCK_IS_FREE && !putting;
+    freed = 0; whole_ = true;
     if
-    :: torn ->
+    :: torn || put_died || unsettled ->
+        unsettled = true; torn = false; put_died = false;
 #ifndef BROKEN_NO_RECOVERY
-        ready = 0; live = 0;
+        ready = 0; live = 0; inbox = 0;
         DIE_INSIDE;
         asleep[NOT_EMPTY] = 0; asleep[NOT_FULL] = 0;
         DIE_INSIDE;
@@ -125,10 +146,37 @@ inline lock()
         armed[NOT_EMPTY] = armed[NOT_EMPTY] & ATTACHED;
         armed[NOT_FULL] = armed[NOT_FULL] & ATTACHED;
 #endif
-        torn = false
+        unsettled = false
     :: else
     fi;
+    take_inbox();
     assert(ready == stored && live == stored + HELD)
+}
+
+/* shmq_inbox_take. Holds the lock. */
+inline take_inbox()
+{
+    if
+    :: inbox > 0 ->
+        live = live + inbox;
+        DIE_INSIDE;
+        ready = ready + inbox;
+        DIE_INSIDE;
+        inbox = 0;
+        DIE_INSIDE
+    :: else
+    fi
+}
+
+/* The lock alone: shmq_lock_gets. What is not settled then takes the whole queue. */
+inline lock_gets()
+{
+    LOCK_IS_FREE;
+    freed = 0; whole_ = false;
+    if
+    :: torn -> unsettled = true; torn = false
+    :: else
+    fi
 }
 
 /* posts_for */
@@ -280,7 +328,7 @@ inline reclaim()
 
 /* Slices are of one length: before a party needs a second one, those of the semaphore's
  * sleepers have ended. */
-#define SLEEPERS_FIRST (asleep[BELL] == 0 || TO_RECLAIM || torn)
+#define SLEEPERS_FIRST (asleep[BELL] == 0 || TO_RECLAIM || torn || put_died)
 
 /* shmq_fall_asleep. Holds the lock. */
 inline fall_asleep()
@@ -346,7 +394,7 @@ proctype worker(byte me)
 #ifdef BROKEN_UNLOCKED_COUNT
     byte seen;
 #endif
-    byte post[2], ring, needed;
+    byte post[2], ring, needed, sleepers;
     bool taken;
     byte party; /* 0; 1: armed, and to try once more; 2: armed, and it has waited */
 
@@ -358,6 +406,111 @@ idle:
     fi;
 
 try:
+    if
+    :: BELL == NOT_FULL -> goto quick
+    :: BELL == NOT_EMPTY -> goto alone
+    :: goto whole
+    fi;
+
+alone: /* a lease under the lock alone */
+    atomic {
+        lock_gets();
+        if
+        :: unsettled -> goto whole
+        :: gone && !unsettled -> goto finished
+        :: else
+        fi;
+        take_inbox();
+#ifdef BROKEN_COUNTS_IN_ALONE
+        if
+        :: ready == 0 && !BY_BELL(me) -> held = true; goto count_in
+        :: else
+        fi;
+#endif
+        if
+        :: ready > 0 -> lease()
+        :: else
+        fi;
+        unlock();
+        if
+        :: leased[me] && party -> goto ends
+        :: leased[me] && !party && QUIET -> goto use
+        :: leased[me] && !party && !QUIET -> goto got
+        :: !leased[me] && QUIET -> goto whole
+        :: else
+        fi
+    }
+    post_all();
+    goto whole;
+#ifdef BROKEN_COUNTS_IN_ALONE
+count_in:
+    atomic { fall_asleep(); held = false; unlock() }
+    post_all();
+    goto sleep;
+#endif
+
+quick: /* shmq_quick_put; for any reason it may be refused */
+#ifdef BROKEN_LOOKS_FIRST
+    sleepers = (asleep[NOT_EMPTY] > posted[NOT_EMPTY]) + armed[NOT_EMPTY];
+#endif
+    atomic { /* takes the lock, commits */
+        if
+        :: !putting && put_died -> unsettled = true; put_died = false; goto whole
+        :: !putting && !put_died && (unsettled || gone || !ROOM) -> goto whole
+        :: !putting && !put_died && !unsettled && !gone && ROOM ->
+            putting = true;
+            DIE_PUTTING;
+            stored++
+        fi
+    }
+    atomic { /* publishes, releases the lock */
+        DIE_PUTTING;
+        inbox++;
+        DIE_PUTTING;
+        putting = false
+    }
+    atomic {
+        DIE;
+#ifndef BROKEN_LOOKS_FIRST
+        sleepers = asleep[NOT_EMPTY]
+#endif
+    }
+    atomic {
+        DIE;
+        if
+#ifdef BROKEN_LOOKS_FIRST
+        :: !sleepers -> skip
+        :: sleepers -> sleepers = 0; goto rouse
+#else
+        :: !armed[NOT_EMPTY] && sleepers <= posted[NOT_EMPTY] -> sleepers = 0
+        :: sleepers = 0; goto rouse /* it must, or read `posted` and `armed` some steps ago */
+#endif
+        fi;
+        if
+        :: party -> goto ends
+        :: else -> goto idle
+        fi
+    }
+
+rouse: /* it takes the whole queue and releases it */
+    atomic {
+        if
+        :: MAY_DIE -> deaths++; goto died
+        :: lock()
+        fi;
+        if
+        :: gone -> goto finished
+        :: else
+        fi;
+        unlock();
+        if
+        :: party -> goto ends
+        :: !party && QUIET -> goto idle
+        :: else -> goto used
+        fi
+    }
+
+whole:
     atomic {
         lock();
         if
@@ -375,7 +528,7 @@ try:
         lock();
 #endif
         if
-        :: BELL == NOT_FULL && live < CAPACITY ->
+        :: BELL == NOT_FULL && ROOM ->
             put();
 #ifdef BROKEN_POST_BEFORE_STORE
             choose(NOT_FULL, freed);
@@ -559,14 +712,25 @@ use:
     if
     :: atomic { MAY_DIE -> deaths++; goto died }
     :: atomic {
+        lock_gets();
+        if
+        :: unsettled -> goto use_whole
+        :: gone && !unsettled -> goto finished
+        :: else
+        fi;
+        acknowledge(); unlock()
+       }
+    fi;
+    goto used;
+use_whole:
+    atomic {
         lock();
         if
         :: gone -> goto finished
         :: else
         fi;
         acknowledge(); unlock()
-       }
-    fi;
+    }
 used:
     post_all();
     goto idle;
@@ -574,7 +738,7 @@ used:
 died:
     atomic {
         dead[me] = true;
-        post[NOT_EMPTY] = 0; post[NOT_FULL] = 0; needed = 0; taken = false;
+        post[NOT_EMPTY] = 0; post[NOT_FULL] = 0; needed = 0; taken = false; sleepers = 0;
         ring = 0; party = 0
     }
 finished:
@@ -633,8 +797,8 @@ init
 
 #ifdef LIVENESS
 /* With one producer and one consumer: neither sleeps for ever beside what it waits for. */
-#define PUTTER_STUCK (counted[0] && !dead[0] && (gone || live < CAPACITY))
-#define GETTER_STUCK (counted[1] && !dead[1] && (gone || ready > 0))
+#define PUTTER_STUCK (counted[0] && !dead[0] && (gone || stored + HELD < CAPACITY))
+#define GETTER_STUCK (counted[1] && !dead[1] && (gone || stored > 0))
 
 ltl awake { !(<> [] PUTTER_STUCK) && !(<> [] GETTER_STUCK) }
 #endif

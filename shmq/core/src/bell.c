@@ -1,5 +1,6 @@
 #include "bell.h"
 
+#include "sleep.h"
 #include "timer.h"
 
 #define LOOK_AGAIN 1000000000ll /* ns */
@@ -60,9 +61,14 @@ int shmq_arm(struct shmq_queue *q, struct shmq_watch *w, uint64_t process)
 
 void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
 {
-    if (w->place < SHMQ_PARTIES && q->h->parties[w->place].attachment == q->attachment + 1 &&
+    if (w->place >= SHMQ_PARTIES)
+        return;
+    if (shmq_armed(q->h, w->event) >> w->place & 1 &&
+        q->h->parties[w->place].attachment == q->attachment + 1 &&
         q->h->parties[w->place].n == w->n)
         set_armed(q->h, w->event, shmq_armed(q->h, w->event) & ~(1ull << w->place));
+    else if (shmq_looks_roomy(q, 1))
+        shmq_pass_on(q, w->event);
 }
 
 bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool closely)

@@ -34,7 +34,8 @@ static inline uint64_t shmq_armed(const struct shmq_header *h, enum shmq_bell ev
  * no entry left, so nobody will ring. Holds the lock, and is attached. */
 int shmq_arm(struct shmq_queue *q, struct shmq_watch *w, uint64_t process);
 
-/* No longer. Holds the lock. */
+/* No longer, after shmq_arm. Where it was rung already, another one is told of the room in
+ * its place; of a message, the unlock tells one anyway. Holds both locks. */
 void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w);
 
 /* Whether the event may have come: its arm was rung, or the queue has ended. With
