@@ -27,8 +27,8 @@ RATIOS = (
     ("consume", "`consume(prefetch=64)`", "shmq put, consume(64)"),
     (
         "batches",
-        "`put_many`, `get_many`, `ack_many`, 64 each",
-        "shmq put_many, get_many, ack_many(64)",
+        "`put_many`, `get_batch`, `ack`, 64 each",
+        "shmq put_many, get_batch, ack(64)",
     ),
     ("packed", "`put_packed`, `get_packed`, 1,024 each", "shmq put_packed, get_packed"),
 )

@@ -14,6 +14,6 @@ def row() -> Row:
         key="consume",
         title="64 B through consume(prefetch=64)",
         contestants=[Stream(one, 64), Stream(many, 64)],
-        bars=[at_least(one.label, 5e6), at_least(many.label, 7e6)],
+        bars=[at_least(kind.label, 5e6) for kind in (one, many)],
         limit="a Message object and two calls a message in the consumer; the producer's put",
     )

@@ -106,5 +106,5 @@ def row() -> Row:
         title="64 B, one call each, many producers and consumers on the same two cores",
         contestants=[one, many],
         bars=[times(many.label, one.label, 0.5)],
-        limit="one lock: whoever is stopped by the kernel inside it stops the others",
+        limit="whoever is stopped by the kernel inside a lock stops the others of its side",
     )

@@ -41,7 +41,7 @@ def sleeping_row() -> Row:
         contestants=contestants,
         figures=[MEDIAN, TAIL],
         bars=bars,
-        limit="two wake-ups by the kernel",
+        limit="two wake-ups by the kernel, from sleeps that have a time limit, and Python twice",
     )
 
 
