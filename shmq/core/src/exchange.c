@@ -4,12 +4,11 @@
 
 #include "arena.h"
 #include "life.h"
-#include "list.h"
 #include "order.h"
 
-#define AHEAD 8u       /* entries of a ring that are fetched before they are needed       */
-#define DISTANCE 32u   /* slots between one set free and its next use, where there are    */
-#define ENOUGH 128u    /*   as many slots                                                 */
+#define AHEAD 8u     /* entries of a ring that are fetched before they are needed       */
+#define DISTANCE 32u /* slots between one set free and its next use                     */
+#define ENOUGH 128u  /* slots from which on that comes by itself                        */
 #define CLASS_SHIFT 24
 
 #define RING(counter) ((counter) % SHMQ_RING)
@@ -30,9 +29,11 @@ static inline void publish(_Atomic uint32_t *counter, uint32_t value)
 static uint32_t returned_count(struct shmq_header *h)
 {
     uint32_t head = atomic_load_explicit(&h->returned_head, memory_order_relaxed);
+    uint32_t count = h->returned_seen - head;
 
-    if (h->returned_seen - head - AHEAD > SHMQ_RING - AHEAD) /* few are left, or none: below head */
-        SET(h->returned_seen, load(&h->returned_tail));
+    if (count >= AHEAD && count <= SHMQ_RING)
+        return count;
+    SET(h->returned_seen, load(&h->returned_tail));
     return h->returned_seen - head;
 }
 
