@@ -60,10 +60,10 @@ def drain(queue: Any, journal: Journal) -> None:
             if queue.stats().delayed:
                 continue
             return
-        number = workers.number_of(message.body)
-        journal.write(GOT, number)
+        numbers = workers.numbers_of(message.body)
+        workers.write_all(journal, GOT, numbers)
         message.ack()
-        journal.write(ACKED, number)
+        workers.write_all(journal, ACKED, numbers)
 
 
 def check(queue: Any) -> None:

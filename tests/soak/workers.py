@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +27,19 @@ def produce(namespace: str, directory: Path, worker: int) -> None:
         queue.put(body_of(number, chance), True, **properties(chance))
         journal.write(PUT, number)
         if chance.random() < 0.1:
-            number = put_batch(queue, journal, number)
+            number = put_batch(queue, journal, number, packed=chance.random() < 0.5)
 
 
-def put_batch(queue: Any, journal: Journal, number: int) -> int:
+def put_batch(queue: Any, journal: Journal, number: int, *, packed: bool) -> int:
     numbers = range(number + 1, number + 1 + BATCH)
     for each in numbers:
         journal.write(INTENT, each)
-    done = queue.put_many([each.to_bytes(8, "big") for each in numbers], True)
-    for each in numbers[:done]:
+    bodies = [each.to_bytes(8, "big") for each in numbers]
+    if packed:
+        queue.put_packed(b"".join(bodies), 8, True)
+    else:
+        queue.put_many(bodies, True)
+    for each in numbers:
         journal.write(PUT, each)
     return number + BATCH
 
@@ -52,6 +58,11 @@ def number_of(body: bytes) -> int:
     return number
 
 
+def numbers_of(body: Any) -> list[int]:
+    """Those of all records, if it is a packed batch."""
+    return [number_of(record) for record in (body if isinstance(body, list) else [body])]
+
+
 def properties(chance: random.Random) -> dict[str, Any]:
     draw = chance.random()
     if draw < 0.3:
@@ -68,44 +79,56 @@ def consume(namespace: str, directory: Path, worker: int) -> None:
     journal, chance = Journal(directory, worker), random.Random(worker)
     queue = shmq.connect(namespace).queue("work")
     while True:
-        way = chance.randrange(3)
+        way = chance.randrange(5)
         if way == 0:
             for _ in range(20):
                 settle(queue.get(), journal, chance)
         elif way == 1:
-            settle_batch(queue, queue.get_many(BATCH), journal)
+            messages = queue.get_many(BATCH)
+            numbers = [number for message in messages for number in numbers_of(message.body)]
+            settle_all(functools.partial(queue.ack_many, messages), numbers, journal)
+        elif way == 2:
+            batch = queue.get_batch(BATCH)
+            numbers = [number for body in batch for number in numbers_of(body)]
+            settle_all(batch.ack, numbers, journal)
+        elif way == 3:
+            packed = queue.get_packed(2 * BATCH)
+            settle_all(packed.ack, numbers_of(list(packed)), journal)
         else:
             consume_some(queue, journal, chance)
 
 
 def settle(message: Any, journal: Journal, chance: random.Random) -> None:
-    number = number_of(bytes(message.view) if chance.random() < 0.1 else message.body)
-    journal.write(GOT, number)
+    viewed = message.codec == "bytes" and chance.random() < 0.1
+    numbers = numbers_of(bytes(message.view) if viewed else message.body)
+    write_all(journal, GOT, numbers)
     if chance.random() < 0.02:
-        journal.write(RETURNED, number)
+        write_all(journal, RETURNED, numbers)
         message.nack(delay=0)
         return
-    journal.write(ACKING, number)
+    write_all(journal, ACKING, numbers)
     message.ack()
-    journal.write(ACKED, number)
+    write_all(journal, ACKED, numbers)
 
 
-def settle_batch(queue: Any, messages: list[Any], journal: Journal) -> None:
-    numbers = [number_of(message.body) for message in messages]
-    for kind in (GOT, ACKING):
-        for number in numbers:
-            journal.write(kind, number)
-    if queue.ack_many(messages):
+def settle_all(ack: Callable[[], list[int]], numbers: list[int], journal: Journal) -> None:
+    write_all(journal, GOT, numbers)
+    write_all(journal, ACKING, numbers)
+    if ack():
         raise AssertionError("a lease was lost although nobody else could have had it")
+    write_all(journal, ACKED, numbers)
+
+
+def write_all(journal: Journal, kind: int, numbers: list[int]) -> None:
     for number in numbers:
-        journal.write(ACKED, number)
+        journal.write(kind, number)
 
 
 def consume_some(queue: Any, journal: Journal, chance: random.Random) -> None:
     with queue.consume(prefetch=chance.randrange(1, 64)) as consumer:
         for _, message in zip(range(100), consumer, strict=False):
-            number = number_of(message.body)
-            journal.write(GOT, number)
-            journal.write(ACKING, number)
+            numbers = numbers_of(message.body)
+            write_all(journal, GOT, numbers)
+            write_all(journal, ACKING, numbers)
             message.ack()
-            journal.write(ACKED, number)
+            write_all(journal, ACKED, numbers)
