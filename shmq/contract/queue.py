@@ -226,7 +226,9 @@ class Queue(abc.ABC):
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> Batch:
         """``get_many`` for those who want the bodies alone: no object for each message.
 
-        They are settled together. Empty if none came within the timeout.
+        They are settled together. Empty if none came within the timeout. Raises
+        :class:`~shmq.ShmqError` for a body that is not what its codec says: that message
+        stays leased, by the receipt in the error, and the others are in the queue again.
         """
 
     @abc.abstractmethod
@@ -258,10 +260,11 @@ class Queue(abc.ABC):
     def get_packed(
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
     ) -> Packed:
-        """Lease what is there, up to ``max`` records, and copy them into one buffer.
+        """Lease what is there until there are ``max`` records, and copy them into one buffer.
 
-        A packed batch is never split: the first one comes whole, however large it is.
-        Empty if none came within the timeout.
+        A packed batch is never split: the one with which there are so many comes whole,
+        however large it is. A body that says it is packed and is not is one record. Empty if
+        none came within the timeout.
         """
 
     @abc.abstractmethod

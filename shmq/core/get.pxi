@@ -79,7 +79,7 @@ cdef class _Getter(_Putter):
             if read == NULL:
                 raise MemoryError
             while True:
-                got = self._lease_some(views, most, block, timeout, read, max)
+                got = self._lease_some(views, most, block, timeout, read, min(max, 1 << 32))
                 packed = _new_packed(self, views, read, got)
                 if packed.units or not got:
                     return packed
@@ -96,7 +96,7 @@ cdef class _Getter(_Putter):
         return min(max, self.q.h.options.capacity)
 
     # Leases what is there, 1 to `most` messages as handed out; 0 if none came in time.
-    # With `packed`: no more than hold `records`, but for the first.
+    # With `packed`: until there are `records` of them.
     cdef int _lease_some(self, shmq_view *views, int most, block, timeout,
                          shmq_packed *packed=NULL, uint64_t records=0) except -1:
         cdef int status, got, round_ = 0

@@ -228,6 +228,14 @@ def test_a_batch_goes_with_its_handle(queue: Queue, connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("get", ["get_batch", "get_packed"])
+@pytest.mark.parametrize("most", [1 << 31, 1 << 63, 1 << 70])
+def test_max_may_be_more_than_there_can_be(queue: Queue, get: str, most: int) -> None:
+    queue.put_many([b"1", b"2"])
+
+    assert list(getattr(queue, get)(most)) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("get", ["get_batch", "get_packed"])
 def test_a_max_that_is_none_is_refused(queue: Queue, get: str) -> None:
     for wrong in (0, -5):
         with pytest.raises(shmq.InvalidOption, match=f"max={wrong}"):

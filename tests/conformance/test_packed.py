@@ -147,6 +147,23 @@ def test_arrays_of_numpy_go_in_and_out(queue: Queue) -> None:
     assert numpy.asarray(second.offsets).tolist() == [0, 5, 5, 16]
 
 
+def test_lengths_of_numpy_may_be_one_number_or_an_array_of_one(queue: Queue) -> None:
+    numpy = pytest.importorskip("numpy")
+
+    for lengths in (numpy.int64(4), numpy.array([4], dtype=numpy.uint32), [numpy.int8(4)]):
+        queue.put_packed(b"abcd", lengths)
+
+    assert take(queue) == [b"abcd"] * 3
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint64", "float32", "uint16"])
+def test_arrays_of_other_numbers_are_no_lengths(queue: Queue, kind: str) -> None:
+    numpy = pytest.importorskip("numpy")
+
+    with pytest.raises(TypeError, match="unsigned 32-bit"):
+        queue.put_packed(b"aabb", numpy.array([2, 2], dtype=kind))
+
+
 def test_every_second_number_of_an_array_will_do_as_lengths(queue: Queue) -> None:
     numpy = pytest.importorskip("numpy")
 
