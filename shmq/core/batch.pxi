@@ -167,13 +167,14 @@ cdef class Packed(_Run):
     @property
     def lengths(self):
         """See shmq.contract.Packed.lengths."""
-        cdef uint32_t i
+        cdef uint32_t i, size
         cdef uint32_t *at
         if self.each is None:
             self.each = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>self.count * 4)
             at = <uint32_t *>PyBytes_AS_STRING(self.each)
+            size = self.size
             for i in range(self.count):
-                at[i] = self.size
+                at[i] = size
         return memoryview(self.each).cast("I")
 
     @property

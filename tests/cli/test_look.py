@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -37,6 +38,22 @@ def test_peek_shows_no_more_than_the_count(shell: Shell, queue: shmq.Queue) -> N
 
     assert len(shell("peek", "-q", "jobs", "--json").json) == 10
     assert len(shell("peek", "-q", "jobs", "-n", "25", "--json").json) == 25
+
+
+def test_a_packed_batch_is_shown_as_its_records(shell: Shell, queue: shmq.Queue) -> None:
+    queue.put_packed(b"aabbb", [2, 3])
+    with queue.loan(20, codec="packed") as view:
+        view[:] = b"it is not; it is not"
+    records = [{"base64": "YWE="}, {"base64": "YmJi"}]
+
+    _, *rows = shell("peek", "-q", "jobs").lines
+    peeked, malformed = shell("peek", "-q", "jobs", "--json").json
+    consumed = shell("consume", "-q", "jobs", "-n", "2").lines
+
+    assert rows[0].split()[-1] == consumed[0] == json.dumps(records, separators=(",", ":"))
+    assert (peeked["codec"], peeked["body"], peeked["encoding"]) == ("packed", records, "json")
+    assert malformed["encoding"] == "base64"
+    assert consumed[1] == "it is not; it is not"
 
 
 def test_peek_tells_the_same_as_consume_in_json(shell: Shell, queue: shmq.Queue) -> None:
