@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
+from typing import Final
 
 from shmq.errors import InvalidName, InvalidOption
 
-__all__ = ["MAX_NAME", "check_name", "chosen_namespace", "dead_letter_name"]
+__all__ = ["MAX_NAME", "SHM", "check_name", "chosen_namespace", "dead_letter_name"]
+
+#: Where everything lies: shm_overview(7).
+SHM: Final = Path("/dev/shm")
 
 #: The longest name of a queue or a namespace, in characters.
 MAX_NAME = 100

@@ -39,18 +39,16 @@ from shmq.errors import (
     NoSuchQueue,
     SegmentError,
 )
-from shmq.names import check_name
+from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
 from shmq.waiting import make_semaphores, remove_semaphores
 
-__all__ = ["Namespace"]
-
-SHM: Final = Path("/dev/shm")
+__all__ = ["FLOCK", "Namespace"]
 
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
-_FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
+FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
 _known_lock = threading.Lock()
@@ -124,8 +122,8 @@ class Namespace:
 
     def _set_lock(self, command: int, kind: int, start: int, length: int = 1) -> int:
         """fcntl(2) on bytes of the namespace's file; returns the l_type that came back."""
-        request = _FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
-        answer = _FLOCK.unpack(fcntl.fcntl(self._fd, command, request))
+        request = FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
+        answer = FLOCK.unpack(fcntl.fcntl(self._fd, command, request))
         return int(answer[0])
 
     # ---- the registry lock ----

@@ -24,6 +24,8 @@ from typing import Final
 
 import posix_ipc
 
+from shmq.names import SHM
+
 __all__ = [
     "bell_stem",
     "make_bell",
@@ -34,7 +36,6 @@ __all__ = [
     "sweep_bells",
 ]
 
-_SHM: Final = "/dev/shm"
 _HEX: Final = re.compile("[0-9a-f]{16}")
 
 
@@ -92,7 +93,7 @@ def remove_bell(name: str) -> None:
 def sweep_bells(namespace: str, is_alive: Callable[[int], bool]) -> None:
     """Remove the bells that dead processes have left; ``is_alive`` takes their numbers."""
     prefix = f"sem.{bell_stem(namespace)[1:]}"
-    bells = (entry for entry in os.listdir(_SHM) if entry.startswith(prefix))
+    bells = (entry for entry in os.listdir(SHM) if entry.startswith(prefix))
     for entry in bells:
         number = entry[len(prefix) :].partition(".")[0]
         if _HEX.fullmatch(number) and not is_alive(int(number, 16)):

@@ -302,11 +302,6 @@ cdef class Handle(_Watcher):
         self._unlock()
         return there
 
-    @property
-    def has_dying(self):
-        """Whether a message waits to be moved to the dead-letter queue."""
-        return self.q.h.dying.head != SHMQ_NIL
-
     # ---- checking ----
 
     def check(self):

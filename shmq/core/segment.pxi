@@ -106,15 +106,6 @@ cdef class Segment:
         return 0
 
     @staticmethod
-    def bytes_for(str name, dict options):
-        """The size of the segment of a queue with these options."""
-        cdef shmq_options o
-        cdef shmq_geometry geo
-        _pack_options(&o, name, 1, options)
-        shmq_lay_out(&o, &geo)
-        return geo.segment_bytes
-
-    @staticmethod
     def create(int fd, str name, uint64_t queue_id, dict options):
         """Make an empty queue of the open, empty segment file ``fd``, which it then owns.
 

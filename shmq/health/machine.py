@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from shmq.registry import SHM
+from shmq.names import SHM
 
 __all__ = ["Condition", "conditions"]
 

@@ -18,8 +18,8 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.health.apart import Crashed, Stuck, apart
-from shmq.names import check_name
-from shmq.registry import SHM, Namespace
+from shmq.names import SHM, check_name
+from shmq.registry import Namespace
 from shmq.waiting import semaphore_names
 
 __all__ = ["MISSING", "SOUND", "Examined", "Segment", "examine", "segments"]

@@ -20,8 +20,8 @@ from shmq.client.local import LocalQueue
 from shmq.core import _core
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.health.apart import Crashed, Stuck, apart
-from shmq.names import check_name
-from shmq.registry import SHM, Namespace
+from shmq.names import SHM, check_name
+from shmq.registry import Namespace
 from shmq.waiting import semaphore_names
 
 __all__ = ["Finding", "namespaces", "sweep"]

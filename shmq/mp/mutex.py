@@ -11,18 +11,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import struct
 import threading
 import weakref
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from shmq.registry import FLOCK
+
 __all__ = ["Mutex"]
 
-_FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
-_TAKE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-_GIVE: Final = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0)
+_TAKE: Final = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+_GIVE: Final = FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0)
 
 _all: weakref.WeakSet[Mutex] = weakref.WeakSet()
 

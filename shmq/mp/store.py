@@ -38,8 +38,9 @@ from typing import Final
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
+from shmq.names import SHM
 from shmq.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
-from shmq.registry import SHM, Namespace
+from shmq.registry import Namespace
 
 __all__ = [
     "DRAINING",

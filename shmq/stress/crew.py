@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.process
-import random
 import signal
 import time
 from collections.abc import Callable
@@ -71,15 +70,6 @@ class Crew:
             raise Unwell(f"worker {worker} ended by itself with {process.exitcode}")
         process.close()
         return work
-
-    def kill_all(self, work: Callable[..., None]) -> None:
-        """Kill all who do that."""
-        for worker in self.at(work):
-            self.kill(worker)
-
-    def replace_one(self, chance: random.Random) -> None:
-        """Kill any of them, and start another in its place."""
-        self.hire(self.kill(chance.choice(list(self._alive))))
 
     def dismiss(self) -> None:
         """Kill whoever is left, however they are."""

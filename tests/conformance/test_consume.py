@@ -286,6 +286,16 @@ def test_a_message_leased_ahead_whose_lease_ran_out_was_not_delivered(broker: Br
         assert next_message(queue).delivery_count == 1
 
 
+def test_a_consumer_says_what_it_is_and_holds(queue: Queue) -> None:
+    queue.put_many([1, 2, 3])
+    messages = queue.consume(prefetch=3)
+    next(messages).ack()
+
+    assert repr(messages) == "<Consumer of 'q': 2 leased ahead>"
+    messages.close()
+    assert repr(messages) == "<Consumer of 'q': closed>"
+
+
 def test_two_consumers_share_a_queue_and_none_twice(connect: Connect) -> None:
     queue = connect().create_queue("jobs")
     queue.put_many(range(1000))

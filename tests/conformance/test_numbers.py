@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shmq
 from shmq import Broker, Queue
 
 from .tools import drain
@@ -112,3 +113,15 @@ def test_options_are_stored_as_plain_numbers(broker: Broker) -> None:
         str,
         type(None),
     }
+
+
+@pytest.mark.parametrize("lengths", ["11", 1.5, [1.5, 2.5], None, ["1"]])
+def test_lengths_that_are_no_ints_are_named(queue: Queue, lengths: Any) -> None:
+    with pytest.raises(TypeError, match="lengths"):
+        queue.put_packed(b"1234", lengths)
+
+
+@pytest.mark.parametrize("lengths", [[-1, 5], [1 << 32], 3, 0, -4, [1, 2]])
+def test_lengths_that_do_not_fit_the_data_are_named(queue: Queue, lengths: Any) -> None:
+    with pytest.raises(shmq.InvalidOption, match="length"):
+        queue.put_packed(b"1234", lengths)

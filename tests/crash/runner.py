@@ -20,7 +20,7 @@ from typing import Any
 
 import shmq
 from shmq.core import _core
-from shmq.registry import SHM
+from shmq.names import SHM
 from tests.crash.scenarios import SCENARIOS, Scenario, Stage, drain
 
 LONGER_THAN_ANY_DELAY = 1000

@@ -36,9 +36,9 @@ def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(chance.random() / 10)
-            crew.replace_one(chance)
-        crew.kill_all(workers.produce)
-        crew.kill_all(workers.consume)
+            crew.hire(crew.kill(chance.choice(crew.alive)))
+        for worker in (*crew.at(workers.produce), *crew.at(workers.consume)):
+            crew.kill(worker)
         drain(queue, Journal(directory, 0))
         check(queue)
         return judge(read_all(directory), crew.killed_at), crew.killed
