@@ -104,7 +104,8 @@ byte slices;
 #define SLICE_ENDS skip
 #endif
 
-#ifdef BROKEN_COUNTS_IN_ALONE
+/* SPLIT: quick puts come between what a get does under the lock and its unlock. */
+#if defined(BROKEN_COUNTS_IN_ALONE) || defined(SPLIT)
 bool held; /* the lock, from one step to the next */
 #define LOCK_IS_FREE !held
 #else
@@ -431,6 +432,13 @@ alone: /* a lease under the lock alone */
         :: ready > 0 -> lease()
         :: else
         fi;
+#ifdef SPLIT
+        held = true
+    }
+    atomic {
+        held = false; whole_ = false; freed = 0;
+        DIE_INSIDE;
+#endif
         unlock();
         if
         :: leased[me] && party -> goto ends
@@ -483,7 +491,11 @@ quick: /* shmq_quick_put; for any reason it may be refused */
         :: sleepers -> sleepers = 0; goto rouse
 #else
         :: !armed[NOT_EMPTY] && sleepers <= posted[NOT_EMPTY] -> sleepers = 0
-        :: sleepers = 0; goto rouse /* it must, or read `posted` and `armed` some steps ago */
+#ifdef SPLIT
+        :: armed[NOT_EMPTY] || sleepers > posted[NOT_EMPTY] -> sleepers = 0; goto rouse
+#else
+        :: sleepers = 0; goto rouse /* it must, or it is too careful */
+#endif
 #endif
         fi;
         if
@@ -718,7 +730,15 @@ use:
         :: gone && !unsettled -> goto finished
         :: else
         fi;
-        acknowledge(); unlock()
+        acknowledge();
+#ifdef SPLIT
+        held = true
+       }
+       atomic {
+        held = false; whole_ = false; freed = 1;
+        DIE_INSIDE;
+#endif
+        unlock()
        }
     fi;
     goto used;
