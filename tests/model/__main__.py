@@ -45,22 +45,57 @@ def _queue(title: str, defines: str, *, holds: bool = True, liveness: bool = Fal
     return Run(title, "queue.pml", defines, holds, liveness)
 
 
+def _exchange(title: str, defines: str, *, holds: bool = True) -> Run:
+    return Run(title, "exchange.pml", defines, holds)
+
+
+_2_WORKERS: Final = "WORKERS=2 MOST_DEATHS=1"
 _1X1: Final = "PRODUCERS=1 CONSUMERS=1"
 _1X2: Final = "PRODUCERS=1 CONSUMERS=2"
 _2X1: Final = "PRODUCERS=2 CONSUMERS=1"
 
 RUNS: Final = (
-    Run("lock: deaths at every step, also of who recovers", "lock.pml", ""),
-    Run("lock: someone gets in, again and again", "lock.pml", "", liveness=True),
-    Run("lock: nobody recovers", "lock.pml", "BROKEN_NO_RECOVERY", holds=False),
-    Run("lock: it is never made consistent", "lock.pml", "BROKEN_NEVER_CONSISTENT", False, True),
-    Run("lock: a mutex that is not robust", "lock.pml", "BROKEN_NOT_ROBUST", False, True),
+    Run("locks: deaths at every step, also of who recovers", "locks.pml", ""),
+    Run("locks: someone gets in, again and again", "locks.pml", _2_WORKERS, liveness=True),
+    Run("locks: broken: nobody recovers", "locks.pml", "BROKEN_NO_RECOVERY", holds=False),
+    Run(
+        "locks: broken: never made consistent",
+        "locks.pml",
+        f"{_2_WORKERS} BROKEN_NEVER_CONSISTENT",
+        holds=False,
+        liveness=True,
+    ),
+    Run(
+        "locks: broken: a mutex that is not robust",
+        "locks.pml",
+        f"{_2_WORKERS} BROKEN_NOT_ROBUST",
+        holds=False,
+        liveness=True,
+    ),
+    Run("locks: broken: one takes them in the other order", "locks.pml", "BROKEN_ORDER", False),
+    Run("locks: broken: gets go on unsettled", "locks.pml", "BROKEN_GETS_GO_ON", holds=False),
+    Run(
+        "locks: broken: settled before it is rebuilt",
+        "locks.pml",
+        "BROKEN_SETTLED_TOO_SOON",
+        holds=False,
+    ),
+    _exchange("exchange: two who put, two deaths", "PUTTERS=2 GETTERS=1 MESSAGES=3 MOST_DEATHS=2"),
+    _exchange("exchange: two who get, a death", "MESSAGES=3"),
+    _exchange("exchange: a small ring", "PUTTERS=2 GETTERS=1 MESSAGES=3 SLOTS=3 RING=1"),
+    _exchange("exchange: broken: empty by half the truth", "BROKEN_EMPTY_ALONE", holds=False),
+    _exchange("exchange: broken: the inbox is left", "BROKEN_LEAVES_INBOX", holds=False),
+    _exchange(
+        "exchange: broken: published before the commit", "BROKEN_PUBLISHED_FIRST", holds=False
+    ),
+    _exchange(
+        "exchange: broken: a death is not written down", "BROKEN_NOT_WRITTEN_DOWN", holds=False
+    ),
     _queue("semaphores: two producers, two consumers", "MOST_SLICES=0"),
-    _queue("semaphores: slices and signals without end", _2X1),
-    _queue("semaphores: slices, deaths", f"{_1X1} MOST_DEATHS=2"),
+    _queue("semaphores: two producers, a slice, signals", f"{_2X1} MOST_SLICES=1"),
+    _queue("semaphores: slices and signals without end, deaths", f"{_1X1} MOST_DEATHS=2"),
     _queue("semaphores: two deaths among producers", f"{_2X1} MOST_SLICES=0 MOST_DEATHS=2"),
     _queue("semaphores: two deaths among consumers", f"{_1X2} MOST_SLICES=0 MOST_DEATHS=2"),
-    _queue("semaphores: a death, a slice, two consumers", f"{_1X2} MOST_SLICES=1 MOST_DEATHS=1"),
     _queue("semaphores: posts by nobody", f"{_1X1} MOST_SLICES=1 GHOSTS=1 MOST_DEATHS=1"),
     _queue(
         "semaphores: deletion, and the deleter dies",

@@ -1,10 +1,11 @@
 /* Waiting for a queue, on its two semaphores or on bells: get and put of some processes, of
  * which some die. README.md says which lines of the code each step stands for.
  *
- * A critical section of the lock is one atomic step that a death may cut off between any two
- * stores: what is written inside is read under the lock (locks.pml shows that it keeps them
- * apart), or by a quick put, which may only be too careful. A quick put has put_lock alone, and
- * each of its steps is a step here; so is everything outside the locks. */
+ * A critical section of the whole queue is one atomic step that a death may cut off between
+ * any two stores: what is written inside is read by nobody else but under a lock (locks.pml
+ * shows that they keep them apart). One of the gets alone is two: what it does, and its unlock;
+ * what comes between, and a quick put, which has put_lock alone, go on beside each other. The
+ * steps of a quick put are steps here, and so is everything outside the locks. */
 
 #ifndef PRODUCERS
 #define PRODUCERS 2
@@ -60,6 +61,7 @@ bool torn;              /* the holder of the lock died inside: EOWNERDEAD for th
 bool put_died;          /* the same of put_lock */
 bool unsettled;         /* one who came next has written it down */
 bool putting;           /* put_lock is held by a quick put */
+bool held;              /* the lock is, from one step to the next */
 
 /* ---- the kernel's ---- */
 
@@ -104,13 +106,6 @@ byte slices;
 #define SLICE_ENDS skip
 #endif
 
-#ifdef BROKEN_COUNTS_IN_ALONE
-bool held; /* the lock, from one step to the next */
-#define LOCK_IS_FREE !held
-#else
-#define LOCK_IS_FREE true
-#endif
-
 #define MAY_DIE (deaths < MOST_DEATHS && !calm)
 #define DIE_INSIDE if \
     :: MAY_DIE -> deaths++; torn = true; put_died = put_died || whole_; goto died \
@@ -122,7 +117,7 @@ bool held; /* the lock, from one step to the next */
 /* Both locks: settle and shmq_rebuild. A death inside leaves them as torn as they were. */
 inline lock()
 {
-    LOCK_IS_FREE && !putting;
+    !held && !putting;
     freed = 0; whole_ = true;
     if
     :: torn || put_died || unsettled ->
@@ -171,7 +166,7 @@ inline take_inbox()
 /* The lock alone: shmq_lock_gets. What is not settled then takes the whole queue. */
 inline lock_gets()
 {
-    LOCK_IS_FREE;
+    !held;
     freed = 0; whole_ = false;
     if
     :: torn -> unsettled = true; torn = false
@@ -431,6 +426,11 @@ alone: /* a lease under the lock alone */
         :: ready > 0 -> lease()
         :: else
         fi;
+        held = true
+    }
+    atomic {
+        held = false; whole_ = false; freed = 0;
+        DIE_INSIDE;
         unlock();
         if
         :: leased[me] && party -> goto ends
@@ -483,7 +483,7 @@ quick: /* shmq_quick_put; for any reason it may be refused */
         :: sleepers -> sleepers = 0; goto rouse
 #else
         :: !armed[NOT_EMPTY] && sleepers <= posted[NOT_EMPTY] -> sleepers = 0
-        :: sleepers = 0; goto rouse /* it must, or read `posted` and `armed` some steps ago */
+        :: armed[NOT_EMPTY] || sleepers > posted[NOT_EMPTY] -> sleepers = 0; goto rouse
 #endif
         fi;
         if
@@ -718,7 +718,13 @@ use:
         :: gone && !unsettled -> goto finished
         :: else
         fi;
-        acknowledge(); unlock()
+        acknowledge();
+        held = true
+       }
+       atomic {
+        held = false; whole_ = false; freed = 1;
+        DIE_INSIDE;
+        unlock()
        }
     fi;
     goto used;
