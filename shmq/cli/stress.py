@@ -97,6 +97,13 @@ def stress(
     context.exit(Code.WRONG if result.problems else Code.OK)
 
 
+def _time(us: float) -> str:
+    """A time of so many microseconds, in the unit that suits it."""
+    if us < 1e3:
+        return f"{us:.1f} µs"
+    return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.1f} s"
+
+
 def _planned(duration: float | None, seed: int, **flags: int) -> Plan:
     messages, size = flags.pop("messages"), flags.pop("size")
     if duration is not None and messages is not None:
@@ -187,7 +194,7 @@ def _show(result: Result) -> None:
         "consumers killed": f"{result.killed:,}",
         "delivered again": f"{result.redelivered:,}",
         **{
-            f"put to get, {part.replace('_', '.')}": f"{value:,.1f} µs"
+            f"put to get, {part.replace('_', '.')}": _time(value)
             for part, value in result.latency.items()
         },
     }

@@ -212,7 +212,8 @@ cdef class Message:
             "settles it from anywhere")
 
     def __repr__(self):
-        return (f"<Message {self.sequence} of {self.handle.name!r}: {self.size} bytes, "
+        return (f"<Message {self.sequence} of {self.handle.name!r}: {self.size} "
+                f"byte{'' if self.size == 1 else 's'}, "
                 f"{self.codec}, delivery {self.delivery_count}>")
 
 
