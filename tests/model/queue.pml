@@ -426,11 +426,13 @@ alone: /* a lease under the lock alone */
         :: ready > 0 -> lease()
         :: else
         fi;
+#ifndef LIVENESS /* where a lock may be taken again and again before one who waits for it */
         held = true
     }
     atomic {
         held = false; whole_ = false; freed = 0;
         DIE_INSIDE;
+#endif
         unlock();
         if
         :: leased[me] && party -> goto ends
@@ -719,11 +721,13 @@ use:
         :: else
         fi;
         acknowledge();
+#ifndef LIVENESS
         held = true
        }
        atomic {
         held = false; whole_ = false; freed = 1;
         DIE_INSIDE;
+#endif
         unlock()
        }
     fi;
