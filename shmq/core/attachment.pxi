@@ -388,6 +388,16 @@ cdef class _Attachment:
             self.between_tries[bell] = min(self.between_tries[bell] * 2, MOST_BETWEEN)
         return False
 
+    # Wakes whoever sleeps and should not. After a put that is done: nothing may raise here, nor
+    # look at signals, and what cannot be had costs a sleeper a slice.
+    cdef void _rouse(self) noexcept:
+        if shmq_lock(&self.q) == SHMQ_OK:
+            self._unlock()
+            return
+        with nogil:
+            if self._lock_to_end():
+                self._unlock()
+
     cdef void _pass_on(self, int bell) noexcept nogil:
         if self._lock_to_end():
             shmq_pass_on(&self.q, bell)

@@ -101,8 +101,7 @@ cdef class _Putter(_Attachment):
             return False
         status = shmq_quick_put(&self.q, c, self._put_time(c), seq)
         if shmq_unlock_puts(&self.q):
-            self._lock()
-            self._unlock()
+            self._rouse()
         if self.q.h.dying.head != SHMQ_NIL:
             self._after()
         return status == SHMQ_OK
@@ -262,8 +261,7 @@ cdef class _Putter(_Attachment):
             copied += p.body_bytes + 64
             done[0] += 1
         if shmq_unlock_puts(&self.q):
-            self._lock()
-            self._unlock()
+            self._rouse()
         return 0
 
     # One critical section: puts what fits, from parcels[done[0]] on.
