@@ -27,6 +27,7 @@ import posix_ipc
 from shmq.names import SHM
 
 __all__ = [
+    "bell_owner",
     "bell_stem",
     "make_bell",
     "make_semaphores",
@@ -36,7 +37,7 @@ __all__ = [
     "sweep_bells",
 ]
 
-_HEX: Final = re.compile("[0-9a-f]{16}")
+_BELL: Final = re.compile(r"([0-9a-f]{1,16})\.[0-9]+")
 
 
 def semaphore_names(namespace: str, queue_id: int) -> tuple[str, str]:
@@ -84,6 +85,13 @@ def make_bell(namespace: str, process: int, number: int) -> str:
     return name
 
 
+def bell_owner(namespace: str, file: str) -> int | None:
+    """The number of the process whose bell that file of /dev/shm is; None if it is no bell."""
+    stem = f"sem.{bell_stem(namespace)[1:]}"
+    numbers = _BELL.fullmatch(file.removeprefix(stem)) if file.startswith(stem) else None
+    return None if numbers is None else int(numbers[1], 16)
+
+
 def remove_bell(name: str) -> None:
     """Remove it, if it is there and ours."""
     with contextlib.suppress(posix_ipc.ExistentialError, posix_ipc.PermissionsError):
@@ -92,9 +100,7 @@ def remove_bell(name: str) -> None:
 
 def sweep_bells(namespace: str, is_alive: Callable[[int], bool]) -> None:
     """Remove the bells that dead processes have left; ``is_alive`` takes their numbers."""
-    prefix = f"sem.{bell_stem(namespace)[1:]}"
-    bells = (entry for entry in os.listdir(SHM) if entry.startswith(prefix))
-    for entry in bells:
-        number = entry[len(prefix) :].partition(".")[0]
-        if _HEX.fullmatch(number) and not is_alive(int(number, 16)):
+    for entry in os.listdir(SHM):
+        process = bell_owner(namespace, entry)
+        if process is not None and not is_alive(process):
             remove_bell(f"/{entry[4:]}")

@@ -100,6 +100,7 @@ cdef extern from "queue.h" nogil:
         int fd
         uint32_t attachment
         cbool look_for_dead, damaged
+        uint8_t middle
         uint32_t freed
         uint64_t wanted
         const char *bells
@@ -133,6 +134,7 @@ cdef extern from "lock.h" nogil:
 
 
 cdef extern from "exchange.h" nogil:
+    cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
 
 

@@ -17,7 +17,6 @@ cdef class _Attachment:
     cdef int64_t looked_at         # when dead processes were looked for
     cdef bint alone                # the only core: whoever comes cannot while we spin
     cdef uint32_t views            # pins that this handle's process holds
-    cdef uint8_t middle
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
@@ -38,7 +37,6 @@ cdef class _Attachment:
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
         self.bells = bells.encode()
         self.q.bells = PyBytes_AS_STRING(self.bells)
-        self.middle = <uint8_t>(self.q.h.options.priorities // 2)
         self.blocks = self.q.h.options.overflow == 1
         self.alone = (_os.cpu_count() or 1) == 1
         for bell in range(2):

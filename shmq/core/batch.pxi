@@ -12,7 +12,7 @@ cdef class _Run:
     def __dealloc__(self):
         free(self.raw)
 
-    # Takes the receipts of the views that are (still) ours: those with `ours[i]`.
+    # Takes the receipts of the views, which are (still) ours.
     cdef int _keep(self, _Getter handle, const shmq_view *views, int count) except -1:
         cdef int i
         self.handle = handle
@@ -37,29 +37,14 @@ cdef class _Run:
 
     def ack(self):
         """See shmq.contract.Batch.ack."""
-        cdef list refused = []
-        cdef int64_t now
-        cdef int i, status = SHMQ_OK, kept = 0
+        cdef list refused
         if self._settled or not self.units:
             self._settled = True
-            return refused
-        self.handle._lock_gets()
-        now = shmq_time(&self.handle.q)
-        for i in range(self.units):
-            status = shmq_ack(&self.handle.q, self.raw[i], now)
-            if status == SHMQ_OK:
-                continue
-            if status != SHMQ_STALE:
-                break
-            self.raw[kept] = self.raw[i]
-            kept += 1
-        self.handle._unlock()
+            return []
+        self.handle._ack_all(self.raw, self.units)
         self.handle._after()
-        if status != SHMQ_OK and status != SHMQ_STALE:
-            raise self.handle._error(status)
         self._settled = True
-        for i in range(kept):
-            refused.append(self.raw[i])
+        refused = [receipt for receipt in self.receipts if receipt]
         self.units = 0
         return refused
 

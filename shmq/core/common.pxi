@@ -19,6 +19,7 @@ cdef enum:
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
+cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef object _decode = None
 cdef object _encode = None
 cdef object _unpack = None

@@ -165,18 +165,19 @@ cdef class Consumer:
         self.handle._unlock()
         return status
 
-    cdef bint _wait_for_more(self) except -1:
+    # Whether there are more, after a wait if it may.
+    cdef bint _get_more(self, bint wait) except -1:
         cdef int status, round_ = 0
         cdef int64_t until = -1
         while True:
-            status = self._refill(round_ > 0, round_ == 1)
+            status = self._refill(round_ > 0 or not wait, round_ == 1)
             if status == SHMQ_OK:
                 self.handle._after()
                 return True
             if status != SHMQ_EMPTY:
                 raise self.handle._error(status)
-            if not self.handle._may_wait(SHMQ_NOT_EMPTY, self.block, self.timeout, &until,
-                                         &round_) or self.ended:
+            if not wait or not self.handle._may_wait(
+                    SHMQ_NOT_EMPTY, self.block, self.timeout, &until, &round_) or self.ended:
                 return False
 
     # A lease counts from the hand-out, not from when the message was leased ahead: one of
@@ -201,49 +202,35 @@ cdef class Consumer:
             return None
         return _new_message(self.handle, view, self.gatherer)
 
-    def take(self):
-        """The next message, or None if there is none now. For those who wait elsewhere."""
+    # The next message, or None if there is none; `what` was called.
+    cdef Message _next(self, bint wait, str what):
         cdef Message message
         cdef int64_t now
-        cdef int status
+        if self.generation != fork_generation:
+            raise _errors.ShmqError(f"a consumer does not survive a fork: call {what}() again")
         while not self.ended:
-            if self.generation != fork_generation:
-                raise _errors.ShmqError(
-                    "a consumer does not survive a fork: call aconsume() again")
+            if not self.handle.open_:
+                raise self.handle._closed_error()
             now = shmq_time(&self.handle.q)
             if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
                 self.gatherer.flush()
-            if self.next >= self.held:
-                status = self._refill(True, False)
-                if status == SHMQ_EMPTY:
-                    return None
-                if status != SHMQ_OK:
-                    raise self.handle._error(status)
-                self.handle._after()
+            if self.next >= self.held and not self._get_more(wait):
+                return None
             message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now)
             if message is not None:
                 return message
         return None
 
+    def take(self):
+        """The next message, or None if there is none now. For those who wait elsewhere."""
+        return None if self.ended else self._next(False, "aconsume")
+
     def __next__(self):
-        cdef Message message
-        cdef int64_t now
-        if self.generation != fork_generation:
-            raise _errors.ShmqError("a consumer does not survive a fork: call consume() again")
-        while not self.ended:
-            if not self.handle.open_:
-                raise _errors.ShmqError(
-                    f"this handle of queue {self.handle.name!r} is closed")
-            now = shmq_time(&self.handle.q)
-            if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
-                self.gatherer.flush()
-            if self.next >= self.held and not self._wait_for_more():
-                break
-            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now)
-            if message is not None:
-                return message
-        self.close()
-        raise StopIteration
+        cdef Message message = self._next(True, "consume")
+        if message is None:
+            self.close()
+            raise StopIteration
+        return message
 
 
 def make_consumer(_Getter handle, prefetch, timeout, block):

@@ -190,42 +190,48 @@ cdef class _Getter(_Putter):
         cdef list items = list(messages), refused = []
         cdef Py_ssize_t i, count = len(items)
         cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))
-        cdef int64_t now
-        cdef int status = SHMQ_OK
         if raw == NULL:
             raise MemoryError
         try:
             for i in range(count):
                 raw[i] = self._receipt_to_ack(<object>PyList_GET_ITEM(items, i))
-            self._lock_gets()
-            now = shmq_time(&self.q)
-            for i in range(count):
-                status = shmq_ack(&self.q, raw[i], now)
-                if status == SHMQ_OK:
-                    raw[i] = 0  # which is no receipt
-                elif status != SHMQ_STALE:
-                    break
-            self._unlock()
-            if status != SHMQ_OK and status != SHMQ_STALE:
-                raise self._error(status)
+            self._ack_all(raw, count)
             for i in range(count):
                 item = <object>PyList_GET_ITEM(items, i)
                 if raw[i]:
-                    refused.append(raw[i])
+                    refused.append(item.receipt if type(item) is Message else plain_number(item))
                 elif type(item) is Message:
                     (<Message>item)._settled = True
-                elif item == 0:
-                    refused.append(0)
         finally:
             free(raw)
         self._after()
         return refused
 
+    # Acknowledges them all in one critical section. What was acknowledged is 0 then, which
+    # is no receipt.
+    cdef int _ack_all(self, uint64_t *receipts, Py_ssize_t count) except -1:
+        cdef Py_ssize_t i
+        cdef int64_t now
+        cdef int status = SHMQ_OK
+        self._lock_gets()
+        now = shmq_time(&self.q)
+        for i in range(count):
+            status = shmq_ack(&self.q, receipts[i], now)
+            if status == SHMQ_OK:
+                receipts[i] = 0
+            elif status != SHMQ_STALE:
+                break
+        self._unlock()
+        if status != SHMQ_OK and status != SHMQ_STALE:
+            raise self._error(status)
+        return 0
+
+    # What cannot be a receipt becomes one that was never given.
     cdef uint64_t _receipt_to_ack(self, item) except? 0:
         if type(item) is not Message:
-            return _receipt_of(item)
+            return _receipt_of(item) or NO_RECEIPT
         (<Message>item)._read_if_unread()
-        return (<Message>item).receipt
+        return (<Message>item).receipt or NO_RECEIPT
 
 
 cdef shmq_view *_new_views(int most) except NULL:

@@ -19,7 +19,7 @@ cdef class _Putter(_Attachment):
             memset(&c, 0, sizeof(c))
             c.body = PyBytes_AS_STRING(body)
             c.body_bytes = PyBytes_GET_SIZE(body)
-            c.priority = self.middle
+            c.priority = self.q.middle
             return self._put(&c, block, timeout)
         parcel = self._wrap(body, codec, priority, group, headers, delay, deliver_at, ttl,
                             dedupe_id, reply_to, correlation)
@@ -52,7 +52,7 @@ cdef class _Putter(_Attachment):
         parcel.keep = buffer
         parcel._set_body(buffer)
         parcel.c.codec = codec
-        parcel.c.priority = self.middle
+        parcel.c.priority = self.q.middle
         return parcel
 
     cdef tuple _hash(self, text):
@@ -93,7 +93,7 @@ cdef class _Putter(_Attachment):
     # Whether the message was put without the lock of the gets.
     cdef inline bint _quick_put(self, const shmq_put *c, uint64_t *seq) except -1:
         cdef int status
-        if c.group or c.delay or c.dedupe != NULL or c.priority != self.middle:
+        if not shmq_is_plain(&self.q, c):
             return False
         if not self.open_ or self.generation != fork_generation:
             self._reopen()
@@ -240,20 +240,15 @@ cdef class _Putter(_Attachment):
         if not self.open_ or self.generation != fork_generation:
             self._reopen()
         memset(&c, 0, sizeof(c))
-        c.priority = self.middle
+        c.priority = self.q.middle
         if shmq_lock_puts(&self.q) != SHMQ_OK:
             return 0
         now = 0
         while done[0] < count and copied < MOST_UNDER_LOCK:
             parcel = <object>PyList_GET_ITEM(parcels, done[0])
-            if type(parcel) is bytes:
-                c.body = PyBytes_AS_STRING(parcel)
-                c.body_bytes = PyBytes_GET_SIZE(parcel)
-                p = &c
-            elif (<Parcel>parcel).c.body_bytes > SMALL:
+            p = _small(parcel, &c)
+            if p == NULL:
                 break
-            else:
-                p = &(<Parcel>parcel).c
             if now == 0:
                 now = self._put_time(p)
             if shmq_quick_put(&self.q, p, now, &seq) != SHMQ_OK:
@@ -273,19 +268,14 @@ cdef class _Putter(_Attachment):
         cdef shmq_put c
         cdef const shmq_put *p
         memset(&c, 0, sizeof(c))
-        c.priority = self.middle
+        c.priority = self.q.middle
         self._lock()
         now = shmq_now()
         while done[0] < count and copied < MOST_UNDER_LOCK:
-            parcel = parcels[done[0]]
-            if type(parcel) is bytes:
-                c.body = PyBytes_AS_STRING(parcel)
-                c.body_bytes = PyBytes_GET_SIZE(parcel)
-                p = &c
-            elif (<Parcel>parcel).c.body_bytes > SMALL:
+            parcel = <object>PyList_GET_ITEM(parcels, done[0])
+            p = _small(parcel, &c)
+            if p == NULL:
                 break
-            else:
-                p = &(<Parcel>parcel).c
             status = c_put(&self.q, p, now, &seq)
             if status != SHMQ_OK:
                 break
@@ -328,3 +318,12 @@ cdef class _Putter(_Attachment):
                 raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
             parcels.append(parcel)
         return parcels
+
+
+# The put of a parcel that is small, else NULL. `plain`: what is to be that of a mere body.
+cdef inline const shmq_put *_small(parcel, shmq_put *plain) noexcept:
+    if type(parcel) is bytes:
+        plain.body = PyBytes_AS_STRING(parcel)
+        plain.body_bytes = PyBytes_GET_SIZE(parcel)
+        return plain
+    return &(<Parcel>parcel).c if (<Parcel>parcel).c.body_bytes <= SMALL else NULL

@@ -22,13 +22,12 @@ from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, 
 from shmq.health.apart import Crashed, Stuck, apart
 from shmq.names import SHM, check_name
 from shmq.registry import Namespace
-from shmq.waiting import semaphore_names
+from shmq.waiting import bell_owner, semaphore_names
 
 __all__ = ["Finding", "namespaces", "sweep"]
 
 _OURS = re.compile(r"(?:sem\.|mp\.)?shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?", re.DOTALL)
 _SEMAPHORE = re.compile(r"([0-9a-f]{16})\.not_(?:empty|full)")
-_BELL = re.compile(r"bell\.([0-9a-f]{1,16})\.[0-9]+")
 _ANONYMOUS = re.compile(r"[0-9]+\.[0-9]+")
 
 
@@ -155,9 +154,9 @@ def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
     known = _known_semaphores(registry)
     for entry in sorted(name for name in os.listdir(SHM) if name.startswith(stem)):
         rest = entry.removeprefix(stem)
-        bell = _BELL.fullmatch(rest)
-        if bell is not None:
-            if registry.is_alive(int(bell[1], 16)):
+        process = bell_owner(registry.name, entry)
+        if process is not None:
+            if registry.is_alive(process):
                 continue
             kind, what = "bell", "its process is dead"
         elif _SEMAPHORE.fullmatch(rest):

@@ -239,6 +239,14 @@ def test_ack_many_of_one_receipt_twice_settles_it_once(queue: Queue) -> None:
     assert queue.stats().acked == 1
 
 
+def test_an_int_that_cannot_be_a_receipt_is_refused(queue: Queue) -> None:
+    queue.put(b"x")
+    receipt = queue.get().receipt
+    never = [0, -1, 1 << 64, (1 << 64) - 1]
+    assert queue.ack_many([*never, receipt]) == never
+    assert queue.stats().acked == 1
+
+
 def test_ack_many_of_nothing_does_nothing(queue: Queue) -> None:
     assert queue.ack_many([]) == []
 

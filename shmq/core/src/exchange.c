@@ -114,11 +114,6 @@ static uint32_t next_spare(struct shmq_queue *q, uint32_t class)
     return at;
 }
 
-static bool is_plain(const struct shmq_queue *q, const struct shmq_put *put)
-{
-    return put->priority == q->middle && !put->group && !put->delay && !put->dedupe;
-}
-
 int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint64_t *seq)
 {
     struct shmq_header *h = q->h;
@@ -129,7 +124,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     unsigned char *bytes;
     uint64_t word;
 
-    if (!is_plain(q, put) || !units || !(class = shmq_class_of(units)))
+    if (!shmq_is_plain(q, put) || !units || !(class = shmq_class_of(units)))
         return SHMQ_BUSY;
     if (tail - h->inbox_seen >= SHMQ_RING) {
         SET(h->inbox_seen, load(&h->inbox_head));

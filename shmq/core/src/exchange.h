@@ -23,6 +23,12 @@
 #include "message.h"
 #include "queue.h"
 
+/* Whether the put is of the kind that goes this way. Needs no lock. */
+static inline bool shmq_is_plain(const struct shmq_queue *q, const struct shmq_put *put)
+{
+    return put->priority == q->middle && !put->group && !put->delay && !put->dedupe;
+}
+
 /* Puts one message: SHMQ_OK, or SHMQ_BUSY with nothing done if it takes the whole queue, as
  * for a message with a group, a delay, a dedupe id or another priority, or where no free
  * slot of its size is at hand. Holds the lock of the puts, or both. */

@@ -155,17 +155,25 @@ static int64_t back_off(struct shmq_queue *q, uint32_t deliveries)
     return delay - (int64_t)random_below(q, (uint64_t)delay / 2 + 1);
 }
 
-int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
+/* The leased slot of a receipt that is good, its lease at an end, or NULL. */
+static struct shmq_slot *take_back(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_leased(q, receipt, now);
 
+    if (!s || !shmq_close_lease(q, s))
+        return NULL;
+    shmq_unlease(q, s);
+    return s;
+}
+
+int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now)
+{
+    struct shmq_slot *s = take_back(q, receipt, now);
+
     if (!s)
-        return shmq_outcome(q, SHMQ_STALE);
-    if (!shmq_close_lease(q, s))
         return shmq_outcome(q, SHMQ_STALE);
     if (delay < 0)
         delay = back_off(q, shmq_deliveries_of(shmq_word(s)) + 1);
-    shmq_unlease(q, s);
     SET(q->h->nacked, q->h->nacked + 1);
     shmq_come_back(q, s, delay, now);
     return shmq_outcome(q, SHMQ_OK);
@@ -173,13 +181,10 @@ int shmq_nack(struct shmq_queue *q, uint64_t receipt, int64_t delay, int64_t now
 
 int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
-    struct shmq_slot *s = shmq_leased(q, receipt, now);
+    struct shmq_slot *s = take_back(q, receipt, now);
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    if (!shmq_close_lease(q, s))
-        return shmq_outcome(q, SHMQ_STALE);
-    shmq_unlease(q, s);
     shmq_die(q, s, SHMQ_REJECTED, shmq_deliveries_with_this(shmq_word(s)));
     return shmq_outcome(q, SHMQ_OK);
 }
@@ -203,13 +208,10 @@ int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
 
 int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
-    struct shmq_slot *s = shmq_leased(q, receipt, now);
+    struct shmq_slot *s = take_back(q, receipt, now);
 
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    if (!shmq_close_lease(q, s))
-        return shmq_outcome(q, SHMQ_STALE);
-    shmq_unlease(q, s);
     shmq_come_back(q, s, 0, now);
     return shmq_outcome(q, SHMQ_OK);
 }

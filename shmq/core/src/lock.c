@@ -121,6 +121,12 @@ static int take_until(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
 }
 #endif
 
+/* Until `end`, monotonic ns; 0: after spinning, without the kernel. */
+static inline int take_by(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
+{
+    return end ? take_until(q, lock, end) : take(q, lock);
+}
+
 /* The lock of the gets is held, and with it, if `whole`, the other one: makes the queue fit
  * to be worked on, or drops it. */
 static int settle(struct shmq_queue *q, bool even_deleted)
@@ -152,20 +158,22 @@ static int conclude(struct shmq_queue *q, bool even_deleted)
     return status;
 }
 
-int shmq_lock(struct shmq_queue *q)
+static int lock_whole(struct shmq_queue *q, int64_t end, bool even_deleted)
 {
-    int error = take(q, &q->h->lock);
+    int error = take_by(q, &q->h->lock, end);
 
     if (error)
         return status_of(error);
     q->whole = true;
-    error = take(q, &q->h->put_lock);
+    error = take_by(q, &q->h->put_lock, end);
     if (error) {
         drop_gets(q);
         return status_of(error);
     }
-    return conclude(q, false);
+    return conclude(q, even_deleted);
 }
+
+int shmq_lock(struct shmq_queue *q) { return lock_whole(q, 0, false); }
 
 int shmq_lock_gets(struct shmq_queue *q)
 {
@@ -178,29 +186,14 @@ int shmq_lock_gets(struct shmq_queue *q)
     return status == SHMQ_BUSY ? shmq_lock(q) : status;
 }
 
-static int lock_until(struct shmq_queue *q, int64_t end, bool even_deleted)
-{
-    int error = take_until(q, &q->h->lock, end);
-
-    if (error)
-        return status_of(error);
-    q->whole = true;
-    error = take_until(q, &q->h->put_lock, end);
-    if (error) {
-        drop_gets(q);
-        return status_of(error);
-    }
-    return conclude(q, even_deleted);
-}
-
 int shmq_lock_slowly(struct shmq_queue *q, int64_t ns)
 {
-    return lock_until(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, false);
+    return lock_whole(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, false);
 }
 
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
 {
-    return lock_until(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, true);
+    return lock_whole(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, true);
 }
 
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
