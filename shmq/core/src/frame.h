@@ -1,0 +1,210 @@
+/* The frames of the DEADBEEF protocol, version 1, as bytes: docs/protocol.md.
+ *
+ *   magic u32 | payload length u32 | type u8 | version u8 | status u16 | message id u32
+ *
+ * All integers are unsigned and in network byte order. What reads takes a bounded
+ * `struct shmq_reader`: nothing is read beyond its end, and a read that would be makes it
+ * bad, once for all. Server (session.c) and client (remote.pxi) stand upon this. */
+#ifndef SHMQ_FRAME_H
+#define SHMQ_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SHMQ_FRAME_MAGIC 0xDEADBEEFu
+#define SHMQ_FRAME_VERSION 1
+#define SHMQ_FRAME_HEADER 16u
+#define SHMQ_FRAME_MAX (16u << 20) /* default longest payload of a request             */
+#define SHMQ_FRAME_HELLO_MAX 4096u /* and of a first HELLO that brings a token         */
+#define SHMQ_FRAME_MORE 0x0100     /* further DELIVERs of the same CONSUME follow      */
+#define SHMQ_FRAME_FOREVER 0xFFFFFFFFu
+
+enum shmq_frame_type {
+    SHMQ_HELLO = 0x01,
+    SHMQ_PING = 0x02,
+    SHMQ_CREATE = 0x10,
+    SHMQ_DELETE = 0x11,
+    SHMQ_PURGE = 0x12,
+    SHMQ_LIST = 0x13,
+    SHMQ_STATS = 0x14,
+    SHMQ_PRODUCE = 0x20,
+    SHMQ_PRODUCE_BATCH = 0x21,
+    SHMQ_CONSUME = 0x30,
+    SHMQ_SUBSCRIBE = 0x31,
+    SHMQ_UNSUBSCRIBE = 0x33,
+    SHMQ_DELIVER = 0x38,
+    SHMQ_ACK = 0x40,
+    SHMQ_NACK = 0x41,
+    SHMQ_REJECT = 0x42,
+    SHMQ_EXTEND = 0x43,
+    SHMQ_RETURN = 0x5D,
+    SHMQ_PEEK = 0x5E,
+    SHMQ_REDRIVE = 0x5F,
+    SHMQ_REPLY = 0x7F,
+};
+
+enum shmq_frame_flag {
+    SHMQ_WITH_PROPERTIES = 0x01, /* PRODUCE, DELIVER                                   */
+    SHMQ_WHEN_DURABLE = 0x02,    /* PRODUCE                                            */
+    SHMQ_SETTLED = 0x01,         /* CONSUME, SUBSCRIBE                                 */
+    SHMQ_REDELIVERED = 0x02,     /* DELIVER                                            */
+};
+
+enum shmq_frame_status {
+    SHMQ_S_OK = 0,
+    SHMQ_S_QUEUE_FULL,
+    SHMQ_S_QUEUE_EMPTY,
+    SHMQ_S_NO_QUEUE,
+    SHMQ_S_QUEUE_EXISTS,
+    SHMQ_S_BAD_REQUEST,
+    SHMQ_S_TOO_LARGE,
+    SHMQ_S_LEASE_EXPIRED,
+    SHMQ_S_DUPLICATE,
+    SHMQ_S_UNSUPPORTED,
+    SHMQ_S_NO_SPACE,
+    SHMQ_S_SHUTTING_DOWN,
+    SHMQ_S_INTERNAL,
+    SHMQ_S_FORBIDDEN,
+    SHMQ_S_BAD_MAGIC = 0x8001, /* from 0x8000 on the connection is closed              */
+    SHMQ_S_BAD_VERSION,
+    SHMQ_S_FRAME_TOO_LARGE,
+    SHMQ_S_UNAUTHORIZED,
+    SHMQ_S_TIMED_OUT,
+};
+
+struct shmq_frame {
+    uint32_t length; /* of the payload, which follows the header                       */
+    uint32_t id;
+    uint16_t status;
+    uint8_t type;
+    uint8_t version;
+};
+
+/* ---- integers ---- */
+
+static inline uint16_t shmq_load16(const unsigned char *at)
+{
+    uint16_t value;
+
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap16(value);
+}
+
+static inline uint32_t shmq_load32(const unsigned char *at)
+{
+    uint32_t value;
+
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap32(value);
+}
+
+static inline uint64_t shmq_load64(const unsigned char *at)
+{
+    uint64_t value;
+
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap64(value);
+}
+
+static inline unsigned char *shmq_store16(unsigned char *at, uint16_t value)
+{
+    value = __builtin_bswap16(value);
+    memcpy(at, &value, sizeof value);
+    return at + sizeof value;
+}
+
+static inline unsigned char *shmq_store32(unsigned char *at, uint32_t value)
+{
+    value = __builtin_bswap32(value);
+    memcpy(at, &value, sizeof value);
+    return at + sizeof value;
+}
+
+static inline unsigned char *shmq_store64(unsigned char *at, uint64_t value)
+{
+    value = __builtin_bswap64(value);
+    memcpy(at, &value, sizeof value);
+    return at + sizeof value;
+}
+
+/* ---- the header ---- */
+
+/* Reads a header of 16 bytes: SHMQ_S_OK, or what is fatal about it, checked in the order of
+ * the protocol: magic, version. `frame` is filled in any case. */
+static inline enum shmq_frame_status shmq_frame_read(const unsigned char *at,
+                                                     struct shmq_frame *frame)
+{
+    frame->length = shmq_load32(at + 4);
+    frame->type = at[8];
+    frame->version = at[9];
+    frame->status = shmq_load16(at + 10);
+    frame->id = shmq_load32(at + 12);
+    if (shmq_load32(at) != SHMQ_FRAME_MAGIC)
+        return SHMQ_S_BAD_MAGIC;
+    return frame->version == SHMQ_FRAME_VERSION ? SHMQ_S_OK : SHMQ_S_BAD_VERSION;
+}
+
+/* Writes a header; returns the byte behind it, where the payload goes. */
+static inline unsigned char *shmq_frame_write(unsigned char *at, uint8_t type, uint16_t status,
+                                              uint32_t id, uint32_t length)
+{
+    at = shmq_store32(at, SHMQ_FRAME_MAGIC);
+    at = shmq_store32(at, length);
+    *at++ = type;
+    *at++ = SHMQ_FRAME_VERSION;
+    at = shmq_store16(at, status);
+    return shmq_store32(at, id);
+}
+
+/* ---- payloads ---- */
+
+struct shmq_reader {
+    const unsigned char *at, *end;
+    bool bad;
+};
+
+static inline size_t shmq_left(const struct shmq_reader *r) { return (size_t)(r->end - r->at); }
+
+/* The next `size` bytes, or NULL. */
+static inline const unsigned char *shmq_read_bytes(struct shmq_reader *r, size_t size)
+{
+    const unsigned char *at = r->at;
+
+    if (r->bad || size > shmq_left(r)) {
+        r->bad = true;
+        return NULL;
+    }
+    r->at += size;
+    return at;
+}
+
+static inline uint8_t shmq_read8(struct shmq_reader *r)
+{
+    const unsigned char *at = shmq_read_bytes(r, 1);
+
+    return at ? *at : 0;
+}
+
+static inline uint16_t shmq_read16(struct shmq_reader *r)
+{
+    const unsigned char *at = shmq_read_bytes(r, 2);
+
+    return at ? shmq_load16(at) : 0;
+}
+
+static inline uint32_t shmq_read32(struct shmq_reader *r)
+{
+    const unsigned char *at = shmq_read_bytes(r, 4);
+
+    return at ? shmq_load32(at) : 0;
+}
+
+static inline uint64_t shmq_read64(struct shmq_reader *r)
+{
+    const unsigned char *at = shmq_read_bytes(r, 8);
+
+    return at ? shmq_load64(at) : 0;
+}
+
+#endif
