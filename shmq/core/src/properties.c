@@ -1,0 +1,211 @@
+#include "properties.h"
+
+#include "message.h"
+#include "siphash.h"
+
+#define MS 1000000ll
+#define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/options.py has it */
+
+static const char *const CODECS[] = {"bytes", "text", "msgpack", "json", "command", "event",
+                                     "packed"};
+#define CODEC_COUNT (sizeof CODECS / sizeof *CODECS)
+
+uint8_t shmq_codec_number(struct shmq_text name)
+{
+    for (uint8_t i = 0; i < CODEC_COUNT; i++)
+        if (name.bytes == strlen(CODECS[i]) && !memcmp(name.at, CODECS[i], name.bytes))
+            return i;
+    return SHMQ_CODEC_OTHER;
+}
+
+static const char *take_int(const struct shmq_msgpack *value, bool *has, int64_t *number,
+                            const char *wrong)
+{
+    *has = true;
+    *number = value->number;
+    return value->kind == SHMQ_MSGPACK_INT ? NULL : wrong;
+}
+
+static const char *take_text(const struct shmq_msgpack *value, struct shmq_text *text,
+                             const char *wrong)
+{
+    if (value->kind != SHMQ_MSGPACK_STR)
+        return wrong;
+    text->at = value->bytes;
+    text->bytes = value->count;
+    return NULL;
+}
+
+/* One entry: NULL, or what is wrong with it. Keys that are not known may be anything. */
+static const char *take(const struct shmq_msgpack *key, const struct shmq_msgpack *value,
+                        struct shmq_properties *p)
+{
+    struct shmq_text unused;
+
+    if (shmq_msgpack_is(key, "pri"))
+        return take_int(value, &p->has_priority, &p->priority, "property pri must be an int");
+    if (shmq_msgpack_is(key, "delay"))
+        return take_int(value, &p->has_delay, &p->delay, "property delay must be an int, in ms");
+    if (shmq_msgpack_is(key, "ttl"))
+        return take_int(value, &p->has_ttl, &p->ttl, "property ttl must be an int, in ms");
+    if (shmq_msgpack_is(key, "group"))
+        return take_text(value, &p->group, "property group must be a str");
+    if (shmq_msgpack_is(key, "dedupe"))
+        return take_text(value, &p->dedupe, "property dedupe must be a str");
+    if (shmq_msgpack_is(key, "codec"))
+        return take_text(value, &p->codec, "property codec must be a str");
+    if (shmq_msgpack_is(key, "reply_to"))
+        return take_text(value, &unused, "property reply_to must be a str");
+    if (shmq_msgpack_is(key, "corr"))
+        return take_text(value, &unused, "property corr must be a str");
+    if (shmq_msgpack_is(key, "headers") && value->kind != SHMQ_MSGPACK_MAP)
+        return "property headers must be a map";
+    return NULL;
+}
+
+const char *shmq_properties_read(const unsigned char *at, uint32_t bytes,
+                                 struct shmq_properties *properties)
+{
+    static const char *const not_a_map = "the properties are not one msgpack map";
+    struct shmq_reader r = {at, at + bytes, false};
+    struct shmq_msgpack map, key, value;
+    const char *wrong = NULL;
+
+    memset(properties, 0, sizeof *properties);
+    shmq_msgpack_read(&r, &map);
+    if (r.bad || map.kind != SHMQ_MSGPACK_MAP)
+        return not_a_map;
+    for (uint32_t i = 0; i < map.count && !r.bad; i++) {
+        const char *fault;
+
+        shmq_msgpack_read(&r, &key);
+        if (key.kind >= SHMQ_MSGPACK_ARRAY)
+            return not_a_map;
+        shmq_msgpack_read(&r, &value);
+        if (r.bad)
+            return not_a_map;
+        fault = take(&key, &value, properties);
+        wrong = wrong ? wrong : fault;
+        shmq_msgpack_skip(&r, &value);
+    }
+    return r.bad || r.at != r.end ? not_a_map : wrong;
+}
+
+static uint64_t group_hash(const struct shmq_queue *q, struct shmq_text group)
+{
+    uint64_t hash[2];
+
+    shmq_siphash(q->h->options.queue_id, group.at, group.bytes, hash);
+    return hash[0] ? hash[0] : 1;
+}
+
+const char *shmq_properties_apply(const struct shmq_queue *q,
+                                  const struct shmq_properties *properties,
+                                  struct shmq_put *put, uint64_t hash[2])
+{
+    const struct shmq_properties *p = properties;
+
+    if (p->has_priority && (p->priority < 0 || p->priority >= q->h->options.priorities))
+        return "property pri is out of range: 0 to the queue's priorities - 1";
+    if (p->has_delay && (p->delay < 0 || p->delay > MOST_MS))
+        return "property delay is out of range: 0 to 10^12 ms";
+    if (p->has_ttl && (p->ttl < 1 || p->ttl > MOST_MS))
+        return "property ttl is out of range: 1 to 10^12 ms";
+    if (p->has_priority)
+        put->priority = (uint8_t)p->priority;
+    put->delay = p->has_delay ? p->delay * MS : 0;
+    put->ttl = p->has_ttl ? p->ttl * MS : 0;
+    put->codec = p->codec.at ? shmq_codec_number(p->codec) : 0;
+    if (p->group.at)
+        put->group = group_hash(q, p->group);
+    if (p->dedupe.at) {
+        shmq_siphash(q->h->options.queue_id, p->dedupe.at, p->dedupe.bytes, hash);
+        put->dedupe = hash;
+    }
+    return NULL;
+}
+
+/* ---- with the codec ---- */
+
+/* Whether the codec's name has to be added to the properties of the message. */
+static bool lacks_codec(const unsigned char *meta, uint32_t bytes, uint8_t codec)
+{
+    struct shmq_reader r = {meta, meta + bytes, false};
+    struct shmq_msgpack map, key, value;
+
+    if (!codec || codec >= CODEC_COUNT)
+        return false;
+    if (!bytes)
+        return true;
+    shmq_msgpack_read(&r, &map);
+    if (r.bad || map.kind != SHMQ_MSGPACK_MAP)
+        return false;
+    for (uint32_t i = 0; i < map.count && !r.bad; i++) {
+        shmq_msgpack_read(&r, &key);
+        if (shmq_msgpack_is(&key, "codec"))
+            return false;
+        shmq_msgpack_read(&r, &value);
+        shmq_msgpack_skip(&r, &value);
+    }
+    return !r.bad;
+}
+
+static uint32_t head_size(uint32_t count) { return count < 16 ? 1 : count < 1 << 16 ? 3 : 5; }
+
+static unsigned char *write_head(unsigned char *to, uint32_t count)
+{
+    if (count < 16) {
+        *to++ = (unsigned char)(0x80 | count);
+        return to;
+    }
+    *to++ = count < 1 << 16 ? 0xDE : 0xDF;
+    return count < 1 << 16 ? shmq_store16(to, (uint16_t)count) : shmq_store32(to, count);
+}
+
+/* The map's entries: how many, and where they begin. */
+static uint32_t entries_of(const unsigned char *meta, uint32_t bytes, const unsigned char **at)
+{
+    struct shmq_reader r = {meta, meta + bytes, false};
+    struct shmq_msgpack map = {0};
+
+    if (bytes)
+        shmq_msgpack_read(&r, &map);
+    *at = r.at;
+    return map.count;
+}
+
+uint32_t shmq_properties_size(const unsigned char *meta, uint32_t bytes, uint8_t codec)
+{
+    const unsigned char *entries;
+    uint32_t count;
+
+    if (!lacks_codec(meta, bytes, codec))
+        return bytes;
+    count = entries_of(meta, bytes, &entries);
+    return head_size(count + 1) + (bytes - (uint32_t)(entries - meta)) +
+           (uint32_t)(2 + strlen("codec") + strlen(CODECS[codec]));
+}
+
+static unsigned char *write_text(unsigned char *to, const char *text)
+{
+    size_t size = strlen(text); /* below 32 */
+
+    *to++ = (unsigned char)(0xA0 | size);
+    memcpy(to, text, size);
+    return to + size;
+}
+
+unsigned char *shmq_properties_write(unsigned char *to, const unsigned char *meta, uint32_t bytes,
+                                     uint8_t codec)
+{
+    const unsigned char *entries = meta;
+    bool lacks = lacks_codec(meta, bytes, codec);
+
+    if (lacks)
+        to = write_head(to, entries_of(meta, bytes, &entries) + 1);
+    bytes -= (uint32_t)(entries - meta);
+    if (bytes)
+        memcpy(to, entries, bytes);
+    to += bytes;
+    return lacks ? write_text(write_text(to, "codec"), CODECS[codec]) : to;
+}
