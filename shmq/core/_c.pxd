@@ -275,3 +275,126 @@ cdef extern from "move.h" nogil:
 
 cdef extern from "crash.h" nogil:
     void shmq_mark()
+
+
+cdef extern from "receipt.h" nogil:
+    struct shmq_seal:
+        pass
+    uint64_t c_seal "shmq_seal"(const shmq_seal *seal, uint64_t receipt)
+    uint64_t c_unseal "shmq_unseal"(const shmq_seal *seal, uint64_t sealed)
+
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: MSG_DONTWAIT, MSG_NOSIGNAL
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t recv(int fd, void *buffer, size_t size, int flags)
+    ssize_t sendmsg(int fd, const msghdr *message, int flags)
+
+
+cdef extern from "frame.h" nogil:
+    enum: SHMQ_T_HELLO, SHMQ_T_PEEK
+    enum: SHMQ_S_OK, SHMQ_S_QUEUE_EMPTY, SHMQ_S_NO_QUEUE, SHMQ_S_INTERNAL, SHMQ_S_NO_SPACE
+    enum: SHMQ_S_BAD_MAGIC
+
+    struct shmq_frame:
+        uint32_t length, id
+        uint8_t type
+
+
+cdef extern from "wire.h":
+    enum: SHMQ_MAY_PRODUCE, SHMQ_MAY_CONSUME, SHMQ_MAY_ADMIN
+
+    struct shmq_outbox:
+        pass
+
+    struct shmq_limits:
+        uint32_t max_frame, unsettled
+        uint64_t unsettled_bytes
+        int64_t handshake, frame, idle
+        cbool token_required
+
+    struct shmq_desk:
+        shmq_queue *q
+        shmq_front *front
+        void *data
+        sem_t *semaphores[2]
+        uint32_t *views
+        cbool awaited
+        const char *name
+
+    struct shmq_filling:
+        cbool active
+
+    struct shmq_session:
+        shmq_front *front
+        void *data
+        shmq_outbox out
+        shmq_filling filling
+        uint32_t unsettled
+        cbool authorised, held, fin, finished, broken
+
+    struct shmq_front:
+        void *data
+        shmq_limits limits
+        unsigned char *scratch
+        uint32_t session_count
+        cbool draining
+
+    struct shmq_hooks:
+        uint16_t (*attach)(shmq_front *front, shmq_desk *desk) noexcept
+        void (*detach)(shmq_front *front, shmq_desk *desk) noexcept
+        uint8_t (*rights)(shmq_session *session, const char *name) noexcept
+        void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
+                       const unsigned char *rest, uint32_t size) noexcept
+        int (*lock_slowly)(shmq_desk *desk, int status) noexcept
+        void (*tend)(shmq_desk *desk) noexcept
+        void (*wait)(shmq_desk *desk) noexcept
+
+
+cdef extern from "outbox.h":
+    size_t shmq_pending(const shmq_outbox *box)
+    uint32_t shmq_outbox_pieces(const shmq_outbox *box, iovec *pieces, uint32_t most)
+
+
+cdef extern from "session.h":
+    enum: SHMQ_SCRATCH
+    shmq_session *shmq_session_begin(shmq_front *front, void *data)
+    unsigned char *shmq_session_space(shmq_session *session, size_t *size)
+    void shmq_session_received(shmq_session *session, size_t size)
+    cbool shmq_session_hold(shmq_session *session, const void *data, size_t size)
+    void shmq_session_sent(shmq_session *session, size_t size)
+    void shmq_session_finish(shmq_session *session)
+    void shmq_session_end(shmq_session *session)
+    cbool shmq_session_is_paused(const shmq_session *session)
+    void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
+                    uint32_t size)
+    void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
+
+
+cdef extern from "deliver.h":
+    void shmq_deliver_copy(shmq_session *session, uint32_t id, const shmq_view *view, cbool more)
+
+
+cdef extern from "waiter.h":
+    cbool shmq_desk_serve(shmq_desk *desk)
+
+
+cdef extern from "desk.h":
+    void shmq_desk_forget(shmq_desk *desk, uint16_t status)
+
+
+cdef extern from "front.h":
+    cbool shmq_front_begin(shmq_front *front, const shmq_hooks *hooks, void *data,
+                           const shmq_limits *limits)
+    void shmq_front_end(shmq_front *front)
+    void shmq_front_settle(shmq_front *front)
+    shmq_session *shmq_front_next_stirred(shmq_front *front)
+    int64_t shmq_front_tick(shmq_front *front, int64_t now)
+    void shmq_front_drain(shmq_front *front)
+    void shmq_front_renew_rights(shmq_front *front)
+    void shmq_session_renew_rights(shmq_session *session)

@@ -17,7 +17,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
-from libc.errno cimport ENOENT, errno
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -48,4 +49,6 @@ include "view.pxi"
 include "loan.pxi"
 include "consumer.pxi"
 include "deletion.pxi"
+include "session.pxi"
+include "front.pxi"
 include "testing.pxi"

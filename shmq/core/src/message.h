@@ -94,6 +94,8 @@ int shmq_reject(struct shmq_queue *q, uint64_t receipt, int64_t now);
 int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now);
 /* Returns it at once; what was not handed out does not count as a delivery. */
 int shmq_return(struct shmq_queue *q, uint64_t receipt, int64_t now);
+/* The same of one that was handed out, and yet nobody has seen: it does not count. */
+int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Its time has come: a lease or a delay has ended, or a ttl. For the timer. */
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "crash.h"
 #include "layout.h"
+#include "receipt.h"
 #include "status.h"
 
 struct shmq_queue {
@@ -39,6 +40,7 @@ struct shmq_queue {
     uint8_t middle;       /* the priority of which puts go through the inbox           */
     uint32_t leases;      /* granted through this handle, to do something every so often */
     bool exact;           /* leases are so short that they take the exact time         */
+    struct shmq_seal seal; /* of its receipts                                          */
     struct shmq_slot nowhere; /* what a bad index leads to                             */
     struct shmq_group no_group;
 };

@@ -81,6 +81,7 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
     q->bitmap = (uint64_t *)(at + geo->bitmap);
     q->arena = (unsigned char *)(at + geo->arena);
     q->random = (uint64_t)(uintptr_t)q | 1;
+    shmq_seal_init(&q->seal, q->h->options.queue_id);
     know_options(q);
 }
 

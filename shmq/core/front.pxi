@@ -1,0 +1,213 @@
+# The server's end of the wire protocol: see src/wire.h. All but the I/O of Session is C.
+
+PRODUCE_RIGHT = SHMQ_MAY_PRODUCE
+CONSUME_RIGHT = SHMQ_MAY_CONSUME
+ADMIN_RIGHT = SHMQ_MAY_ADMIN
+
+
+@cython.no_gc_clear
+cdef class Front:
+    """All connections of a process, and the queues that it has attached to for them.
+
+    ``control`` provides what is policy: see _core.pyi. For one thread.
+    """
+
+    cdef shmq_front c
+    cdef readonly object control
+    cdef dict desks              # by the id of its handle: the address of the desk
+    cdef bint open_
+
+    def __cinit__(self, control, **limits):
+        """``limits``: as in `set_limits`."""
+        self.control = control
+        self.desks = {}
+        self.open_ = False
+        cdef shmq_limits c
+        memset(&c, 0, sizeof(c))
+        if not shmq_front_begin(&self.c, &_hooks, <void *>self, &c):
+            raise MemoryError
+        self.open_ = True
+        self.set_limits(**limits)
+
+    def __dealloc__(self):
+        if self.open_:
+            shmq_front_end(&self.c)
+
+    def set_limits(self, *, uint32_t max_frame=16 << 20, bint token_required=False,
+                   uint32_t most_unsettled=65536, uint64_t most_unsettled_bytes=256 << 20,
+                   double handshake=5.0, double frame_time=30.0, double idle=300.0):
+        """Set what a connection may use; times in seconds. 0: no limit, but for max_frame.
+
+        ``max_frame``: of a request's payload, in bytes. ``token_required`` is for
+        connections that begin after this.
+        """
+        self.c.limits.max_frame = max_frame
+        self.c.limits.token_required = token_required
+        self.c.limits.unsettled = most_unsettled
+        self.c.limits.unsettled_bytes = most_unsettled_bytes
+        self.c.limits.handshake = <int64_t>(handshake * 1e9)
+        self.c.limits.frame = <int64_t>(frame_time * 1e9)
+        self.c.limits.idle = <int64_t>(idle * 1e9)
+
+    @property
+    def max_frame(self):
+        """The longest payload of a request, in bytes."""
+        return self.c.limits.max_frame
+
+    @property
+    def sessions(self):
+        """How many connections there are."""
+        return self.c.session_count
+
+    def session(self, context=None):
+        """A session for a new connection; ``context`` is the control's."""
+        return Session(self, context)
+
+    # What was touched is looked after; then whoever has something to send is told.
+    cdef int _settle(self) except -1:
+        cdef shmq_session *stirred
+        shmq_front_settle(&self.c)
+        while True:
+            stirred = shmq_front_next_stirred(&self.c)
+            if stirred == NULL:
+                return 0
+            self.control.stirred(<object>stirred.data)
+
+    cdef shmq_desk *_desk_of(self, queue) except? NULL:
+        return <shmq_desk *><size_t>self.desks.get(id(queue), 0)
+
+    def serve(self, queue):
+        """Give messages of the queue to those who wait for them: whether any still wait."""
+        cdef shmq_desk *desk = self._desk_of(queue)
+        cdef bint more
+        if desk == NULL:
+            return False
+        more = shmq_desk_serve(desk)
+        desk = self._desk_of(queue)  # serving may have found out that the queue is gone
+        if desk != NULL:
+            desk.awaited = more
+        self._settle()
+        return more and desk != NULL
+
+    def forget(self, queue):
+        """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""
+        cdef shmq_desk *desk = self._desk_of(queue)
+        if desk != NULL:
+            shmq_desk_forget(desk, SHMQ_S_NO_QUEUE)
+        self._settle()
+
+    def tick(self):
+        """End what is over; the seconds until it is to be called again."""
+        cdef int64_t next_ = shmq_front_tick(&self.c, shmq_now())
+        self._settle()
+        return max(0.0, (next_ - shmq_now()) / 1e9)
+
+    def drain(self):
+        """Begin nothing new; who waits gets SHUTTING_DOWN. Settlements are still taken."""
+        shmq_front_drain(&self.c)
+        self._settle()
+
+    def renew_rights(self):
+        """Ask for the rights of every session anew."""
+        shmq_front_renew_rights(&self.c)
+
+    def close(self):
+        """End every session, and leave every queue. May be called again."""
+        if self.open_:
+            self.open_ = False
+            shmq_front_end(&self.c)
+
+
+# ---- hooks ----
+
+cdef uint16_t _attach_desk(shmq_front *front, shmq_desk *desk) noexcept:
+    cdef Front self = <Front>front.data
+    cdef Handle handle
+    try:
+        handle = self.control.attach(desk.name.decode("ascii"))
+    except _errors.NoSuchQueue:
+        return SHMQ_S_NO_QUEUE
+    except _errors.NoSpace:
+        return SHMQ_S_NO_SPACE
+    except Exception as error:
+        self.control.failed(error)
+        return SHMQ_S_INTERNAL
+    Py_INCREF(handle)
+    desk.data = <void *>handle
+    desk.q = &handle.q
+    desk.semaphores[0], desk.semaphores[1] = handle.semaphores[0], handle.semaphores[1]
+    desk.views = &handle.views
+    self.desks[id(handle)] = <size_t>desk
+    return SHMQ_S_OK
+
+
+cdef void _detach_desk(shmq_front *front, shmq_desk *desk) noexcept:
+    cdef Front self = <Front>front.data
+    cdef Handle handle = <Handle>desk.data
+    self.desks.pop(id(handle), None)
+    desk.data = NULL
+    Py_DECREF(handle)
+    handle.close()
+
+
+cdef uint8_t _rights(shmq_session *session, const char *name) noexcept:
+    cdef Session self = <Session>session.data
+    try:
+        return self.front.control.rights(self, name.decode("ascii"))
+    except Exception as error:
+        self.front.control.failed(error)
+        return 0
+
+
+cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *name,
+                  const unsigned char *rest, uint32_t size) noexcept:
+    cdef Session self = <Session>session.data
+    try:
+        status, payload = self.front.control.answer(
+            self, frame.type, name.decode("ascii"),
+            PyBytes_FromStringAndSize(<const char *>rest, size))
+        self._answer(frame, status, payload)
+    except Exception as error:
+        self.front.control.failed(error)
+        shmq_reply(session, frame.id, SHMQ_S_INTERNAL, NULL, 0)
+
+
+cdef int _lock_desk_slowly(shmq_desk *desk, int status) noexcept:
+    cdef Front self = <Front>desk.front.data
+    while True:
+        try:
+            (<Handle>desk.data)._lock_slowly(status)
+            return SHMQ_OK
+        except _errors.QueueDeleted:
+            return SHMQ_DELETED
+        except _errors.ShmqError as error:
+            self.control.failed(error)
+            return SHMQ_DAMAGED
+        except BaseException as error:  # of a signal's handler: the lock is still wanted
+            self.control.interrupted(error)
+
+
+cdef void _tend_desk(shmq_desk *desk) noexcept:
+    cdef Front self = <Front>desk.front.data
+    try:
+        (<Handle>desk.data)._after()
+    except Exception as error:
+        self.control.failed(error)
+
+
+cdef void _wait_at_desk(shmq_desk *desk) noexcept:
+    cdef Front self = <Front>desk.front.data
+    try:
+        self.control.wait(<object>desk.data)
+    except Exception as error:
+        self.control.failed(error)
+
+
+cdef shmq_hooks _hooks
+_hooks.attach = _attach_desk
+_hooks.detach = _detach_desk
+_hooks.rights = _rights
+_hooks.answer = _answer
+_hooks.lock_slowly = _lock_desk_slowly
+_hooks.tend = _tend_desk
+_hooks.wait = _wait_at_desk

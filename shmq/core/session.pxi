@@ -1,0 +1,229 @@
+# One connection of a Front.
+
+WANTS_WRITE = _WANTS_WRITE
+PAUSED = _PAUSED
+ENDING = _ENDING
+GONE = _GONE
+
+cdef enum:
+    _WANTS_WRITE = 1
+    _PAUSED = 2
+    _ENDING = 4
+    _GONE = 8
+    MOST_PIECES = 64      # of one sendmsg
+    MOST_ROUNDS = 16      # receives in a row, then it is another connection's turn
+
+
+@cython.no_gc_clear
+@cython.final
+cdef class Session:
+    """A connection's frames, in and out.
+
+    Its methods return flags: WANTS_WRITE, output is left, wait until the peer takes it;
+    PAUSED, nothing is to be received before that; ENDING, once all is sent no more will
+    be: half-close, and discard what still comes; GONE, close now.
+    """
+
+    cdef shmq_session *c
+    cdef readonly Front front
+    cdef public object context
+    cdef bint gone
+
+    def __cinit__(self, Front front, context):
+        self.front = front
+        self.context = context
+        if not front.open_:
+            raise _errors.ShmqError("this front is closed")
+        self.c = shmq_session_begin(&front.c, <void *>self)
+        if self.c == NULL:
+            raise MemoryError
+        Py_INCREF(self)          # of its C half, until close
+
+    cdef int _flags(self):
+        cdef int flags = 0
+        if self.c == NULL or self.gone or self.c.broken:
+            return _GONE
+        if shmq_pending(&self.c.out):
+            flags |= _WANTS_WRITE
+        if shmq_session_is_paused(self.c):
+            flags |= _PAUSED
+        if self.c.finished:
+            flags |= _ENDING
+        return flags
+
+    @property
+    def flags(self):
+        """What is to be done for it now."""
+        return self._flags()
+
+    @property
+    def unsettled(self):
+        """Messages that it has leased."""
+        return 0 if self.c == NULL else self.c.unsettled
+
+    def readable(self, int fd):
+        """Receive what is there, carry it out, and send what can be sent at once."""
+        cdef int round_
+        if self.c != NULL:
+            for round_ in range(MOST_ROUNDS):
+                if not self._receive(fd):
+                    break
+            self.front._settle()
+        return self.writable(fd)
+
+    # Whether more may be there.
+    cdef bint _receive(self, int fd) except -1:
+        cdef size_t size = 0
+        cdef ssize_t got
+        cdef unsigned char *at
+        if self.c == NULL or self.gone or self.c.broken:
+            return False
+        at = shmq_session_space(self.c, &size)
+        if at == NULL and not self.c.finished:
+            return False
+        if at == NULL:
+            at = self.front.c.scratch  # nothing that comes now is carried out
+            size = SHMQ_SCRATCH
+        if self.c.filling.active:
+            with nogil:
+                got = recv(fd, at, size, MSG_DONTWAIT)
+        else:
+            got = recv(fd, at, size, MSG_DONTWAIT)
+        if got > 0:
+            if not self.c.finished:
+                shmq_session_received(self.c, got)
+            return <size_t>got == size
+        if got == 0:
+            self.gone = self.c.finished
+            shmq_session_finish(self.c)
+        elif errno != EAGAIN and errno != EINTR:
+            self.gone = True
+        return False
+
+    def writable(self, int fd):
+        """Send what can be sent at once."""
+        while self._send(fd):
+            pass
+        return self._flags()
+
+    # Whether the peer may take more.
+    cdef bint _send(self, int fd) except -1:
+        cdef iovec pieces[MOST_PIECES]
+        cdef msghdr message
+        cdef ssize_t sent
+        cdef size_t pending
+        if self.c == NULL or self.gone or self.c.broken:
+            return False
+        pending = shmq_pending(&self.c.out)
+        if not pending:
+            return False
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = pieces
+        message.msg_iovlen = shmq_outbox_pieces(&self.c.out, pieces, MOST_PIECES)
+        if pending > NOGIL_COPY:
+            with nogil:
+                sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+        else:
+            sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if sent < 0:
+            self.gone = errno != EAGAIN and errno != EINTR
+            return False
+        shmq_session_sent(self.c, sent)
+        self.front._settle()
+        return True
+
+    def feed(self, data):
+        """Carry out bytes that came some other way."""
+        cdef Py_buffer source
+        cdef size_t done = 0, size = 0, part
+        cdef unsigned char *at
+        PyObject_GetBuffer(data, &source, PyBUF_SIMPLE)
+        try:
+            while self.c != NULL and done < <size_t>source.len and not self.c.finished:
+                at = shmq_session_space(self.c, &size)
+                part = min(size, source.len - done)
+                if at == NULL:
+                    shmq_session_hold(self.c, <char *>source.buf + done, source.len - done)
+                    break
+                memcpy(at, <char *>source.buf + done, part)
+                shmq_session_received(self.c, part)
+                done += part
+        finally:
+            PyBuffer_Release(&source)
+        self.front._settle()
+        return self._flags()
+
+    def take(self, size_t most=65536):
+        """Up to ``most`` bytes to be sent some other way; they count as sent."""
+        cdef iovec pieces[MOST_PIECES]
+        cdef uint32_t count, i
+        cdef size_t size = 0, part
+        cdef list taken = []
+        if self.c == NULL:
+            return b""
+        count = shmq_outbox_pieces(&self.c.out, pieces, MOST_PIECES)
+        for i in range(count):
+            part = min(pieces[i].iov_len, most - size)
+            taken.append(PyBytes_FromStringAndSize(<char *>pieces[i].iov_base, part))
+            size += part
+        shmq_session_sent(self.c, size)
+        self.front._settle()
+        return b"".join(taken)
+
+    def finish(self):
+        """The peer sends no more: its whole frames are carried out, its waits end."""
+        if self.c != NULL:
+            shmq_session_finish(self.c)
+            self.front._settle()
+        return self._flags()
+
+    def close(self):
+        """The connection is gone: its leases go back at once. May be called again."""
+        cdef shmq_session *c = self.c
+        if c == NULL:
+            return
+        self.c = NULL
+        shmq_session_end(c)
+        Py_DECREF(self)
+        if self.front.open_:
+            self.front._settle()
+
+    # Answers what the control has decided.
+    cdef int _answer(self, const shmq_frame *frame, int status, payload) except -1:
+        cdef bytes text
+        if status >= SHMQ_S_BAD_MAGIC:
+            text = bytes(payload)
+            shmq_refuse(self.c, frame.id, status, PyBytes_AS_STRING(text))
+        elif frame.type == SHMQ_T_PEEK and status == SHMQ_S_OK:
+            self._send_copies(frame.id, payload)
+        else:
+            if frame.type == SHMQ_T_HELLO and status == SHMQ_S_OK:
+                self.c.authorised = True
+                shmq_session_renew_rights(self.c)
+            text = bytes(payload)
+            shmq_reply(self.c, frame.id, status, PyBytes_AS_STRING(text),
+                       <uint32_t>PyBytes_GET_SIZE(text))
+        return 0
+
+    cdef int _send_copies(self, uint32_t id_, list copies) except -1:
+        cdef shmq_view view
+        cdef Message copy
+        cdef Py_ssize_t left = len(copies)
+        cdef bytes raw
+        if not left:
+            shmq_reply(self.c, id_, SHMQ_S_QUEUE_EMPTY, NULL, 0)
+        for copy in copies:
+            left -= 1
+            memset(&view, 0, sizeof(view))
+            raw = copy.raw
+            view.seq = copy.sequence
+            view.deliveries = copy.delivery_count
+            view.priority = <uint8_t>copy.priority
+            view.codec = copy.number
+            view.body = <const unsigned char *>PyBytes_AS_STRING(raw)
+            view.body_bytes = <uint32_t>PyBytes_GET_SIZE(raw)
+            if copy.meta is not None:
+                view.meta = <const unsigned char *>PyBytes_AS_STRING(copy.meta)
+                view.meta_bytes = <uint32_t>PyBytes_GET_SIZE(copy.meta)
+            shmq_deliver_copy(self.c, id_, &view, left > 0)
+        return 0

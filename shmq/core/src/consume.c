@@ -1,0 +1,84 @@
+#include "consume.h"
+
+#include "desk.h"
+#include "session.h"
+#include "waiter.h"
+
+#define MS 1000000ll
+
+/* When a wait of so many ms is over; 0: it does not wait. */
+static int64_t end_of(uint32_t wait)
+{
+    if (!wait)
+        return 0;
+    return wait == SHMQ_FRAME_FOREVER ? INT64_MAX : shmq_now() + wait * MS;
+}
+
+/* Reads the payload: NULL, or what is wrong with its form. */
+static const char *read_wish(const struct shmq_frame *frame, const unsigned char *payload,
+                             struct shmq_name *name, struct shmq_wish *wish, uint8_t *flags)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+
+    memset(wish, 0, sizeof *wish);
+    wish->id = frame->id;
+    wish->subscribes = frame->type == SHMQ_T_SUBSCRIBE;
+    if (!shmq_read_name(&r, name))
+        return SHMQ_WHY_NAME;
+    wish->most = shmq_read32(&r);
+    if (!wish->subscribes)
+        wish->until = end_of(shmq_read32(&r));
+    *flags = shmq_read8(&r);
+    wish->settled = *flags & SHMQ_SETTLED;
+    if (!r.bad && !shmq_left(&r))
+        return NULL;
+    return wish->subscribes ? "behind the name are u32 credit and u8 flags"
+                            : "behind the name are u32 most, u32 wait and u8 flags";
+}
+
+void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
+                            const unsigned char *payload)
+{
+    struct shmq_seat *seat;
+    struct shmq_wish wish;
+    struct shmq_name name;
+    uint16_t status;
+    uint8_t flags;
+    const char *why = read_wish(frame, payload, &name, &wish, &flags);
+
+    if (why)
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+    else if (flags & ~SHMQ_SETTLED)
+        shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
+    else if (!(seat = shmq_seat_at(session, name, &status)))
+        shmq_refuse(session, frame->id, status, NULL);
+    else if (!(seat->rights & SHMQ_MAY_CONSUME))
+        shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+    else if (!wish.most)
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "of no messages none can be sent: "
+                                                            "1 or more");
+    else if (wish.subscribes && shmq_subscription(session, frame->id))
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
+                    "this message id is a subscription's: unsubscribe, or take another");
+    else
+        shmq_wait(seat, &wish);
+}
+
+void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_frame *frame,
+                                const unsigned char *payload)
+{
+    struct shmq_waiter *subscription;
+
+    if (frame->length != 4) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "an UNSUBSCRIBE carries one u32");
+        return;
+    }
+    subscription = shmq_subscription(session, shmq_load32(payload));
+    if (!subscription) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
+                    "this message id is no subscription's");
+        return;
+    }
+    shmq_unsubscribe(subscription);
+    shmq_reply(session, frame->id, SHMQ_S_OK, NULL, 0);
+}

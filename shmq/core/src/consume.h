@@ -1,0 +1,12 @@
+/* CONSUME, SUBSCRIBE and UNSUBSCRIBE. */
+#ifndef SHMQ_CONSUME_H
+#define SHMQ_CONSUME_H
+
+#include "wire.h"
+
+void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
+                            const unsigned char *payload);
+void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_frame *frame,
+                                const unsigned char *payload);
+
+#endif

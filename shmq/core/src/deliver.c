@@ -1,0 +1,269 @@
+#include "deliver.h"
+
+#include "desk.h"
+#include "life.h"
+#include "lock.h"
+#include "properties.h"
+#include "session.h"
+#include "tenure.h"
+
+#define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */
+#define MOST_DELIVERIES 0xFFFFu
+
+bool shmq_may_deliver(const struct shmq_session *session)
+{
+    return !session->broken && shmq_pending(&session->out) < SHMQ_OUT_HIGH &&
+           shmq_may_lease(session);
+}
+
+/* ---- writing ---- */
+
+/* Writes all but the body, which has `body_bytes`: where that goes, or NULL if there is no
+ * memory. `with_body`: room for it is made, too. */
+static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint64_t receipt,
+                                 const struct shmq_view *view, bool with_body)
+{
+    uint32_t meta = shmq_properties_size(view->meta, view->meta_bytes, view->codec);
+    uint32_t props = meta ? 4 + meta : 0;
+    uint32_t deliveries = view->deliveries < MOST_DELIVERIES ? view->deliveries : MOST_DELIVERIES;
+    size_t size = SHMQ_FRAME_HEADER + FIXED + props;
+    unsigned char *at = shmq_session_room(session, size + (with_body ? view->body_bytes : 0));
+
+    if (!at)
+        return NULL;
+    at = shmq_frame_write(at, SHMQ_T_DELIVER, SHMQ_FRAME_MORE, id,
+                          FIXED + props + view->body_bytes);
+    at = shmq_store64(at, view->seq);
+    at = shmq_store64(at, receipt);
+    at = shmq_store16(at, (uint16_t)deliveries);
+    *at++ = view->priority;
+    *at++ = (unsigned char)((props ? SHMQ_WITH_PROPERTIES : 0) |
+                            (deliveries > 1 ? SHMQ_REDELIVERED : 0));
+    if (props) {
+        at = shmq_store32(at, meta);
+        at = shmq_properties_write(at, view->meta, view->meta_bytes, view->codec);
+    }
+    return at;
+}
+
+/* Whole; false if there is no memory. Where its bytes may change meanwhile, the caller finds
+ * that out afterwards, and takes it back. */
+static bool write_message(struct shmq_session *session, uint32_t id, uint64_t receipt,
+                          const struct shmq_view *view)
+{
+    unsigned char *at = write_head(session, id, receipt, view, true);
+
+    if (!at)
+        return false;
+    if (view->body_bytes)
+        memcpy(at, view->body, view->body_bytes);
+    session->out.used = (size_t)(at - session->out.bytes) + view->body_bytes;
+    return true;
+}
+
+static void unpin(struct shmq_desk *desk, uint32_t slot)
+{
+    desk->users++;
+    shmq_parcel_gone(&(struct shmq_parcel){.desk = desk, .slot = slot});
+}
+
+/* The same of a message that is pinned: its body is sent from where it lies. */
+static bool write_pinned(struct shmq_session *session, struct shmq_desk *desk, uint32_t id,
+                         uint64_t receipt, const struct shmq_view *view)
+{
+    unsigned char *at = write_head(session, id, receipt, view, false);
+
+    if (!at)
+        return false;
+    session->out.used = (size_t)(at - session->out.bytes);
+    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, desk, view->at))
+        return false;
+    desk->users++;
+    return true;
+}
+
+/* The status of the frame whose header begins at `at`: a single one's is OK, and so is the
+ * last one's of a CONSUME. */
+static void end_series(struct shmq_session *session, size_t at)
+{
+    shmq_store16(session->out.bytes + at + 10, SHMQ_S_OK);
+}
+
+/* ---- leasing ---- */
+
+struct leased {
+    struct shmq_view view;
+    bool pinned;
+};
+
+static bool pin(struct shmq_desk *desk, struct leased *leased, int64_t now)
+{
+    struct shmq_view view;
+
+    if (leased->view.body_bytes < SHMQ_DIRECT ||
+        shmq_pin(desk->q, leased->view.receipt, now, &view) != SHMQ_OK)
+        return false;
+    ++*desk->views;
+    return true;
+}
+
+/* How much more the session should be given to send. */
+static int64_t budget_of(const struct shmq_session *session)
+{
+    return (int64_t)SHMQ_OUT_HIGH - (int64_t)shmq_pending(&session->out);
+}
+
+/* Leases up to `most`; holds the lock. */
+static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_t most,
+                           int *outcome)
+{
+    struct shmq_queue *q = w->seat->desk->q;
+    int64_t now = shmq_time(q), budget = budget_of(w->session);
+    uint32_t count = 0;
+
+    *outcome = SHMQ_OK;
+    while (count < most && budget > 0) {
+        struct leased *next = &leased[count];
+
+        *outcome = shmq_lease(q, now, true, &next->view);
+        if (*outcome != SHMQ_OK)
+            break;
+        next->pinned = pin(w->seat->desk, next, now);
+        budget -= next->view.body_bytes + SHMQ_FRAME_HEADER + FIXED;
+        count++;
+    }
+    return count;
+}
+
+/* Writes one that was leased, unless its lease has been lost meanwhile: whether it did. Of a
+ * body that is not pinned, the bytes are ours as long as the lease is. */
+static bool write_leased(struct shmq_waiter *w, struct leased *leased)
+{
+    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_view *view = &leased->view;
+    size_t before = w->session->out.used;
+    uint64_t sealed = shmq_seal(&desk->q->seal, view->receipt);
+
+    if (leased->pinned) {
+        if (write_pinned(w->session, desk, w->id, sealed, view))
+            return true;
+        unpin(desk, view->at);
+        w->session->out.used = before;
+        return false;
+    }
+    if (write_message(w->session, w->id, sealed, view) &&
+        shmq_holds(desk->q, view->receipt, INT64_MIN))
+        return true;
+    w->session->out.used = before;
+    return false;
+}
+
+/* Leases, then writes without the lock. */
+static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole, int *outcome,
+                               size_t *last)
+{
+    struct leased leased[SHMQ_RUN];
+    struct shmq_desk *desk = w->seat->desk;
+    uint32_t count, written = 0;
+
+    if ((*outcome = shmq_desk_lock(desk, whole)) != SHMQ_OK)
+        return 0;
+    count = lease_some(w, leased, most < SHMQ_RUN ? most : SHMQ_RUN, outcome);
+    shmq_desk_unlock(desk);
+    for (uint32_t i = 0; i < count; i++) {
+        size_t before = w->session->out.used;
+
+        shmq_tenure_begin(w->seat, &leased[i].view, w->subscribes ? w : NULL);
+        if (write_leased(w, &leased[i])) {
+            *last = before;
+            written++;
+            if (w->subscribes)
+                end_series(w->session, before);
+        } else {
+            shmq_tenure_end(desk, leased[i].view.receipt);
+        }
+    }
+    return written;
+}
+
+/* Writes one message under the lock and acknowledges it, so that nobody gets it again:
+ * whether it did. */
+static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_t now)
+{
+    struct shmq_desk *desk = w->seat->desk;
+    size_t before = w->session->out.used;
+    bool written = leased->pinned
+                       ? write_pinned(w->session, desk, w->id, 0, &leased->view)
+                       : write_message(w->session, w->id, 0, &leased->view);
+
+    if (!written) {
+        if (leased->pinned) {
+            shmq_unpin(desk->q, leased->view.at);
+            --*desk->views;
+        }
+        w->session->out.used = before;
+        (void)shmq_return_unseen(desk->q, leased->view.receipt, now);
+        return false;
+    }
+    (void)shmq_ack(desk->q, leased->view.receipt, now);
+    if (w->subscribes)
+        end_series(w->session, before);
+    return true;
+}
+
+static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool whole,
+                                    int *outcome, size_t *last)
+{
+    struct leased leased;
+    struct shmq_desk *desk = w->seat->desk;
+    int64_t now, budget = budget_of(w->session);
+    uint32_t written = 0;
+
+    if ((*outcome = shmq_desk_lock(desk, whole)) != SHMQ_OK)
+        return 0;
+    now = shmq_now();
+    while (written < most && written < SHMQ_RUN && budget > 0) {
+        size_t before = w->session->out.used;
+
+        *outcome = shmq_lease(desk->q, now, true, &leased.view);
+        if (*outcome != SHMQ_OK)
+            break;
+        leased.pinned = pin(desk, &leased, now);
+        budget -= leased.view.body_bytes + SHMQ_FRAME_HEADER + FIXED;
+        if (!deliver_settled(w, &leased, now))
+            break;
+        *last = before;
+        written++;
+    }
+    shmq_desk_unlock(desk);
+    return written;
+}
+
+uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *outcome)
+{
+    uint32_t total = 0, count;
+    size_t last = 0;
+
+    *outcome = SHMQ_OK;
+    shmq_outbox_compact(&w->session->out);
+    while (total < most && *outcome == SHMQ_OK && shmq_may_deliver(w->session)) {
+        count = w->settled
+                    ? deliver_all_settled(w, most - total, whole, outcome, &last)
+                    : deliver_leases(w, most - total, whole, outcome, &last);
+        if (!count)
+            break;
+        total += count;
+    }
+    if (total && !w->subscribes)
+        end_series(w->session, last);
+    return total;
+}
+
+void shmq_deliver_copy(struct shmq_session *session, uint32_t id, const struct shmq_view *view,
+                       bool more)
+{
+    size_t before = session->out.used;
+
+    if (write_message(session, id, 0, view) && !more)
+        end_series(session, before);
+}

@@ -1,0 +1,58 @@
+/* Desks: the queues that a front has attached to; and the seats of sessions at them. */
+#ifndef SHMQ_DESK_H
+#define SHMQ_DESK_H
+
+#include "wire.h"
+
+struct shmq_name {
+    const unsigned char *at;
+    uint16_t bytes;
+};
+
+/* Reads a name; false if it cannot name a queue, as shmq/names.py has it. */
+bool shmq_read_name(struct shmq_reader *r, struct shmq_name *name);
+
+#define SHMQ_WHY_NAME "a name is 1 to 100 characters out of A-Z a-z 0-9 . _ : -"
+
+/* The session's seat at the queue of that name, attached to if need be: NULL, and the status,
+ * if there is none or the session may not know of it. It is valid until the end of the
+ * request, and as long as it has tenures or waiters. */
+struct shmq_seat *shmq_seat_at(struct shmq_session *session, struct shmq_name name,
+                               uint16_t *status);
+
+/* The session leaves all its seats, which have no tenures and no waiters. */
+void shmq_seats_leave(struct shmq_session *session);
+
+/* ---- the lock ---- */
+
+/* The side of the gets, or the whole queue, however long that takes: SHMQ_OK, or why not. */
+int shmq_desk_lock(struct shmq_desk *desk, bool whole);
+
+/* Releases it, and wakes whom it should. */
+void shmq_desk_unlock(struct shmq_desk *desk);
+
+/* Releases the lock of the puts, and wakes whom it should. */
+void shmq_desk_unlock_puts(struct shmq_desk *desk);
+
+/* The wire's word for an outcome of the core. A queue that is gone, or damaged, is forgotten. */
+uint16_t shmq_desk_status(struct shmq_desk *desk, int status);
+
+/* Looks for what dead processes hold, and the like, unless that was done a moment ago:
+ * whether it was now. */
+bool shmq_desk_tend(struct shmq_desk *desk);
+
+/* ---- coming and going ---- */
+
+/* At the end of the request, its waiters are to be looked after. */
+void shmq_desk_touch(struct shmq_desk *desk);
+
+/* It is not to be found any more: its waiters end with that status, its tenures are void. */
+void shmq_desk_forget(struct shmq_desk *desk, uint16_t status);
+
+/* One who used it is gone. */
+void shmq_desk_release(struct shmq_desk *desk);
+
+/* A parcel has gone, or will never go: its body is unpinned. */
+void shmq_parcel_gone(struct shmq_parcel *parcel);
+
+#endif

@@ -1,0 +1,56 @@
+/* What a session has to send: bytes, and among them bodies that go from the queue itself. */
+#ifndef SHMQ_OUTBOX_H
+#define SHMQ_OUTBOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct shmq_desk;
+
+/* A body that is sent from where it lies: pinned until it has gone. */
+struct shmq_parcel {
+    size_t before; /* it goes before this one of the bytes                             */
+    const unsigned char *body;
+    size_t bytes;
+    struct shmq_desk *desk;
+    uint32_t slot;
+};
+
+struct shmq_outbox {
+    unsigned char *bytes;
+    size_t sent, used, room;     /* bytes[sent] to bytes[used - 1] are to go            */
+    struct shmq_parcel *parcels; /* in their order                                      */
+    uint32_t parcel_sent, parcel_used, parcel_room;
+    size_t parcel_bytes;         /* of the parcels that are to go                       */
+};
+
+/* How much is to go. */
+static inline size_t shmq_pending(const struct shmq_outbox *box)
+{
+    return box->used - box->sent + box->parcel_bytes;
+}
+
+/* Moves what is to go to the front, if much has gone before it. Between two calls, places in
+ * `bytes` stay where they are. */
+void shmq_outbox_compact(struct shmq_outbox *box);
+
+/* Room for `size` bytes more behind the last: NULL if there is no memory. Bytes written
+ * there count once `used` says so. */
+unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size);
+
+/* Puts a body behind the last byte. False if there is no memory. */
+bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t bytes,
+                     struct shmq_desk *desk, uint32_t slot);
+
+/* The next pieces to send, in their order, at most `most`: how many. */
+uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces, uint32_t most);
+
+/* So much was sent. Calls `gone` for each parcel that has gone. */
+void shmq_outbox_sent(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *));
+
+/* Drops all of it. */
+void shmq_outbox_clear(struct shmq_outbox *box, void (*gone)(struct shmq_parcel *));
+
+#endif

@@ -1,0 +1,394 @@
+#include "produce.h"
+
+#include "exchange.h"
+#include "filling.h"
+#include "lock.h"
+
+#define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
+
+static const char no_such_flag[] = "there is no such flag";
+
+/* ---- reading ---- */
+
+const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item)
+{
+    const unsigned char *meta;
+    uint32_t bytes;
+
+    memset(item, 0, sizeof *item);
+    item->flags = shmq_read8(r);
+    if (!(item->flags & SHMQ_WITH_PROPERTIES))
+        return r->bad ? "behind the name is u8 flags" : NULL;
+    bytes = shmq_read32(r);
+    if (!(meta = shmq_read_bytes(r, bytes)))
+        return "the properties are longer than the frame";
+    item->put.meta = meta;
+    item->put.meta_bytes = bytes;
+    return shmq_properties_read(meta, bytes, &item->properties);
+}
+
+static void set_body(struct shmq_item *item, const unsigned char *body, size_t bytes)
+{
+    item->put.body = body;
+    item->put.body_bytes = bytes;
+}
+
+static bool refuse_item(struct shmq_item *item, uint16_t status, const char *why)
+{
+    item->status = status;
+    item->why = why;
+    return false;
+}
+
+bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item)
+{
+    const struct shmq_queue *q = seat->desk->q;
+    const char *why;
+
+    if (!(seat->rights & SHMQ_MAY_PRODUCE))
+        return refuse_item(item, SHMQ_S_FORBIDDEN, NULL);
+    item->put.priority = q->middle;
+    if (item->put.meta && (why = shmq_properties_apply(q, &item->properties, &item->put,
+                                                       item->hash)))
+        return refuse_item(item, SHMQ_S_BAD_REQUEST, why);
+    if (item->flags & SHMQ_WHEN_DURABLE)
+        return refuse_item(item, SHMQ_S_UNSUPPORTED, "this queue keeps no journal");
+    if (shmq_fits(q, item->put.body_bytes, item->put.meta_bytes) != SHMQ_OK)
+        return refuse_item(item, SHMQ_S_TOO_LARGE, NULL);
+    return true;
+}
+
+void shmq_answer_item(struct shmq_session *session, const struct shmq_item *item)
+{
+    unsigned char seq[8];
+
+    if (!item->id)
+        return;
+    if (item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE) {
+        shmq_refuse(session, item->id, item->status, item->why);
+        return;
+    }
+    shmq_store64(seq, item->seq);
+    shmq_reply(session, item->id, item->status, seq, sizeof seq);
+}
+
+/* ---- putting ---- */
+
+/* Of a put that may set a timer, the exact time. */
+static int64_t time_of(const struct shmq_queue *q, const struct shmq_put *put)
+{
+    return put->ttl > 0 || q->h->options.ttl ? shmq_now() : shmq_time(q);
+}
+
+static bool is_large(const struct shmq_item *item)
+{
+    return item->put.body_bytes >= SHMQ_DIRECT;
+}
+
+static bool is_refused(const struct shmq_item *item)
+{
+    return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
+}
+
+/* Puts what can be put without the lock of the gets, from the first on: how many. */
+static uint32_t put_quickly(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+{
+    struct shmq_queue *q = desk->q;
+    uint32_t done = 0;
+    uint64_t copied = 0;
+    int64_t now;
+
+    if (is_large(&items[0]) || !shmq_is_plain(q, &items[0].put) || shmq_lock_puts(q) != SHMQ_OK)
+        return 0;
+    now = time_of(q, &items[0].put);
+    while (done < count && copied < MOST_COPIED && !is_large(&items[done]) &&
+           shmq_quick_put(q, &items[done].put, now, &items[done].seq) == SHMQ_OK) {
+        copied += items[done].put.body_bytes;
+        done++;
+    }
+    shmq_desk_unlock_puts(desk);
+    return done;
+}
+
+/* Puts under both locks, until one is refused: how many, that one not included. */
+static uint32_t put_wholly(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+{
+    uint64_t copied = 0;
+    uint32_t done = 0;
+    int64_t now;
+    int outcome = shmq_desk_lock(desk, true);
+
+    if (outcome != SHMQ_OK) {
+        items[0].status = shmq_desk_status(desk, outcome);
+        return 0;
+    }
+    now = shmq_now();
+    while (done < count && copied < MOST_COPIED && !is_large(&items[done])) {
+        outcome = shmq_put(desk->q, &items[done].put, now, &items[done].seq);
+        if (outcome != SHMQ_OK && outcome != SHMQ_DUPLICATE)
+            break;
+        items[done].status = outcome == SHMQ_OK ? SHMQ_S_OK : SHMQ_S_DUPLICATE;
+        copied += items[done].put.body_bytes;
+        done++;
+        outcome = SHMQ_OK;
+    }
+    shmq_desk_unlock(desk);
+    if (outcome != SHMQ_OK)
+        items[done].status = shmq_desk_status(desk, outcome);
+    return done;
+}
+
+static uint32_t put_more(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+{
+    uint32_t done;
+
+    if (is_large(&items[0])) {
+        shmq_put_large(desk, &items[0]);
+        return is_refused(&items[0]) ? 0 : 1;
+    }
+    done = put_quickly(desk, items, count);
+    return done ? done : put_wholly(desk, items, count);
+}
+
+/* Puts items that are admitted until one is refused: how many, that one not included. A
+ * queue that is full is asked once more when what dead processes held has been freed. */
+static uint32_t put_some(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+{
+    uint32_t done = 0;
+
+    while (done < count) {
+        struct shmq_item *next;
+
+        done += put_more(desk, items + done, count - done);
+        next = &items[done];
+        if (done == count || !is_refused(next))
+            continue;
+        if (next->status != SHMQ_S_QUEUE_FULL || !shmq_desk_tend(desk))
+            break;
+        next->status = SHMQ_S_OK;
+    }
+    return done;
+}
+
+/* ---- PRODUCE ---- */
+
+/* Reads a whole PRODUCE: NULL, or what is wrong with its form. */
+static const char *read_produce(const struct shmq_frame *frame, const unsigned char *payload,
+                                struct shmq_name *name, struct shmq_item *item)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+    const char *why;
+
+    memset(item, 0, sizeof *item);
+    if (!shmq_read_name(&r, name))
+        why = SHMQ_WHY_NAME;
+    else
+        why = shmq_read_item(&r, item);
+    item->id = frame->id;
+    if (!why)
+        set_body(item, r.at, shmq_left(&r));
+    return why;
+}
+
+static bool is_same(struct shmq_name a, struct shmq_name b)
+{
+    return a.bytes == b.bytes && !memcmp(a.at, b.at, a.bytes);
+}
+
+static bool has_good_flags(const struct shmq_item *item, uint8_t known)
+{
+    return !(item->flags & ~known);
+}
+
+#define KNOWN_FLAGS (SHMQ_WITH_PROPERTIES | SHMQ_WHEN_DURABLE)
+
+/* Gathers PRODUCEs to the same queue that follow and are admitted. */
+static uint32_t gather(struct shmq_seat *seat, struct shmq_name name, struct shmq_item *items,
+                       struct shmq_frames *frames)
+{
+    struct shmq_frame frame;
+    struct shmq_name other;
+    uint32_t count = 1;
+
+    while (count < SHMQ_RUN && shmq_next_is(seat->session, frames, SHMQ_T_PRODUCE, &frame)) {
+        const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
+        struct shmq_item *item = &items[count];
+
+        if (read_produce(&frame, payload, &other, item) || !is_same(name, other) || !has_good_flags(item, KNOWN_FLAGS) ||
+            !shmq_admit_item(seat, item))
+            break;
+        frames->at = payload + frame.length;
+        count++;
+    }
+    return count;
+}
+
+/* Each is answered by itself: one that is refused holds back none behind it. */
+static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t count)
+{
+    uint32_t done = 0;
+
+    while (done < count && !seat->desk->gone) {
+        done += put_some(seat->desk, items + done, count - done);
+        done += done < count;
+    }
+    for (uint32_t i = done; i < count; i++)
+        items[i].status = SHMQ_S_NO_QUEUE;
+    for (uint32_t i = 0; i < count; i++)
+        shmq_answer_item(seat->session, &items[i]);
+}
+
+static void refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
+{
+    if (id)
+        shmq_refuse(session, id, status, why);
+}
+
+void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,
+                            const unsigned char *payload, struct shmq_frames *frames)
+{
+    struct shmq_item items[SHMQ_RUN];
+    struct shmq_seat *seat;
+    struct shmq_name name;
+    uint16_t status;
+    const char *why = read_produce(frame, payload, &name, &items[0]);
+
+    if (why)
+        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+    else if (!has_good_flags(&items[0], KNOWN_FLAGS))
+        refuse(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
+    else if (!(seat = shmq_seat_at(session, name, &status)))
+        refuse(session, frame->id, status, NULL);
+    else if (!shmq_admit_item(seat, &items[0]))
+        shmq_answer_item(session, &items[0]);
+    else
+        put_run(seat, items, gather(seat, name, items, frames));
+}
+
+/* ---- PRODUCE_BATCH ---- */
+
+/* Reads one message of a batch: NULL, or what is wrong with its form. */
+static const char *read_inner(struct shmq_reader *r, struct shmq_item *item)
+{
+    const char *why = shmq_read_item(r, item);
+    const unsigned char *body;
+    uint32_t bytes;
+
+    if (why)
+        return why;
+    bytes = shmq_read32(r);
+    if (!(body = shmq_read_bytes(r, bytes)))
+        return "a message of the batch is longer than the frame";
+    set_body(item, body, bytes);
+    return NULL;
+}
+
+/* Goes through a batch without putting anything: NULL, or what is wrong with its form. */
+static const char *read_batch(struct shmq_reader r, uint32_t count, bool *good_flags)
+{
+    struct shmq_item item;
+
+    *good_flags = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *why = read_inner(&r, &item);
+
+        if (why)
+            return why;
+        *good_flags = *good_flags && has_good_flags(&item, SHMQ_WITH_PROPERTIES);
+    }
+    return shmq_left(&r) ? "behind the last message is nothing more" : NULL;
+}
+
+struct batch {
+    uint64_t first;
+    uint32_t accepted;
+    uint32_t id;
+    uint16_t status;
+};
+
+static void answer_batch(struct shmq_session *session, const struct batch *batch)
+{
+    unsigned char payload[12];
+
+    if (!batch->id)
+        return;
+    shmq_store64(shmq_store32(payload, batch->accepted), batch->first);
+    shmq_reply(session, batch->id, batch->status, payload, sizeof payload);
+}
+
+/* Reads up to `most` messages and admits them: how many, up to one that is refused, which is
+ * `refusal`. */
+static uint32_t next_items(struct shmq_seat *seat, struct shmq_reader *r, struct shmq_item *items,
+                           uint32_t most, uint16_t *refusal)
+{
+    uint32_t count = 0;
+
+    *refusal = SHMQ_S_OK;
+    while (count < most) {
+        (void)read_inner(r, &items[count]);
+        if (!shmq_admit_item(seat, &items[count])) {
+            *refusal = items[count].status;
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+/* Puts them from the front, until one is refused. */
+static void put_batch(struct shmq_seat *seat, struct shmq_reader *r, uint32_t count,
+                      struct batch *batch)
+{
+    struct shmq_item items[SHMQ_RUN];
+
+    while (count && !batch->status) {
+        uint32_t most = count < SHMQ_RUN ? count : SHMQ_RUN;
+        uint16_t refusal;
+        uint32_t admitted = next_items(seat, r, items, most, &refusal);
+        uint32_t done = admitted ? put_some(seat->desk, items, admitted) : 0;
+
+        if (done && !batch->accepted)
+            batch->first = items[0].seq;
+        batch->accepted += done;
+        batch->status = done < admitted ? items[done].status : refusal;
+        count -= most;
+    }
+}
+
+void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame *frame,
+                          const unsigned char *payload)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+    struct batch batch = {.id = frame->id};
+    struct shmq_seat *seat;
+    struct shmq_name name;
+    const char *why = NULL;
+    bool good_flags = true;
+    uint32_t count = 0;
+    uint8_t flags = 0;
+
+    if (!shmq_read_name(&r, &name)) {
+        why = SHMQ_WHY_NAME;
+    } else {
+        flags = shmq_read8(&r);
+        count = shmq_read32(&r);
+        why = r.bad ? "behind the name are u8 flags and u32 count"
+                    : read_batch(r, count, &good_flags);
+    }
+    if (why)
+        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+    else if (!good_flags || flags & ~SHMQ_WHEN_DURABLE)
+        refuse(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
+    else if (!(seat = shmq_seat_at(session, name, &batch.status)))
+        refuse(session, frame->id, batch.status, NULL);
+    else if (!(seat->rights & SHMQ_MAY_PRODUCE))
+        refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+    else if (!count)
+        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a batch has one message or more");
+    else if (flags & SHMQ_WHEN_DURABLE)
+        refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "this queue keeps no journal");
+    else {
+        put_batch(seat, &r, count, &batch);
+        answer_batch(session, &batch);
+    }
+}

@@ -1,0 +1,25 @@
+/* PRODUCE and PRODUCE_BATCH. */
+#ifndef SHMQ_PRODUCE_H
+#define SHMQ_PRODUCE_H
+
+#include "desk.h"
+#include "session.h"
+
+/* Carries the frame out, and those behind it that are PRODUCEs to the same queue. */
+void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,
+                            const unsigned char *payload, struct shmq_frames *frames);
+
+void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame *frame,
+                          const unsigned char *payload);
+
+/* ---- its steps, for a body that is still to come ---- */
+
+/* Reads flags and properties: NULL, or what is wrong with their form. */
+const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item);
+
+/* Refuses what is not for this queue or out of range: whether it may be put. */
+bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item);
+
+void shmq_answer_item(struct shmq_session *session, const struct shmq_item *item);
+
+#endif

@@ -1,0 +1,511 @@
+#include "session.h"
+
+#include <stdlib.h>
+
+#include "consume.h"
+#include "desk.h"
+#include "filling.h"
+#include "msgpack.h"
+#include "produce.h"
+#include "settle.h"
+#include "tenure.h"
+#include "waiter.h"
+
+#define LEAST_KEPT (64u << 10)
+#define MOST_PREFIX 4096u /* of a large PRODUCE, header to properties: more is gathered    */
+
+/* ---- answers ---- */
+
+unsigned char *shmq_session_room(struct shmq_session *session, size_t size)
+{
+    unsigned char *at = session->broken ? NULL : shmq_outbox_room(&session->out, size);
+
+    if (!at)
+        session->broken = true;
+    return at;
+}
+
+void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, const void *payload,
+                uint32_t bytes)
+{
+    unsigned char *at = shmq_session_room(session, SHMQ_FRAME_HEADER + bytes);
+
+    if (!at)
+        return;
+    at = shmq_frame_write(at, SHMQ_T_REPLY, status, id, bytes);
+    if (bytes)
+        memcpy(at, payload, bytes);
+    session->out.used += SHMQ_FRAME_HEADER + bytes;
+}
+
+static void keep_nothing(struct shmq_session *session)
+{
+    free(session->kept);
+    session->kept = NULL;
+    session->kept_used = session->kept_room = 0;
+}
+
+/* Nothing more is carried out: who waits ends unanswered, and what is leased goes back. */
+static void finish(struct shmq_session *session)
+{
+    session->finished = true;
+    shmq_filling_drop(session);
+    shmq_waiters_leave(session, SHMQ_S_OK);
+    shmq_tenures_return(session);
+    session->partial_at = 0;
+    if (session->front->current != session)
+        keep_nothing(session); /* else it may be what is being carried out */
+}
+
+void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
+{
+    shmq_reply(session, id, status, why, why ? (uint32_t)strlen(why) : 0);
+    if (status >= SHMQ_S_BAD_MAGIC)
+        finish(session);
+}
+
+void shmq_stir(struct shmq_session *session)
+{
+    struct shmq_front *front = session->front;
+
+    if (session->stirred || session == front->current)
+        return;
+    session->stirred = true;
+    session->next_stirred = front->stirred;
+    front->stirred = session;
+}
+
+/* ---- what is fatal ---- */
+
+static const char *why_fatal(uint16_t status)
+{
+    switch (status) {
+    case SHMQ_S_BAD_MAGIC: return "a frame begins with DE AD BE EF";
+    case SHMQ_S_BAD_VERSION: return "this server speaks version 1";
+    case SHMQ_S_FRAME_TOO_LARGE: return "the frame is longer than max_frame";
+    default: return "the first frame must be a HELLO with a token that is known here, of at "
+                    "most 4096 bytes";
+    }
+}
+
+static uint16_t fatal_status(const struct shmq_session *session, const unsigned char *header,
+                             struct shmq_frame *frame)
+{
+    uint16_t status = shmq_frame_read(header, frame);
+
+    if (status)
+        return status;
+    if (frame->length > session->front->limits.max_frame)
+        return SHMQ_S_FRAME_TOO_LARGE;
+    if (!session->authorised &&
+        (frame->type != SHMQ_T_HELLO || frame->length > SHMQ_FRAME_HELLO_MAX))
+        return SHMQ_S_UNAUTHORIZED;
+    return SHMQ_S_OK;
+}
+
+bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,
+                  uint8_t type, struct shmq_frame *frame)
+{
+    size_t left = (size_t)(frames->end - frames->at);
+
+    return left >= SHMQ_FRAME_HEADER && !session->finished &&
+           fatal_status(session, frames->at, frame) == SHMQ_S_OK && frame->type == type &&
+           frame->length <= left - SHMQ_FRAME_HEADER;
+}
+
+/* ---- one frame ---- */
+
+static void ping(struct shmq_session *session, const struct shmq_frame *frame,
+                 const unsigned char *payload)
+{
+    if (frame->length > 64)
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a PING carries at most 64 bytes");
+    else
+        shmq_reply(session, frame->id, SHMQ_S_OK, payload, frame->length);
+}
+
+/* What is due to a name behind it, in requests that policy answers. */
+static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_reader *r)
+{
+    switch (frame->type) {
+    case SHMQ_T_CREATE:
+        return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
+    case SHMQ_T_PEEK:
+    case SHMQ_T_REDRIVE: return shmq_left(r) == 4;
+    default: return !shmq_left(r);
+    }
+}
+
+static const char *why_bad_rest(const struct shmq_frame *frame)
+{
+    switch (frame->type) {
+    case SHMQ_T_CREATE: return "the options are not one msgpack map";
+    case SHMQ_T_PEEK:
+    case SHMQ_T_REDRIVE: return "behind the name is one u32";
+    default: return "behind the name is nothing more";
+    }
+}
+
+/* A request with a name, for policy. A queue of which the session may not know is not there;
+ * whether it may be made is for policy to say. */
+static void ask_by_name(struct shmq_session *session, const struct shmq_frame *frame,
+                        const unsigned char *payload)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+    char text[SHMQ_NAME_MAX + 1] = {0};
+    struct shmq_name name;
+
+    if (!shmq_read_name(&r, &name)) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, SHMQ_WHY_NAME);
+        return;
+    }
+    if (!has_good_rest(frame, &r)) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why_bad_rest(frame));
+        return;
+    }
+    memcpy(text, name.at, name.bytes);
+    if (!session->front->hooks->rights(session, text)) {
+        shmq_refuse(session, frame->id, SHMQ_S_NO_QUEUE, NULL);
+        return;
+    }
+    session->front->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
+}
+
+static void ask(struct shmq_session *session, const struct shmq_frame *frame,
+                const unsigned char *payload)
+{
+    if (frame->type == SHMQ_T_LIST && frame->length) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a LIST carries nothing");
+        return;
+    }
+    if (frame->type == SHMQ_T_HELLO && !shmq_msgpack_is_map(payload, frame->length)) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a HELLO carries one msgpack map");
+        return;
+    }
+    session->front->hooks->answer(session, frame, "", payload, frame->length);
+}
+
+static void refuse_type(struct shmq_session *session, const struct shmq_frame *frame)
+{
+    shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "this server has no such type");
+}
+
+static bool may_be_silent(uint8_t type)
+{
+    switch (type) {
+    case SHMQ_T_PRODUCE:
+    case SHMQ_T_PRODUCE_BATCH:
+    case SHMQ_T_ACK:
+    case SHMQ_T_NACK:
+    case SHMQ_T_REJECT:
+    case SHMQ_T_EXTEND:
+    case SHMQ_T_RETURN: return true;
+    default: return false;
+    }
+}
+
+/* Whether the type is carried out while the front drains: what settles, or begins nothing. */
+static bool is_for_the_end(uint8_t type)
+{
+    switch (type) {
+    case SHMQ_T_HELLO:
+    case SHMQ_T_PING:
+    case SHMQ_T_UNSUBSCRIBE:
+    case SHMQ_T_ACK:
+    case SHMQ_T_NACK:
+    case SHMQ_T_REJECT:
+    case SHMQ_T_EXTEND:
+    case SHMQ_T_RETURN: return true;
+    default: return false;
+    }
+}
+
+static void refuse_early(struct shmq_session *session, const struct shmq_frame *frame,
+                         uint16_t status, const char *why)
+{
+    if (frame->id || !may_be_silent(frame->type))
+        shmq_refuse(session, frame->id, status, why);
+}
+
+/* Carries out the whole frame at `frames`, and such that follow it and can be carried out
+ * together with it. */
+static void carry_out(struct shmq_session *session, const struct shmq_frame *frame,
+                      struct shmq_frames *frames)
+{
+    const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
+
+    frames->at = payload + frame->length;
+    if (!frame->id && !may_be_silent(frame->type)) {
+        shmq_refuse(session, 0, SHMQ_S_BAD_REQUEST, "message id 0 asks for no answer: this type "
+                                                    "has one");
+        return;
+    }
+    if (session->front->draining && !is_for_the_end(frame->type)) {
+        refuse_early(session, frame, SHMQ_S_SHUTTING_DOWN, NULL);
+        return;
+    }
+    switch (frame->type) {
+    case SHMQ_T_PRODUCE: shmq_carry_out_produce(session, frame, payload, frames); break;
+    case SHMQ_T_PRODUCE_BATCH: shmq_carry_out_batch(session, frame, payload); break;
+    case SHMQ_T_CONSUME:
+    case SHMQ_T_SUBSCRIBE: shmq_carry_out_consume(session, frame, payload); break;
+    case SHMQ_T_UNSUBSCRIBE: shmq_carry_out_unsubscribe(session, frame, payload); break;
+    case SHMQ_T_ACK:
+    case SHMQ_T_NACK:
+    case SHMQ_T_REJECT:
+    case SHMQ_T_EXTEND:
+    case SHMQ_T_RETURN: shmq_carry_out_settle(session, frame, payload, frames); break;
+    case SHMQ_T_PING: ping(session, frame, payload); break;
+    case SHMQ_T_HELLO:
+    case SHMQ_T_LIST: ask(session, frame, payload); break;
+    case SHMQ_T_CREATE:
+    case SHMQ_T_DELETE:
+    case SHMQ_T_PURGE:
+    case SHMQ_T_STATS:
+    case SHMQ_T_PEEK:
+    case SHMQ_T_REDRIVE: ask_by_name(session, frame, payload); break;
+    default: refuse_type(session, frame);
+    }
+}
+
+/* ---- frames ---- */
+
+static bool is_stopped(struct shmq_session *session)
+{
+    session->held = !session->finished && shmq_pending(&session->out) >= SHMQ_OUT_HIGH;
+    return session->held || session->finished || session->broken;
+}
+
+/* Carries out all whole frames, as long as there is not too much to send: where the rest
+ * begins. */
+static const unsigned char *carry_out_all(struct shmq_session *session, const unsigned char *at,
+                                          const unsigned char *end)
+{
+    struct shmq_frames frames = {at, end};
+    struct shmq_frame frame;
+
+    while ((size_t)(frames.end - frames.at) >= SHMQ_FRAME_HEADER && !is_stopped(session)) {
+        uint16_t status = fatal_status(session, frames.at, &frame);
+
+        if (status) {
+            shmq_refuse(session, status == SHMQ_S_BAD_MAGIC ? 0 : frame.id, status,
+                        why_fatal(status));
+            break;
+        }
+        if (frame.length > (size_t)(frames.end - frames.at) - SHMQ_FRAME_HEADER) {
+            (void)shmq_filling_begin(session, &frame, &frames);
+            break;
+        }
+        carry_out(session, &frame, &frames);
+        session->heard_at = shmq_coarse_now();
+        session->partial_at = 0;
+    }
+    return frames.at;
+}
+
+/* Keeps what could not be carried out yet. `at` may point into what is kept. */
+static void keep(struct shmq_session *session, const unsigned char *at, size_t size)
+{
+    unsigned char *kept;
+
+    if (session->finished || !size) {
+        keep_nothing(session);
+        return;
+    }
+    if (session->kept && at >= session->kept && at <= session->kept + session->kept_used) {
+        memmove(session->kept, at, size);
+        session->kept_used = size;
+        return;
+    }
+    if (!(kept = realloc(session->kept, size))) {
+        session->broken = true;
+        return;
+    }
+    memcpy(kept, at, size);
+    session->kept = kept;
+    session->kept_used = session->kept_room = size;
+}
+
+/* The bytes of the frame that is kept in part, its header included; 0 if even that is not
+ * whole. */
+static size_t wanted(const struct shmq_session *session)
+{
+    if (session->kept_used < SHMQ_FRAME_HEADER)
+        return 0;
+    return SHMQ_FRAME_HEADER + (size_t)shmq_load32(session->kept + 4);
+}
+
+/* Room behind what is kept of a frame that is larger than the scratch. It grows as bytes
+ * come, so that a length costs nothing. */
+static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
+{
+    size_t most = wanted(session), room = session->kept_room;
+    unsigned char *kept;
+
+    if (session->kept_used == room) {
+        room = room * 2 < LEAST_KEPT ? LEAST_KEPT : room * 2;
+        room = room < most ? room : most;
+        if (!(kept = realloc(session->kept, room))) {
+            session->broken = true;
+            return NULL;
+        }
+        session->kept = kept;
+        session->kept_room = room;
+    }
+    *size = room - session->kept_used;
+    return session->kept + session->kept_used;
+}
+
+/* Whether the frame is gathered where it is kept: it is larger than the scratch, and no body
+ * that could go into the queue as it comes. */
+static bool gathers(const struct shmq_session *session)
+{
+    return session->kept_used >= MOST_PREFIX && wanted(session) > SHMQ_SCRATCH;
+}
+
+unsigned char *shmq_session_space(struct shmq_session *session, size_t *size)
+{
+    struct shmq_front *front = session->front;
+
+    if (session->finished || session->broken || session->held || session->fin)
+        return NULL;
+    if (session->filling.active)
+        return shmq_filling_space(session, size);
+    if (gathers(session))
+        return grow_kept(session, size);
+    if (session->kept_used)
+        memcpy(front->scratch, session->kept, session->kept_used);
+    *size = SHMQ_SCRATCH - session->kept_used;
+    return front->scratch + session->kept_used;
+}
+
+static void note_partial(struct shmq_session *session)
+{
+    bool partial = session->kept_used || session->filling.active;
+
+    if (!partial || session->held)
+        session->partial_at = 0;
+    else if (!session->partial_at)
+        session->partial_at = shmq_coarse_now();
+}
+
+static void carry_out_range(struct shmq_session *session, const unsigned char *at,
+                            const unsigned char *end)
+{
+    session->front->current = session;
+    at = carry_out_all(session, at, end);
+    keep(session, at, (size_t)(end - at));
+    session->front->current = NULL;
+    note_partial(session);
+}
+
+void shmq_session_received(struct shmq_session *session, size_t size)
+{
+    unsigned char *scratch = session->front->scratch;
+
+    if (session->filling.active) {
+        session->front->current = session;
+        if (shmq_filling_received(session, size)) {
+                session->heard_at = shmq_coarse_now();
+        }
+        session->front->current = NULL;
+        note_partial(session);
+    } else if (gathers(session)) {
+        session->kept_used += size;
+        if (session->kept_used >= wanted(session))
+            carry_out_range(session, session->kept, session->kept + session->kept_used);
+    } else {
+        carry_out_range(session, scratch, scratch + session->kept_used + size);
+    }
+}
+
+bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t size)
+{
+    size_t room = session->kept_used + size;
+    unsigned char *kept;
+
+    if (session->finished || session->fin)
+        return true;
+    if (room > session->kept_room) {
+        if (!(kept = realloc(session->kept, room)))
+            return !(session->broken = true);
+        session->kept = kept;
+        session->kept_room = room;
+    }
+    memcpy(session->kept + session->kept_used, bytes, size);
+    session->kept_used += size;
+    return true;
+}
+
+void shmq_session_sent(struct shmq_session *session, size_t size)
+{
+    shmq_outbox_sent(&session->out, size, shmq_parcel_gone);
+    session->moved_at = shmq_coarse_now();
+    if (!session->finished && shmq_pending(&session->out) <= SHMQ_OUT_LOW) {
+        if (session->blocked)
+            shmq_waiters_unblock(session);
+        if (session->held) {
+            session->held = false;
+            carry_out_range(session, session->kept, session->kept + session->kept_used);
+        }
+        if (session->fin && !session->held)
+            finish(session);
+    }
+    if (!shmq_pending(&session->out) && session->out.room > SHMQ_OUT_LOW)
+        shmq_outbox_clear(&session->out, shmq_parcel_gone);
+}
+
+/* ---- the ends ---- */
+
+struct shmq_session *shmq_session_begin(struct shmq_front *front, void *data)
+{
+    struct shmq_session *session = calloc(1, sizeof *session);
+
+    if (!session)
+        return NULL;
+    session->front = front;
+    session->data = data;
+    session->authorised = !front->limits.token_required;
+    session->began_at = session->heard_at = session->moved_at = shmq_coarse_now();
+    session->next = front->sessions;
+    if (front->sessions)
+        front->sessions->prev = session;
+    front->sessions = session;
+    front->session_count++;
+    return session;
+}
+
+void shmq_session_finish(struct shmq_session *session)
+{
+    session->fin = true;
+    if (!session->held && !session->finished)
+        finish(session);
+}
+
+static void forget_stirred(struct shmq_session *session)
+{
+    struct shmq_session **at = &session->front->stirred;
+
+    while (session->stirred && *at != session)
+        at = &(*at)->next_stirred;
+    if (session->stirred)
+        *at = session->next_stirred;
+}
+
+void shmq_session_end(struct shmq_session *session)
+{
+    struct shmq_front *front = session->front;
+
+    finish(session);
+    shmq_outbox_clear(&session->out, shmq_parcel_gone);
+    shmq_seats_leave(session);
+    forget_stirred(session);
+    if (session->prev)
+        session->prev->next = session->next;
+    else
+        front->sessions = session->next;
+    if (session->next)
+        session->next->prev = session->prev;
+    front->session_count--;
+    free(session);
+}

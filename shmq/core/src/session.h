@@ -1,0 +1,62 @@
+/* Sessions: a connection's frames, in and out, without I/O. */
+#ifndef SHMQ_SESSION_H
+#define SHMQ_SESSION_H
+
+#include "wire.h"
+
+/* ---- for whoever carries the bytes ---- */
+
+/* A new connection, or NULL if there is no memory. */
+struct shmq_session *shmq_session_begin(struct shmq_front *front, void *data);
+
+/* Where the next bytes from the peer go, and how many at most. NULL: none are taken now,
+ * shmq_session_is_paused says why, or it is over. */
+unsigned char *shmq_session_space(struct shmq_session *session, size_t *size);
+
+/* So many were put there: carries out what is whole. Afterwards shmq_front_settle. */
+void shmq_session_received(struct shmq_session *session, size_t size);
+
+/* Keeps bytes that came all the same while the session is paused. False if there is no
+ * memory. */
+bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t size);
+
+/* So much of the outbox was sent. */
+void shmq_session_sent(struct shmq_session *session, size_t size);
+
+/* The peer sends no more: whole frames are carried out, waiting ones end. */
+void shmq_session_finish(struct shmq_session *session);
+
+/* The connection is gone: its leases go back, and `session` is no more. */
+void shmq_session_end(struct shmq_session *session);
+
+/* Whether nothing is to be received until something was sent. */
+static inline bool shmq_session_is_paused(const struct shmq_session *session)
+{
+    return session->held && !session->finished;
+}
+
+/* ---- for the requests ---- */
+
+/* Room for `size` bytes to send, or NULL; the session is broken then. */
+unsigned char *shmq_session_room(struct shmq_session *session, size_t size);
+
+/* Writes a REPLY; message id 0 is answered, too. */
+void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, const void *payload,
+                uint32_t bytes);
+
+/* Writes a REPLY whose payload says why; from 0x8000 on nothing more is carried out. */
+void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why);
+
+/* There is something to send, or to do, for it. */
+void shmq_stir(struct shmq_session *session);
+
+/* Frames that follow each other in what was received. */
+struct shmq_frames {
+    const unsigned char *at, *end;
+};
+
+/* Whether the next frame is whole and one of that type, with a good header. */
+bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,
+                  uint8_t type, struct shmq_frame *frame);
+
+#endif

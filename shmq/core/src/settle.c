@@ -1,0 +1,257 @@
+#include "settle.h"
+
+#include "desk.h"
+#include "tenure.h"
+
+#define MS 1000000ll
+#define RECEIPT 8u
+
+/* One request: what to do with which receipts. */
+struct order {
+    struct shmq_name name;
+    const unsigned char *receipts;
+    uint32_t count;
+    uint32_t id;
+    uint32_t ms;
+    uint8_t type;
+};
+
+static bool has_time(uint8_t type) { return type == SHMQ_T_NACK || type == SHMQ_T_EXTEND; }
+
+/* Reads the payload: NULL, or what is wrong with its form. */
+static const char *read_order(const struct shmq_frame *frame, const unsigned char *payload,
+                              struct order *order)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+
+    order->id = frame->id;
+    order->type = frame->type;
+    order->ms = 0;
+    if (!shmq_read_name(&r, &order->name))
+        return SHMQ_WHY_NAME;
+    if (has_time(order->type))
+        order->ms = shmq_read32(&r);
+    if (r.bad)
+        return "behind the name is u32 ms";
+    order->receipts = r.at;
+    order->count = (uint32_t)(shmq_left(&r) / RECEIPT);
+    return shmq_left(&r) % RECEIPT ? "receipts have 8 bytes each" : NULL;
+}
+
+static int settle_one(struct shmq_queue *q, const struct order *order, uint64_t receipt,
+                      int64_t now)
+{
+    switch (order->type) {
+    case SHMQ_T_ACK: return shmq_ack(q, receipt, now);
+    case SHMQ_T_NACK:
+        return shmq_nack(q, receipt, order->ms == SHMQ_FRAME_FOREVER ? -1 : order->ms * MS, now);
+    case SHMQ_T_REJECT: return shmq_reject(q, receipt, now);
+    case SHMQ_T_EXTEND: return shmq_extend(q, receipt, order->ms * MS, now);
+    default: return shmq_return_unseen(q, receipt, now);
+    }
+}
+
+/* The time: of an ack, which sets no timer, that of the last tick will do. */
+static int64_t time_of(const struct shmq_queue *q, const struct order *order)
+{
+    return order->type == SHMQ_T_ACK ? shmq_time(q) : shmq_now();
+}
+
+/* Settles up to SHMQ_RUN receipts from order->receipts on, which moves on, under the lock;
+ * the refused ones are set in `refused`, bit by bit. The outcome is that of the lock, or of
+ * damage. */
+static int settle_some(struct shmq_queue *q, struct order *order, int64_t now, uint32_t most,
+                       uint64_t *refused, uint64_t *opened)
+{
+    uint32_t count = order->count < most ? order->count : most;
+
+    *refused = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int status;
+
+        opened[i] = shmq_unseal(&q->seal, shmq_load64(order->receipts + RECEIPT * i));
+        status = settle_one(q, order, opened[i], now);
+        if (status == SHMQ_DAMAGED)
+            return status;
+        if (status != SHMQ_OK)
+            *refused |= 1ull << i;
+    }
+    return SHMQ_OK;
+}
+
+/* A REPLY that grows by the receipts that were refused. */
+struct answer {
+    struct shmq_session *session;
+    size_t at; /* its header */
+    uint32_t id;
+    uint32_t bytes;
+};
+
+static void begin_answer(struct answer *answer, struct shmq_session *session, uint32_t id)
+{
+    *answer = (struct answer){.session = session, .at = session->out.used, .id = id};
+    if (id)
+        shmq_reply(session, id, SHMQ_S_OK, NULL, 0);
+}
+
+static void add_refused(struct answer *answer, const unsigned char *receipt)
+{
+    unsigned char *to = answer->id ? shmq_session_room(answer->session, RECEIPT) : NULL;
+
+    if (!to)
+        return;
+    memcpy(to, receipt, RECEIPT);
+    answer->session->out.used += RECEIPT;
+    answer->bytes += RECEIPT;
+}
+
+static void end_answer(const struct answer *answer)
+{
+    if (answer->bytes && !answer->session->broken)
+        (void)shmq_frame_write(answer->session->out.bytes + answer->at, SHMQ_T_REPLY,
+                               SHMQ_S_LEASE_EXPIRED, answer->id, answer->bytes);
+}
+
+/* What became of the receipts: their tenures are over, but for those of an extended lease,
+ * and the refused ones are answered. */
+static void conclude(struct shmq_desk *desk, const struct order *order, uint32_t count,
+                     uint64_t refused, const uint64_t *opened, struct answer *answer)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_refused = refused >> i & 1;
+
+        if (is_refused || order->type != SHMQ_T_EXTEND || !order->ms)
+            shmq_tenure_end(desk, opened[i]);
+        if (is_refused)
+            add_refused(answer, order->receipts + RECEIPT * i);
+    }
+}
+
+/* The queue failed: what was begun of the answer is taken back first, as the waiters of a
+ * queue that is gone are answered, too. */
+static void fail_answer(const struct answer *answer, struct shmq_desk *desk, int outcome)
+{
+    uint16_t status;
+
+    answer->session->out.used = answer->at;
+    status = shmq_desk_status(desk, outcome);
+    if (answer->id)
+        shmq_reply(answer->session, answer->id, status, NULL, 0);
+}
+
+/* One request, however many receipts it has, SHMQ_RUN in a critical section. */
+static void carry_out_long(struct shmq_session *session, struct shmq_desk *desk,
+                           struct order *order)
+{
+    uint64_t refused, opened[SHMQ_RUN];
+    struct answer answer;
+
+    begin_answer(&answer, session, order->id);
+    while (order->count) {
+        uint32_t count = order->count < SHMQ_RUN ? order->count : SHMQ_RUN;
+        int outcome = shmq_desk_lock(desk, false);
+
+        if (outcome == SHMQ_OK) {
+            outcome = settle_some(desk->q, order, time_of(desk->q, order), SHMQ_RUN, &refused,
+                                  opened);
+            shmq_desk_unlock(desk);
+        }
+        if (outcome != SHMQ_OK) {
+            fail_answer(&answer, desk, outcome);
+            return;
+        }
+        conclude(desk, order, count, refused, opened, &answer);
+        order->receipts += RECEIPT * count;
+        order->count -= count;
+    }
+    end_answer(&answer);
+}
+
+/* Gathers ACKs of the same queue that follow, of up to SHMQ_RUN receipts altogether. */
+static uint32_t gather(struct shmq_session *session, struct order *orders,
+                       struct shmq_frames *frames)
+{
+    uint32_t count = 1, receipts = orders[0].count;
+    struct shmq_frame frame;
+
+    while (count < SHMQ_RUN && shmq_next_is(session, frames, SHMQ_T_ACK, &frame)) {
+        const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
+        struct order *next = &orders[count];
+
+        if (read_order(&frame, payload, next) || receipts + next->count > SHMQ_RUN ||
+            next->name.bytes != orders[0].name.bytes ||
+            memcmp(next->name.at, orders[0].name.at, next->name.bytes))
+            break;
+        receipts += next->count;
+        frames->at = payload + frame.length;
+        count++;
+    }
+    return count;
+}
+
+/* Several ACKs in one critical section. */
+static void carry_out_run(struct shmq_session *session, struct shmq_desk *desk,
+                          struct order *orders, uint32_t count)
+{
+    uint64_t refused[SHMQ_RUN], opened[SHMQ_RUN];
+    int outcome = shmq_desk_lock(desk, false);
+    uint32_t done = 0;
+
+    if (outcome == SHMQ_OK) {
+        int64_t now = shmq_time(desk->q);
+
+        for (uint32_t i = 0; i < count && outcome == SHMQ_OK; i++) {
+            outcome = settle_some(desk->q, &orders[i], now, SHMQ_RUN, &refused[i], opened + done);
+            done += orders[i].count;
+        }
+        shmq_desk_unlock(desk);
+    }
+    done = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct answer answer;
+
+        begin_answer(&answer, session, orders[i].id);
+        if (outcome != SHMQ_OK) {
+            fail_answer(&answer, desk, outcome);
+            continue;
+        }
+        conclude(desk, &orders[i], orders[i].count, refused[i], opened + done, &answer);
+        end_answer(&answer);
+        done += orders[i].count;
+    }
+}
+
+static void refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
+{
+    if (id)
+        shmq_refuse(session, id, status, why);
+}
+
+void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame *frame,
+                           const unsigned char *payload, struct shmq_frames *frames)
+{
+    struct order orders[SHMQ_RUN];
+    const char *why = read_order(frame, payload, &orders[0]);
+    struct shmq_seat *seat;
+    uint16_t status;
+    uint32_t count;
+
+    if (why) {
+        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        return;
+    }
+    if (!(seat = shmq_seat_at(session, orders[0].name, &status))) {
+        refuse(session, frame->id, status, NULL);
+        return;
+    }
+    if (!(seat->rights & SHMQ_MAY_CONSUME)) {
+        refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        return;
+    }
+    if (frame->type != SHMQ_T_ACK || orders[0].count > SHMQ_RUN) {
+        carry_out_long(session, seat->desk, &orders[0]);
+        return;
+    }
+    count = gather(session, orders, frames);
+    carry_out_run(session, seat->desk, orders, count);
+}

@@ -1,0 +1,30 @@
+/* Tenures: which messages a session has leased, so that they go back with its connection,
+ * and take up no credit once they are settled, by whomever. */
+#ifndef SHMQ_TENURE_H
+#define SHMQ_TENURE_H
+
+#include "wire.h"
+
+/* The seat's session has leased the message. */
+void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view,
+                       struct shmq_waiter *of);
+
+/* The lease of that receipt, if it is one of this front's, is over. */
+void shmq_tenure_end(struct shmq_desk *desk, uint64_t receipt);
+
+/* Those of the session go back to their queues. */
+void shmq_tenures_return(struct shmq_session *session);
+
+/* Ends those of the session whose leases have run out, or were settled elsewhere. */
+void shmq_tenures_review(struct shmq_session *session, int64_t now);
+
+/* The subscription is no more: what it has leased stays leased. */
+void shmq_tenures_disown(struct shmq_waiter *subscription);
+
+/* The queue is gone, and all leases with it. */
+void shmq_tenures_void(struct shmq_desk *desk);
+
+/* Whether the session may lease more. */
+bool shmq_may_lease(const struct shmq_session *session);
+
+#endif

@@ -1,0 +1,275 @@
+#include "waiter.h"
+
+#include <stdlib.h>
+
+#include "deliver.h"
+#include "desk.h"
+#include "session.h"
+#include "tenure.h"
+
+#define SHARE 256u /* messages that one subscription gets before it is the next one's turn */
+
+/* ---- the desk's queue ---- */
+
+static void enqueue(struct shmq_waiter *w)
+{
+    struct shmq_desk *desk = w->seat->desk;
+
+    if (w->queued)
+        return;
+    w->queued = true;
+    w->next = NULL;
+    w->prev = desk->last;
+    if (desk->last)
+        desk->last->next = w;
+    else
+        desk->first = w;
+    desk->last = w;
+    shmq_desk_touch(desk);
+}
+
+static void dequeue(struct shmq_waiter *w)
+{
+    struct shmq_desk *desk = w->seat->desk;
+
+    if (!w->queued)
+        return;
+    w->queued = false;
+    if (w->prev)
+        w->prev->next = w->next;
+    else
+        desk->first = w->next;
+    if (w->next)
+        w->next->prev = w->prev;
+    else
+        desk->last = w->prev;
+}
+
+static bool has_credit(const struct shmq_waiter *w)
+{
+    return !w->subscribes || w->settled || w->used < w->most;
+}
+
+/* ---- beginning and ending ---- */
+
+static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish *wish)
+{
+    struct shmq_waiter *w = calloc(1, sizeof *w);
+
+    if (!w)
+        return NULL;
+    w->session = seat->session;
+    w->seat = seat;
+    w->id = wish->id;
+    w->most = wish->most;
+    w->until = wish->until;
+    w->subscribes = wish->subscribes;
+    w->settled = wish->settled;
+    w->peer = seat->session->waiters;
+    seat->session->waiters = w;
+    seat->waiters++;
+    return w;
+}
+
+static void end(struct shmq_waiter *w)
+{
+    struct shmq_waiter **at = &w->session->waiters;
+
+    dequeue(w);
+    while (*at != w)
+        at = &(*at)->peer;
+    *at = w->peer;
+    w->seat->waiters--;
+    if (w->subscribes)
+        shmq_tenures_disown(w);
+    free(w);
+}
+
+static void end_with(struct shmq_waiter *w, uint16_t status)
+{
+    if (status) {
+        shmq_reply(w->session, w->id, status, NULL, 0);
+        shmq_stir(w->session);
+    }
+    end(w);
+}
+
+/* What it wants is refused: a queue that is gone ends all its waiters. */
+static void fail(struct shmq_waiter *w, int outcome)
+{
+    struct shmq_desk *desk = w->seat->desk;
+    uint16_t status = shmq_desk_status(desk, outcome);
+
+    if (!desk->gone)
+        end_with(w, status);
+}
+
+struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
+{
+    struct shmq_waiter *w = session->waiters;
+
+    while (w && !(w->subscribes && w->id == id))
+        w = w->peer;
+    return w;
+}
+
+void shmq_unsubscribe(struct shmq_waiter *subscription) { end(subscription); }
+
+void shmq_waiter_credit(struct shmq_waiter *subscription)
+{
+    subscription->used--;
+    if (has_credit(subscription))
+        enqueue(subscription);
+}
+
+/* ---- a CONSUME at once ---- */
+
+/* What there is, for one who does not stand in the queue yet: how many. */
+static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
+{
+    uint32_t count = shmq_deliver(w, w->most, false, outcome);
+
+    if (!count && *outcome == SHMQ_EMPTY)
+        count = shmq_deliver(w, w->most, true, outcome);
+    if (!count && *outcome == SHMQ_EMPTY && shmq_desk_tend(w->seat->desk))
+        count = shmq_deliver(w, w->most, true, outcome);
+    return count;
+}
+
+static void begin_to_wait(struct shmq_waiter *w)
+{
+    struct shmq_front *front = w->session->front;
+
+    if (w->until < front->expire_at)
+        front->expire_at = w->until;
+    enqueue(w);
+}
+
+static void consume(struct shmq_seat *seat, const struct shmq_wish *wish)
+{
+    struct shmq_session *session = seat->session;
+    struct shmq_waiter *w = begin(seat, wish);
+    int outcome;
+
+    if (!w) {
+        shmq_reply(session, wish->id, SHMQ_S_INTERNAL, NULL, 0);
+        return;
+    }
+    if (try_at_once(w, &outcome))
+        end(w);
+    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK)
+        fail(w, outcome);
+    else if (!wish->until)
+        end_with(w, SHMQ_S_QUEUE_EMPTY);
+    else
+        begin_to_wait(w);
+}
+
+void shmq_wait(struct shmq_seat *seat, const struct shmq_wish *wish)
+{
+    struct shmq_waiter *w;
+
+    if (!wish->subscribes) {
+        consume(seat, wish);
+        return;
+    }
+    if (!(w = begin(seat, wish))) {
+        shmq_reply(seat->session, wish->id, SHMQ_S_INTERNAL, NULL, 0);
+        return;
+    }
+    shmq_reply(seat->session, wish->id, SHMQ_S_OK, NULL, 0);
+    enqueue(w);
+}
+
+/* ---- serving ---- */
+
+/* Gives the first one its share. The outcome: SHMQ_OK to go on, or why not. */
+static int serve_first(struct shmq_waiter *w, bool whole)
+{
+    uint32_t most = w->subscribes && !w->settled ? w->most - w->used : w->most, count;
+    int outcome;
+
+    if (!shmq_may_deliver(w->session)) {
+        w->session->blocked = true;
+        dequeue(w);
+        return SHMQ_OK;
+    }
+    if (w->subscribes && (w->settled || most > SHARE))
+        most = SHARE;
+    count = shmq_deliver(w, most, whole, &outcome);
+    if (!count)
+        return outcome;
+    shmq_stir(w->session);
+    dequeue(w);
+    if (!w->subscribes)
+        end(w);
+    else if (has_credit(w))
+        enqueue(w);
+    return SHMQ_OK;
+}
+
+bool shmq_desk_serve(struct shmq_desk *desk)
+{
+    bool whole = false;
+
+    while (desk->first) {
+        int outcome = serve_first(desk->first, whole);
+
+        if (outcome == SHMQ_EMPTY && !whole) {
+            whole = true;
+            continue;
+        }
+        if (outcome == SHMQ_OK)
+            continue;
+        if (outcome != SHMQ_EMPTY)
+            (void)shmq_desk_status(desk, outcome);
+        break;
+    }
+    return desk->first != NULL;
+}
+
+void shmq_waiters_unblock(struct shmq_session *session)
+{
+    session->blocked = false;
+    for (struct shmq_waiter *w = session->waiters; w; w = w->peer)
+        if (has_credit(w))
+            enqueue(w);
+}
+
+/* ---- the ends ---- */
+
+int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now)
+{
+    struct shmq_waiter *w = session->waiters, *peer;
+    int64_t earliest = INT64_MAX;
+
+    for (; w; w = peer) {
+        peer = w->peer;
+        if (w->subscribes)
+            continue;
+        if (w->until <= now)
+            end_with(w, SHMQ_S_QUEUE_EMPTY);
+        else if (w->until < earliest)
+            earliest = w->until;
+    }
+    return earliest;
+}
+
+void shmq_waiters_leave(struct shmq_session *session, uint16_t status)
+{
+    while (session->waiters)
+        end_with(session->waiters, status);
+}
+
+void shmq_waiters_end(struct shmq_desk *desk, uint16_t status)
+{
+    for (struct shmq_session *s = desk->front->sessions; s; s = s->next) {
+        struct shmq_waiter *w = s->waiters, *peer;
+
+        for (; w; w = peer) {
+            peer = w->peer;
+            if (w->seat->desk == desk)
+                end_with(w, status);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+/* Those who wait for messages: CONSUMEs whose wait is not over, and subscriptions. */
+#ifndef SHMQ_WAITER_H
+#define SHMQ_WAITER_H
+
+#include "wire.h"
+
+/* What a CONSUME or a SUBSCRIBE asks for. */
+struct shmq_wish {
+    uint32_t id;
+    uint32_t most;  /* messages, or the credit                                         */
+    int64_t until;  /* of a CONSUME: monotonic ns; 0: it does not wait                 */
+    bool subscribes;
+    bool settled;
+};
+
+/* Answers a CONSUME at once, or lets it wait; begins a subscription. */
+void shmq_wait(struct shmq_seat *seat, const struct shmq_wish *wish);
+
+/* The session's subscription of that id, or NULL. */
+struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id);
+
+/* Ends it; what it has leased stays leased. */
+void shmq_unsubscribe(struct shmq_waiter *subscription);
+
+/* One of the subscription's messages was settled. */
+void shmq_waiter_credit(struct shmq_waiter *subscription);
+
+/* Gives what there is to those who wait at the desk: whether anybody still waits. */
+bool shmq_desk_serve(struct shmq_desk *desk);
+
+/* Those of the session that were passed over get their turns again. */
+void shmq_waiters_unblock(struct shmq_session *session);
+
+/* Ends the CONSUMEs of the session whose time is over: when the next one's is. */
+int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now);
+
+/* All of the session, or of the desk, end: answered with that status, or not if it is OK. */
+void shmq_waiters_leave(struct shmq_session *session, uint16_t status);
+void shmq_waiters_end(struct shmq_desk *desk, uint16_t status);
+
+#endif

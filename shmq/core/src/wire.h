@@ -1,0 +1,195 @@
+/* The server's side of the DEADBEEF protocol, without I/O: bytes in, operations on attached
+ * queues, bytes out. This is what its parts share.
+ *
+ *   front ──┬── desks      a queue that this process has attached to, who waits for its
+ *           │              messages, and what of it is out: a tenure by its slot
+ *           └── sessions   a connection: the frame that is coming in, what is to go out,
+ *                 │        what it waits for
+ *                 └── seats   the session's place at a desk: its rights, its tenures
+ *
+ * A front and all that hangs on it belong to one thread. What the protocol leaves to
+ * policy is asked through hooks. Unlike the core below, this part allocates memory, all of
+ * it private; where there is none, the session that wanted it ends. */
+#ifndef SHMQ_WIRE_H
+#define SHMQ_WIRE_H
+
+#include <semaphore.h>
+
+#include "frame.h"
+#include "message.h"
+#include "outbox.h"
+#include "properties.h"
+#include "queue.h"
+
+#define SHMQ_NAME_MAX 100
+#define SHMQ_SCRATCH (256u << 10)  /* bytes received at once                              */
+#define SHMQ_DIRECT (32u << 10)    /* bodies from here on are received and sent in place  */
+#define SHMQ_OUT_HIGH (512u << 10) /* with so much to send nothing more is begun          */
+#define SHMQ_OUT_LOW (128u << 10)  /* and it is again from here on                        */
+#define SHMQ_RUN 64u               /* operations in one critical section                  */
+
+enum shmq_right {
+    SHMQ_MAY_PRODUCE = 1,
+    SHMQ_MAY_CONSUME = 2,
+    SHMQ_MAY_ADMIN = 4,
+    SHMQ_NOT_ASKED = 8,
+};
+
+struct shmq_session;
+struct shmq_desk;
+struct shmq_front;
+
+/* What the one who runs the front provides. Statuses are those of the wire. */
+struct shmq_hooks {
+    /* Attaches to the queue desk->name: sets q, semaphores, views and data. */
+    uint16_t (*attach)(struct shmq_front *front, struct shmq_desk *desk);
+    void (*detach)(struct shmq_front *front, struct shmq_desk *desk);
+    /* The session's rights to what is, or would be, a queue of that name; 0: it may not know
+     * of it. */
+    uint8_t (*rights)(struct shmq_session *session, const char *name);
+    /* Carries out a request that is not in the path of messages, and answers it by
+     * shmq_reply. `name` is "" where the type has none. */
+    void (*answer)(struct shmq_session *session, const struct shmq_frame *frame,
+                   const char *name, const unsigned char *rest, uint32_t bytes);
+    /* Takes the whole queue's lock after `status` of an attempt: SHMQ_OK, or why not. */
+    int (*lock_slowly)(struct shmq_desk *desk, int status);
+    /* Does what is due beside the operations: dead processes, dead letters on their way. */
+    void (*tend)(struct shmq_desk *desk);
+    /* Somebody waits for a message: from now on shmq_desk_serve is to be called whenever one
+     * may have come, until it returns false. */
+    void (*wait)(struct shmq_desk *desk);
+};
+
+/* What a front allows. Times in ns; 0: no limit. */
+struct shmq_limits {
+    uint32_t max_frame;
+    uint32_t unsettled;       /* messages leased by one session                          */
+    uint64_t unsettled_bytes;
+    int64_t handshake;        /* until a HELLO with a good token, where one is asked for */
+    int64_t frame;            /* from a frame's first byte to its last                   */
+    int64_t idle;             /* between two frames                                      */
+    bool token_required;
+};
+
+/* A message that is leased by a session. */
+struct shmq_tenure {
+    uint64_t receipt;          /* 0: there is none                                       */
+    struct shmq_seat *seat;
+    struct shmq_waiter *of;    /* the subscription whose credit it takes, or NULL        */
+    uint32_t next, prev;       /* slots: the others of the seat, oldest first            */
+    uint32_t bytes;
+};
+
+/* A CONSUME that waits, or a subscription. */
+struct shmq_waiter {
+    struct shmq_session *session;
+    struct shmq_seat *seat;
+    struct shmq_waiter *next, *prev; /* in the desk's queue, if `queued`                 */
+    struct shmq_waiter *peer;        /* the session's next one                           */
+    int64_t until;                   /* of a CONSUME: monotonic ns, or INT64_MAX         */
+    uint32_t id;
+    uint32_t most;                   /* messages; of a subscription, unsettled ones      */
+    uint32_t used;                   /* of these                                         */
+    bool subscribes;
+    bool settled;                    /* on delivery                                      */
+    bool queued;
+};
+
+struct shmq_desk {
+    struct shmq_queue *q;
+    struct shmq_front *front;
+    void *data;                      /* the hooks'                                       */
+    sem_t *semaphores[2];
+    uint32_t *views;                 /* counts our pins                                  */
+    struct shmq_tenure *tenures;     /* by slot                                          */
+    struct shmq_waiter *first, *last; /* in the order of their turns                     */
+    struct shmq_desk *next;          /* of the same bucket                               */
+    struct shmq_desk *next_touched;
+    int64_t tended_at;
+    int64_t unused_at;               /* when the last user left                          */
+    uint32_t users;                  /* seats, and parcels on their way                  */
+    bool touched;                    /* something may have come, or be due               */
+    bool awaited;                    /* hooks->wait was called                           */
+    bool gone;                       /* not to be found any more                         */
+    uint8_t name_bytes;
+    char name[SHMQ_NAME_MAX + 1];
+};
+
+struct shmq_seat {
+    struct shmq_desk *desk;
+    struct shmq_session *session;
+    struct shmq_seat *next;          /* the session's, the last used first               */
+    uint32_t first, last;            /* tenures                                          */
+    uint32_t count;                  /* tenures                                          */
+    uint32_t waiters;
+    uint8_t rights;
+};
+
+/* A message on its way into a queue, and what became of it. */
+struct shmq_item {
+    struct shmq_put put;
+    struct shmq_properties properties;
+    uint64_t hash[2];    /* of its dedupe id, where put.dedupe points                    */
+    uint64_t seq;
+    uint32_t id;
+    uint16_t status;
+    uint8_t flags;
+    const char *why;     /* text for the answer, or NULL                                 */
+};
+
+/* A large body that is being received: into the queue, or nowhere if it was refused. */
+struct shmq_filling {
+    struct shmq_item item;
+    struct shmq_seat *seat;
+    uint64_t receipt;     /* of the space                                                */
+    unsigned char *place; /* of the next byte; NULL: nowhere                             */
+    uint32_t left;        /* bytes to come                                               */
+    bool active;
+};
+
+struct shmq_session {
+    struct shmq_front *front;
+    struct shmq_session *next, *prev; /* the front's                                     */
+    void *data;                       /* the hooks'                                      */
+    struct shmq_seat *seats;
+    struct shmq_waiter *waiters;
+    struct shmq_outbox out;
+    unsigned char *kept;              /* the beginning of a frame, or frames held back   */
+    size_t kept_used, kept_room;
+    struct shmq_filling filling;
+    int64_t began_at;
+    int64_t heard_at;                 /* when it began, or its last whole frame came     */
+    int64_t moved_at;                 /* when some of what is to go went, or there was none */
+    int64_t partial_at;               /* when the frame began that is not whole; 0: none */
+    uint64_t unsettled_bytes;
+    uint32_t unsettled;
+    bool authorised;                  /* a HELLO was OK, or none is asked for            */
+    bool held;                        /* frames wait until there is less to send         */
+    bool fin;                         /* the peer sends no more                          */
+    bool finished;                    /* nothing more is carried out                     */
+    bool broken;                      /* no memory was left for it                       */
+    bool blocked;                     /* has waiters that are passed over                */
+    bool stirred;                     /* is in the front's list of those                 */
+    struct shmq_session *next_stirred;
+};
+
+#define SHMQ_BUCKETS 256
+
+struct shmq_front {
+    const struct shmq_hooks *hooks;
+    void *data;
+    struct shmq_limits limits;
+    struct shmq_session *sessions;
+    struct shmq_session *stirred;
+    struct shmq_session *current;     /* the one that is being fed                       */
+    struct shmq_desk *touched;
+    struct shmq_desk *buckets[SHMQ_BUCKETS];
+    unsigned char *scratch;
+    uint32_t session_count;
+    uint32_t tenure_count;
+    int64_t expire_at;                /* the earliest end of a CONSUME's wait            */
+    int64_t review_at, patrol_at;     /* when shmq_front_tick does so again              */
+    bool draining;
+};
+
+#endif
