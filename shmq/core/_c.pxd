@@ -91,6 +91,13 @@ cdef extern from "layout.h" nogil:
         uint32_t units
 
 
+cdef extern from "receipt.h" nogil:
+    struct shmq_seal:
+        pass
+    uint64_t c_seal "shmq_seal"(const shmq_seal *seal, uint64_t receipt)
+    uint64_t c_unseal "shmq_unseal"(const shmq_seal *seal, uint64_t sealed)
+
+
 cdef extern from "queue.h" nogil:
     struct shmq_queue:
         shmq_header *h
@@ -104,6 +111,7 @@ cdef extern from "queue.h" nogil:
         uint32_t freed
         uint64_t wanted
         const char *bells
+        shmq_seal seal
     uint64_t shmq_word(const shmq_slot *s)
     int shmq_state_of(uint64_t word)
     cbool shmq_looks_ready(const shmq_header *h)
@@ -275,13 +283,6 @@ cdef extern from "move.h" nogil:
 
 cdef extern from "crash.h" nogil:
     void shmq_mark()
-
-
-cdef extern from "receipt.h" nogil:
-    struct shmq_seal:
-        pass
-    uint64_t c_seal "shmq_seal"(const shmq_seal *seal, uint64_t receipt)
-    uint64_t c_unseal "shmq_unseal"(const shmq_seal *seal, uint64_t sealed)
 
 
 cdef extern from "<sys/socket.h>" nogil:

@@ -28,7 +28,7 @@ cdef class _Run:
     def receipts(self):
         """See shmq.contract.Batch.receipts."""
         cdef int i
-        return [self.raw[i] for i in range(self.units)]
+        return [c_seal(&self.handle.q.seal, self.raw[i]) for i in range(self.units)]
 
     @property
     def settled(self):
@@ -60,7 +60,7 @@ cdef class _Run:
             try:
                 self.handle._settle(1, self.raw[i], ns)
             except _errors.LeaseExpired:
-                refused.append(self.raw[i])
+                refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
         self.units = 0
         return refused
 

@@ -86,17 +86,6 @@ cdef bytes _process_name():
         return b"?"
 
 
-# The receipt of a message, or the receipt itself. An int that cannot be one was never
-# given, as 0 never is.
-cdef object _receipt_of(message):
-    if type(message) is Message:
-        return (<Message>message).receipt
-    message = plain_number(message)
-    if isinstance(message, int) and not isinstance(message, bool):
-        return message if 0 <= message < 1 << 64 else 0
-    raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
-
-
 cdef object _whole(str name, value):
     value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, int):

@@ -31,16 +31,16 @@ cdef class _Gatherer:
     cdef int add(self, Message message) except -1:
         cdef int64_t now
         if self.ended or self.generation != fork_generation:
-            self.handle._settle(0, message.receipt, 0)
+            self.handle._settle(0, message.lease, 0)
             return 0
         now = shmq_time(&self.handle.q)
-        if shmq_mark_acked(&self.handle.q, message.receipt, now) != SHMQ_OK:
-            raise self.handle._stale(message.receipt)
+        if shmq_mark_acked(&self.handle.q, message.lease, now) != SHMQ_OK:
+            raise self.handle._stale(message.lease)
         if self.count == self.room:
             self.flush()
         if not self.count:
             self.since = now
-        self.acks[self.count] = message.receipt
+        self.acks[self.count] = message.lease
         self.count += 1
         return 0
 

@@ -163,27 +163,39 @@ cdef class _Getter(_Putter):
             return 0
         raise self._stale(receipt) if status == SHMQ_STALE else self._error(status)
 
+    # What a message, or its receipt, is to the core: 0, which is no receipt, for what was
+    # never given, as a message of another queue was not.
+    cdef uint64_t _opened(self, message) except? 0:
+        if type(message) is Message:
+            if (<Message>message).handle.q.h.options.queue_id != self.q.h.options.queue_id:
+                return 0
+            return (<Message>message).lease
+        message = plain_number(message)
+        if isinstance(message, int) and not isinstance(message, bool):
+            return c_unseal(&self.q.seal, message) if 0 <= message < 1 << 64 else 0
+        raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
+
     cdef object _stale(self, uint64_t receipt):
         return _errors.LeaseExpired(
-            f"receipt {receipt} of queue {self.name!r} is no longer good: its lease ended, "
+            f"receipt {c_seal(&self.q.seal, receipt)} of queue {self.name!r} is no longer good: its lease ended, "
             f"or the message was settled; nothing was changed"
         )
 
     def ack(self, receipt):
         """Acknowledge by receipt."""
-        self._settle(0, _receipt_of(receipt), 0)
+        self._settle(0, self._opened(receipt), 0)
 
     def nack(self, receipt, delay=None):
         """See shmq.contract.Queue.nack."""
-        self._settle(1, _receipt_of(receipt), _delay_ns(delay))
+        self._settle(1, self._opened(receipt), _delay_ns(delay))
 
     def reject(self, receipt):
         """See shmq.contract.Queue.reject."""
-        self._settle(2, _receipt_of(receipt), 0)
+        self._settle(2, self._opened(receipt), 0)
 
     def extend(self, receipt, seconds):
         """See shmq.contract.Queue.extend."""
-        self._settle(3, _receipt_of(receipt), _span_ns("seconds", seconds))
+        self._settle(3, self._opened(receipt), _span_ns("seconds", seconds))
 
     def ack_many(self, messages):
         """See shmq.contract.Queue.ack_many."""
@@ -229,9 +241,9 @@ cdef class _Getter(_Putter):
     # What cannot be a receipt becomes one that was never given.
     cdef uint64_t _receipt_to_ack(self, item) except? 0:
         if type(item) is not Message:
-            return _receipt_of(item) or NO_RECEIPT
+            return self._opened(item) or NO_RECEIPT
         (<Message>item)._read_if_unread()
-        return (<Message>item).receipt or NO_RECEIPT
+        return self._opened(item) or NO_RECEIPT
 
 
 cdef shmq_view *_new_views(int most) except NULL:

@@ -11,7 +11,7 @@ cdef class Message:
     cdef object decoded
     cdef object meta
     cdef object unpacked
-    cdef readonly uint64_t receipt
+    cdef uint64_t lease          # the core's receipt
     cdef readonly uint64_t sequence
     cdef readonly uint32_t delivery_count
     cdef uint32_t size
@@ -47,7 +47,7 @@ cdef class Message:
         if self._settled or not self.handle.open_:
             return SHMQ_STALE
         self.handle._lock()
-        status = shmq_pin(&self.handle.q, self.receipt, shmq_now(), view)
+        status = shmq_pin(&self.handle.q, self.lease, shmq_now(), view)
         if status == SHMQ_OK:
             self.handle.views += 1
         elif status == SHMQ_BUSY and to != NULL:
@@ -102,6 +102,11 @@ cdef class Message:
             return self.size
         finally:
             PyBuffer_Release(&target)
+
+    @property
+    def receipt(self):
+        """See shmq.contract.Message.receipt."""
+        return c_seal(&self.handle.q.seal, self.lease)
 
     @property
     def properties(self):
@@ -173,27 +178,27 @@ cdef class Message:
         if self.gatherer is not None:
             self.gatherer.add(self)
         else:
-            self.handle._settle(0, self.receipt, 0)
+            self.handle._settle(0, self.lease, 0)
         self._settled = True
 
     def nack(self, delay=None):
         """See shmq.contract.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
-        self.handle._settle(1, self.receipt, ns)
+        self.handle._settle(1, self.lease, ns)
         self._settled = True
 
     def reject(self):
         """See shmq.contract.Message.reject."""
         self._before_settling()
-        self.handle._settle(2, self.receipt, 0)
+        self.handle._settle(2, self.lease, 0)
         self._settled = True
 
     def extend(self, seconds):
         """See shmq.contract.Message.extend."""
         if self._settled:
             self._before_settling()
-        self.handle._settle(3, self.receipt, _span_ns("seconds", seconds))
+        self.handle._settle(3, self.lease, _span_ns("seconds", seconds))
 
     def __enter__(self):
         return self
@@ -234,7 +239,7 @@ cdef object _dead(properties):
 cdef Message _bare_message(_Getter handle, const shmq_view *view):
     cdef Message message = Message.__new__(Message)
     message.handle = handle
-    message.receipt = view.receipt
+    message.lease = view.receipt
     message.sequence = view.seq
     message.delivery_count = view.deliveries
     message.priority = view.priority

@@ -337,3 +337,26 @@ def test_a_client_that_closes_with_a_message_in_hand_gives_it_back(connect: Conn
 
     eventually(lambda: queue.qsize() == 2, "the message is back")
     assert [queue.get().delivery_count for _ in range(2)] == [2, 1]
+
+
+def test_a_receipt_is_good_for_its_own_queue_alone(broker: Broker) -> None:
+    first, second = broker.create_queue("first"), broker.create_queue("second")
+    for queue in (first, second):
+        queue.put("m")
+    here, there = first.get(), second.get()
+    for stranger in (here.receipt, here):
+        assert second.ack_many([stranger]) == [here.receipt]
+    there.ack()
+    here.ack()
+
+
+def test_a_later_queue_of_the_same_name_gives_other_receipts(broker: Broker) -> None:
+    receipts = []
+    for _ in range(2):
+        queue = broker.create_queue("again")
+        queue.put("m")
+        receipts.append(queue.get().receipt)
+        if len(receipts) == 1:
+            broker.delete_queue("again")
+    assert receipts[0] != receipts[1]
+    assert queue.ack_many(receipts) == receipts[:1]
