@@ -25,6 +25,7 @@ LAYERS = (
     ("shmq.core",),
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
+    ("shmq.processes",),
     ("shmq.server", "shmq.health", "shmq.stress", "shmq.mp"),
     ("shmq.workers",),
     ("shmq",),
