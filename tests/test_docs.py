@@ -15,8 +15,8 @@ from tests import console
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SAVED = re.compile(r"# ([\w-]+\.\w+)\n")
+BLOCK = re.compile(r"^```(python|console|c)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"(?:#|//) ([\w-]+\.\w+)\n")
 SHOWN = re.compile(r"^( *)print\((.*)\)  # -> (.*)$", re.MULTILINE)
 
 
@@ -38,6 +38,8 @@ def _step(kind: str, text: str) -> str:
         return f"{first}_page.type_in({text!r})\n"
     if saved := SAVED.match(text):
         return f"{first}_page.save({saved[1]!r}, {text!r})\n"
+    if kind == "c":
+        return ""
     return SHOWN.sub(lambda line: f"{line[1]}_page.shows({line[3]!r}, {line[2]})", text)
 
 

@@ -9,11 +9,11 @@ import sys
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import shmq
 from shmq.cli import params
 from shmq.cli.flags import namespace_of, queue_flag
+from shmq.cli.target import target_of
 from shmq.processes.lines import show_on_stderr
 from shmq.workers.handler import load
 from shmq.workers.plan import MODES, Plan
@@ -85,14 +85,9 @@ def _plan(context: click.Context, handler: str, given: dict[str, Any]) -> Plan:
     chosen = {key: value for key, value in given.items() if value is not None}
     found = load(handler)
     if isinstance(found, shmq.Worker):
-        if found.namespace is None or _says_namespace(context):
+        if found.namespace is None or target_of(context).origin is not None:
             chosen["namespace"] = namespace_of(context)
         return dataclasses.replace(found.plan, handler=handler, **chosen)
     if "queue" not in chosen:
         raise click.UsageError(f"Missing option '-q': {handler} declares no queue")
     return Plan(handler=handler, namespace=namespace_of(context), **chosen)
-
-
-def _says_namespace(context: click.Context) -> bool:
-    source = context.find_root().get_parameter_source("namespace")
-    return source is not ParameterSource.DEFAULT
