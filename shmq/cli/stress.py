@@ -16,9 +16,10 @@ from rich.console import Console
 
 from shmq.cli import params
 from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag, namespace_of, queue_flag
+from shmq.cli.flags import json_flag, queue_flag
 from shmq.cli.output import cell, counted, note, show_json, show_table, table
 from shmq.cli.stop import Stop
+from shmq.cli.target import target_of
 from shmq.stress.plan import LEAST_SIZE, Plan
 from shmq.stress.result import PARTS, Result, Sample
 from shmq.stress.run import run
@@ -85,7 +86,7 @@ def stress(
             draw(sample)
 
         try:
-            result = run(namespace_of(context), name, plan, watch, lambda: bool(stop.signal))
+            result = run(target_of(context).connect, name, plan, watch, lambda: bool(stop.signal))
         except KeyboardInterrupt:
             context.exit(128 + (stop.signal or signal.SIGINT))
     if as_json:
