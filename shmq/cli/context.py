@@ -12,6 +12,7 @@ from shmq.cli.contexts import Context, ContextsError
 from shmq.cli.flags import json_flag
 from shmq.cli.output import cell, note, show, show_json, show_table, table
 from shmq.cli.target import FILE, complete_contexts, typed
+from shmq.client.remote.address import Address
 from shmq.names import check_name
 
 __all__ = ["context"]
@@ -153,6 +154,8 @@ def _checked(made: Context) -> Context:
         others = [key for key in made.as_dict() if key != "namespace"]
         if others:
             raise click.UsageError(f"--{others[0]} is for a server, not for a namespace: drop it")
+    if made.url is not None:
+        Address.parse(made.url)
     if made.token == "":
         raise click.UsageError("the token is empty: leave it out if the server asks for none")
     return made

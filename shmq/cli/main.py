@@ -23,6 +23,7 @@ from shmq.cli.keeper import keeper
 from shmq.cli.listing import list_queues
 from shmq.cli.output import Warnings, note
 from shmq.cli.peek import peek
+from shmq.cli.ping import ping
 from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
@@ -41,7 +42,8 @@ __all__ = ["cli", "main"]
 
 _EPILOG = """Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no message there, 4 no such
 queue, 5 queue full, 6 exists with other options, 7 message too large, 8 no shared memory
-left, 9 segment unusable, 10 something was found wrong, 130 interrupted."""
+left, 9 segment unusable, 10 something was found wrong, 11 server not reached, 12 not
+allowed, 130 interrupted."""
 
 _VERSION = (
     f"%(prog)s %(version)s (layout version {LAYOUT_VERSION}, protocol version {PROTOCOL_VERSION})"
@@ -121,6 +123,7 @@ for _command in (
     keeper,
     serve,
     token,
+    ping,
     context,
     completion,
 ):

@@ -12,6 +12,8 @@ from click.core import ParameterSource
 import shmq
 from shmq.cli import contexts
 from shmq.cli.contexts import Context
+from shmq.client.remote import address
+from shmq.client.remote.broker import RemoteBroker
 
 __all__ = ["FILE", "Target", "complete_contexts", "target_flags", "target_of", "typed"]
 
@@ -43,9 +45,19 @@ class Target:
             f"{self.place.url}: run it there, or say -n NAMESPACE for this host's"
         )
 
+    @property
+    def server(self) -> address.Target:
+        """The server. Raises :class:`shmq.InvalidOption` for what is no URL, and for files."""
+        assert self.place.url is not None
+        files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
+        tls = {key: file for key, file in files.items() if file is not None}
+        return address.Target.of(self.place.url, self.place.token, tls or None, 5.0, 30.0)
+
     def connect(self) -> shmq.Broker:
         """The broker there. Raises what :func:`shmq.connect` does."""
-        return shmq.connect(self.namespace)
+        if self.place.url is None:
+            return shmq.connect(self.namespace)
+        return RemoteBroker(self.server)
 
 
 def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
