@@ -45,10 +45,11 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.options import HIGH, LOW, NORMAL, QueueOptions
+from shmq.version import VERSION
 from shmq.workers.declaration import Worker, run, worker
 from shmq.workers.outcome import Reject, Retry
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "HIGH",

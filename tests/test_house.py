@@ -95,9 +95,9 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     always = {_module(requirement) for requirement in project["dependencies"]}
-    demo = {_module(requirement) for requirement in project["optional-dependencies"]["demo"]}
     for path in PACKAGE.rglob("*.py"):
-        allowed = always | demo if path.is_relative_to(PACKAGE / "demo") else always
+        extra = project["optional-dependencies"].get(path.relative_to(PACKAGE).parts[0], [])
+        allowed = always | {_module(requirement) for requirement in extra}
         undeclared = set(_roots(path)) - sys.stdlib_module_names - allowed - {"shmq"}
         assert not undeclared, path
 

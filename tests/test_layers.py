@@ -21,10 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 #: From the bottom to the top. A name stands for the module, or the package and all in
 #: it; "shmq" is the package's __init__ alone.
 LAYERS = (
-    ("shmq.errors", "shmq.names", "shmq.protocol"),
+    ("shmq.errors", "shmq.names", "shmq.protocol", "shmq.version"),
     ("shmq.core",),
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
+    ("shmq.processes",),
     ("shmq.server", "shmq.health", "shmq.stress", "shmq.mp"),
     ("shmq.workers",),
     ("shmq",),

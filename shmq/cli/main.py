@@ -25,8 +25,10 @@ from shmq.cli.peek import peek
 from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
+from shmq.cli.serve import serve
 from shmq.cli.stats import stats
 from shmq.cli.stress import stress
+from shmq.cli.token import token
 from shmq.cli.top import top
 from shmq.cli.who import who
 from shmq.cli.worker import worker
@@ -124,6 +126,8 @@ for _command in (
     doctor,
     fsck,
     keeper,
+    serve,
+    token,
     completion,
 ):
     cli.add_command(_command)

@@ -14,8 +14,8 @@ from click.core import ParameterSource
 import shmq
 from shmq.cli import params
 from shmq.cli.flags import namespace_of, queue_flag
+from shmq.processes.lines import show_on_stderr
 from shmq.workers.handler import load
-from shmq.workers.lines import show_on_stderr
 from shmq.workers.plan import MODES, Plan
 from shmq.workers.supervisor import Supervisor
 
@@ -75,7 +75,7 @@ def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
     plan = _plan(click.get_current_context(), handler, given)
     if logging.getLogger().handlers:  # the application shows everything itself
         logging.getLogger("shmq").handlers.clear()
-    show_on_stderr()
+    show_on_stderr("shmq.workers")
     Supervisor([plan], drain_timeout).run()
 
 

@@ -9,7 +9,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmq import codecs, contract
@@ -134,12 +134,16 @@ class LocalQueue(_core.Handle, contract.Queue):
     def peek(self, limit: int = 10) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
         limit = check_whole("limit", limit, 1)
+        return list(self.peeked(limit))
+
+    def peeked(self, limit: int) -> Iterator[contract.Message]:
+        """What `peek` returns, each copied when it is asked for."""
         self.qsize()  # what is due is done first
         first = heapq.nsmallest(
             limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
         )
         copies = (self.copy_at(at, sequence) for _, sequence, at in first)
-        return [copy for copy in copies if copy is not None]
+        return (copy for copy in copies if copy is not None)
 
     def _visible(self) -> Iterator[tuple[int, int, int]]:
         """(slot, sequence, priority) of each visible message, in no order."""
@@ -275,9 +279,13 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def redrive(self, limit: int | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
+        return self.redrive_where(limit, lambda _: True)
+
+    def redrive_where(self, limit: int | None, may: Callable[[str], bool]) -> int:
+        """As `redrive`, but a dead-letter queue's letters go to the queues alone that ``may``."""
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1)
         with contextlib.ExitStack() as stack:
-            graves, targets = self, _Targets(self._namespace, stack)
+            graves, targets = self, _Targets(self._namespace, stack, may)
             if self.options.dead_letter is not None:
                 self.qsize()  # those that are still on their way are dead letters too
                 graves = self.dead_letter_queue()
@@ -309,9 +317,12 @@ class LocalQueue(_core.Handle, contract.Queue):
 class _Targets:
     """The queues that dead letters go back to, opened as they are met."""
 
-    def __init__(self, namespace: Namespace, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, namespace: Namespace, stack: contextlib.ExitStack, may: Callable[[str], bool]
+    ) -> None:
         self._namespace = namespace
         self._stack = stack
+        self._may = may
         self._open: dict[str, LocalQueue | None] = {}
         self._others = True
 
@@ -324,7 +335,7 @@ class _Targets:
         """Where the letter came from; None if it is not to go, or cannot."""
         if letter is None:
             return None
-        if letter.queue not in self._open and self._others:
+        if letter.queue not in self._open and self._others and self._may(letter.queue):
             try:
                 queue = attach(self._namespace, letter.queue)
             except (NoSuchQueue, SegmentError):
@@ -483,10 +494,21 @@ class LocalBroker(contract.Broker):
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        summaries = (self._summary(name) for name in self._namespace.queue_names())
+        summaries = (self.summary(name) for name in self._namespace.queue_names())
         return [summary for summary in summaries if summary is not None]
 
-    def _summary(self, name: str) -> contract.QueueSummary | None:
+    def queue_names(self) -> list[str]:
+        """The names of the queues there are, sorted."""
+        self._check_open()
+        return self._namespace.queue_names()
+
+    def has_queue(self, name: str) -> bool:
+        """Whether there is a queue of that name, in whatever state."""
+        self._check_open()
+        return self._namespace.path_of(check_name(name)).exists()
+
+    def summary(self, name: str) -> contract.QueueSummary | None:
+        """The queue's line of the list; None if there is no such queue."""
         try:
             with attach(self._namespace, name) as queue:
                 n = queue.numbers()

@@ -340,6 +340,7 @@ cdef extern from "wire.h":
         cbool authorised, held, fin, finished, broken
 
     struct shmq_front:
+        int64_t expire_at
         void *data
         shmq_limits limits
         unsigned char *scratch

@@ -409,6 +409,8 @@ class Front:
         somebody waits: `serve` is to be called whenever a message may have come.
     ``stirred(session)``
         the session has output, or is to be closed: its ``flags`` say.
+    ``sooner()``
+        something is due before what `tick` has said: it is to be called again.
     ``failed(error)``
         what one of these has raised, or a queue that could not be used: to be logged.
     ``interrupted(error)``

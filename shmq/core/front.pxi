@@ -15,6 +15,7 @@ cdef class Front:
     cdef shmq_front c
     cdef readonly object control
     cdef dict desks              # by the id of its handle: the address of the desk
+    cdef int64_t told            # when `tick` said that it is to be called
     cdef bint open_
 
     def __cinit__(self, control, **limits):
@@ -67,6 +68,9 @@ cdef class Front:
     cdef int _settle(self) except -1:
         cdef shmq_session *stirred
         shmq_front_settle(&self.c)
+        if self.c.expire_at < self.told:
+            self.told = self.c.expire_at
+            self.control.sooner()
         while True:
             stirred = shmq_front_next_stirred(&self.c)
             if stirred == NULL:
@@ -99,6 +103,7 @@ cdef class Front:
     def tick(self):
         """End what is over; the seconds until it is to be called again."""
         cdef int64_t next_ = shmq_front_tick(&self.c, shmq_now())
+        self.told = next_
         self._settle()
         return max(0.0, (next_ - shmq_now()) / 1e9)
 

@@ -108,9 +108,9 @@ def run(*workers: Worker, drain_timeout: float | None = None) -> None:
     :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` after the drain timeout.
     """
     # Only those who run workers are to load multiprocessing.
-    from shmq.workers.lines import show_on_stderr  # noqa: PLC0415
+    from shmq.processes.lines import show_on_stderr  # noqa: PLC0415
     from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
 
     plans = [worker.plan for worker in workers]
-    show_on_stderr()
+    show_on_stderr("shmq.workers")
     Supervisor(plans, drain_timeout).run()

@@ -12,12 +12,12 @@ from typing import Any
 from shmq.client.local import LocalBroker
 from shmq.contract import Message
 from shmq.errors import NoSuchQueue, SegmentError
+from shmq.processes.lines import show_on_stderr
+from shmq.processes.signals import leave_to_the_supervisor
+from shmq.processes.tether import tether
 from shmq.workers.handler import Handler, load
-from shmq.workers.lines import show_on_stderr
 from shmq.workers.plan import Plan
 from shmq.workers.shift import Ending, Shift
-from shmq.workers.signals import leave_to_the_supervisor
-from shmq.workers.tether import tether
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
     tether(supervisor)
     leave_to_the_supervisor(lambda: os._exit(Ending.DRAINED))  # nothing is held so far
     handler = load(plan.handler)
-    show_on_stderr()
+    show_on_stderr("shmq.workers")
     with contextlib.ExitStack() as stack:
         try:
             queue = stack.enter_context(LocalBroker(plan.namespace)).queue(plan.queue)

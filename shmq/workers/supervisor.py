@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
@@ -14,14 +12,32 @@ from multiprocessing.connection import wait
 from shmq.client.local import connect
 from shmq.errors import InvalidOption, QueueDeleted, ShmqError
 from shmq.options import check_seconds
+from shmq.processes.nudge import Nudge
+from shmq.processes.post import Post
+from shmq.processes.signals import caught
 from shmq.workers.plan import Plan
-from shmq.workers.post import Post
+from shmq.workers.process import main
 from shmq.workers.shift import Ending
-from shmq.workers.signals import caught
 
 __all__ = ["Supervisor"]
 
 log = logging.getLogger("shmq.workers")
+
+
+class _Post(Post):
+    """One of a plan's processes."""
+
+    def __init__(self, plan: Plan, number: int) -> None:
+        self.plan = plan
+        who = f"worker {plan.queue}/{number}"
+        super().__init__(
+            who,
+            main,
+            lambda: (who, plan, os.getpid()),
+            log,
+            expected={*Ending},
+            renewed={Ending.DRAINED, Ending.RECYCLED},
+        )
 
 
 class Supervisor:
@@ -38,9 +54,8 @@ class Supervisor:
             check_seconds("drain_timeout", drain_timeout, 0.0)
         self._plans = plans
         self._drain_timeout = drain_timeout
-        self._posts = [Post(plan, n + 1) for plan in plans for n in range(plan.processes)]
-        self._bell, self._ring = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._ringing = threading.RLock()  # a signal may come while one is told of
+        self._posts = [_Post(plan, n + 1) for plan in plans for n in range(plan.processes)]
+        self._nudge = Nudge()
         self._stopped = False
         self._cut = 0
         self._drain_until: float | None = None
@@ -65,19 +80,14 @@ class Supervisor:
         finally:
             for post in self._posts:
                 post.kill()
-            with self._ringing:
-                os.close(self._bell)
-                os.close(self._ring)
-                self._ring = -1
+            self._nudge.close()
         if self._refusal is not None:
             raise self._refusal
 
     def stop(self) -> None:
         """Let `run` return when the messages at hand are done. For any thread."""
         self._stopped = True
-        with self._ringing, contextlib.suppress(BlockingIOError):
-            if self._ring >= 0:
-                os.write(self._ring, b"!")
+        self._nudge.give()
 
     def _hear(self, number: int) -> None:
         """A signal came. The terminal's own end may say so twice."""
@@ -103,7 +113,7 @@ class Supervisor:
             return False
         return bool(left) or any(post.due is not None for post in self._posts)
 
-    def _attend(self, post: Post) -> None:
+    def _attend(self, post: _Post) -> None:
         code = post.reap()
         if code is not None and not self._draining and code != Ending.IDLE:
             if code == Ending.NO_QUEUE:
@@ -134,8 +144,10 @@ class Supervisor:
         if self._drain_until is not None:
             times.append(self._drain_until)
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
-        wait([self._bell, *(p.process.sentinel for p in self._posts if p.process)], timeout)
-        _empty(self._bell)
+        wait(
+            [self._nudge.fileno(), *(p.process.sentinel for p in self._posts if p.process)], timeout
+        )
+        self._nudge.clear()
 
 
 def _look_at_queue(plan: Plan) -> None:
@@ -148,9 +160,3 @@ def _deleted(plan: Plan, error: ShmqError) -> ShmqError:
     if isinstance(error, LookupError):
         return QueueDeleted(f"queue {plan.queue!r} was deleted: its workers have ended")
     return error
-
-
-def _empty(pipe: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        while os.read(pipe, 4096):
-            continue

@@ -5,22 +5,17 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import multiprocessing.resource_tracker
-import os
 import signal
 import time
+from collections.abc import Callable, Collection
 from multiprocessing.context import SpawnProcess
-from typing import Final
+from typing import Any, Final
 
-from shmq.workers.plan import Plan
-from shmq.workers.process import main
-from shmq.workers.shift import Ending
-from shmq.workers.signals import held_back
+from shmq.processes.signals import held_back
 
 __all__ = ["Post"]
 
-log = logging.getLogger("shmq.workers")
-
-# Spawned, not forked: whatever threads the supervisor's program has, a worker begins clean.
+# Spawned, not forked: whatever threads the supervisor's program has, a process begins clean.
 _SPAWN = multiprocessing.get_context("spawn")
 
 #: A process that died sooner than this after its start died at once, in seconds.
@@ -31,34 +26,56 @@ LONGEST_PAUSE: Final = 30.0
 
 
 class Post:
-    """One of a plan's processes, replaced when it ends."""
+    """A process that is replaced when it ends.
 
-    def __init__(self, plan: Plan, number: int) -> None:
-        self.plan = plan
-        self.who = f"worker {plan.queue}/{number}"
+    It calls ``target`` with what ``arguments()`` returns at each start. ``expected`` are
+    the exit codes of its own that no death has; after one of ``renewed`` the next begins
+    at once. ``who`` is named in the log.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        target: Callable[..., None],
+        arguments: Callable[[], tuple[Any, ...]],
+        log: logging.Logger,
+        *,
+        expected: Collection[int] = (),
+        renewed: Collection[int] = (),
+        longest_pause: float = LONGEST_PAUSE,
+    ) -> None:
+        self.who = who
         self.process: SpawnProcess | None = None
         #: When a process is to be started, on the monotonic clock; None: not any more.
         self.due: float | None = 0.0
+        self._target = target
+        self._arguments = arguments
+        self._log = log
+        self._expected = expected
+        self._renewed = renewed
+        self._longest_pause = longest_pause
         self._started_at = 0.0
         self._deaths = 0
 
-    def start(self) -> None:
-        """Man the post. The process hears no signal before it is ready for it."""
+    def start(self) -> bool:
+        """Man the post; whether that could be done, else it is tried again.
+
+        The process hears no signal before it is ready for it.
+        """
         multiprocessing.resource_tracker.ensure_running()  # starting that lets signals through
-        process = _SPAWN.Process(
-            target=main, args=(self.who, self.plan, os.getpid()), name=self.who
-        )
         self._started_at = time.monotonic()
         try:
+            process = _SPAWN.Process(target=self._target, args=self._arguments(), name=self.who)
             with held_back():
                 process.start()
         except OSError as error:  # no process, memory or descriptor is left for it
-            log.error("%s cannot be started: %s", self.who, error)
+            self._log.error("%s cannot be started: %s", self.who, error)
             self._pause()
-            return
+            return False
         self.process = process
         self.due = None
-        log.info("%s started, pid %s", self.who, process.pid)
+        self._log.info("%s started, pid %s", self.who, process.pid)
+        return True
 
     def reap(self) -> int | None:
         """The exit code of the process if it has ended, which leaves the post empty."""
@@ -67,14 +84,14 @@ class Post:
         code, pid = self.process.exitcode, self.process.pid
         self.process.close()
         self.process = None
-        if code not in {*Ending}:
-            log.error("%s died, pid %s: %s", self.who, pid, _told(code))
+        if code not in self._expected:
+            self._log.error("%s died, pid %s: %s", self.who, pid, _told(code))
         return code
 
     def replace(self, code: int) -> None:
         """Have the ended process replaced: at once, but for those that die again and again."""
         lasted = time.monotonic() - self._started_at
-        if code in {Ending.DRAINED, Ending.RECYCLED} or lasted >= AT_ONCE:
+        if code in self._renewed or lasted >= AT_ONCE:
             self._deaths = 0
             self.due = time.monotonic()
         else:
@@ -83,10 +100,10 @@ class Post:
     def _pause(self) -> None:
         self._deaths += 1
         doubled = FIRST_PAUSE * 2.0 ** min(self._deaths - 2, 64)
-        pause = min(doubled, LONGEST_PAUSE) if self._deaths > 1 else 0.0
+        pause = min(doubled, self._longest_pause) if self._deaths > 1 else 0.0
         self.due = time.monotonic() + pause
         if pause:
-            log.warning(
+            self._log.warning(
                 "%s has failed %d times in a row: the next starts in %.1f s",
                 self.who,
                 self._deaths,
@@ -94,7 +111,7 @@ class Post:
             )
 
     def drain(self) -> None:
-        """Ask the process to end after the message at hand; it is not replaced."""
+        """Ask the process to end when it is done; it is not replaced."""
         self.due = None
         if self.process is not None:
             self.process.terminate()

@@ -1,0 +1,1 @@
+"""What a supervisor needs to start, watch and end processes, whatever they do."""

@@ -1,0 +1,34 @@
+"""Who is at the other end of a connection."""
+
+from __future__ import annotations
+
+from shmq.server.carrier import Carrier
+from shmq.server.tokens import ALL_RIGHTS, Doors, Token
+
+__all__ = ["Caller"]
+
+
+class Caller:
+    """What is known of a client. A session carries it as its context."""
+
+    __slots__ = ("carrier", "client", "peer", "token")
+
+    def __init__(self, peer: str) -> None:
+        #: What carries its session; None: it is being made.
+        self.carrier: Carrier | None = None
+        #: Its address.
+        self.peer = peer
+        #: What it calls itself.
+        self.client = ""
+        #: What it was let in by; None: it has shown none, or needs none.
+        self.token: Token | None = None
+
+    def rights(self, doors: Doors, queue: str) -> int:
+        """What it may do to the queue, as the engine's bits."""
+        if not doors.ask:
+            return ALL_RIGHTS
+        return 0 if self.token is None else self.token.rights(queue)
+
+    def __str__(self) -> str:
+        name = f" {self.client!r}" if self.client else ""
+        return f"{self.peer}{name}"

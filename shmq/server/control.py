@@ -1,0 +1,286 @@
+"""What a remote client asks for beside messages: to be let in, and to look after queues.
+
+The rights are checked here, in the contract's order: form, queue, right, range. What a
+token has no right at all to is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgpack
+
+from shmq.client.local import LocalBroker, LocalQueue
+from shmq.contract import Message
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
+from shmq.errors import NoSuchQueue, QueueExists, ShmqError
+from shmq.names import dead_letter_name
+from shmq.options import QueueOptions
+from shmq.protocol import FOREVER, Status, Type
+from shmq.server.caller import Caller
+from shmq.server.seldom import Seldom
+from shmq.server.statuses import status_of
+from shmq.server.tokens import Doors
+from shmq.version import VERSION
+
+__all__ = ["FEATURES", "Control"]
+
+log = logging.getLogger("shmq.server")
+
+#: What this server can do beyond the types that every one has.
+FEATURES: Final = ("return", "peek", "redrive")
+
+_LIMIT: Final = struct.Struct("!I")
+_COUNT: Final = struct.Struct("!Q")
+
+#: What a PEEK gives at most, in bytes of bodies, but for the last one's.
+_PEEKED: Final = 1 << 20
+
+Payload = bytes | list[Message]
+Answer = tuple[int, Payload]
+
+
+class Refusal(Exception):
+    """The request is not carried out. Its text is for the client."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Control:
+    """Carries out what is not in the path of messages, and knows the attached queues.
+
+    All that is public is called by the engine, see :class:`shmq.core._core.Front`.
+    """
+
+    def __init__(
+        self,
+        broker: LocalBroker,
+        doors: Doors,
+        wait: Callable[[LocalQueue], None],
+        stirred: Callable[[Session], None],
+        sooner: Callable[[], None],
+    ) -> None:
+        self.doors = doors
+        self.wait = wait
+        self.stirred = stirred
+        self.sooner = sooner
+        self._broker = broker
+        self._seldom = Seldom(log)
+        self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
+            Type.HELLO: self._hello,
+            Type.CREATE: self._create,
+            Type.DELETE: self._delete,
+            Type.PURGE: self._purge,
+            Type.LIST: self._list,
+            Type.STATS: self._stats,
+            Type.PEEK: self._peek,
+            Type.REDRIVE: self._redrive,
+        }
+
+    def attach(self, name: str) -> LocalQueue:
+        """The queue, attached to. Raises NoSuchQueue, NoSpace, SegmentError."""
+        return self._broker.queue(name)
+
+    def rights(self, session: Session, name: str) -> int:
+        """What the session may do to the queue of that name, whether there is one or not."""
+        caller: Caller = session.context
+        return caller.rights(self.doors, name)
+
+    def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
+        """Carry a request out: its status, and the payload of the answer."""
+        try:
+            return Status.OK, self._answers[kind](session, name, rest)
+        except Refusal as refusal:
+            return refusal.status, str(refusal).encode()
+        except ShmqError as error:
+            status = status_of(error)
+            if status != Status.INTERNAL:
+                return status, str(error).encode()
+            log.error("%s, %s of queue %s: %s", session.context, Type(kind).name, name, error)
+            return status, b"the server has logged why"
+
+    def failed(self, error: Exception) -> None:
+        """A request was answered with INTERNAL, or a queue could not be used."""
+        if isinstance(error, ShmqError):
+            log.error("%s", error)
+        else:
+            log.error("a fault of this server", exc_info=error)
+
+    def interrupted(self, error: BaseException) -> None:
+        """A signal's handler raised it while a lock was awaited: nothing is left half done."""
+        log.error("interrupted by %s: it goes on", type(error).__name__)
+
+    # ---- one request each ----
+
+    def _hello(self, session: Session, _: str, rest: bytes) -> bytes:
+        asked = _map_of(rest)
+        client, shown = asked.get("client"), asked.get("token")
+        if not isinstance(client, str):
+            raise Refusal(Status.BAD_REQUEST, "HELLO needs a 'client' of type str")
+        if shown is not None and not isinstance(shown, str):
+            raise Refusal(Status.BAD_REQUEST, "'token' must be of type str")
+        caller: Caller = session.context
+        caller.client = client[:100]
+        if self.doors.ask:
+            caller.token = self.doors.find(shown or "")
+            if caller.token is None:
+                what = "an unknown token" if shown else "no token"
+                self._seldom.warning("%s is not let in: it showed %s", caller, what)
+                raise Refusal(Status.UNAUTHORIZED, f"this server asks for a token: {what} came")
+            log.debug("%s is let in by token %r", caller, caller.token.name)
+        return _packed(
+            {
+                "server": f"shmq/{VERSION}",
+                "max_frame": session.front.max_frame,
+                "features": FEATURES,
+                "namespace": self._broker.namespace,
+            }
+        )
+
+    def _create(self, session: Session, name: str, rest: bytes) -> bytes:
+        given = _map_of(rest) if rest else {}
+        self._need_admin(session, name)
+        try:
+            wanted = QueueOptions.for_queue(name, given)
+        except TypeError as error:
+            raise Refusal(Status.BAD_REQUEST, str(error)) from error
+        if not self._may_bury(session, name, wanted.dead_letter):
+            raise Refusal(
+                Status.FORBIDDEN,
+                f"dead_letter={wanted.dead_letter!r}: the token has no right to administer that",
+            )
+        try:
+            made = self._broker.create_queue(name, **given)
+        except QueueExists:
+            with self.attach(name) as queue:
+                found = queue.options.dead_letter
+            if self._may_see(session, name, found):
+                raise
+            raise Refusal(Status.QUEUE_EXISTS, "it exists with other options") from None
+        made.close()
+        return b""
+
+    def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
+        _nothing_in(rest)
+        if not self._broker.has_queue(name):
+            raise NoSuchQueue(f"there is no queue {name!r}")
+        self._need_admin(session, name)
+        self._broker.delete_queue(name)
+        return b""
+
+    def _purge(self, session: Session, name: str, rest: bytes) -> bytes:
+        _nothing_in(rest)
+        with self.attach(name) as queue:
+            self._need_admin(session, name)
+            return _COUNT.pack(queue.purge())
+
+    def _list(self, session: Session, _: str, rest: bytes) -> bytes:
+        _nothing_in(rest)
+        summaries = (
+            self._broker.summary(name)
+            for name in self._broker.queue_names()
+            if self.rights(session, name)
+        )
+        return _packed(
+            [{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each]
+        )
+
+    def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
+        _nothing_in(rest)
+        with self.attach(name) as queue:
+            options = queue.options.as_dict()
+            attachments = [dataclasses.asdict(each) for each in queue.attachments()]
+            stats = dataclasses.asdict(queue.stats())
+        if not self._may_see(session, name, options["dead_letter"]):
+            options["dead_letter"] = None
+        return _packed({**stats, "options": options, "attachments": attachments})
+
+    def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
+        limit = _limit_of(rest)
+        with self.attach(name) as queue:
+            self._need_admin(session, name)
+            moved = queue.redrive_where(
+                None if limit == FOREVER else limit,
+                lambda origin: bool(self.rights(session, origin) & ADMIN_RIGHT),
+            )
+        return _COUNT.pack(moved)
+
+    def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
+        limit = _limit_of(rest)
+        with self.attach(name) as queue:
+            if not self.rights(session, name) & CONSUME_RIGHT:
+                raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
+            return _some(queue.peeked(limit))
+
+    # ---- rights ----
+
+    def _need_admin(self, session: Session, name: str) -> None:
+        if not self.rights(session, name) & ADMIN_RIGHT:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
+
+    def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
+        """Whether the queue's dead letters may go there, and a queue be made for them."""
+        if dead_letter is None or dead_letter == _own_dead_letters(name):
+            return True
+        return bool(self.rights(session, dead_letter) & ADMIN_RIGHT)
+
+    def _may_see(self, session: Session, name: str, dead_letter: str | None) -> bool:
+        """Whether the session may know of the queue's dead-letter queue."""
+        if dead_letter is None or dead_letter == _own_dead_letters(name):
+            return True
+        return bool(self.rights(session, dead_letter))
+
+
+def _own_dead_letters(name: str) -> str | None:
+    """NAME.dlq, which belongs to whoever NAME belongs to."""
+    with contextlib.suppress(ShmqError):
+        return dead_letter_name(name)
+    return None
+
+
+def _map_of(packed: bytes) -> dict[str, Any]:
+    try:
+        found = msgpack.unpackb(packed, raw=False, strict_map_key=False)
+    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
+        raise Refusal(Status.BAD_REQUEST, f"that is not msgpack: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise Refusal(Status.BAD_REQUEST, "that is no msgpack map whose keys are of type str")
+    return found
+
+
+def _limit_of(rest: bytes) -> int:
+    if len(rest) != _LIMIT.size:
+        raise Refusal(Status.BAD_REQUEST, "there must be a name, and a limit of 32 bits")
+    limit: int = _LIMIT.unpack(rest)[0]
+    if not limit:
+        raise Refusal(Status.BAD_REQUEST, "limit=0: it must be 1 or more")
+    return limit
+
+
+def _some(copies: Iterator[Message]) -> list[Message]:
+    """The first of them, one at least, as many as may wait to be sent."""
+    found: list[Message] = []
+    size = 0
+    for copy in copies:
+        found.append(copy)
+        size += copy.view.nbytes
+        if size >= _PEEKED:
+            break
+    return found
+
+
+def _packed(value: Any) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def _nothing_in(rest: bytes) -> None:
+    if rest:
+        raise Refusal(Status.BAD_REQUEST, f"there are {len(rest)} bytes more than its type takes")

@@ -1,0 +1,295 @@
+"""A front-end worker's event loop: connections in, the engine between them and the queues."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import Any, Final
+
+from shmq.client.hub import wait_for
+from shmq.client.local import LocalBroker, LocalQueue
+from shmq.core import _core
+from shmq.errors import ShmqError
+from shmq.server.caller import Caller
+from shmq.server.carrier import Carrier
+from shmq.server.census import Census
+from shmq.server.control import Control
+from shmq.server.plain import Plain
+from shmq.server.secure import Secure
+from shmq.server.seldom import Seldom
+from shmq.server.settings import Settings
+from shmq.server.tokens import Doors
+
+__all__ = ["FrontEnd"]
+
+log = logging.getLogger("shmq.server")
+
+#: Connections taken at a time: those that are there are not to wait for all that come.
+_AT_ONCE: Final = 64
+#: How long none are taken after there was no descriptor or memory for one, in seconds.
+_BREATH: Final = 0.2
+#: How often is looked for what has stalled and for queues that were deleted, in seconds.
+_ROUND: Final = 1.0
+#: How long a draining server answers a connection that holds nothing, in seconds.
+_LAST_CALL: Final = 1.0
+#: How often it looks whether one holds nothing any more, in seconds.
+_GLANCE: Final = 0.05
+
+#: A peer that is gone without a word is asked after so many seconds, so often, so many times.
+_KEEPALIVE: Final = (
+    (socket.TCP_KEEPIDLE, 60),
+    (socket.TCP_KEEPINTVL, 15),
+    (socket.TCP_KEEPCNT, 4),
+)
+
+
+class FrontEnd:
+    """Serves the connections that come to one listening socket. For one event loop.
+
+    ``row`` is its own in the ``census``.
+    """
+
+    def __init__(
+        self, settings: Settings, listening: socket.socket, census: Census, row: int
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._listening = listening
+        self._census = census
+        self._row = row
+        self._tls = None if settings.tls is None else settings.tls.context()
+        self._seldom = Seldom(log)
+        self._carriers: set[Carrier] = set()
+        self._stirred: set[_core.Session] = set()
+        self._waiting: dict[LocalQueue, asyncio.Task[None]] = {}
+        self._timer = self._loop.call_later(0, self._keep_time)
+        self._round_at = 0.0
+        self._draining = False
+        self._part_from = self._part_all_from = 0.0
+        self._ended = self._loop.create_future()
+        self._broker = LocalBroker(settings.namespace)
+        self._control = Control(
+            self._broker, Doors(settings.tokens), self._wait, self._stir, self._sooner
+        )
+        self._front = _core.Front(self._control, **_limits_of(settings))
+
+    async def run(self) -> None:
+        """Serve until `drain` was called, and the connections have ended or its time has."""
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+        try:
+            await self._ended
+        finally:
+            self._timer.cancel()
+            for carrier in list(self._carriers):
+                carrier.close()
+            waiting = list(self._waiting.values())
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            self._front.close()
+            self._broker.close()
+
+    def drain(self) -> None:
+        """Take no connection more, begin nothing new, and end.
+
+        Who waits is answered, and what is held may still be settled, for half the time of
+        the drain.
+        """
+        if self._draining:
+            return
+        self._draining = True
+        log.info("draining %d connections", len(self._carriers))
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+        self._front.drain()
+        limit = self._settings.limits.drain
+        self._part_from = self._loop.time() + min(_LAST_CALL, limit / 4)
+        self._part_all_from = self._loop.time() + limit / 2
+        self._loop.call_later(limit, self._end)
+        self._loop.call_soon(self._part)
+
+    def reload(self, settings: Settings) -> None:
+        """Go on with these settings.
+
+        A connection whose token is not among them as it was is closed: what it may do has
+        changed, and it may come again.
+        """
+        tls = None if settings.tls is None else settings.tls.context()
+        self._settings, self._tls = settings, tls
+        self._control.doors = Doors(settings.tokens)
+        self._front.set_limits(**_limits_of(settings))
+        for carrier in list(self._carriers):
+            caller: Caller = carrier.session.context
+            if caller.token is not None and caller.token not in settings.tokens:
+                log.info("%s is cut off: token %r has changed", caller, caller.token.name)
+                carrier.part()
+
+    # ---- connections ----
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, address = self._listening.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:  # it was gone before it was here
+                continue
+            except OSError as error:
+                self._take_breath(error)
+                return
+            self._welcome(sock, address)
+
+    def _welcome(self, sock: socket.socket, address: Any) -> None:
+        limit = self._settings.limits.connections
+        if self._census.total() >= limit:
+            sock.close()
+            self._seldom.warning("%s:%s is closed: connections=%d are open", *address[:2], limit)
+            return
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        except OSError:
+            sock.close()
+            return
+        caller = Caller(f"{address[0]}:{address[1]}")
+        log.debug("%s has come", caller)
+        session = self._front.session(caller)
+        caller.carrier = self._carried(sock, session)
+        self._carriers.add(caller.carrier)
+        self._census.write(self._row, len(self._carriers))
+
+    def _carried(self, sock: socket.socket, session: _core.Session) -> Carrier:
+        if self._tls is None:
+            return Plain(self._loop, sock, session, self._gone)
+        limit = self._settings.limits.handshake
+        return Secure(self._loop, sock, session, self._gone, self._tls, limit)
+
+    def _gone(self, carrier: Carrier) -> None:
+        self._carriers.discard(carrier)
+        caller: Caller = carrier.session.context
+        caller.carrier = None  # each would keep the other
+        log.debug("%s has gone", caller)
+        self._stirred.discard(carrier.session)
+        self._census.write(self._row, len(self._carriers))
+        self._end_if_empty()
+
+    def _take_breath(self, error: OSError) -> None:
+        """Without descriptors or memory the rest wait where they are."""
+        if error.errno not in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
+            raise error
+        self._seldom.warning("a connection cannot be taken now: %s", error.strerror)
+        self._loop.remove_reader(self._listening.fileno())
+        self._loop.call_later(_BREATH, self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._draining:
+            self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    # ---- what the engine asks ----
+
+    def _stir(self, session: _core.Session) -> None:
+        """Once the engine is done with what it is at."""
+        if not self._stirred:
+            self._loop.call_soon(self._stir_all)
+        self._stirred.add(session)
+
+    def _stir_all(self) -> None:
+        stirred, self._stirred = self._stirred, set()
+        for session in stirred:
+            caller: Caller = session.context
+            if caller.carrier is not None:
+                caller.carrier.stir()
+
+    def _wait(self, queue: LocalQueue) -> None:
+        if queue not in self._waiting:
+            self._waiting[queue] = self._loop.create_task(self._serve(queue))
+
+    async def _serve(self, queue: LocalQueue) -> None:
+        """Have those who wait for the queue's messages served, until nobody does."""
+        try:
+            await wait_for(
+                queue.namespace, queue, _core.EVENT_NOT_EMPTY, lambda: self._attempt(queue), None
+            )
+        except ShmqError as error:
+            log.info("nobody waits for queue %s any more: %s", queue.name, error)
+            self._front.forget(queue)
+        finally:
+            self._waiting.pop(queue, None)
+
+    def _attempt(self, queue: LocalQueue) -> bool | None:
+        return None if self._front.serve(queue) else True
+
+    # ---- time ----
+
+    def _sooner(self) -> None:
+        """Once the engine is done with what it is at."""
+        self._timer.cancel()
+        self._timer = self._loop.call_later(0, self._keep_time)
+
+    def _keep_time(self) -> None:
+        """Have the engine do what is due, and look round once in a while."""
+        self._timer.cancel()
+        pause = _ROUND
+        try:
+            pause = min(self._front.tick(), _ROUND)
+            if self._loop.time() >= self._round_at:
+                self._round_at = self._loop.time() + _ROUND
+                self._look_round()
+        except Exception:
+            log.exception("a fault of this server: it goes on")
+        finally:
+            self._timer = self._loop.call_later(pause, self._keep_time)
+
+    def _look_round(self) -> None:
+        for queue, task in list(self._waiting.items()):
+            if not self._front.serve(queue):
+                task.cancel()
+        self._cut_off_the_stalled()
+
+    def _cut_off_the_stalled(self) -> None:
+        limit = self._settings.limits.frame
+        before = self._loop.time() - limit
+        for carrier in [each for each in self._carriers if (each.stalled_since or before) < before]:
+            self._seldom.warning(
+                "%s is cut off: it took nothing for frame=%s s", carrier.session.context, limit
+            )
+            carrier.close()
+
+    # ---- the end ----
+
+    def _part(self) -> None:
+        """End those connections that have nothing to settle, and at last the others, too."""
+        now = self._loop.time()
+        if now >= self._part_from:
+            for carrier in list(self._carriers):
+                if not carrier.session.unsettled or now >= self._part_all_from:
+                    carrier.part()
+        self._end_if_empty()
+        self._loop.call_later(_GLANCE, self._part)
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _end_if_empty(self) -> None:
+        if self._draining and not self._carriers:
+            self._end()
+
+
+def _limits_of(settings: Settings) -> dict[str, Any]:
+    """The limits as the engine names them."""
+    limits = settings.limits
+    return {
+        "max_frame": limits.max_frame,
+        "token_required": bool(settings.tokens),
+        "most_unsettled": limits.unsettled_messages,
+        "most_unsettled_bytes": limits.unsettled_bytes,
+        "handshake": limits.handshake,
+        "idle": limits.idle,
+        "frame_time": limits.frame,
+    }

@@ -1,0 +1,126 @@
+"""The sockets a server listens on: one a worker, all on one address and port."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import socket
+import time
+from typing import Any, Final
+
+from shmq.errors import InvalidOption, ShmqError
+from shmq.server.settings import Settings
+
+__all__ = ["listen", "url_of"]
+
+log = logging.getLogger("shmq.server")
+
+#: Connections that wait for a worker to take them; the kernel may take fewer (somaxconn).
+BACKLOG: Final = 4096
+
+#: How long an address may still be in use by what has just ended, in seconds.
+PATIENCE: Final = 3.0
+
+
+def listen(settings: Settings) -> list[socket.socket]:
+    """A socket for each worker, listening.
+
+    They are the caller's for as long as the server lives: what the kernel has queued for
+    a worker that dies is served by the next one. Raises :class:`~shmq.InvalidOption` for an
+    address that is none, or that must not be listened on so, and :class:`~shmq.ShmqError`
+    if it cannot be.
+    """
+    family, address = _resolved(settings)
+    _refuse_exposure(settings, address[0])
+    if address[1]:
+        _refuse_shared(family, address)
+    opened: list[socket.socket] = []
+    try:
+        while len(opened) < settings.workers:
+            opened.append(_bound(family, address, shared=True))
+            opened[-1].listen(BACKLOG)
+            address = opened[0].getsockname()
+    except OSError as error:
+        for each in opened:
+            each.close()
+        raise _cannot_listen(address, error) from error
+    return opened
+
+
+def url_of(listening: socket.socket, *, tls: bool) -> str:
+    """Where the server is to be found."""
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'shmqs' if tls else 'shmq'}://{shown}:{port}"
+
+
+def _resolved(settings: Settings) -> tuple[socket.AddressFamily, Any]:
+    try:
+        found = socket.getaddrinfo(
+            settings.bind,
+            settings.port,
+            type=socket.SOCK_STREAM,
+            proto=socket.IPPROTO_TCP,
+            flags=socket.AI_PASSIVE,
+        )
+    except (OSError, UnicodeError) as error:
+        raise InvalidOption(
+            f"bind={settings.bind!r} is no address of this host: {error}"
+        ) from error
+    family, *_, address = found[0]
+    return family, address
+
+
+def _refuse_exposure(settings: Settings, host: str) -> None:
+    """Beyond this host, nobody listens without a token and TLS unless told to."""
+    if settings.insecure or ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        return
+    wanting = [
+        what for what, there in (("tokens", settings.tokens), ("TLS", settings.tls)) if not there
+    ]
+    if wanting:
+        raise InvalidOption(
+            f"bind={settings.bind!r} would let other hosts in without {' and '.join(wanting)}: "
+            f"set {'them' if len(wanting) > 1 else 'it'} up in the configuration, listen on "
+            f"127.0.0.1, or say --insecure where the network keeps others out"
+        )
+
+
+def _refuse_shared(family: socket.AddressFamily, address: Any) -> None:
+    """Refuse a port that another server has.
+
+    A socket that may share its port would share it with another server's, too, and half
+    of the clients would end up there. So one that may not comes first, and goes. A port
+    that the kernel chooses is free in this sense.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            _bound(family, address, shared=False).close()
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise _cannot_listen(address, error) from error
+            time.sleep(0.05)
+
+
+def _bound(family: socket.AddressFamily, address: Any, *, shared: bool) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind(address)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _cannot_listen(address: Any, error: OSError) -> ShmqError:
+    taken = error.errno == errno.EADDRINUSE
+    hint = ": stop what listens there, or take another port" if taken else ""
+    return ShmqError(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}{hint}")

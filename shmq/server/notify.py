@@ -1,0 +1,55 @@
+"""Tells the service manager how it goes: sd_notify(3), without a library."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+
+__all__ = ["Manager"]
+
+
+class Manager:
+    """The service manager that started this process, if one did and wants to hear.
+
+    It takes ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` out of the environment, so that they
+    are not meant for the processes that this one starts.
+    """
+
+    def __init__(self) -> None:
+        self._address = os.environ.pop("NOTIFY_SOCKET", "")
+        usec = os.environ.pop("WATCHDOG_USEC", "")
+        pid = os.environ.pop("WATCHDOG_PID", "")
+        meant = not pid or pid == str(os.getpid())
+        #: How often it wants a sign of life, in seconds, twice as often as it must be; or None.
+        self.interval = int(usec) / 2e6 if usec.isdigit() and int(usec) and meant else None
+
+    def ready(self, status: str) -> None:
+        """The service is up, or has taken its settings over."""
+        self._tell("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """Settings are being read again."""
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """The service ends."""
+        self._tell("STOPPING=1", "STATUS=draining")
+
+    def alive(self) -> None:
+        """A sign of life."""
+        self._tell("WATCHDOG=1")
+
+    def _tell(self, *lines: str) -> None:
+        """One datagram. A manager that does not hear is no reason to fail."""
+        if not self._address:
+            return
+        address = self._address
+        if address.startswith("@"):
+            address = "\0" + address[1:]
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as way,
+        ):
+            way.sendto("\n".join(lines).encode(), address)

@@ -1,0 +1,22 @@
+"""A connection whose bytes go as they are."""
+
+from __future__ import annotations
+
+from shmq.server.carrier import Carrier
+
+__all__ = ["Plain"]
+
+
+class Plain(Carrier):
+    """The engine itself reads from the socket and writes to it."""
+
+    def _readable(self) -> None:
+        try:
+            flags = self.session.readable(self._fd)
+            if flags or self._flags:
+                self._heed(flags)
+        except Exception as error:  # noqa: BLE001 - it ends this connection alone
+            self._fail(error)
+
+    def _writable(self) -> None:
+        self._heed(self.session.writable(self._fd))

@@ -1,0 +1,179 @@
+"""A connection whose bytes are encrypted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from shmq.core._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
+from shmq.server.carrier import Carrier
+from shmq.server.seldom import Seldom
+
+__all__ = ["Secure"]
+
+log = logging.getLogger("shmq.server")
+_seldom = Seldom(log)
+
+_CHUNK: Final = 1 << 16
+
+#: How much is encrypted ahead of what the socket takes, in bytes. The session knows of
+#: what is behind that, and bounds it.
+_AHEAD: Final = 1 << 18
+
+#: The session wants to hear no more.
+_DEAF: Final = PAUSED | ENDING | GONE
+
+
+class Secure(Carrier):
+    """TLS between the socket and the session, without a transport.
+
+    ``handshake`` is how long its own handshake may take, in seconds.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        session: Session,
+        gone: Callable[[Carrier], None],
+        context: ssl.SSLContext,
+        handshake: float,
+    ) -> None:
+        self._encrypted = ssl.MemoryBIO()
+        self._to_send = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._encrypted, self._to_send, server_side=True)
+        self._greeted = False
+        #: The peer says nothing more.
+        self._finished = False
+        #: There is more to decrypt than the session wanted to hear.
+        self._held_back = False
+        self._said_goodbye = False
+        self._unsent = memoryview(b"")
+        self._state = 0
+        super().__init__(loop, sock, session, gone)
+        self._patience = loop.call_later(handshake, self._give_up)
+
+    def _readable(self) -> None:
+        try:
+            self._receive()
+        except Exception as error:  # noqa: BLE001 - it ends this connection alone
+            self._fail(error)
+
+    def _receive(self) -> None:
+        try:
+            came = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        if came:
+            self._encrypted.write(came)
+        else:
+            self._encrypted.write_eof()
+        if self._greeted or self._greet():
+            self._decrypt()
+        self._pump()
+
+    def _writable(self) -> None:
+        self._pump()
+
+    def _greet(self) -> bool:
+        """Go on with the handshake; whether it is done."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except (ssl.SSLError, OSError) as error:
+            why = getattr(error, "verify_message", "") or getattr(error, "reason", "") or error
+            _seldom.warning("%s is not let in: no TLS, %s", self.session.context, why)
+            self._flush()  # the alert that tells the peer why
+            self._state = GONE
+            return False
+        self._greeted = True
+        self._patience.cancel()
+        return True
+
+    def _give_up(self) -> None:
+        _seldom.warning("%s is cut off: no TLS within handshake", self.session.context)
+        self.close()
+
+    def close(self) -> None:
+        """See `Carrier`."""
+        self._patience.cancel()
+        super().close()
+
+    def _decrypt(self) -> None:
+        """Feed what has come to the session, as far as it wants to hear."""
+        while not self._finished:
+            self._held_back = bool(self._state & _DEAF)
+            if self._held_back:
+                return
+            try:
+                clear = self._tls.read(_CHUNK)
+            except ssl.SSLWantReadError:
+                return
+            except (ssl.SSLError, OSError):  # the peer's end, or what is no TLS
+                clear = b""
+            if clear:
+                self._state = self.session.feed(clear)
+            else:
+                self._finished = True
+                self._state = self.session.finish()
+
+    def _pump(self) -> None:
+        """Encrypt and send, until nothing is left or the socket takes no more."""
+        while not self._state & GONE:
+            all_sent = self._send()
+            if self._closed:
+                return
+            self._state = self.session.flags
+            if not all_sent or not self._held_back or self._state & _DEAF:
+                break
+            self._decrypt()
+        if self._state & ENDING and not self._greeted:
+            self._state |= GONE  # there is no way to tell it anything
+        left = WANTS_WRITE if self._unsent or self._to_send.pending else 0
+        deaf = PAUSED if self._finished else 0
+        self._heed(self._state & ~WANTS_WRITE | left | deaf)
+
+    def _send(self) -> bool:
+        """Send the session's output; whether all of it is sent."""
+        while self._flush():
+            clear = self.session.take(_AHEAD) if self._greeted and not self._said_goodbye else b""
+            if not clear:
+                return True
+            self._tls.write(clear)
+        return False
+
+    def _flush(self) -> bool:
+        """Send what is encrypted; whether all of it is sent."""
+        while True:
+            if not self._unsent:
+                self._unsent = memoryview(self._to_send.read(_AHEAD))
+                if not self._unsent:
+                    return True
+            try:
+                count = self._socket.send(self._unsent)
+            except BlockingIOError:
+                return False
+            except OSError:
+                self.close()
+                return False
+            self._unsent = self._unsent[count:]
+
+    def _last_words(self) -> bool:
+        if self._greeted and not self._said_goodbye:
+            self._said_goodbye = True
+            with contextlib.suppress(ssl.SSLError):
+                self._tls.unwrap()  # the peer's own goodbye is not waited for
+        if self._flush():
+            return True
+        if not self._closed:
+            self._change(ENDING | WANTS_WRITE)
+        return False

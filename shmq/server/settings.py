@@ -1,0 +1,181 @@
+"""Everything that can be said about a server, and where it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import logging
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from shmq.errors import InvalidOption, ShmqError
+from shmq.names import check_name
+from shmq.options import check_one_of, check_whole
+from shmq.protocol import DEFAULT_PORT
+from shmq.server.limits import Limits
+from shmq.server.tls import Tls
+from shmq.server.tokens import Token
+
+__all__ = ["LEVELS", "Settings", "Source"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+MAX_WORKERS: Final = 256
+
+#: More front-end processes than this are only made if they are asked for.
+_USUAL_WORKERS: Final = 4
+
+#: What a running server takes over from its file when it is told to read it again.
+_RELOADED: Final = ("limits", "log_level", "tls", "tokens")
+
+_T = TypeVar("_T")
+
+
+def _usual_workers() -> int:
+    return min(len(os.sched_getaffinity(0)), _USUAL_WORKERS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a server runs.
+
+    Raises :class:`~shmq.InvalidOption` for a value out of range,
+    :class:`~shmq.InvalidName`, and TypeError for a value of the wrong type.
+    """
+
+    #: The address to listen on, or a name of one.
+    bind: str = "127.0.0.1"
+    #: The port; 0: one that is free.
+    port: int = DEFAULT_PORT
+    #: Front-end processes: 1 to 256. By default one for each CPU it may use, up to 4.
+    workers: int = dataclasses.field(default_factory=_usual_workers)
+    #: The namespace whose queues are served.
+    namespace: str = "default"
+    #: The least that is logged: ``debug``, ``info``, ``warning`` or ``error``.
+    log_level: str = "info"
+    #: Whether to listen beyond this host without a token or without TLS.
+    insecure: bool = False
+    #: Where queues would keep their journals. There are none yet: anything but None is refused.
+    data_dir: Path | None = None
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    #: None: connections are not encrypted.
+    tls: Tls | None = None
+    #: Who is let in; none: everybody.
+    tokens: tuple[Token, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bind, str):
+            raise TypeError(f"bind={self.bind!r} must be an address")
+        if not isinstance(self.insecure, bool):
+            raise TypeError(f"insecure={self.insecure!r} must be true or false")
+        check_whole("port", self.port, 0, 65_535)
+        check_whole("workers", self.workers, 1, MAX_WORKERS)
+        check_name(self.namespace, "namespace")
+        check_one_of("log_level", self.log_level, LEVELS)
+        if self.data_dir is not None:
+            raise InvalidOption(
+                f"data_dir={str(self.data_dir)!r}: there is no persistence yet, so nothing would "
+                f"be written there; messages are in shared memory alone, and survive every "
+                f"process but no reboot: start without it"
+            )
+        names = [token.name for token in self.tokens]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidOption(f"two tokens have the name {name!r}: give each its own")
+
+    @property
+    def level(self) -> int:
+        """The level as logging has it."""
+        return logging.getLevelNamesMapping()[self.log_level.upper()]
+
+    def reloaded(self, fresh: Settings) -> tuple[Settings, list[str]]:
+        """These settings with what can change in a running server, and what cannot but has."""
+        changed = {name: getattr(fresh, name) for name in _RELOADED}
+        refused = []
+        if bool(fresh.tls) != bool(self.tls):
+            refused.append("tls")
+            changed["tls"] = self.tls
+        if bool(fresh.tokens) != bool(self.tokens):
+            refused.append("tokens")
+            changed["tokens"] = self.tokens
+        merged = dataclasses.replace(self, **changed)
+        fixed = {field.name for field in dataclasses.fields(self)} - {*_RELOADED}
+        refused += (name for name in fixed if getattr(fresh, name) != getattr(self, name))
+        return merged, sorted(refused)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """Where the settings come from: a file of TOML, and what the command line says over it."""
+
+    path: Path | None = None
+    over: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def read(self) -> Settings:
+        """The settings as they are now. Raises :class:`~shmq.InvalidOption`, with the file."""
+        if self.path is None:
+            return _made(Settings, "", dict(self.over))
+        try:
+            table = _parsed(self.path)
+            return _settings(table, self.path.parent, self.over)
+        except (ShmqError, TypeError) as error:
+            raise InvalidOption(f"{self.path}: {error}") from error
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidOption(f"it cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidOption(f"it is not TOML: {error}") from error
+
+
+def _settings(table: dict[str, Any], folder: Path, over: Mapping[str, Any]) -> Settings:
+    values = dict(table)
+    if "limits" in values:
+        values["limits"] = _made(Limits, "limits", _table("limits", values["limits"]))
+    if "tls" in values:
+        files = _table("tls", values["tls"])
+        values["tls"] = _made(Tls, "tls", {k: _path(v, folder) for k, v in files.items()})
+    if "tokens" in values:
+        rows = values["tokens"]
+        if not isinstance(rows, list):
+            raise TypeError("tokens must be written as [[tokens]], once for each")
+        values["tokens"] = tuple(_made(Token, "tokens", _table("tokens", row)) for row in rows)
+    if "data_dir" in values:
+        values["data_dir"] = _path(values["data_dir"], folder)
+    return _made(Settings, "", {**values, **over})
+
+
+def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:
+    """An object of the values, which must be fields of it; those without a default are due."""
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    known = [field.name for field in fields]
+    place = f" in [{where}]" if where else ""
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise InvalidOption(f"unknown key {key!r}{place}: {hint}")
+    for field in fields:
+        needed = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        if needed and field.name not in values:
+            raise InvalidOption(f"{field.name!r} is missing{place}")
+    return kind(**values)
+
+
+def _table(where: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{where} must be a table, not {value!r}")
+    return value
+
+
+def _path(value: Any, folder: Path) -> Any:
+    """A path of the file, from the folder it is in; what is none is refused later."""
+    return folder / value if isinstance(value, str) else value

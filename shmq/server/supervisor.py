@@ -1,0 +1,299 @@
+"""Starts a server's processes, and sees that they go on, take new settings, or end."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import time
+from multiprocessing.connection import Connection, wait
+from typing import Any, Final
+
+from shmq.errors import ShmqError
+from shmq.processes.nudge import Nudge
+from shmq.processes.post import Post
+from shmq.processes.signals import caught
+from shmq.server import keeping, worker
+from shmq.server.census import Census
+from shmq.server.listening import listen, url_of
+from shmq.server.notify import Manager
+from shmq.server.settings import Settings, Source
+
+__all__ = ["Supervisor"]
+
+log = logging.getLogger("shmq.server")
+
+#: The longest pause before a worker that dies again and again is started anew, in seconds:
+#: meanwhile the connections that the kernel gives to its socket wait.
+_LONGEST_PAUSE: Final = 2.0
+#: How often a worker may die before the server was up even once.
+_FALSE_STARTS: Final = 3
+#: How much longer than the drain the processes may take to end, in seconds.
+_GRACE: Final = 2.0
+#: Descriptors of a process beside its connections: queues, semaphores, the interpreter's.
+_OTHER_DESCRIPTORS: Final = 1024
+
+
+class _FrontPost(Post):
+    """The place of one worker, with its socket and the pipe to it."""
+
+    def __init__(
+        self, supervisor: Supervisor, listening: socket.socket, census: Census, row: int
+    ) -> None:
+        self.ready = False
+        self.reloading = False
+        self.pipe: Connection | None = None
+        self._there: Connection | None = None
+        self._census = census
+        self._row = row
+
+        def arguments() -> tuple[Any, ...]:
+            self.pipe, self._there = multiprocessing.Pipe()
+            settings = supervisor.settings
+            return self.who, settings, listening, census, row, self._there, os.getpid()
+
+        super().__init__(
+            f"front end {row + 1}",
+            worker.main,
+            arguments,
+            log,
+            expected={0},
+            longest_pause=_LONGEST_PAUSE,
+        )
+
+    def start(self) -> bool:
+        started = super().start()
+        if self._there is not None:
+            self._there.close()
+            self._there = None
+        if not started:
+            self._hang_up()
+        return started
+
+    def reap(self) -> int | None:
+        code = super().reap()
+        if code is not None:
+            self._hang_up()
+            self._census.write(self._row, 0)
+        return code
+
+    def hear(self) -> None:
+        """Take what the worker says."""
+        try:
+            while self.pipe is not None and self.pipe.poll():
+                said = self.pipe.recv()
+                self.ready = self.ready or said == worker.READY
+                self.reloading = self.reloading and said != worker.RELOADED
+        except (EOFError, OSError):
+            self._hang_up()
+
+    def reload(self, settings: Settings) -> None:
+        """Give the worker new settings."""
+        if self.pipe is not None:
+            try:
+                self.pipe.send(settings)
+                self.reloading = True
+            except OSError:
+                self._hang_up()  # its successor has them
+
+    def _hang_up(self) -> None:
+        self.reloading = False
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None
+
+
+class Supervisor:
+    """Runs a server as its ``source`` says. For the main thread; `run` until `stop`.
+
+    Raises :class:`~shmq.InvalidOption` for settings that it cannot be run with.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.settings = source.read()
+        self._source = source
+        self._manager = Manager()
+        self._nudge = Nudge()
+        self._sockets: list[socket.socket] = []
+        self._fronts: list[_FrontPost] = []
+        self._posts: list[Post] = []
+        self._url = ""
+        self._up = False
+        self._false_starts = 0
+        self._stopped = False
+        self._hung_up = False
+        self._cut = 0
+        self._reloading = False
+        self._draining = False
+        self._drain_until: float | None = None
+        self._refusal: ShmqError | None = None
+        self._alive_at = time.monotonic()
+
+    def run(self) -> None:
+        """Serve until `stop` is called, or SIGTERM or SIGINT comes; SIGHUP reloads.
+
+        A second signal ends the processes at once, and raises KeyboardInterrupt or
+        SystemExit, with the code that a shell expects. Raises
+        :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` if the address cannot be
+        listened on, no worker can be started, or some did not end in time.
+        """
+        try:
+            with caught(self._hear):
+                self._open()
+                while self._go_on():
+                    self._sleep()
+        finally:
+            for post in self._posts:
+                post.kill()
+            for each in self._sockets:
+                each.close()
+            self._nudge.close()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def stop(self) -> None:
+        """Let `run` return when the connections have ended. For any thread."""
+        self._stopped = True
+        self._nudge.give()
+
+    def _hear(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            self._hung_up = True
+            self._nudge.give()
+            return
+        if self._stopped:
+            self._cut = number
+        self.stop()
+
+    def _open(self) -> None:
+        settings = self.settings
+        if settings.tls is not None:
+            settings.tls.context()  # what cannot be used is refused now
+        _raise_descriptors(settings)
+        self._sockets = listen(settings)
+        self._url = url_of(self._sockets[0], tls=settings.tls is not None)
+        census = Census(settings.workers)
+        self._fronts = [_FrontPost(self, s, census, row) for row, s in enumerate(self._sockets)]
+        keeper = Post(
+            "keeper",
+            keeping.main,
+            lambda: (settings.namespace, self.settings.level, os.getpid()),
+            log,
+            expected={0},
+        )
+        self._posts = [*self._fronts, keeper]
+
+    def _go_on(self) -> bool:
+        """Do what is due; whether anything is left to wait for."""
+        for front in self._fronts:
+            front.hear()
+        for post in self._posts:
+            self._attend(post)
+        self._tell()
+        if self._hung_up and not self._stopped:
+            self._hung_up = False
+            self._reload()
+        if self._stopped and not self._draining:
+            self._drain()
+        if self._cut:
+            log.warning("the server ends at once")
+            raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
+        left = [post.who for post in self._posts if post.process is not None]
+        if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
+            self._refusal = self._refusal or ShmqError(
+                f"not ended within drain={self.settings.limits.drain} s, and killed: "
+                f"{', '.join(left)}"
+            )
+            return False
+        return bool(left) or not self._draining
+
+    def _attend(self, post: Post) -> None:
+        code = post.reap()
+        if code is not None and not self._draining:
+            post.replace(code)
+            self._false_starts += not self._up and post in self._fronts
+            if self._false_starts > _FALSE_STARTS:
+                self._refusal = ShmqError("the server's processes die at once: the log says why")
+                self._stopped = True
+        if post.due is not None and post.due <= time.monotonic() and not self._stopped:
+            post.start()
+
+    def _tell(self) -> None:
+        """Say what has been reached since."""
+        if not self._up and all(front.ready for front in self._fronts):
+            self._up = True
+            log.info(
+                "listening on %s: namespace %r, workers: %d",
+                self._url,
+                self.settings.namespace,
+                len(self._fronts),
+            )
+            self._manager.ready(f"listening on {self._url}")
+        if self._reloading and not any(front.reloading for front in self._fronts):
+            self._reloading = False
+            log.info("the settings are reloaded")
+            self._manager.ready(f"listening on {self._url}")
+
+    def _reload(self) -> None:
+        self._manager.reloading()
+        try:
+            fresh = self._source.read()
+            if fresh.tls is not None:
+                fresh.tls.context()
+        except ShmqError as error:
+            log.error("the settings stay as they are: %s", error)
+            self._manager.ready(f"listening on {self._url}")
+            return
+        self.settings, refused = self.settings.reloaded(fresh)
+        if refused:
+            log.warning("these take a restart, and stay as they are: %s", ", ".join(refused))
+        logging.getLogger("shmq").setLevel(self.settings.level)
+        for front in self._fronts:
+            front.reload(self.settings)
+        self._reloading = True
+        self._nudge.give()
+
+    def _drain(self) -> None:
+        self._draining = True
+        self._manager.stopping()
+        log.info("the server ends when its connections have")
+        for each in self._sockets:
+            each.close()
+        for post in self._posts:
+            post.drain()
+        self._drain_until = time.monotonic() + self.settings.limits.drain + _GRACE
+
+    def _sleep(self) -> None:
+        """Until a process ends or speaks, one is to be started, or a signal comes."""
+        now = time.monotonic()
+        times = [post.due for post in self._posts if post.due is not None]
+        if self._drain_until is not None:
+            times.append(self._drain_until)
+        if self._manager.interval is not None:
+            if now >= self._alive_at:
+                self._manager.alive()
+                self._alive_at = now + self._manager.interval
+            times.append(self._alive_at)
+        timeout = max(0.0, min(times) - now) if times else None
+        pipes = [front.pipe for front in self._fronts if front.pipe is not None]
+        ends = [post.process.sentinel for post in self._posts if post.process is not None]
+        wait([self._nudge.fileno(), *pipes, *ends], timeout)
+        self._nudge.clear()
+
+
+def _raise_descriptors(settings: Settings) -> None:
+    """Let each process have as many descriptors as its connections may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.limits.connections + _OTHER_DESCRIPTORS
+    enough = hard if hard != resource.RLIM_INFINITY and hard < wanted else wanted
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+    if enough < wanted:
+        log.warning(
+            "connections=%d may not be reached: a process may have %d descriptors (ulimit -Hn)",
+            settings.limits.connections,
+            enough,
+        )

@@ -1,0 +1,61 @@
+"""TLS: whose certificate the server shows, and which clients' it asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from pathlib import Path
+
+from shmq.errors import InvalidOption
+
+__all__ = ["Tls"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """The files, all of them PEM. Raises TypeError for what is no path."""
+
+    #: The server's certificate, and after it those of the authorities in between.
+    certificate: Path
+    #: The key of that certificate, without a passphrase; None: it is in the same file.
+    key: Path | None = None
+    #: The authorities whose certificates clients have to show; None: clients show none.
+    client_ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("certificate", "key", "client_ca"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Path):
+                raise TypeError(f"{name}={value!r} must be a path")
+
+    def context(self) -> ssl.SSLContext:
+        """A new context with the files as they are now. Raises :class:`~shmq.InvalidOption`."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            # A passphrase would be asked for at the terminal, where nobody may be.
+            context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
+        except (OSError, ValueError) as error:
+            raise InvalidOption(
+                f"the certificate {self.certificate} with the key {self.key or self.certificate} "
+                f"cannot be used: {_told(error)}"
+            ) from error
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except (OSError, ValueError) as error:
+                raise InvalidOption(
+                    f"the authorities in {self.client_ca} cannot be used: {_told(error)}"
+                ) from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+def _no_passphrase() -> str:
+    raise InvalidOption("the key of the certificate asks for a passphrase: give one without")
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return getattr(error, "strerror", None) or str(error)

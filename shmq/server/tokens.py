@@ -1,0 +1,134 @@
+"""Tokens: what a client shows to be let in, and what it may then do to which queues.
+
+A token is 256 random bits as text. The server stores its SHA-256 alone. A slow hash, as
+for passwords, would protect nothing here: nobody guesses 256 random bits, and everybody
+could have the server compute it. So a token that somebody has thought up is not for it,
+and one that is too short to be random is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
+from shmq.errors import InvalidOption
+
+__all__ = ["ALL_RIGHTS", "LEAST_TOKEN", "Doors", "Token", "hash_of", "make_token"]
+
+ALL_RIGHTS: Final = PRODUCE_RIGHT | CONSUME_RIGHT | ADMIN_RIGHT
+
+#: The shortest token that is taken, in characters: 128 bits in hexadecimal.
+LEAST_TOKEN: Final = 32
+
+#: What every token that is made here begins with, so that a search for secrets finds it.
+_PREFIX: Final = "shmq_"
+_ALGORITHM: Final = "sha256:"
+_HASH: Final = re.compile(rf"{_ALGORITHM}[0-9a-f]{{64}}\Z", re.ASCII)
+_PATTERN: Final = re.compile(r"[A-Za-z0-9._:*?\[\]!-]{1,200}\Z", re.ASCII)
+
+
+def make_token() -> str:
+    """A new token, which nobody can guess."""
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def hash_of(token: str) -> str:
+    """What the server stores of the token. Raises :class:`~shmq.InvalidOption`."""
+    if len(token) < LEAST_TOKEN:
+        raise InvalidOption(
+            f"a token of {len(token)} characters can be guessed: use {LEAST_TOKEN} or more that "
+            f"are random, such as `shmq token` makes"
+        )
+    return _ALGORITHM + _digest(token).hex()
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What one token allows: patterns of queue names for each right.
+
+    ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of those. No right
+    includes another. Raises :class:`~shmq.InvalidOption`, and TypeError for a value of
+    the wrong type; neither names a secret.
+    """
+
+    #: For the log.
+    name: str
+    #: ``sha256:`` and 64 hexadecimal digits, as :func:`hash_of` returns it.
+    hash: str = dataclasses.field(repr=False)
+    #: Queues that it may put messages into.
+    produce: Sequence[str] = ()
+    #: Queues that it may take messages from, settle and look at.
+    consume: Sequence[str] = ()
+    #: Queues that it may create, delete, purge and redrive.
+    admin: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not isinstance(self.hash, str):
+            raise TypeError("a token's name and hash must be of type str")
+        if not self.name.isprintable() or not 1 <= len(self.name) <= 100:
+            raise InvalidOption(f"name={self.name[:120]!r} must be 1 to 100 printable characters")
+        if not _HASH.match(self.hash):
+            raise InvalidOption(
+                f"the hash of token {self.name!r} is not {_ALGORITHM} and 64 hexadecimal digits: "
+                f"`shmq token` prints it"
+            )
+        for right in ("produce", "consume", "admin"):
+            object.__setattr__(self, right, self._checked(right))
+
+    def _checked(self, right: str) -> tuple[str, ...]:
+        patterns = getattr(self, right)
+        if isinstance(patterns, str) or not isinstance(patterns, Sequence):
+            raise TypeError(
+                f"{right}={patterns!r} of token {self.name!r} must be a list of name patterns"
+            )
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not _PATTERN.match(pattern):
+                raise InvalidOption(
+                    f"{right}: {pattern!r} of token {self.name!r} is no pattern of queue names: "
+                    f"use the characters of a name, and * ? [ ] !"
+                )
+        return tuple(patterns)
+
+    def rights(self, queue: str) -> int:
+        """What it may do to the queue, as the engine's bits."""
+        found = 0
+        for right, patterns in (
+            (PRODUCE_RIGHT, self.produce),
+            (CONSUME_RIGHT, self.consume),
+            (ADMIN_RIGHT, self.admin),
+        ):
+            if any(fnmatch.fnmatchcase(queue, pattern) for pattern in patterns):
+                found |= right
+        return found
+
+
+class Doors:
+    """Who is let in. Without tokens, everybody."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = [(bytes.fromhex(token.hash[len(_ALGORITHM) :]), token) for token in tokens]
+
+    @property
+    def ask(self) -> bool:
+        """Whether a token has to be shown."""
+        return bool(self._tokens)
+
+    def find(self, shown: str) -> Token | None:
+        """The token that was shown; it takes as long whichever it is, or none."""
+        digest = _digest(shown)
+        found = None
+        for known, token in self._tokens:
+            if hmac.compare_digest(digest, known):
+                found = token
+        return found

@@ -1,0 +1,89 @@
+"""The life of one front-end worker process, from its first line to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from shmq.processes.lines import show_on_stderr
+from shmq.processes.signals import leave_to_the_supervisor
+from shmq.processes.tether import tether
+from shmq.server.census import Census
+from shmq.server.frontend import FrontEnd
+from shmq.server.settings import Settings
+
+__all__ = ["READY", "RELOADED", "main"]
+
+log = logging.getLogger("shmq.server")
+
+#: What a worker tells its supervisor: connections are taken; the new settings are in force.
+READY: Final = "ready"
+RELOADED: Final = "reloaded"
+
+#: How much longer than the drain a process may take that does not come to its own timers,
+#: in seconds.
+_GRACE: Final = 1.0
+
+
+def main(
+    who: str,
+    settings: Settings,
+    listening: socket.socket,
+    census: Census,
+    row: int,
+    pipe: Connection,
+    supervisor: int,
+) -> None:
+    """Serve the ``listening`` socket until SIGTERM, or the end of the ``supervisor``.
+
+    The ``pipe`` to the supervisor brings new settings.
+    """
+    tether(supervisor, signal.SIGTERM)
+    leave_to_the_supervisor(lambda: os._exit(0))  # nothing is held so far
+    show_on_stderr("shmq", settings.level)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(who, settings, listening, census, row, pipe))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop  # noqa: PLC0415 - it need not be there
+    except ImportError:
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(who: str, settings: Settings, *places: Any) -> None:
+    listening, census, row, pipe = places
+    loop = asyncio.get_running_loop()
+    front = FrontEnd(settings, listening, census, row)
+
+    def drain() -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, settings.limits.drain + _GRACE)
+        front.drain()
+
+    def hear() -> None:
+        try:
+            fresh: Settings = pipe.recv()
+        except (EOFError, OSError):  # the supervisor is gone
+            loop.remove_reader(pipe.fileno())
+            drain()
+            return
+        logging.getLogger("shmq").setLevel(fresh.level)
+        front.reload(fresh)
+        pipe.send(RELOADED)
+
+    loop.add_signal_handler(signal.SIGTERM, drain)
+    loop.add_reader(pipe.fileno(), hear)
+    log.info("%s takes connections", who)
+    pipe.send(READY)
+    await front.run()
+    log.info("%s ends", who)

@@ -1,0 +1,107 @@
+"""Tokens: how they are made, stored and found, and what their patterns mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
+from shmq.server.caller import Caller
+from shmq.server.tokens import ALL_RIGHTS, Doors, Token, hash_of, make_token
+
+SECRET = "s" * 40
+
+
+def token(**more: Any) -> Token:
+    return Token(**{"name": "a", "hash": hash_of(SECRET), **more})
+
+
+def test_tokens_differ_and_are_found_by_their_hash_alone() -> None:
+    made = [make_token() for _ in range(100)]
+    assert len(set(made)) == 100
+    assert all(len(each) == 48 and each.startswith("shmq_") for each in made)
+
+    rows = [Token(name=str(n), hash=hash_of(each)) for n, each in enumerate(made)]
+    doors = Doors(rows)
+
+    assert [doors.find(each) for each in made] == rows
+    assert doors.find("") is None
+    assert doors.find(make_token()) is None
+    assert doors.find(rows[0].hash) is None
+    assert doors.find("\ud800") is None
+    assert not any(secret in repr(rows) for secret in made)
+
+
+def test_a_token_does_not_show_its_hash() -> None:
+    assert hash_of(SECRET) not in repr(token())
+
+
+@pytest.mark.parametrize("short", ["", "password", "s" * 31])
+def test_a_token_that_can_be_guessed_is_refused(short: str) -> None:
+    with pytest.raises(shmq.InvalidOption, match=f"{len(short)} characters") as refusal:
+        hash_of(short)
+    assert not short or short not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched", "not_matched"),
+    [
+        ("*", ["a", "a.b"], []),
+        ("orders", ["orders"], ["orders.dlq", "order", "Orders", "xorders"]),
+        ("orders.*", ["orders.eu", "orders.eu.dlq", "orders."], ["orders", "xorders.eu"]),
+        ("q?", ["q1", "q."], ["q", "q12"]),
+        ("q[12]", ["q1", "q2"], ["q3", "q[12]"]),
+        ("q[!12]", ["q3"], ["q1", "q2"]),
+    ],
+)
+def test_patterns_match_whole_names_and_case(
+    pattern: str, matched: list[str], not_matched: list[str]
+) -> None:
+    allowed = token(consume=[pattern])
+
+    assert {allowed.rights(name) for name in matched} == {CONSUME_RIGHT}
+    assert {allowed.rights(name) for name in not_matched} <= {0}
+
+
+def test_no_right_includes_another() -> None:
+    each = token(produce=["p", "all"], consume=["c", "all"], admin=["a", "all"])
+
+    assert each.rights("p") == PRODUCE_RIGHT
+    assert each.rights("c") == CONSUME_RIGHT
+    assert each.rights("a") == ADMIN_RIGHT
+    assert each.rights("all") == ALL_RIGHTS
+    assert each.rights("other") == 0
+
+
+def test_without_tokens_everybody_may_do_everything_and_with_them_nobody_anything() -> None:
+    caller = Caller("peer")
+
+    assert caller.rights(Doors([]), "q") == ALL_RIGHTS
+    assert caller.rights(Doors([token(produce=["*"])]), "q") == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hash": SECRET},
+        {"hash": "sha256:" + "0" * 63},
+        {"hash": "md5:" + "0" * 64},
+        {"name": ""},
+        {"name": "two\nlines"},
+        {"produce": ["a b"]},
+        {"produce": [""]},
+        {"admin": ["q\n"]},
+    ],
+)
+def test_what_is_no_token_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(shmq.InvalidOption) as refusal:
+        token(**bad)
+    assert SECRET not in str(refusal.value)
+
+
+@pytest.mark.parametrize("bad", [{"consume": "*"}, {"consume": 5}, {"name": 5}, {"hash": None}])
+def test_a_value_of_another_type_is_a_type_error(bad: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        token(**bad)
