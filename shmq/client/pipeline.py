@@ -16,8 +16,10 @@ def refused(
 ) -> PutsRefused:
     """The error that says which puts of a pipeline were taken and which were not."""
     first = min(failures) if failures else unknown[0]
-    what = f"{len(failures)} refused, {len(unknown)} unknown" if unknown else (
-        f"{len(failures)} refused"
+    what = (
+        f"{len(failures)} refused, {len(unknown)} unknown"
+        if unknown
+        else (f"{len(failures)} refused")
     )
     why = failures.get(first, "the connection was lost")
     error = PutsRefused(

@@ -216,12 +216,15 @@ def receipts_of(list messages):
 
 
 def receipt_of(message):
-    """The receipt of a message, or the receipt itself; 0 for what cannot be one.
+    """The receipt of a message, or the int itself.
 
     Raises TypeError for what is neither.
     """
     if type(message) is RemoteMessage:
         return (<RemoteMessage>message).receipt
+    number = plain_number(message)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
     return _receipt_of(message)
 
 

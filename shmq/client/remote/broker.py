@@ -111,8 +111,7 @@ class RemoteBroker(contract.Broker):
             f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
         )
         return errors.QueueExists(
-            f"queue {name!r} exists with other options: {told}; use it as it is, "
-            f"or delete it first"
+            f"queue {name!r} exists with other options: {told}; use it as it is, or delete it first"
         )
 
     def queue(self, name: str) -> RemoteQueue:
@@ -146,9 +145,7 @@ class RemoteBroker(contract.Broker):
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        answer = self._connection.call(
-            lambda wire: wire.request(Type.LIST, False, b""), again=True
-        )
+        answer = self._connection.call(lambda wire: wire.request(Type.LIST, False, b""), again=True)
         self._check(answer)
         rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
         return sorted((_summary(row) for row in rows), key=lambda row: row.name)

@@ -27,9 +27,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
     further ones as those are settled. Where it may not, it asks for as many at a time.
     """
 
-    def __init__(
-        self, queue: Any, prefetch: int, timeout: float | None, subscribes: bool
-    ) -> None:
+    def __init__(self, queue: Any, prefetch: int, timeout: float | None, subscribes: bool) -> None:
         self._queue = queue
         self._connection = queue.connection
         self._prefetch = min(prefetch, queue.options.capacity)

@@ -13,6 +13,8 @@ __all__ = ["Getting"]
 #: How long the server waits by CONSUME, in ms. One that waits cannot be taken back, so a
 #: longer wait is a subscription, which can.
 _SHORTLY = 100
+#: Of so many messages a server may have sent a part.
+_LARGE = 1024
 #: How long the end of a subscription may take to be confirmed, in seconds.
 _ENDING = 5.0
 
@@ -38,6 +40,8 @@ class Getting:
         if until is not None and waits:
             short = min(_SHORTLY, max(1, int((timeout or 0) * 1000)))
         messages = self._consume(short)
+        if len(messages) >= _LARGE:
+            messages = self._with_rest(messages)
         while not messages and waits and (until is None or time.monotonic() < until):
             ended, messages = self._subscribe(until)
             if ended:
@@ -99,6 +103,15 @@ class Getting:
             raise self._queue.error(stream)
         self._end(wire, stream)
         return True, list(stream.messages or ())
+
+    def _with_rest(self, messages: list[Any]) -> list[Any]:
+        """What else is there, where the server does not send all of so many at once."""
+        most, more = self._most, messages
+        while len(more) >= _LARGE and len(messages) < most:
+            self._most = most - len(messages)
+            more = self._consume(0)
+            messages += more
+        return messages
 
     def _with_more(self, messages: list[Any]) -> list[Any]:
         """The first one that came, and what else is there."""

@@ -210,9 +210,7 @@ class RemoteQueue(contract.Queue):
         self._check(answer)
         return _core.new_put(answer.number, False)
 
-    def _check_repeatable(
-        self, wire: _core.Wire, answer: Any, began: float, known: bool
-    ) -> None:
+    def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float, known: bool) -> None:
         """Raise ConnectionLost unless the put can be sent again without being doubled."""
         connection = self._connection
         if connection.closed:
@@ -226,8 +224,10 @@ class RemoteQueue(contract.Queue):
         arrived = answer.lost and wire.may_have_arrived(answer)
         if passed > self._patience or (arrived and not safe):
             lost = connection.lost(wire, arrived)
-            hint = "" if safe or not arrived else (
-                "; on a queue with a dedupe_window it would have been sent again"
+            hint = (
+                ""
+                if safe or not arrived
+                else ("; on a queue with a dedupe_window it would have been sent again")
             )
             raise errors.ConnectionLost(f"{lost}{hint}")
         time.sleep(_LAST_PAUSE if not answer.lost else _FIRST_PAUSE)
@@ -303,9 +303,11 @@ class RemoteQueue(contract.Queue):
         while done < len(items):
             try:
                 answer = self._connection.call(
-                    lambda wire, start=done: wire.produce_batch(items, start, wire.max_frame)[0]
-                    if wire.max_frame < _BATCH_BYTES
-                    else wire.produce_batch(items, start, _BATCH_BYTES)[0],
+                    lambda wire, start=done: (
+                        wire.produce_batch(items, start, wire.max_frame)[0]
+                        if wire.max_frame < _BATCH_BYTES
+                        else wire.produce_batch(items, start, _BATCH_BYTES)[0]
+                    ),
                     again=self.identified,
                 )
             except errors.ConnectionLost as error:
@@ -456,9 +458,9 @@ class RemoteQueue(contract.Queue):
         records = _core.records_in(messages)
         while messages and records < max and len(messages) < _MOST_PACKED:
             # One packed batch may hold all that is wanted, so few are leased at a time.
-            most = min(max - records, _MOST_PACKED - len(messages)) if records == len(
-                messages
-            ) else 1
+            most = (
+                min(max - records, _MOST_PACKED - len(messages)) if records == len(messages) else 1
+            )
             more = Getting(self, min(most, 64)).run(False, None)
             if not more:
                 break
@@ -506,12 +508,18 @@ class RemoteQueue(contract.Queue):
     def ack_many(self, messages: Iterable[contract.Message | int]) -> list[int]:
         """See :class:`shmq.contract.Queue`."""
         receipts = [_core.receipt_of(message) for message in messages]
-        possible = [receipt for receipt in receipts if 0 < receipt < 1 << 64]
-        refused = self.settle(Type.ACK, possible) if possible else []
+        possible = [receipt for receipt in receipts if _can_be(receipt)]
         if not possible:
             self._check_open()
-        impossible = [receipt for receipt in receipts if not 0 < receipt < 1 << 64]
-        return refused + impossible if impossible else refused
+        refused = iter(self.settle(Type.ACK, possible) if possible else ())
+        told, next_refused = [], next(refused, 0)
+        for receipt in receipts:
+            if not _can_be(receipt):
+                told.append(receipt)
+            elif receipt == next_refused:
+                told.append(receipt)
+                next_refused = next(refused, 0)
+        return told
 
     def ack(self, receipt: int) -> None:
         """See :class:`shmq.contract.Queue`."""
@@ -532,7 +540,7 @@ class RemoteQueue(contract.Queue):
 
     def _settle_one(self, kind: int, receipt: int, argument: int | None) -> None:
         number = _core.receipt_of(receipt)
-        if not 0 < number < 1 << 64 or self.settle(kind, [number], argument):
+        if not _can_be(number) or self.settle(kind, [number], argument):
             raise self._stale(receipt)
 
     # ---- asyncio ----
@@ -673,6 +681,11 @@ class RemoteQueue(contract.Queue):
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:
     """Attach to an existing queue. Raises NoSuchQueue, ConnectionLost."""
     return RemoteQueue(Connection(target, check_name(name)), namespace)
+
+
+def _can_be(receipt: int) -> bool:
+    """Whether a receipt can ever have been given."""
+    return 0 < receipt < 1 << 64
 
 
 def _map(answer: _core.Answer) -> dict[str, Any]:

@@ -127,6 +127,4 @@ class RemotePacked(_Run, contract.Packed):
             start += length
 
     def __repr__(self) -> str:
-        return (
-            f"<Packed of {len(self)} records, {len(self._data)} bytes, of {self._queue.name!r}>"
-        )
+        return f"<Packed of {len(self)} records, {len(self._data)} bytes, of {self._queue.name!r}>"

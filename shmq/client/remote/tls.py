@@ -44,9 +44,7 @@ def context(tls: Any) -> ssl.SSLContext:
 def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
     ca = given.get("ca")
     folder = ca is not None and os.path.isdir(ca)
-    made = ssl.create_default_context(
-        cafile=None if folder else ca, capath=ca if folder else None
-    )
+    made = ssl.create_default_context(cafile=None if folder else ca, capath=ca if folder else None)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     if given.get("certificate") is not None:
         made.load_cert_chain(given["certificate"], given.get("key"))
