@@ -35,6 +35,7 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
+    config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))

@@ -54,8 +54,9 @@ def test_a_run_that_counted_all_says_so_under_its_table() -> None:
     code, printed = concluded(outcome(FLOWN))
     assert code == 0
     assert "UA United Air Lines Inc." in printed
-    told = "2 acknowledged, none lost\n1 of them read over TCP; 0 delivered again after the kill, 0 of"
-    assert all(line in printed for line in told.splitlines())
+    assert (
+        "2 acknowledged, none lost\n1 of them read over TCP; 0 delivered again after the" in printed
+    )
 
 
 def test_a_total_left_one_behind_by_a_recovered_death_is_no_fault() -> None:
