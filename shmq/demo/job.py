@@ -22,6 +22,11 @@ __all__ = ["Job", "Outcome", "run"]
 
 #: How often the screen is brought up to date, in seconds.
 REFRESH: Final = 0.1
+#: The shares of flights counted at which a consumer is killed, at which a front end is that
+#: holds flights, and at which one is that holds none.
+HALF: Final = 1 / 2
+THREE_QUARTERS: Final = 3 / 4
+NEARLY_ALL: Final = 19 / 20
 #: Results taken in at a time.
 AT_ONCE: Final = 32
 
@@ -118,18 +123,22 @@ class Job:
 
     def _kill_in_time(self) -> None:
         """A consumer when half of the flights are counted, a front end when three quarters are."""
-        quarters = 4 * self.ledger.counted // self.ledger.total
-        if quarters >= 2 and self._workers.victim is None:
+        share = self.ledger.counted / self.ledger.total
+        if share >= HALF and self._workers.victim is None:
             leases = self._leases()
             victim = self._workers.kill_one()
             self._tell_of_kill(victim.name, leases.get(victim.pid or 0, 0))
-        if quarters >= 3 and self._server is not None and not self._server.bereft:
-            its = self._server.processes()
-            found = {pid: leases for pid, leases in self._leases().items() if pid in its}
-            if found:
-                pid = max(found, key=lambda one: found[one])
-                self._server.kill(pid)
-                self._tell_of_kill("a front end of the server", found[pid])
+        if share >= THREE_QUARTERS and self._server is not None and not self._server.bereft:
+            self._kill_front_end(self._server, whatever_it_holds=share >= NEARLY_ALL)
+
+    def _kill_front_end(self, server: Server, *, whatever_it_holds: bool) -> None:
+        """The one through which most is leased, if anything is."""
+        its = server.processes()
+        found = {pid: leases for pid, leases in self._leases().items() if pid in its}
+        pid = max(found, key=lambda one: found[one], default=None)
+        if pid is not None and (found[pid] or whatever_it_holds):
+            server.kill(pid)
+            self._tell_of_kill("a front end of the server", found[pid])
 
     def _leases(self) -> dict[int, int]:
         return {held.pid: held.leases for held in self._flights.attachments()}

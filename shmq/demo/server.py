@@ -109,7 +109,12 @@ def _serve(namespace: str, told: str, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started it
     os.environ["NOTIFY_SOCKET"] = told
     logging.getLogger("shmq").addHandler(logging.NullHandler())  # what dies is on the screen
-    settings = {"namespace": namespace, "port": 0, "workers": _FRONT_ENDS}
+    settings = {
+        "namespace": namespace,
+        "port": 0,
+        "workers": _FRONT_ENDS,
+        "log_level": "error",
+    }
     try:
         Supervisor(Source(over=settings)).run()
     except ShmqError as error:
