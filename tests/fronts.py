@@ -45,6 +45,7 @@ class Fronts:
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=Path(__file__).resolve().parent.parent,
+                or Path(__file__).resolve().parent.parent,  # DEV
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
