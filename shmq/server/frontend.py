@@ -219,7 +219,8 @@ class FrontEnd:
             log.info("nobody waits for queue %s any more: %s", queue.name, error)
             self._front.forget(queue)
         finally:
-            self._waiting.pop(queue, None)
+            if self._waiting.get(queue) is asyncio.current_task():
+                del self._waiting[queue]
 
     def _attempt(self, queue: LocalQueue) -> bool | None:
         return None if self._front.serve(queue) else True
@@ -248,6 +249,7 @@ class FrontEnd:
     def _look_round(self) -> None:
         for queue, task in list(self._waiting.items()):
             if not self._front.serve(queue):
+                del self._waiting[queue]  # whoever waits from now on gets a task of their own
                 task.cancel()
         self._cut_off_the_stalled()
 

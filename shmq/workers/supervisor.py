@@ -133,9 +133,9 @@ class Supervisor:
 
     def _drain(self) -> None:
         self._draining = True
-        log.info("the supervisor waits for the messages at hand")
         for post in self._posts:
             post.drain()
+        log.info("the supervisor waits for the messages at hand")
         if self._drain_timeout is not None:
             self._drain_until = time.monotonic() + self._drain_timeout
 
