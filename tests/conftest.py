@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 import shmq
+from tests.fronts import FRONTS
 from tests.watchdog import Watchdog
 
 SHM = Path("/dev/shm")
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_watchdog].close()
+    FRONTS.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-
 from shmq.server.census import Census
 from shmq.server.frontend import FrontEnd
 from shmq.server.settings import Settings
@@ -45,7 +44,6 @@ class Fronts:
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=Path(__file__).resolve().parent.parent,
-                or Path(__file__).resolve().parent.parent,  # DEV
             )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -63,6 +61,10 @@ class Fronts:
             self._process.stdin.close()
             self._process.wait()
             self._process.stdout.close()
+
+
+#: The one of this run; its end is in tests/conftest.py.
+FRONTS = Fronts()
 
 
 class _Served:

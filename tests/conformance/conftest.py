@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.fronts import Fronts
+from tests.fronts import FRONTS
 
 Connect = Callable[[], Broker]
 
@@ -25,13 +25,10 @@ def local(namespace: str) -> Iterator[Connect]:
     yield lambda: shmq.connect(namespace)
 
 
-_fronts = Fronts()
-
-
 @contextlib.contextmanager
 def tcp(namespace: str) -> Iterator[Connect]:
     """Over the network: a front end of a server that is there for the whole run."""
-    with _fronts.serve(namespace) as url:
+    with FRONTS.serve(namespace) as url:
         yield lambda: shmq.connect(url)
 
 
@@ -42,12 +39,6 @@ TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
 
 #: What a transport cannot have: a test that looks at it is marked ``only_local(why)``.
 LOCAL_ONLY = {"tcp"}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _end_of_the_fronts() -> Iterator[None]:
-    yield
-    _fronts.close()
 
 
 @pytest.fixture(params=TRANSPORTS)

@@ -116,7 +116,7 @@ class Target:
             raise TypeError(
                 "an SSLContext cannot be pickled: give tls= as True, a path, or a map of paths"
             )
-        spawning = context.get_spawning_popen() is not None  # type: ignore[attr-defined]
+        spawning = context.get_spawning_popen() is not None
         token = self.token if spawning else None
         url = str(self.address)
         return Target.of, (url, token, self.tls, self.connect_timeout, self.request_timeout)

@@ -165,13 +165,14 @@ class Connection:
         is no answer in time, or the connection is lost and it must not be repeated.
         """
         until = time.monotonic() + self.target.request_timeout
-        backoff = Backoff(0.02, 2.0)
+        backoff = None
         while True:
             wire = self.ready(until)
             answer = write(wire)
             self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
             if not self._is_to_be_repeated(wire, answer, again, until):
                 return answer
+            backoff = backoff or Backoff(0.02, 2.0)
             time.sleep(backoff.pause(until - time.monotonic()))
 
     def await_(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:

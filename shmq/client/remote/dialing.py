@@ -94,7 +94,7 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     what = f"{target.address}"
     if not answered or hello.lost:
         if wire.fatal:
-            raise of_status(wire.fatal, what, wire.problem)
+            raise of_status(wire.fatal, what, wire.problem or "")
         why = wire.problem if answered else f"no answer to HELLO within {timeout:.3g} s"
         raise errors.ConnectionLost(f"cannot connect to {what}: {why}")
     if hello.status != Status.OK:

@@ -12,7 +12,7 @@ from shmq import codecs
 from shmq.errors import MessageTooLarge
 from shmq.options import QueueOptions
 
-__all__ = ["Item", "check_size", "encode", "new_id", "with_id"]
+__all__ = ["Item", "check_size", "encode", "with_id"]
 
 #: What a PRODUCE_BATCH takes: bytes without properties, or packed properties and a buffer.
 Item = bytes | tuple[bytes | None, Any]
@@ -25,8 +25,25 @@ _CODEC = {
 }
 _PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items()}
 
-_ids = itertools.count()
-_prefix = ""
+
+class _Ids:
+    """Ids that nobody else has: a prefix of the process and a number."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self.prefix = ""
+
+    def next(self) -> str:
+        if not self.prefix:
+            self.prefix = secrets.token_hex(8)
+        return f"{self.prefix}.{next(self._numbers):x}"
+
+    def renew(self) -> None:
+        """In a fork's child, which is another process."""
+        self.prefix = ""
+
+
+_ids = _Ids()
 
 
 def encode(
@@ -68,17 +85,9 @@ def _with_entry(meta: bytes, entry: bytes) -> bytes:
     return bytes([_MAP16, 0, count + 1]) + meta[1:] + entry
 
 
-def new_id() -> str:
-    """A dedupe id that nobody else has."""
-    global _prefix
-    if not _prefix:
-        _prefix = secrets.token_hex(8)
-    return f"{_prefix}.{next(_ids):x}"
-
-
 def with_id(meta: bytes | None) -> bytes:
     """The packed properties with a dedupe id of their own."""
-    entry = codecs.pack_properties({"dedupe": new_id()})
+    entry = codecs.pack_properties({"dedupe": _ids.next()})
     return entry if meta is None else _with_entry(meta, entry[1:])
 
 
@@ -97,9 +106,4 @@ def check_size(name: str, options: QueueOptions, size: int, meta: int, max_frame
         )
 
 
-def _in_child() -> None:
-    global _prefix
-    _prefix = ""
-
-
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_ids.renew)

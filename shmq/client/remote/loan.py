@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from types import TracebackType
 
@@ -59,10 +60,8 @@ class RemoteLoan(contract.Loan):
 
     def _end(self) -> None:
         self._ended = True
-        try:
+        with contextlib.suppress(BufferError):  # of a view of it, which is that of no message
             self._view.release()
-        except BufferError:
-            pass  # somebody has a view of it still, which is a view of no message
 
     def __enter__(self) -> memoryview:
         return self.view

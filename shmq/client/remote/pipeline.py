@@ -65,10 +65,11 @@ class RemotePipeline(contract.Pipeline):
         return number
 
     def _wire(self) -> _core.Wire:
-        wire = self._connection.wire
+        wire: _core.Wire | None = self._connection.wire
         if wire is None or not wire.is_usable:
             patience = self._connection.target.request_timeout
-            wire = self._connection.ready(time.monotonic() + patience)
+            ready: _core.Wire = self._connection.ready(time.monotonic() + patience)
+            return ready
         return wire
 
     def _send(self, wire: _core.Wire) -> None:

@@ -21,58 +21,59 @@ __all__ = ["look_after"]
 _ROUND = 0.005
 _IDLE_ROUNDS = 100
 
-_all: weakref.WeakSet[_core.Acks] = weakref.WeakSet()
-_lock = threading.Lock()
-_bell = threading.Event()
-_thread: threading.Thread | None = None
 
+class _Postman:
+    """The thread, and what it looks at."""
 
-def look_after(acks: _core.Acks) -> None:
-    """See to it that what gathers there is sent."""
-    with _lock:
-        _all.add(acks)
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[_core.Acks] = weakref.WeakSet()
+        self.renew()
 
-
-def _ring() -> None:
-    """Acknowledgements gather, and the postman sleeps."""
-    global _thread
-    _core.set_postman(True)
-    if _thread is None:
-        _thread = threading.Thread(target=_walk, name="shmq postman", daemon=True)
-        _thread.start()
-    _bell.set()
-
-
-def _walk() -> None:
-    while True:
-        _bell.wait()
-        _bell.clear()
-        idle = 0
-        while idle < _IDLE_ROUNDS:
-            time.sleep(_ROUND)
-            idle = 0 if _round() else idle + 1
+    def renew(self) -> None:
+        """Also in a fork's child, where the thread is not."""
+        self._lock = threading.Lock()
+        self._bell = threading.Event()
+        self._thread: threading.Thread | None = None
         _core.set_postman(False)
-        _round()  # what began to gather just before
+
+    def look_after(self, acks: _core.Acks) -> None:
+        """See to it that what gathers there is sent."""
+        with self._lock:
+            self._all.add(acks)
+
+    def ring(self) -> None:
+        """Acknowledgements gather, and the postman sleeps."""
+        _core.set_postman(True)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._walk, name="shmq postman", daemon=True)
+            self._thread.start()
+        self._bell.set()
+
+    def _walk(self) -> None:
+        bell = self._bell
+        while True:
+            bell.wait()
+            bell.clear()
+            idle = 0
+            while idle < _IDLE_ROUNDS:
+                time.sleep(_ROUND)
+                idle = 0 if self._round() else idle + 1
+            _core.set_postman(False)
+            self._round()  # what began to gather just before
+
+    def _round(self) -> bool:
+        """Whether anything had gathered."""
+        with self._lock:
+            gathering = [acks for acks in self._all if acks.count]
+        for acks in gathering:
+            if acks.is_due():
+                with contextlib.suppress(ShmqError, OSError):
+                    acks.send()
+        return bool(gathering)
 
 
-def _round() -> bool:
-    """Whether anything had gathered."""
-    found = False
-    with _lock:
-        gathering = [acks for acks in _all if acks.count]
-    for acks in gathering:
-        found = True
-        if acks.is_due():
-            with contextlib.suppress(ShmqError, OSError):
-                acks.send()
-    return found
+_postman = _Postman()
+look_after = _postman.look_after
 
-
-def _in_child() -> None:
-    global _thread, _lock, _bell
-    _thread, _lock, _bell = None, threading.Lock(), threading.Event()
-    _core.set_postman(False)
-
-
-_core.install_postman(_ring)
-os.register_at_fork(after_in_child=_in_child)
+_core.install_postman(_postman.ring)
+os.register_at_fork(after_in_child=_postman.renew)

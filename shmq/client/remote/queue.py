@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import time
 import weakref
 from collections.abc import Iterable, Mapping
@@ -137,8 +138,16 @@ class RemoteQueue(contract.Queue):
             _core.check_timeout(timeout)
         if (
             type(body) is bytes
-            and priority is group is headers is delay is deliver_at is ttl is dedupe_id is None
-            and codec is reply_to is correlation is None
+            and priority is None
+            and group is None
+            and headers is None
+            and delay is None
+            and deliver_at is None
+            and ttl is None
+            and dedupe_id is None
+            and codec is None
+            and reply_to is None
+            and correlation is None
         ):
             meta = None
         else:
@@ -200,7 +209,7 @@ class RemoteQueue(contract.Queue):
                 with crowd.waiting(self._key):
                     time.sleep(backoff.pause(left))
             else:
-                self._check_repeatable(wire, answer, began, known)
+                self._check_repeatable(wire, answer, began)
             wire = self._connection.ready(time.monotonic() + self._patience)
             answer = wire.produce(meta, body)
             self._connection.await_(wire, answer, self._patience)
@@ -210,7 +219,7 @@ class RemoteQueue(contract.Queue):
         self._check(answer)
         return _core.new_put(answer.number, False)
 
-    def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float, known: bool) -> None:
+    def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float) -> None:
         """Raise ConnectionLost unless the put can be sent again without being doubled."""
         connection = self._connection
         if connection.closed:
@@ -301,17 +310,7 @@ class RemoteQueue(contract.Queue):
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         done = 0
         while done < len(items):
-            try:
-                answer = self._connection.call(
-                    lambda wire, start=done: (
-                        wire.produce_batch(items, start, wire.max_frame)[0]
-                        if wire.max_frame < _BATCH_BYTES
-                        else wire.produce_batch(items, start, _BATCH_BYTES)[0]
-                    ),
-                    again=self.identified,
-                )
-            except errors.ConnectionLost as error:
-                raise errors.ConnectionLost(f"{error}; {done} of {len(items)} were put") from error
+            answer = self._put_batch(items, done)
             accepted = answer.accepted
             done += accepted
             if answer.status == Status.OK:
@@ -328,6 +327,15 @@ class RemoteQueue(contract.Queue):
             with crowd.waiting(self._key):
                 time.sleep(backoff.pause(left))
         return done
+
+    def _put_batch(self, items: list[Item], start: int) -> _core.Answer:
+        def write(wire: _core.Wire) -> _core.Answer:
+            return wire.produce_batch(items, start, min(_BATCH_BYTES, wire.max_frame))[0]
+
+        try:
+            return self._connection.call(write, again=self.identified)
+        except errors.ConnectionLost as error:
+            raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error
 
     def put_packed(
         self,
@@ -402,7 +410,7 @@ class RemoteQueue(contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        messages = Getting(self, 1).run(block, timeout)
+        messages: list[contract.Message] = Getting(self, 1).run(block, timeout)
         if messages:
             return messages[0]
         raise self._empty(block, timeout)
@@ -413,9 +421,10 @@ class RemoteQueue(contract.Queue):
         return errors.Empty(f"no message is visible in queue {self._name!r}")
 
     def _many(self, max: int, block: bool, timeout: float | None, most: int = 0) -> list[Any]:
-        max = check_whole("max", max, 1)
+        wanted = check_whole("max", max, 1)
         _core.check_timeout(timeout)
-        return Getting(self, min(max, most or max, self._options.capacity)).run(block, timeout)
+        most = min(wanted, most or wanted, self._options.capacity)
+        return Getting(self, most).run(block, timeout)
 
     def get_many(
         self, max: int, timeout: float | None = None, *, block: bool = True
@@ -453,25 +462,24 @@ class RemoteQueue(contract.Queue):
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
     ) -> contract.Packed:
         """See :class:`shmq.contract.Queue`."""
-        max = check_whole("max", max, 1)
+        wanted = check_whole("max", max, 1)
         messages = self._many(1, block, timeout, 1)
         records = _core.records_in(messages)
-        while messages and records < max and len(messages) < _MOST_PACKED:
+        while messages and records < wanted and len(messages) < _MOST_PACKED:
             # One packed batch may hold all that is wanted, so few are leased at a time.
-            most = (
-                min(max - records, _MOST_PACKED - len(messages)) if records == len(messages) else 1
-            )
+            alone = records == len(messages)
+            most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
             more = Getting(self, min(most, 64)).run(False, None)
             if not more:
                 break
-            messages += self._no_more_than(more, max - records)
+            messages += self._no_more_than(more, wanted - records)
             records = _core.records_in(messages)
         return runs.RemotePacked(self, messages)
 
-    def _no_more_than(self, messages: list[Any], max: int) -> list[Any]:
-        """Those with which there are ``max`` records; the others go back."""
+    def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
+        """Those with which there are ``most`` records; the others go back."""
         records = kept = 0
-        while kept < len(messages) and records < max:
+        while kept < len(messages) and records < most:
             records += _core.records_in([messages[kept]])
             kept += 1
         if kept < len(messages):
@@ -495,10 +503,8 @@ class RemoteQueue(contract.Queue):
         refused: list[int] = []
         for start in range(0, len(receipts), _MOST_RECEIPTS):
             some = receipts[start : start + _MOST_RECEIPTS]
-            answer = self._connection.call(
-                lambda wire, some=some: wire.settle(kind, some, argument),
-                again=kind == Type.EXTEND,
-            )
+            write = functools.partial(_settlement, kind, some, argument)
+            answer = self._connection.call(write, again=kind == Type.EXTEND)
             if answer.status == Status.LEASE_EXPIRED:
                 refused += answer.refused
             else:
@@ -549,7 +555,7 @@ class RemoteQueue(contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        messages = await Getting(self, 1).arun(timeout)
+        messages: list[contract.Message] = await Getting(self, 1).arun(timeout)
         if messages:
             return messages[0]
         raise self._empty(True, timeout)
@@ -631,7 +637,9 @@ class RemoteQueue(contract.Queue):
         trying again.
         """
         found = self._numbers()
-        numbers = {field.name: 0 for field in dataclasses.fields(contract.QueueStats)}
+        numbers: dict[str, Any] = {
+            field.name: 0 for field in dataclasses.fields(contract.QueueStats)
+        }
         numbers |= _known(contract.QueueStats, found)
         numbers["waiting_put"] += crowd.count(self._key)
         return contract.QueueStats(**numbers)
@@ -655,7 +663,7 @@ class RemoteQueue(contract.Queue):
 
     def _check_open(self) -> None:
         if self._connection.closed:
-            raise connection.closed_error()
+            raise self._connection.closed_error()
 
     def close(self) -> None:
         """See :class:`shmq.contract.Queue`."""
@@ -681,6 +689,12 @@ class RemoteQueue(contract.Queue):
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:
     """Attach to an existing queue. Raises NoSuchQueue, ConnectionLost."""
     return RemoteQueue(Connection(target, check_name(name)), namespace)
+
+
+def _settlement(
+    kind: int, receipts: list[int], argument: int | None, wire: _core.Wire
+) -> _core.Answer:
+    return wire.settle(kind, receipts, argument)
 
 
 def _can_be(receipt: int) -> bool:

@@ -26,7 +26,7 @@ _ERRORS: dict[int, _Make] = {
     Status.TOO_LARGE: lambda what, text: errors.MessageTooLarge(
         text or f"the message can never fit into {what}"
     ),
-    Status.LEASE_EXPIRED: lambda what, text: errors.LeaseExpired(
+    Status.LEASE_EXPIRED: lambda what, _: errors.LeaseExpired(
         f"a receipt of {what} is no longer good: its lease ended, or the message was settled"
     ),
     Status.UNSUPPORTED: lambda what, text: errors.Unsupported(
@@ -47,7 +47,7 @@ _ERRORS: dict[int, _Make] = {
     Status.FRAME_TOO_LARGE: lambda what, text: errors.MessageTooLarge(
         text or f"a request about {what} is larger than the server takes"
     ),
-    Status.UNAUTHORIZED: lambda what, text: errors.Unauthorized(
+    Status.UNAUTHORIZED: lambda what, _: errors.Unauthorized(
         f"the server of {what} wants a token that it knows: give token= or set SHMQ_TOKEN"
     ),
     Status.TIMED_OUT: lambda what, text: errors.ConnectionLost(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from shmq.errors import InvalidOption
@@ -43,7 +44,7 @@ def context(tls: Any) -> ssl.SSLContext:
 
 def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
     ca = given.get("ca")
-    folder = ca is not None and os.path.isdir(ca)
+    folder = ca is not None and Path(ca).is_dir()
     made = ssl.create_default_context(cafile=None if folder else ca, capath=ca if folder else None)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     if given.get("certificate") is not None:
