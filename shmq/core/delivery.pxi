@@ -225,7 +225,9 @@ def receipt_of(message):
     number = plain_number(message)
     if isinstance(number, int) and not isinstance(number, bool):
         return number
-    return _receipt_of(message)
+    if type(message) is Message:
+        return message.receipt
+    raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
 
 
 def are_bytes(list bodies, uint64_t most):
