@@ -68,11 +68,12 @@ def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) 
 @contextlib.contextmanager
 def served(program: str, namespace: str) -> Iterator[str]:
     """The program, and a server on the port that it speaks of: another one, in fact."""
-    if str(DEFAULT_PORT) not in program:
+    spoken_of = rf"\b{DEFAULT_PORT}\b"
+    if not re.search(spoken_of, program):
         yield program
         return
     with serve(namespace) as server:
-        yield program.replace(str(DEFAULT_PORT), str(server.port))
+        yield re.sub(spoken_of, str(server.port), program)
 
 
 def run_examples(program: str, namespace: str, tmp_path: Path) -> None:

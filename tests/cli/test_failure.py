@@ -52,6 +52,13 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "DamagedSegment": Code.SEGMENT,
         "ForeignSegment": Code.SEGMENT,
         "IncompatibleSegment": Code.SEGMENT,
+        "ConnectionLost": Code.UNREACHED,
+        "ShuttingDown": Code.UNREACHED,
+        "Unauthorized": Code.DENIED,
+        "Forbidden": Code.DENIED,
+        "PutsRefused": Code.REFUSED,
+        "ServerError": Code.REFUSED,
+        "Unsupported": Code.REFUSED,
     }
 
 
