@@ -10,7 +10,7 @@ True
 {'id': 1}
 """
 
-from shmq.client.local import connect
+from shmq.client.connecting import connect
 from shmq.client.wait import wait
 from shmq.contract import (
     AsyncConsumer,
@@ -22,14 +22,17 @@ from shmq.contract import (
     Loan,
     Message,
     Packed,
+    Pipeline,
     Put,
     Queue,
     QueueStats,
     QueueSummary,
 )
 from shmq.errors import (
+    ConnectionLost,
     DamagedSegment,
     Empty,
+    Forbidden,
     ForeignSegment,
     Full,
     IncompatibleSegment,
@@ -39,10 +42,15 @@ from shmq.errors import (
     MessageTooLarge,
     NoSpace,
     NoSuchQueue,
+    PutsRefused,
     QueueDeleted,
     QueueExists,
     SegmentError,
+    ServerError,
     ShmqError,
+    ShuttingDown,
+    Unauthorized,
+    Unsupported,
 )
 from shmq.options import HIGH, LOW, NORMAL, QueueOptions
 from shmq.version import VERSION
@@ -59,10 +67,12 @@ __all__ = [
     "Attachment",
     "Batch",
     "Broker",
+    "ConnectionLost",
     "Consumer",
     "DamagedSegment",
     "DeadLetter",
     "Empty",
+    "Forbidden",
     "ForeignSegment",
     "Full",
     "IncompatibleSegment",
@@ -75,7 +85,9 @@ __all__ = [
     "NoSpace",
     "NoSuchQueue",
     "Packed",
+    "Pipeline",
     "Put",
+    "PutsRefused",
     "Queue",
     "QueueDeleted",
     "QueueExists",
@@ -85,7 +97,11 @@ __all__ = [
     "Reject",
     "Retry",
     "SegmentError",
+    "ServerError",
     "ShmqError",
+    "ShuttingDown",
+    "Unauthorized",
+    "Unsupported",
     "Worker",
     "connect",
     "run",

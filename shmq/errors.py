@@ -10,8 +10,10 @@ from __future__ import annotations
 import queue
 
 __all__ = [
+    "ConnectionLost",
     "DamagedSegment",
     "Empty",
+    "Forbidden",
     "ForeignSegment",
     "Full",
     "IncompatibleSegment",
@@ -21,10 +23,15 @@ __all__ = [
     "MessageTooLarge",
     "NoSpace",
     "NoSuchQueue",
+    "PutsRefused",
     "QueueDeleted",
     "QueueExists",
     "SegmentError",
+    "ServerError",
     "ShmqError",
+    "ShuttingDown",
+    "Unauthorized",
+    "Unsupported",
 ]
 
 
@@ -86,3 +93,53 @@ class DamagedSegment(SegmentError):
 
 class ForeignSegment(SegmentError):
     """The segment belongs to someone else, or others may write to it."""
+
+
+class PutsRefused(ShmqError):
+    """Not every put of a pipeline was taken; the first refusal is the ``__cause__``.
+
+    Puts are known by their number in the pipeline, from 0 on.
+    """
+
+    #: How many were taken.
+    taken: int
+    #: Those that were refused: number to error.
+    refused: dict[int, ShmqError]
+    #: Those that may have been taken or not: the connection was lost before the answer.
+    unknown: list[int]
+
+    def __init__(
+        self,
+        message: str,
+        taken: int = 0,
+        refused: dict[int, ShmqError] | None = None,
+        unknown: list[int] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.taken = taken
+        self.refused = refused or {}
+        self.unknown = unknown or []
+
+
+class ConnectionLost(ShmqError, ConnectionError):
+    """The server cannot be reached, or the connection ended before the answer came."""
+
+
+class Unauthorized(ShmqError, PermissionError):
+    """The server wants a token, or does not know the one it was given."""
+
+
+class Forbidden(ShmqError, PermissionError):
+    """The token has no right to do this to the queue."""
+
+
+class Unsupported(ShmqError):
+    """The server, or the queue, does not know what was asked for."""
+
+
+class ShuttingDown(ShmqError):
+    """The server is ending and takes no more requests."""
+
+
+class ServerError(ShmqError):
+    """The server failed at the request by its own fault, which is in its log."""

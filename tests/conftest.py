@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 import shmq
+from tests.fronts import FRONTS
 from tests.watchdog import Watchdog
 
 SHM = Path("/dev/shm")
@@ -35,6 +36,7 @@ os.environ.setdefault("PYTHONFAULTHANDLER", "1")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "watchdog(seconds): how long the test may take")
+    config.addinivalue_line("markers", "only_local(why): it looks at what only shared memory has")
     config.addinivalue_line("markers", "debris: the test leaves broken segments on purpose")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))
@@ -43,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_watchdog].close()
+    FRONTS.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -30,7 +30,7 @@ def connected(command: Callable[Concatenate[shmq.Broker, P], R]) -> Callable[P, 
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        with shmq.connect(namespace=namespace_of(click.get_current_context())) as broker:
+        with shmq.connect(namespace_of(click.get_current_context())) as broker:
             return command(broker, *args, **kwargs)
 
     return run
@@ -81,7 +81,7 @@ def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
 def complete_queues(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
     """The names of queues that begin so; none where they cannot be had."""
     try:
-        with shmq.connect(namespace=namespace_of(context)) as broker:
+        with shmq.connect(namespace_of(context)) as broker:
             return [q.name for q in broker.list_queues() if q.name.startswith(begun)]
     except (shmq.ShmqError, OSError):
         return []

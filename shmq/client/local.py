@@ -14,6 +14,7 @@ from typing import Any
 
 from shmq import codecs, contract
 from shmq.client import awaiting, hub, moving
+from shmq.client.pipeline import LocalPipeline
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
@@ -31,7 +32,7 @@ from shmq.options import DEAD_LETTER_ROOM, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
 
-__all__ = ["LocalBroker", "LocalQueue", "connect"]
+__all__ = ["LocalBroker", "LocalQueue"]
 
 log = logging.getLogger("shmq")
 
@@ -90,6 +91,11 @@ class LocalQueue(_core.Handle, contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         loan: contract.Loan = _core.make_loan(self, size, **properties)
         return loan
+
+    def pipeline(self, window: int = 64) -> contract.Pipeline:
+        """See :class:`shmq.contract.Queue`."""
+        check_whole("window", window, 1)
+        return LocalPipeline(self)
 
     # ---- asyncio ----
 
@@ -551,7 +557,7 @@ class LocalBroker(contract.Broker):
         self._namespace.retire()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return connect, (self._namespace.name,)
+        return LocalBroker, (self._namespace.name,)
 
     def __repr__(self) -> str:
         return f"<LocalBroker of namespace {self._namespace.name!r}>"
@@ -572,14 +578,3 @@ for _kind, _promised in (
     (_core.Loan, contract.Loan),
 ):
     _document(_kind, _promised)
-
-
-def connect(namespace: str | None = None) -> contract.Broker:
-    """The broker of a namespace on this host: a :class:`~shmq.Broker`.
-
-    Without a name it is that of the environment's ``SHMQ_NAMESPACE``, as for the command
-    ``shmq``, or else ``default``. There is no server to reach: this makes nothing until a
-    queue is made. Raises :class:`~shmq.InvalidName`, and TypeError for a name that is no
-    str.
-    """
-    return LocalBroker(namespace)

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from shmq.contract.batch import Batch, Packed
 from shmq.contract.message import Body, Message, Put
+from shmq.contract.pipeline import Pipeline
 from shmq.contract.stats import Attachment, QueueStats
 from shmq.options import QueueOptions
 
@@ -353,6 +354,14 @@ class Queue(abc.ABC):
 
         The properties, ``block`` and ``timeout`` are those of ``put``, and so is what is
         raised. The loan of a duplicate has space that goes nowhere.
+        """
+
+    @abc.abstractmethod
+    def pipeline(self, window: int = 64) -> Pipeline:
+        """Many puts under way at a time, up to ``window``: ``with queue.pipeline() as pipe``.
+
+        For queues of a server, where a put by itself waits for its answer; on this host it
+        is a put after the other. Raises :class:`~shmq.InvalidOption` for a window below 1.
         """
 
     @abc.abstractmethod

@@ -25,12 +25,14 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
 from _c cimport *
+from _wire cimport *
 
 import array as _array
 import numbers as _numbers
 import os as _os
 import time as _time
 import weakref as _weakref
+from _thread import allocate_lock as _allocate_lock
 
 from shmq import errors as _errors
 
@@ -51,4 +53,6 @@ include "consumer.pxi"
 include "deletion.pxi"
 include "session.pxi"
 include "front.pxi"
+include "delivery.pxi"
+include "wire.pxi"
 include "testing.pxi"

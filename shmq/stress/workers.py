@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shmq import contract
-from shmq.client.local import connect
+from shmq.client.connecting import connect
 from shmq.errors import Empty, Full, LeaseExpired
 from shmq.stress.board import Board
 from shmq.stress.body import Bodies, opened

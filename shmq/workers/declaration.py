@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from shmq.client.local import connect
+from shmq.client.connecting import connect
 from shmq.contract import Message
 from shmq.errors import InvalidOption
 from shmq.workers.handler import Handler, load, name_of

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 
-from shmq.client.local import connect
+from shmq.client.connecting import connect
 from shmq.errors import InvalidOption, QueueDeleted, ShmqError
 from shmq.options import check_seconds
 from shmq.processes.nudge import Nudge

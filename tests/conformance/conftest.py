@@ -14,6 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from tests.fronts import FRONTS
 
 Connect = Callable[[], Broker]
 
@@ -24,12 +25,28 @@ def local(namespace: str) -> Iterator[Connect]:
     yield lambda: shmq.connect(namespace)
 
 
-TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {"local": local}
+@contextlib.contextmanager
+def tcp(namespace: str) -> Iterator[Connect]:
+    """Over the network: a front end of a server that is there for the whole run."""
+    with FRONTS.serve(namespace) as url:
+        yield lambda: shmq.connect(url)
+
+
+TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
+    "local": local,
+    "tcp": tcp,
+}
+
+#: What a transport cannot have: a test that looks at it is marked ``only_local(why)``.
+LOCAL_ONLY = {"tcp"}
 
 
 @pytest.fixture(params=TRANSPORTS)
 def connect(request: pytest.FixtureRequest, namespace: str) -> Iterator[Connect]:
     """Connects one more client, which is closed after the test."""
+    marker = request.node.get_closest_marker("only_local")
+    if marker is not None and request.param in LOCAL_ONLY:
+        pytest.skip(marker.args[0])
     with TRANSPORTS[request.param](namespace) as client, contextlib.ExitStack() as clients:
         yield lambda: clients.enter_context(client())
 

@@ -179,6 +179,16 @@ def test_a_new_queue_of_an_old_name_is_a_new_queue(broker: Broker) -> None:
     assert (first.sequence, first.duplicate) == (1, False)
     assert next_message(new).body == b"new"
     assert new.ack_many([stale.receipt]) == [stale.receipt]
+
+
+@pytest.mark.only_local("a remote handle knows its queue by its name")
+def test_a_handle_stays_with_its_queue_when_there_is_a_new_one_of_the_name(
+    broker: Broker,
+) -> None:
+    old = broker.create_queue("jobs")
+    broker.delete_queue("jobs")
+    broker.create_queue("jobs")
+
     with pytest.raises(shmq.QueueDeleted):
         old.qsize()
 

@@ -61,6 +61,7 @@ def test_what_cannot_be_written_is_refused(queue: Queue, target: object) -> None
         message.readinto(target)
 
 
+@pytest.mark.only_local("a remote message has its bytes")
 def test_after_the_lease_a_body_that_was_not_read_is_gone(queue: Queue) -> None:
     queue.put(b"x" * 100_000)
     message = queue.get()

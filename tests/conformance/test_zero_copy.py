@@ -181,6 +181,7 @@ def test_numpy_writes_a_message_in_place(queue: Queue) -> None:
     assert (got == numpy.linspace(0, 1, 1000)).all()
 
 
+@pytest.mark.only_local("a view of a remote message is a copy")
 def test_a_view_keeps_its_place_in_the_capacity_while_it_lives(broker: Broker) -> None:
     queue = broker.create_queue("jobs", capacity=1)
     queue.put(b"first")
@@ -198,6 +199,7 @@ def test_a_view_keeps_its_place_in_the_capacity_while_it_lives(broker: Broker) -
     assert drain(queue) == [b"second"]
 
 
+@pytest.mark.only_local("a view of a remote message is a copy")
 def test_the_end_of_a_view_makes_room_for_who_waits(connect: Connect) -> None:
     queue = connect().create_queue("jobs", capacity=1)
     queue.put(b"first")
@@ -444,6 +446,7 @@ def test_a_loan_waits_for_room_as_a_put_does(connect: Connect) -> None:
     assert drain(queue) == [b"y"]
 
 
+@pytest.mark.only_local("a remote loan takes no space before its commit")
 def test_a_loan_takes_its_place_in_the_capacity(broker: Broker) -> None:
     queue = broker.create_queue("jobs", capacity=1)
     loan = queue.loan(1)

@@ -1,0 +1,49 @@
+"""Which broker is meant: of this host, or of a server."""
+
+from __future__ import annotations
+
+import os
+
+from shmq import contract
+from shmq.client.local import LocalBroker
+from shmq.client.remote.address import Tls, is_url
+from shmq.client.remote.broker import RemoteBroker
+from shmq.errors import InvalidOption
+
+__all__ = ["connect"]
+
+
+def connect(
+    target: str | None = None,
+    *,
+    token: str | None = None,
+    tls: Tls = None,
+    connect_timeout: float = 5.0,
+    request_timeout: float = 30.0,
+) -> contract.Broker:
+    """The broker of a namespace on this host, or of a server: a :class:`~shmq.Broker`.
+
+    ``target`` with ``://`` in it is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
+    for TLS, and else the name of a namespace. Without one it is the environment's
+    ``SHMQ_URL``, or else its ``SHMQ_NAMESPACE``, as for the command ``shmq``, or else the
+    namespace ``default``. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for
+    a URL that is none, and TypeError for what is no str. A namespace has no server to reach:
+    nothing is made until a queue is made.
+
+    The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``.
+    ``tls`` is True, the path of a file or folder of certificates to trust, a map of the paths
+    ``ca``, ``certificate`` and ``key``, or an :class:`ssl.SSLContext`. A connection is given
+    up after ``connect_timeout`` seconds, a request after ``request_timeout``, in which a lost
+    connection is made anew. Raises :class:`~shmq.ConnectionLost` and
+    :class:`~shmq.Unauthorized`.
+    """
+    if target is None:
+        target = os.environ.get("SHMQ_URL") or None
+    if isinstance(target, str) and is_url(target):
+        return RemoteBroker.connect(target, token, tls, connect_timeout, request_timeout)
+    if token is not None or tls not in (None, False):
+        raise InvalidOption(
+            f"target={target!r} is a namespace of this host, which knows no token= and no tls=: "
+            f"give the URL of a server, shmq://HOST:PORT"
+        )
+    return LocalBroker(target)

@@ -1,0 +1,1 @@
+"""The client of a server: the contract of a local queue over TCP."""

@@ -1,0 +1,129 @@
+"""Where a server is, and what is said to it first."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from multiprocessing import context
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from shmq.client.remote import tls as _tls
+from shmq.errors import InvalidOption
+from shmq.options import check_seconds
+from shmq.protocol import DEFAULT_PORT
+
+__all__ = ["Address", "Target", "is_url"]
+
+_SCHEMES: Final = {"shmq": False, "shmqs": True}
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+Tls = bool | str | os.PathLike[str] | Mapping[str, Any] | ssl.SSLContext | None
+
+
+def is_url(text: str) -> bool:
+    """Whether it is meant as a URL, and not as the name of a namespace."""
+    return "://" in text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port; ``str`` of it is the URL, in which there is never a token."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    tls: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """``shmq://HOST[:PORT]``, or ``shmqs://`` for TLS. Raises InvalidOption."""
+        if not isinstance(url, str):
+            raise TypeError(f"url={url!r} must be a str, not {type(url).__name__}")
+        parts = urlsplit(url)
+        if parts.username is not None or parts.password is not None:
+            raise InvalidOption(
+                f"a URL is shown and stored, so it is no place for a secret: give the token "
+                f"as token= or in SHMQ_TOKEN, and the URL as {parts.scheme}://HOST:PORT"
+            )
+        if parts.scheme not in _SCHEMES:
+            raise InvalidOption(f"url={url!r} must begin with shmq:// or shmqs://")
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise InvalidOption(f"url={url!r}: {error}") from None
+        if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise InvalidOption(f"url={url!r} must be {parts.scheme}://HOST:PORT and no more")
+        if port == 0:
+            raise InvalidOption(f"url={url!r}: no server listens on port 0")
+        return cls(parts.hostname, DEFAULT_PORT if port is None else port, _SCHEMES[parts.scheme])
+
+    @property
+    def netloc(self) -> str:
+        """``HOST:PORT``, an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{'shmqs' if self.tls else 'shmq'}://{self.netloc}"
+
+
+#: Tokens that this process was given, by URL: for handles that are unpickled in it.
+_known: dict[str, str] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Target:
+    """A server, and how to speak to it.
+
+    It is pickled without its token, unless the pickle goes to a child process that is being
+    spawned. Where it is unpickled, the token is the one that this process last used for the
+    URL, or that of SHMQ_TOKEN.
+    """
+
+    address: Address
+    token: str | None
+    tls: Tls
+    connect_timeout: float
+    request_timeout: float
+
+    @classmethod
+    def of(
+        cls, url: str, token: str | None, tls: Tls, connect_timeout: float, request_timeout: float
+    ) -> Target:
+        """The server at ``url``. Raises InvalidOption and TypeError."""
+        address = Address.parse(url)
+        if tls is not None and tls is not False and not address.tls:
+            address = dataclasses.replace(address, tls=True)
+        if tls is False and address.tls:
+            raise InvalidOption(f"url={url!r} asks for TLS, and tls=False refuses it")
+        if token is None:
+            token = _known_token(str(address))
+        elif not isinstance(token, str):
+            raise TypeError(f"token must be a str, not {type(token).__name__}")
+        check_seconds("connect_timeout", connect_timeout, 0.001)
+        check_seconds("request_timeout", request_timeout, 0.001)
+        if address.tls:
+            _tls.context(tls)  # what is wrong with it is said now
+        if token is not None:
+            _known[str(address)] = token
+        return cls(address, token, tls, float(connect_timeout), float(request_timeout))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.tls, ssl.SSLContext):
+            raise TypeError(
+                "an SSLContext cannot be pickled: give tls= as True, a path, or a map of paths"
+            )
+        spawning = context.get_spawning_popen() is not None
+        token = self.token if spawning else None
+        url = str(self.address)
+        return Target.of, (url, token, self.tls, self.connect_timeout, self.request_timeout)
+
+    def __repr__(self) -> str:
+        return f"<Target {self.address}>"
+
+
+def _known_token(url: str) -> str | None:
+    return _known.get(url) or os.environ.get("SHMQ_TOKEN") or None

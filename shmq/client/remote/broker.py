@@ -1,0 +1,202 @@
+"""The queues of a server's namespace."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from shmq import contract, errors
+from shmq.client.remote.address import Target, Tls
+from shmq.client.remote.connection import Connection
+from shmq.client.remote.dialing import Greeting
+from shmq.client.remote.queue import RemoteQueue, attach
+from shmq.client.remote.refusal import refusal
+from shmq.core import _core
+from shmq.names import check_name
+from shmq.options import QueueOptions
+from shmq.protocol import Status, Type
+
+__all__ = ["RemoteBroker"]
+
+_FIELDS = ("name", "depth", "delayed", "in_flight", "capacity", "problem")
+
+
+class RemoteBroker(contract.Broker):
+    """The queues of the namespace that a server serves.
+
+    It connects when it is made, and has a connection of its own beside those of its queues.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._connection = Connection(target)
+        self._queues: weakref.WeakSet[RemoteQueue] = weakref.WeakSet()
+        self._connection.ready(time.monotonic() + target.connect_timeout)
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        token: str | None = None,
+        tls: Tls = None,
+        connect_timeout: float = 5.0,
+        request_timeout: float = 30.0,
+    ) -> RemoteBroker:
+        """The server at ``url``. Raises what :func:`shmq.connect` raises."""
+        return cls(Target.of(url, token, tls, connect_timeout, request_timeout))
+
+    @property
+    def url(self) -> str:
+        """Where the server is, without the token."""
+        return self._connection.url
+
+    @property
+    def server(self) -> str:
+        """What the server calls itself."""
+        return self._greeting.server
+
+    @property
+    def namespace(self) -> str:
+        """See :class:`shmq.contract.Broker`."""
+        return self._greeting.namespace
+
+    @property
+    def _greeting(self) -> Greeting:
+        greeting = self._connection.greeting
+        assert greeting is not None
+        return greeting
+
+    def ping(self, payload: bytes = b"", timeout: float | None = None) -> float:
+        """One round trip to the server and back with ``payload``, in seconds.
+
+        At most 64 bytes. Raises :class:`~shmq.ConnectionLost` if there is no answer within
+        ``timeout`` (None: the request timeout), and :class:`~shmq.InvalidOption`.
+        """
+        if len(payload) > 64:
+            raise errors.InvalidOption(f"payload has {len(payload)} bytes, and may have 64")
+        _core.check_timeout(timeout)
+        began = time.monotonic()
+        patience = self._connection.target.request_timeout if timeout is None else timeout
+        wire = self._connection.ready(began + patience)
+        answer = wire.request(Type.PING, False, bytes(payload))
+        self._connection.await_(wire, answer, patience)
+        if answer.lost:
+            raise self._connection.lost(wire)
+        self._check(answer)
+        return time.monotonic() - began
+
+    # ---- queues ----
+
+    def create_queue(self, name: str, **options: Any) -> RemoteQueue:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
+        if answer.status == Status.QUEUE_EXISTS:
+            raise self._exists(name, wanted, answer)
+        self._check(answer, name)
+        return self._opened(name)
+
+    def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
+        try:
+            differences = self.queue(name).options.differences(wanted)
+        except errors.ShmqError:
+            differences = {}
+        if not differences:
+            return refusal(answer, f"queue {name!r}")
+        told = ", ".join(
+            f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
+        )
+        return errors.QueueExists(
+            f"queue {name!r} exists with other options: {told}; use it as it is, or delete it first"
+        )
+
+    def queue(self, name: str) -> RemoteQueue:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._opened(check_name(name))
+
+    def ensure_queue(self, name: str, **options: Any) -> RemoteQueue:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        try:
+            return self._opened(name)
+        except errors.NoSuchQueue:
+            answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
+            if answer.status != Status.QUEUE_EXISTS:
+                self._check(answer, name)
+            return self._opened(name)
+
+    def delete_queue(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        answer = self._ask(Type.DELETE, check_name(name))
+        if answer.status == Status.NO_QUEUE:
+            raise errors.NoSuchQueue(
+                f"there is no queue {name!r} in namespace {self.namespace!r} of {self.url}: "
+                f"see `shmq list`"
+            )
+        self._check(answer, name)
+
+    def list_queues(self) -> list[contract.QueueSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        answer = self._connection.call(lambda wire: wire.request(Type.LIST, False, b""), again=True)
+        self._check(answer)
+        rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+        return sorted((_summary(row) for row in rows), key=lambda row: row.name)
+
+    # ---- the connection ----
+
+    def _ask(self, kind: int, name: str, rest: bytes = b"") -> _core.Answer:
+        raw = name.encode()
+        payload = len(raw).to_bytes(2, "big") + raw + rest
+        return self._connection.call(
+            lambda wire: wire.request(kind, False, payload), again=kind == Type.CREATE
+        )
+
+    def _check(self, answer: _core.Answer, name: str = "") -> None:
+        if answer.status != Status.OK:
+            raise refusal(answer, f"queue {name!r} of {self.url}" if name else self.url)
+
+    def _opened(self, name: str) -> RemoteQueue:
+        queue = attach(self._connection.target, name, self.namespace)
+        self._queues.add(queue)
+        return queue
+
+    def _check_open(self) -> None:
+        if self._connection.closed:
+            raise self._connection.closed_error()
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        if self._connection.closed:
+            return
+        for queue in list(self._queues):
+            queue.close()
+        self._connection.close()
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.drop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RemoteBroker, (self._connection.target,)
+
+    def __repr__(self) -> str:
+        return f"<RemoteBroker of {self.url}>"
+
+
+def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options as plain numbers, which the check of all of them has made sure of."""
+    return {key: getattr(wanted, key) for key in given}
+
+
+def _summary(row: Mapping[str, Any]) -> contract.QueueSummary:
+    numbers = {"depth": 0, "delayed": 0, "in_flight": 0, "capacity": 0}
+    return contract.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))

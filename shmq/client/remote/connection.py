@@ -1,0 +1,270 @@
+"""The connection of one handle: made when it is needed, and made anew when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from shmq import errors
+from shmq.client.remote.address import Target
+from shmq.client.remote.attendance import Attendance
+from shmq.client.remote.dialing import Greeting, dial
+from shmq.client.remote.refusal import of_status
+from shmq.core import _core
+from shmq.protocol import Status
+
+__all__ = ["Backoff", "Connection"]
+
+Write = Callable[[_core.Wire], _core.Answer]
+
+#: How long a close waits for the server to have done what was sent before, in seconds.
+_FAREWELL = 1.0
+
+_all: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+class Backoff:
+    """Pauses that grow from ``first`` to ``last`` seconds, each a random half to whole of it."""
+
+    def __init__(self, first: float, last: float) -> None:
+        self._next = first
+        self._last = last
+
+    def pause(self, left: float | None = None) -> float:
+        """The next pause, no longer than ``left``."""
+        pause = self._next * random.uniform(0.5, 1.0)
+        self._next = min(self._last, self._next * 2)
+        return pause if left is None else max(0.0, min(pause, left))
+
+
+class Connection:
+    """One TCP connection at a time to a server.
+
+    What was leased over one that is lost is back in its queue. A request is repeated over
+    the next one if the server cannot have carried it out, or if it may be carried out twice.
+    """
+
+    def __init__(self, target: Target, name: str = "", queue: Any = None) -> None:
+        self.target = target
+        self.name = name
+        self.wire: _core.Wire | None = None
+        self.greeting: Greeting | None = None
+        self.closed = False
+        self._queue = queue
+        self._lock = threading.Lock()
+        self._attendances: dict[int, Attendance] = {}
+        _all.add(self)
+
+    @property
+    def what(self) -> str:
+        """What errors speak of."""
+        return f"queue {self.name!r} of {self.target.address}" if self.name else self.url
+
+    @property
+    def url(self) -> str:
+        """The server's URL."""
+        return str(self.target.address)
+
+    def set_queue(self, queue: Any) -> None:
+        """Give messages ``queue``, a weak reference, to settle themselves by."""
+        self._queue = queue
+
+    # ---- the connection itself ----
+
+    def ready(self, until: float) -> _core.Wire:
+        """A wire that is usable, within the time that is left until then (monotonic).
+
+        Raises :class:`~shmq.ConnectionLost`, :class:`~shmq.Unauthorized`.
+        """
+        wire = self.wire
+        if wire is not None and wire.is_usable:
+            return wire
+        first = wire is None or not wire.is_of_this_process
+        with self._lock:
+            if self.closed:
+                raise self.closed_error()
+            if self.wire is not None and self.wire.is_usable:
+                return self.wire
+            return self._redial(until, first)
+
+    def _redial(self, until: float, first: bool) -> _core.Wire:
+        backoff = Backoff(0.02, 2.0)
+        self._drop()
+        while True:
+            left = until - time.monotonic()
+            try:
+                timeout = max(0.001, min(self.target.connect_timeout, left))
+                wire, self.greeting = dial(self.target, self.name, self._queue, timeout)
+            except (errors.ConnectionLost, errors.ShuttingDown) as error:
+                left = until - time.monotonic()
+                if first or left <= 0:
+                    raise
+                if self.closed:
+                    raise self.closed_error() from error
+                time.sleep(backoff.pause(left))
+                continue
+            self.wire = wire
+            return wire
+
+    def _drop(self) -> None:
+        if self.wire is not None:
+            self._let_go(self.wire)
+            self.wire.close()
+            self.wire = None
+
+    def _let_go(self, wire: _core.Wire) -> None:
+        """Event loops watch the old socket no longer."""
+        attendances, self._attendances = self._attendances, {}
+        if wire.is_of_this_process:
+            for attendance in attendances.values():
+                attendance.end()
+
+    def closed_error(self) -> errors.ShmqError:
+        """The error of who uses a handle that was closed."""
+        what = f"this handle of queue {self.name!r}" if self.name else "this broker"
+        return errors.ShmqError(f"{what} is closed")
+
+    def close(self) -> None:
+        """End it. What it holds leased is back in its queues when this returns."""
+        if self.closed:
+            return
+        self.closed = True
+        wire = self.wire
+        if wire is not None and wire.is_of_this_process and not wire.is_broken:
+            with contextlib.suppress(errors.ShmqError):
+                wire.farewell(_FAREWELL)
+        self.drop()
+
+    def drop(self) -> None:
+        """End it without waiting for anything."""
+        self.closed = True
+        if self.wire is not None:
+            self._let_go(self.wire)
+            self.wire.close()
+
+    def leave(self) -> None:
+        """In a fork's child: the connection is the parent's, and only it may end it."""
+        self._lock = threading.Lock()
+        self._attendances = {}
+        if self.wire is not None:
+            self.wire.close()
+
+    # ---- requests ----
+
+    def call(self, write: Write, *, again: bool = False, wait: float = 0.0) -> _core.Answer:
+        """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
+
+        ``again``: it may be carried out twice. Raises :class:`~shmq.ConnectionLost` if there
+        is no answer in time, or the connection is lost and it must not be repeated.
+        """
+        until = time.monotonic() + self.target.request_timeout
+        backoff = None
+        while True:
+            wire = self.ready(until)
+            answer = write(wire)
+            self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
+            if not self._is_to_be_repeated(wire, answer, again, until):
+                return answer
+            backoff = backoff or Backoff(0.02, 2.0)
+            time.sleep(backoff.pause(until - time.monotonic()))
+
+    def await_(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
+        """Wait for it. A server that does not answer in time is held to be lost."""
+        try:
+            answered = wire.wait(answer, timeout)
+        except BaseException:
+            wire.forget(answer)
+            raise
+        if not answered:
+            self.give_up(wire)
+
+    def give_up(self, wire: _core.Wire) -> None:
+        """The server has not answered in time."""
+        self._let_go(wire)
+        wire.close(f"no answer within {self.target.request_timeout} s")
+
+    def retire(self, wire: _core.Wire) -> None:
+        """The server is ending: another one takes its place."""
+        self._let_go(wire)
+        wire.close("the server is shutting down")
+
+    def _is_to_be_repeated(
+        self, wire: _core.Wire, answer: _core.Answer, again: bool, until: float
+    ) -> bool:
+        if not answer.lost:
+            if answer.status != Status.SHUTTING_DOWN:
+                return False
+            self.retire(wire)
+            return time.monotonic() < until  # another one takes its place
+        if self.closed:
+            raise self.closed_error()
+        if wire.fatal and wire.fatal != Status.TIMED_OUT:
+            raise of_status(wire.fatal, self.what, wire.problem or "")
+        arrived = wire.may_have_arrived(answer)
+        if (again or not arrived) and time.monotonic() < until:
+            return True
+        raise self.lost(wire, arrived)
+
+    def lost(self, wire: _core.Wire, arrived: bool = True) -> errors.ConnectionLost:
+        """The error that says that the connection was lost before the answer."""
+        tail = "whether it was carried out is unknown" if arrived else "it was not carried out"
+        return errors.ConnectionLost(
+            f"the connection to {self.url} was lost ({wire.problem}) before the answer to a "
+            f"request about {self.what} came: {tail}"
+        )
+
+    # ---- asyncio ----
+
+    async def acall(self, write: Write, *, again: bool = False, wait: float = 0.0) -> _core.Answer:
+        """``call``, for a task. One that is cancelled waits no longer; see ``Wire.forget``."""
+        until = time.monotonic() + self.target.request_timeout
+        backoff = Backoff(0.02, 2.0)
+        while True:
+            wire = await self.aready(until)
+            answer = write(wire)
+            await self.aawait(wire, answer, max(0.0, until - time.monotonic()) + wait)
+            if not self._is_to_be_repeated(wire, answer, again, until):
+                return answer
+            await asyncio.sleep(backoff.pause(until - time.monotonic()))
+
+    async def aready(self, until: float) -> _core.Wire:
+        """``ready``, for a task."""
+        wire = self.wire
+        if wire is not None and wire.is_usable:
+            return wire
+        return await asyncio.to_thread(self.ready, until)
+
+    async def aawait(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
+        """``await_``, for a task."""
+        try:
+            answered = await self.attend(wire).wait(answer, timeout)
+        except BaseException:
+            wire.forget(answer)
+            if answer.messages:
+                wire.give_back(answer.messages)
+            raise
+        if not answered:
+            self.give_up(wire)
+
+    def attend(self, wire: _core.Wire) -> Attendance:
+        """What lets the running loop wait for answers of this wire."""
+        loop = asyncio.get_running_loop()
+        attendance = self._attendances.get(id(loop))
+        if attendance is None or attendance.loop is not loop or attendance.wire is not wire:
+            attendance = self._attendances[id(loop)] = Attendance(loop, wire)
+        return attendance
+
+
+def _in_child() -> None:
+    for connection in list(_all):
+        connection.leave()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,385 @@
+"""Iterating over a remote queue: messages are sent ahead, acknowledgements gather."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from shmq import contract, errors
+from shmq.client.remote import postman
+from shmq.core import _core
+from shmq.protocol import Status, Type
+
+__all__ = ["RemoteAsyncConsumer", "RemoteConsumer"]
+
+log = logging.getLogger("shmq")
+
+#: How long the end of a subscription may take to be confirmed, in seconds.
+_ENDING = 5.0
+
+
+class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
+    """See :class:`shmq.contract.Consumer`. For one thread at a time.
+
+    Where it may wait it subscribes: the server sends up to ``prefetch`` messages ahead, and
+    further ones as those are settled. Where it may not, it asks for as many at a time.
+    """
+
+    def __init__(self, queue: Any, prefetch: int, timeout: float | None, subscribes: bool) -> None:
+        self._queue = queue
+        self._connection = queue.connection
+        self._prefetch = min(prefetch, queue.options.capacity)
+        self._timeout = timeout
+        self._subscribes = subscribes
+        self._lease = queue.options.visibility_timeout
+        self._stream: _core.Answer | None = None
+        self.prepare(_core.Acks(max(1, self._prefetch // 2)), self._lease)
+        postman.look_after(self.acks)
+
+    # ---- the next message ----
+
+    def _next(self, wait: bool) -> Any:
+        """The next message, where it is not at hand; None if there is none in time."""
+        while not self.ended:
+            if not self._begin():
+                if not self._more(wait):
+                    return None
+            elif self.is_fresh() or self._renew():
+                return self.hand_out()
+        return None
+
+    def _begin(self) -> bool:
+        """Whether a message is at hand, once what is due is done."""
+        if self._connection.closed:
+            raise self._connection.closed_error()
+        wire = self.acks.wire
+        if wire is not None and not wire.is_of_this_process:
+            raise errors.ShmqError("a consumer does not survive a fork: call consume() again")
+        if wire is not None and wire.is_broken:
+            self._forget()
+        if self.acks.is_due():
+            self.acks.send()
+        if self.at >= len(self.ahead):
+            self._collect()
+        return self.at < len(self.ahead)
+
+    def _forget(self) -> None:
+        """The connection is lost, and with it the leases of what it brought."""
+        self.ahead, self.at = [], 0
+        self.acks.wire = self._stream = None
+        self.acks.drop()
+
+    def _collect(self) -> None:
+        if self._stream is not None and self._stream.messages:
+            self.ahead, self.at = self._stream.messages, 0
+            self._stream.messages = []
+
+    def _renew(self) -> bool:
+        """Let the leases of those that wait begin anew; whether the first one's could.
+
+        One whose lease has run out is back in the queue, and is not handed out.
+        """
+        first = self.ahead[self.at]
+        receipts = _core.receipts_of(self.waiting)
+        ms = max(1, _core.milliseconds("visibility_timeout", self._lease))
+        refused = self._queue.settle(Type.EXTEND, receipts, ms)
+        if self.acks.wire is None or self.acks.wire.is_broken:
+            return False
+        self.renewed(refused, self._lease)
+        return first.receipt not in refused
+
+    # ---- more of them ----
+
+    def _more(self, wait: bool) -> bool:
+        """Whether there are more, after a wait if it may."""
+        if not (self._subscribes and wait):
+            return self._take()
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        while not self.ended:
+            wire, stream = self._subscribed()
+            self.acks.put()
+            left = None if until is None else max(0.0, until - time.monotonic())
+            wire.wait(stream, left)
+            if self._came(wire, stream):
+                return True
+            if until is not None and time.monotonic() >= until:
+                return self._stop_streaming(wire)
+        return False
+
+    def _take(self) -> bool:
+        """What is there now, without a subscription."""
+
+        def write(wire: _core.Wire) -> _core.Answer:
+            self._belong_to(wire)
+            self.acks.put()
+            answer = wire.consume(self._prefetch, 0, self._lease)
+            wire.gather(answer, self.acks)
+            return answer
+
+        return self._took(self._connection.call(write, again=True))
+
+    def _took(self, answer: _core.Answer) -> bool:
+        if answer.status == Status.QUEUE_EMPTY:
+            return False
+        if not answer.messages:
+            raise self._queue.error(answer)
+        self.ahead, self.at = answer.messages, 0
+        return True
+
+    def _belong_to(self, wire: _core.Wire) -> None:
+        if self.acks.wire is not wire:
+            self._forget()
+            self.acks.wire = wire
+
+    def _subscribed(self) -> tuple[_core.Wire, _core.Answer]:
+        connection = self._connection
+        wire = connection.ready(time.monotonic() + connection.target.request_timeout)
+        return wire, self._subscribe(wire)
+
+    def _subscribe(self, wire: _core.Wire) -> _core.Answer:
+        """The subscription; another one if all of its credit is in the application's hands."""
+        self._belong_to(wire)
+        stream = self._stream
+        if stream is not None and self.acks.in_hand >= self._prefetch:
+            self.acks.put()
+            wire.unsubscribe(stream)
+            wire.forget(stream)
+            self._stream = stream = None
+        if stream is None:
+            stream = self._stream = wire.subscribe(self._prefetch, self._lease, self.acks)
+            self.acks.stream, self.acks.in_hand = stream.id, 0
+        return stream
+
+    def _came(self, wire: _core.Wire, stream: _core.Answer) -> bool:
+        """Whether messages came. Raises what ended the subscription."""
+        if stream.messages and not stream.lost:
+            self._collect()
+            return True
+        if not stream.done or self.ended:
+            return False
+        self._stream = None
+        if stream.lost:
+            if self._connection.closed:
+                raise self._connection.closed_error()
+            return False
+        if stream.status == Status.SHUTTING_DOWN:
+            self._connection.retire(wire)
+            return False
+        raise self._queue.error(stream)
+
+    def _stop_streaming(self, wire: _core.Wire) -> bool:
+        """The time is over: whether something came at the last moment."""
+        stream, self._stream = self._stream, None
+        if stream is None or stream.done or wire.is_broken:
+            return False
+        wire.wait(wire.unsubscribe(stream), _ENDING)
+        wire.forget(stream)
+        if not stream.messages:
+            return False
+        self.ahead, self.at = stream.messages, 0
+        return True
+
+    # ---- the end ----
+
+    def flush(self) -> None:
+        """See :class:`shmq.contract.Consumer`.
+
+        Waits until the server has confirmed what was acknowledged. Raises
+        :class:`~shmq.LeaseExpired` for acknowledgements that came too late after all, with
+        their receipts, and :class:`~shmq.ConnectionLost` if it is unknown.
+        """
+        wire = self.acks.wire
+        if wire is None or self.ended:
+            return
+        self.acks.put()
+        last = self.acks.last
+        if last is not None:
+            self._connection.await_(wire, last, self._connection.target.request_timeout)
+            if last.lost:
+                raise self._connection.lost(wire)
+        refused, self.acks.refused = self.acks.refused, []
+        if refused:
+            raise errors.LeaseExpired(
+                f"queue {self._queue.name!r}: the leases of {len(refused)} acknowledged messages "
+                f"had ended, receipts {', '.join(map(str, refused[:10]))}: they are delivered again"
+            )
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Consumer`."""
+        if self.ended:
+            return
+        self.ended = True
+        wire, stream, self._stream = self.acks.wire, self._stream, None
+        if wire is None or wire.is_broken or not wire.is_of_this_process:
+            return
+        self.acks.put()
+        self.acks.ended = True
+        rest = self.waiting
+        self.ahead, self.at = [], 0
+        if stream is not None and not stream.done:
+            stream.stop()
+            wire.wait(wire.unsubscribe(stream), _ENDING)
+            rest = rest + list(stream.messages or ())
+            wire.forget(stream)
+        if rest and not wire.is_broken:
+            wire.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
+        elif self.acks.last is not None and not wire.is_broken:
+            wire.wait(self.acks.last, _ENDING)
+        self._tell_refused()
+
+    def _tell_refused(self) -> None:
+        if self.acks.refused:
+            log.warning(
+                "queue %s: the leases of %d acknowledged messages had ended, they are delivered "
+                "again",
+                self._queue.name,
+                len(self.acks.refused),
+            )
+
+    def __del__(self) -> None:
+        wire = self.acks.wire if getattr(self, "acks", None) is not None else None
+        if self.ended or wire is None or wire.is_broken or not wire.is_of_this_process:
+            return
+        self.acks.put()
+        self.acks.ended = True
+        rest = self.waiting
+        if self._stream is not None and not self._stream.done:
+            wire.unsubscribe(self._stream)
+            wire.forget(self._stream)
+            rest = rest + list(self._stream.messages or ())
+        wire.give_back(rest)
+        wire.send()
+
+    def __repr__(self) -> str:
+        self._collect_quietly()
+        what = "closed" if self.ended else f"{len(self.waiting)} leased ahead"
+        return f"<Consumer of {self._queue.name!r}: {what}>"
+
+    def _collect_quietly(self) -> None:
+        if self.at >= len(self.ahead):
+            self._collect()
+
+    # ---- asyncio ----
+
+    async def anext(self) -> Any:
+        """``__next__`` for a task; None if there is none in time."""
+        while not self.ended:
+            if not self._begin():
+                if not await self._amore():
+                    return None
+            elif self.is_fresh() or await self._arenew():
+                return self.hand_out()
+        return None
+
+    async def _arenew(self) -> bool:
+        first = self.ahead[self.at]
+        receipts = _core.receipts_of(self.waiting)
+        ms = max(1, _core.milliseconds("visibility_timeout", self._lease))
+        answer = await self._connection.acall(
+            lambda wire: wire.settle(Type.EXTEND, receipts, ms), again=True
+        )
+        if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
+            raise self._queue.error(answer)
+        if self.acks.wire is None or self.acks.wire.is_broken:
+            return False
+        self.renewed(answer.refused, self._lease)
+        return first.receipt not in answer.refused
+
+    async def _amore(self) -> bool:
+        connection = self._connection
+        if not self._subscribes:
+            return await self._atake()
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        while not self.ended:
+            wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
+            stream = self._subscribe(wire)
+            self.acks.put()
+            left = None if until is None else max(0.0, until - time.monotonic())
+            await connection.attend(wire).wait(stream, left)
+            if self._came(wire, stream):
+                return True
+            if until is not None and time.monotonic() >= until:
+                return await self._astop_streaming(wire)
+        return False
+
+    async def _atake(self) -> bool:
+        def write(wire: _core.Wire) -> _core.Answer:
+            self._belong_to(wire)
+            self.acks.put()
+            answer = wire.consume(self._prefetch, 0, self._lease)
+            wire.gather(answer, self.acks)
+            return answer
+
+        return self._took(await self._connection.acall(write, again=True))
+
+    async def _astop_streaming(self, wire: _core.Wire) -> bool:
+        stream, self._stream = self._stream, None
+        if stream is None or stream.done or wire.is_broken:
+            return False
+        await self._connection.attend(wire).wait(wire.unsubscribe(stream), _ENDING)
+        wire.forget(stream)
+        if not stream.messages:
+            return False
+        self.ahead, self.at = stream.messages, 0
+        return True
+
+    async def aclose(self) -> None:
+        """``close``, for a task."""
+        if self.ended:
+            return
+        self.ended = True
+        wire, stream, self._stream = self.acks.wire, self._stream, None
+        if wire is None or wire.is_broken or not wire.is_of_this_process:
+            return
+        self.acks.put()
+        self.acks.ended = True
+        attendance = self._connection.attend(wire)
+        rest = self.waiting
+        self.ahead, self.at = [], 0
+        if stream is not None and not stream.done:
+            await attendance.wait(wire.unsubscribe(stream), _ENDING)
+            rest = rest + list(stream.messages or ())
+            stream.stop()
+            wire.forget(stream)
+        if rest and not wire.is_broken:
+            await attendance.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
+        elif self.acks.last is not None and not wire.is_broken:
+            await attendance.wait(self.acks.last, _ENDING)
+        self._tell_refused()
+
+
+class RemoteAsyncConsumer(contract.AsyncConsumer):
+    """See :class:`shmq.contract.AsyncConsumer`. For one task at a time."""
+
+    def __init__(self, consumer: RemoteConsumer, prefetch: int) -> None:
+        self._consumer = consumer
+        self._prefetch = prefetch
+        self._in_a_row = 0
+
+    def __aiter__(self) -> RemoteAsyncConsumer:
+        return self
+
+    async def __anext__(self) -> contract.Message:
+        if self._in_a_row == self._prefetch:
+            # Before a message is taken: one who is cancelled here has none.
+            self._in_a_row = 0
+            await asyncio.sleep(0)
+        self._in_a_row += 1
+        message: contract.Message | None = self._consumer.quickly()
+        if message is None:
+            self._in_a_row = 0
+            message = await self._consumer.anext()
+        if message is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        return message
+
+    def flush(self) -> None:
+        """See :class:`shmq.contract.AsyncConsumer`. It sends, and waits for no answer."""
+        self._consumer.acks.send()
+
+    async def aclose(self) -> None:
+        """See :class:`shmq.contract.AsyncConsumer`."""
+        await self._consumer.aclose()

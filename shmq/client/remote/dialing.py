@@ -1,0 +1,117 @@
+"""Making a connection: TCP, TLS and the first words."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from shmq import errors
+from shmq.client.remote import tls
+from shmq.client.remote.address import Target
+from shmq.client.remote.refusal import of_status, refusal
+from shmq.core import _core
+from shmq.protocol import MAX_FRAME, Status, Type
+
+__all__ = ["Greeting", "dial"]
+
+#: How long a recv waits before it looks at signals and deadlines, as setsockopt takes it.
+_SLICE = struct.pack("ll", 0, 250_000)
+_READ = 1 << 16
+
+
+class Greeting:
+    """What the server said to HELLO."""
+
+    def __init__(self, said: Any, netloc: str) -> None:
+        said = said if isinstance(said, dict) else {}
+        #: What the server calls itself.
+        self.server = str(said.get("server", ""))
+        #: The longest payload of a request, in bytes.
+        self.max_frame = int(said.get("max_frame", MAX_FRAME))
+        #: What it can do beyond the first version, by name.
+        self.features = frozenset(map(str, said.get("features", ())))
+        #: The namespace it serves; where it does not say, its host and port.
+        self.namespace = str(said.get("namespace", netloc))
+
+
+def dial(
+    target: Target, name: str, queue: Callable[[], Any], timeout: float
+) -> tuple[_core.Wire, Greeting]:
+    """One attempt to connect within ``timeout`` seconds.
+
+    Raises :class:`~shmq.ConnectionLost` with host, port and the reason,
+    :class:`~shmq.Unauthorized`, and :class:`~shmq.InvalidOption` for TLS files that cannot
+    be used.
+    """
+    until = time.monotonic() + timeout
+    context = tls.context(target.tls) if target.address.tls else None
+    try:
+        sock = socket.create_connection((target.address.host, target.address.port), timeout)
+    except OSError as error:
+        raise _unreachable(target, error) from error
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        seal = None if context is None else _shake_hands(sock, context, target)
+        sock.setblocking(True)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SLICE)
+        wire = _core.Wire(sock, name.encode(), queue, seal)
+        return wire, _greet(wire, target, max(0.001, until - time.monotonic()))
+    except errors.ShmqError:
+        sock.close()
+        raise
+    except OSError as error:
+        sock.close()
+        raise _unreachable(target, error) from error
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _shake_hands(sock: socket.socket, context: Any, target: Target) -> tls.Seal:
+    seal = tls.Seal(context, target.address.host)
+    done, out = seal.shake_hands(None)
+    while True:
+        if out:
+            sock.sendall(out)
+        if done:
+            return seal
+        sealed = sock.recv(_READ)
+        if not sealed:
+            raise ConnectionError("the server ended the TLS handshake")
+        done, out = seal.shake_hands(sealed)
+
+
+def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
+    words = {"client": "shmq"} | ({} if target.token is None else {"token": target.token})
+    hello = wire.request(Type.HELLO, False, msgpack.packb(words))
+    answered = wire.wait(hello, timeout)
+    what = f"{target.address}"
+    if not answered or hello.lost:
+        if wire.fatal:
+            raise of_status(wire.fatal, what, wire.problem or "")
+        why = wire.problem if answered else f"no answer to HELLO within {timeout:.3g} s"
+        raise errors.ConnectionLost(f"cannot connect to {what}: {why}")
+    if hello.status != Status.OK:
+        raise refusal(hello, what)
+    try:
+        said = msgpack.unpackb(hello.payload or b"\x80", strict_map_key=False)
+        greeting = Greeting(said, target.address.netloc)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise errors.ConnectionLost(
+            f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
+        ) from error
+    wire.returns = "RETURN" in {feature.upper() for feature in greeting.features}
+    wire.max_frame = greeting.max_frame
+    return greeting
+
+
+def _unreachable(target: Target, error: OSError) -> errors.ConnectionLost:
+    why = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error))
+    hint = "; is `shmq serve` running there?" if isinstance(error, ConnectionRefusedError) else ""
+    return errors.ConnectionLost(f"cannot connect to {target.address}: {why}{hint}")

@@ -1,0 +1,109 @@
+"""Messages as a PRODUCE takes them: a buffer, and properties packed in one map."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from shmq import codecs
+from shmq.errors import MessageTooLarge
+from shmq.options import QueueOptions
+
+__all__ = ["Item", "check_size", "encode", "with_id"]
+
+#: What a PRODUCE_BATCH takes: bytes without properties, or packed properties and a buffer.
+Item = bytes | tuple[bytes | None, Any]
+
+_FIXMAP, _MAP16 = 0x80, 0xDE
+_MOST_FIXED = 15
+
+_CODEC = {
+    number: codecs.pack_properties({"codec": name})[1:] for number, name in enumerate(codecs.CODECS)
+}
+_PLAIN = {number: bytes([_FIXMAP + 1]) + entry for number, entry in _CODEC.items()}
+
+
+class _Ids:
+    """Ids that nobody else has: a prefix of the process and a number."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self.prefix = ""
+
+    def next(self) -> str:
+        if not self.prefix:
+            self.prefix = secrets.token_hex(8)
+        return f"{self.prefix}.{next(self._numbers):x}"
+
+    def renew(self) -> None:
+        """In a fork's child, which is another process."""
+        self.prefix = ""
+
+
+_ids = _Ids()
+
+
+def encode(
+    body: Any, priorities: int, properties: Mapping[str, Any], encoded: bool = False
+) -> tuple[bytes | None, Any]:
+    """The packed properties, or None, and the body as a buffer. Raises what ``put`` raises."""
+    wanted: dict[str, Any] = dict.fromkeys(_ARGUMENTS)
+    for key, value in properties.items():
+        if key not in wanted:
+            raise TypeError(f"put() got an unexpected keyword argument {key!r}")
+        wanted[key] = value
+    buffer, number, meta, *_ = codecs.encode_message(
+        body, priorities=priorities, encoded=encoded, **wanted
+    )
+    if 0 < number < len(codecs.CODECS):
+        meta = _with_entry(meta, _CODEC[number]) if meta else _PLAIN[number]
+    return meta or None, buffer
+
+
+_ARGUMENTS = (
+    "codec",
+    "priority",
+    "group",
+    "headers",
+    "delay",
+    "deliver_at",
+    "ttl",
+    "dedupe_id",
+    "reply_to",
+    "correlation",
+)
+
+
+def _with_entry(meta: bytes, entry: bytes) -> bytes:
+    """The packed map with one entry more."""
+    count = meta[0] - _FIXMAP
+    if count < _MOST_FIXED:
+        return bytes([meta[0] + 1]) + meta[1:] + entry
+    return bytes([_MAP16, 0, count + 1]) + meta[1:] + entry
+
+
+def with_id(meta: bytes | None) -> bytes:
+    """The packed properties with a dedupe id of their own."""
+    entry = codecs.pack_properties({"dedupe": _ids.next()})
+    return entry if meta is None else _with_entry(meta, entry[1:])
+
+
+def check_size(name: str, options: QueueOptions, size: int, meta: int, max_frame: int) -> None:
+    """Raise MessageTooLarge for what the queue, or a frame, can never hold."""
+    if size > options.max_message_bytes or size + meta > options.arena_bytes:
+        raise MessageTooLarge(
+            f"a body of {size} bytes with {meta} bytes of properties can never fit into queue "
+            f"{name!r}: max_message_bytes={options.max_message_bytes}, "
+            f"arena_bytes={options.arena_bytes}"
+        )
+    if size + meta + len(name) + 16 > max_frame:
+        raise MessageTooLarge(
+            f"a body of {size} bytes with {meta} bytes of properties does not fit into a frame of "
+            f"the server of queue {name!r}, which takes {max_frame} bytes (max_frame)"
+        )
+
+
+os.register_at_fork(after_in_child=_ids.renew)

@@ -1,0 +1,134 @@
+"""Puts to a remote queue that do not wait for each other's answers."""
+
+from __future__ import annotations
+
+import collections
+import time
+from types import TracebackType
+from typing import Any
+
+from shmq import contract, errors
+from shmq.client.pipeline import refused
+from shmq.client.remote.encoding import encode, with_id
+from shmq.core import _core
+from shmq.protocol import Status
+
+__all__ = ["RemotePipeline"]
+
+_TAKEN = (Status.OK, Status.DUPLICATE)
+
+
+class RemotePipeline(contract.Pipeline):
+    """See :class:`shmq.contract.Pipeline`. For one thread at a time.
+
+    Requests gather while answers are outstanding: half a window is sent in one piece.
+    """
+
+    def __init__(self, queue: Any, window: int) -> None:
+        self._queue = queue
+        self._connection = queue.connection
+        self._window = window
+        self._flight: collections.deque[_Flight] = collections.deque()
+        self._unsent = 0
+        self._number = 0
+        self._taken = 0
+        self._failures: dict[int, errors.ShmqError] = {}
+        self._unknown: list[int] = []
+
+    @property
+    def taken(self) -> int:
+        """See :class:`shmq.contract.Pipeline`."""
+        return self._taken
+
+    def put(self, body: contract.Body, **properties: Any) -> int:
+        """See :class:`shmq.contract.Pipeline`."""
+        if self._failures or self._unknown:
+            self.flush()
+        queue = self._queue
+        if type(body) is bytes and not properties:
+            meta = None
+        else:
+            meta, body = encode(body, queue.options.priorities, properties)
+        queue.check_size(body, meta)
+        known = "dedupe_id" in properties
+        if queue.identified and not known:
+            meta = with_id(meta)
+        if len(self._flight) >= self._window:
+            self._settle(self._window // 2)
+        wire = self._wire()
+        number = self._number
+        self._flight.append((number, wire, wire.produce(meta, body), meta, body, known))
+        self._number += 1
+        self._unsent += 1
+        if self._unsent * 2 >= self._window:
+            self._send(wire)
+        return number
+
+    def _wire(self) -> _core.Wire:
+        wire: _core.Wire | None = self._connection.wire
+        if wire is None or not wire.is_usable:
+            patience = self._connection.target.request_timeout
+            ready: _core.Wire = self._connection.ready(time.monotonic() + patience)
+            return ready
+        return wire
+
+    def _send(self, wire: _core.Wire) -> None:
+        wire.send()
+        self._unsent = 0
+
+    def _settle(self, left: int) -> None:
+        """Wait until no more than ``left`` are under way."""
+        while len(self._flight) > left:
+            number, wire, answer, meta, body, known = self._flight.popleft()
+            if not answer.is_ready:
+                self._unsent = 0
+                self._connection.await_(wire, answer, self._connection.target.request_timeout)
+            if answer.done and not answer.lost and answer.status in _TAKEN:
+                self._taken += 1
+            else:
+                self._again(number, wire, answer, meta, body, known)
+
+    def _again(
+        self,
+        number: int,
+        wire: _core.Wire,
+        answer: _core.Answer,
+        meta: bytes | None,
+        body: Any,
+        known: bool,
+    ) -> None:
+        """One that was refused or lost goes the way of a put that was."""
+        try:
+            self._queue.put_again(wire, answer, meta, body, None, None, known)
+        except errors.ConnectionLost as error:
+            if wire.may_have_arrived(answer):
+                self._unknown.append(number)
+            else:
+                self._failures[number] = error
+        except errors.ShmqError as error:
+            self._failures[number] = error
+        else:
+            self._taken += 1
+
+    def flush(self) -> None:
+        """See :class:`shmq.contract.Pipeline`."""
+        self._settle(0)
+        if self._failures or self._unknown:
+            failures, self._failures = self._failures, {}
+            unknown, self._unknown = self._unknown, []
+            raise refused(self._taken, failures, unknown, self._queue.name)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.flush()
+        elif self._flight:
+            self._flight[-1][1].send()  # they are put, as those before them were
+
+
+#: Number, wire, answer, packed properties, body, and whether the dedupe id is a given one.
+_Flight = tuple[int, _core.Wire, _core.Answer, bytes | None, Any, bool]

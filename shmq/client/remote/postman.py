@@ -1,0 +1,79 @@
+"""Sends the acknowledgements that consumers have gathered, when nobody else does.
+
+A consumer sends them in batches, as its calls go by. One whose next call is long in coming,
+because its application works on a message, has them sent within 10 ms by the postman: a
+thread of the process that sleeps while there are none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+
+from shmq.core import _core
+from shmq.errors import ShmqError
+
+__all__ = ["look_after"]
+
+_ROUND = 0.005
+_IDLE_ROUNDS = 100
+
+
+class _Postman:
+    """The thread, and what it looks at."""
+
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[_core.Acks] = weakref.WeakSet()
+        self.renew()
+
+    def renew(self) -> None:
+        """Also in a fork's child, where the thread is not."""
+        self._lock = threading.Lock()
+        self._bell = threading.Event()
+        self._thread: threading.Thread | None = None
+        _core.set_postman(False)
+
+    def look_after(self, acks: _core.Acks) -> None:
+        """See to it that what gathers there is sent."""
+        with self._lock:
+            self._all.add(acks)
+
+    def ring(self) -> None:
+        """Acknowledgements gather, and the postman sleeps."""
+        _core.set_postman(True)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._walk, name="shmq postman", daemon=True)
+            self._thread.start()
+        self._bell.set()
+
+    def _walk(self) -> None:
+        bell = self._bell
+        while True:
+            bell.wait()
+            bell.clear()
+            idle = 0
+            while idle < _IDLE_ROUNDS:
+                time.sleep(_ROUND)
+                idle = 0 if self._round() else idle + 1
+            _core.set_postman(False)
+            self._round()  # what began to gather just before
+
+    def _round(self) -> bool:
+        """Whether anything had gathered."""
+        with self._lock:
+            gathering = [acks for acks in self._all if acks.count]
+        for acks in gathering:
+            if acks.is_due():
+                with contextlib.suppress(ShmqError, OSError):
+                    acks.send()
+        return bool(gathering)
+
+
+_postman = _Postman()
+look_after = _postman.look_after
+
+_core.install_postman(_postman.ring)
+os.register_at_fork(after_in_child=_postman.renew)

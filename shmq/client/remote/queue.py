@@ -1,0 +1,714 @@
+"""A queue of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgpack
+
+from shmq import contract, errors
+from shmq.client.remote import crowd, runs
+from shmq.client.remote.address import Target
+from shmq.client.remote.connection import Backoff, Connection
+from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
+from shmq.client.remote.encoding import Item, check_size, encode, with_id
+from shmq.client.remote.getting import Getting
+from shmq.client.remote.loan import RemoteLoan
+from shmq.client.remote.pipeline import RemotePipeline
+from shmq.client.remote.refusal import of_status, refusal
+from shmq.core import _core
+from shmq.names import check_name
+from shmq.options import QueueOptions, check_whole
+from shmq.protocol import FOREVER, Status, Type
+
+__all__ = ["RemoteQueue", "attach"]
+
+contract.Message.register(_core.RemoteMessage)
+
+#: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and
+#: the memory that the server takes for it.
+_BATCH_BYTES = 4 << 20
+_MOST_RECEIPTS = 1 << 16
+#: The most records that one get_packed leases messages for at once.
+_MOST_PACKED = 4096
+_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
+
+
+class RemoteQueue(contract.Queue):
+    """A queue of a server, with a connection of its own. Threads may share a handle.
+
+    A handle that is used in a fork's child connects there anew, and so does one that is
+    unpickled.
+    """
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection = connection
+        self._name = connection.name
+        self._namespace = namespace
+        self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
+        connection.set_queue(weakref.ref(self))
+        answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
+        if answer.status == Status.NO_QUEUE:
+            raise errors.NoSuchQueue(
+                f"there is no queue {self._name!r} in namespace {namespace!r} of "
+                f"{connection.url}: create it first, or see `shmq list`"
+            )
+        self._check(answer)
+        self._options = QueueOptions(**_known(QueueOptions, _map(answer)["options"]))
+        self._lease = self._options.visibility_timeout
+        self._patience = connection.target.request_timeout
+        #: Whether puts have a dedupe id of their own.
+        self.identified = self._options.dedupe_window > 0
+        self._waits = self._options.overflow == "block"
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.contract.Queue`."""
+        return self._name
+
+    @property
+    def options(self) -> QueueOptions:
+        """See :class:`shmq.contract.Queue`."""
+        return self._options
+
+    @property
+    def connection(self) -> Connection:
+        """What its requests go by."""
+        return self._connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle was closed."""
+        return self._connection.closed
+
+    # ---- refusals ----
+
+    def _check(self, answer: _core.Answer) -> None:
+        if answer.status != Status.OK:
+            raise self.error(answer)
+
+    def error(self, answer: _core.Answer) -> errors.ShmqError:
+        """What a refusal means for who has this handle."""
+        if answer.status == Status.NO_QUEUE:
+            return errors.QueueDeleted(f"queue {self._name!r} was deleted")
+        if answer.status == Status.QUEUE_FULL:
+            return self._full()
+        return refusal(answer, f"queue {self._name!r}")
+
+    def _full(self) -> errors.Full:
+        o = self._options
+        return errors.Full(
+            f"queue {self._name!r} is full: it holds at most {o.capacity} messages and "
+            f"{o.arena_bytes} bytes; consume, wait (block=True), or make it larger"
+        )
+
+    def _stale(self, receipt: int) -> errors.LeaseExpired:
+        return errors.LeaseExpired(
+            f"receipt {receipt} of queue {self._name!r} is no longer good: its lease ended, "
+            f"or the message was settled; nothing was changed"
+        )
+
+    # ---- put ----
+
+    def put(
+        self,
+        body: contract.Body,
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        deliver_at: float | None = None,
+        ttl: float | None = None,
+        dedupe_id: str | None = None,
+        codec: str | None = None,
+        reply_to: str | None = None,
+        correlation: str | None = None,
+    ) -> contract.Put:
+        """See :class:`shmq.contract.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        if (
+            type(body) is bytes
+            and priority is None
+            and group is None
+            and headers is None
+            and delay is None
+            and deliver_at is None
+            and ttl is None
+            and dedupe_id is None
+            and codec is None
+            and reply_to is None
+            and correlation is None
+        ):
+            meta = None
+        else:
+            meta, body = encode(
+                body,
+                self._options.priorities,
+                {
+                    "codec": codec,
+                    "priority": priority,
+                    "group": group,
+                    "headers": headers,
+                    "delay": delay,
+                    "deliver_at": deliver_at,
+                    "ttl": ttl,
+                    "dedupe_id": dedupe_id,
+                    "reply_to": reply_to,
+                    "correlation": correlation,
+                },
+            )
+        return self._put(meta, body, block, timeout, dedupe_id is not None)
+
+    def _put(
+        self, meta: bytes | None, body: Any, block: bool | None, timeout: float | None, known: bool
+    ) -> contract.Put:
+        """Put what is encoded; ``known``: it has a dedupe id that the application gave."""
+        self.check_size(body, meta)
+        if self.identified and not known:
+            meta = with_id(meta)
+        wire = self._connection.wire
+        if wire is None or not wire.is_usable:
+            wire = self._connection.ready(time.monotonic() + self._patience)
+        answer = wire.put(meta, body, self._patience)
+        if type(answer) is _core.Put:
+            return answer
+        return self.put_again(wire, answer, meta, body, block, timeout, known)
+
+    def put_again(
+        self,
+        wire: _core.Wire,
+        answer: Any,
+        meta: bytes | None,
+        body: Any,
+        block: bool | None,
+        timeout: float | None,
+        known: bool,
+    ) -> contract.Put:
+        """After a first attempt that was refused or lost: wait or repeat, if that may be."""
+        began = time.monotonic()
+        waits = self.waits(block, timeout)
+        until = None if timeout is None else began + timeout
+        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        if not answer.done:
+            self._connection.give_up(wire)
+        while answer.lost or answer.status in (Status.QUEUE_FULL, Status.SHUTTING_DOWN):
+            if answer.status == Status.QUEUE_FULL and not answer.lost:
+                left = None if until is None else until - time.monotonic()
+                if not waits or (left is not None and left <= 0):
+                    raise self._full()
+                with crowd.waiting(self._key):
+                    time.sleep(backoff.pause(left))
+            else:
+                self._check_repeatable(wire, answer, began)
+            wire = self._connection.ready(time.monotonic() + self._patience)
+            answer = wire.produce(meta, body)
+            self._connection.await_(wire, answer, self._patience)
+        if answer.status == Status.DUPLICATE:
+            # Of an id that is ours alone, the first one was our own first attempt.
+            return _core.new_put(answer.number, known or not self.identified)
+        self._check(answer)
+        return _core.new_put(answer.number, False)
+
+    def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float) -> None:
+        """Raise ConnectionLost unless the put can be sent again without being doubled."""
+        connection = self._connection
+        if connection.closed:
+            raise connection.closed_error()
+        if not answer.lost:
+            connection.retire(wire)
+        elif wire.fatal and wire.fatal != Status.TIMED_OUT:
+            raise of_status(wire.fatal, f"queue {self._name!r}", wire.problem or "")
+        passed = time.monotonic() - began
+        safe = self.identified and passed < self._options.dedupe_window
+        arrived = answer.lost and wire.may_have_arrived(answer)
+        if passed > self._patience or (arrived and not safe):
+            lost = connection.lost(wire, arrived)
+            hint = (
+                ""
+                if safe or not arrived
+                else ("; on a queue with a dedupe_window it would have been sent again")
+            )
+            raise errors.ConnectionLost(f"{lost}{hint}")
+        time.sleep(_LAST_PAUSE if not answer.lost else _FIRST_PAUSE)
+
+    def waits(self, block: bool | None, timeout: float | None) -> bool:
+        """Whether a put waits for room."""
+        waits = (self._waits or timeout is not None) if block is None else bool(block)
+        return waits and timeout != 0
+
+    @property
+    def _key(self) -> tuple[str, str, str]:
+        return self._connection.url, self._namespace, self._name
+
+    def check_size(self, body: Any, meta: bytes | None) -> None:
+        """Raise MessageTooLarge for what can never be put."""
+        size = len(body) if type(body) is bytes else memoryview(body).nbytes
+        wire = self._connection.wire
+        check_size(
+            self._name,
+            self._options,
+            size,
+            0 if meta is None else len(meta),
+            1 << 32 if wire is None else wire.max_frame,
+        )
+
+    def put_many(
+        self,
+        bodies: Iterable[contract.Body],
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        codec: str | None = None,
+    ) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        _core.check_timeout(timeout)
+        if isinstance(bodies, str | bytes | bytearray | memoryview | dict):
+            raise TypeError(
+                f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put"
+            )
+        properties = {
+            "codec": codec,
+            "priority": priority,
+            "group": group,
+            "headers": headers,
+            "delay": delay,
+            "ttl": ttl,
+        }
+        plain = all(value is None for value in properties.values())
+        items: list[Item] = list(bodies)
+        small = min(self._options.max_message_bytes, self._frame() - 512)
+        if not (plain and not self.identified and _core.are_bytes(items, small)):
+            items = [self._item(body, properties) for body in items]
+        return self._put_items(items, self.waits(block, timeout), timeout)
+
+    def _item(self, body: Any, properties: Mapping[str, Any]) -> Item:
+        meta, buffer = encode(body, self._options.priorities, properties)
+        self.check_size(buffer, meta)
+        return (with_id(meta) if self.identified else meta), buffer
+
+    def _frame(self) -> int:
+        wire = self._connection.wire
+        return _BATCH_BYTES if wire is None else min(_BATCH_BYTES, wire.max_frame)
+
+    def _put_items(self, items: list[Item], waits: bool, timeout: float | None) -> int:
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        done = 0
+        while done < len(items):
+            answer = self._put_batch(items, done)
+            accepted = answer.accepted
+            done += accepted
+            if answer.status == Status.OK:
+                continue
+            if accepted:
+                backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            if answer.status != Status.QUEUE_FULL:
+                if done and answer.status != Status.NO_QUEUE:
+                    return done
+                raise self.error(answer)
+            left = None if until is None else until - time.monotonic()
+            if not waits or (left is not None and left <= 0):
+                break
+            with crowd.waiting(self._key):
+                time.sleep(backoff.pause(left))
+        return done
+
+    def _put_batch(self, items: list[Item], start: int) -> _core.Answer:
+        def write(wire: _core.Wire) -> _core.Answer:
+            return wire.produce_batch(items, start, min(_BATCH_BYTES, wire.max_frame))[0]
+
+        try:
+            return self._connection.call(write, again=self.identified)
+        except errors.ConnectionLost as error:
+            raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error
+
+    def put_packed(
+        self,
+        data: contract.Body,
+        lengths: int | Iterable[int],
+        block: bool | None = None,
+        timeout: float | None = None,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        dedupe_id: str | None = None,
+    ) -> contract.Put:
+        """See :class:`shmq.contract.Queue`."""
+        _core.check_timeout(timeout)
+        properties = {
+            "codec": "packed",
+            "priority": priority,
+            "group": group,
+            "headers": headers,
+            "delay": delay,
+            "ttl": ttl,
+            "dedupe_id": dedupe_id,
+        }
+        view = memoryview(data)
+        if not view.c_contiguous:
+            raise BufferError("data must be one contiguous buffer")
+        trailer = _core.packed_trailer(view.nbytes, lengths)
+        body = b"".join((view.cast("B") if view.nbytes else b"", trailer))
+        meta, body = encode(body, self._options.priorities, properties, encoded=True)
+        return self._put(meta, body, block, timeout, dedupe_id is not None)
+
+    def loan(self, size: int, **properties: Any) -> contract.Loan:
+        """See :class:`shmq.contract.Queue`.
+
+        The space is of this process: whether there is room for it is asked now, and decided
+        by the commit.
+        """
+        size = check_whole("size", size, 0)
+        block, timeout = properties.pop("block", None), properties.pop("timeout", None)
+        _core.check_timeout(timeout)
+        known = properties.get("dedupe_id") is not None
+        meta, _ = encode(b"", self._options.priorities, properties, encoded=True)
+        wire = self._connection.wire
+        frame = 1 << 32 if wire is None else wire.max_frame
+        check_size(self._name, self._options, size, len(meta or b""), frame)
+        self._wait_for_room(block, timeout)
+        return RemoteLoan(size, lambda body: self._put(meta, body, block, timeout, known))
+
+    def _wait_for_room(self, block: bool | None, timeout: float | None) -> None:
+        waits = self.waits(block, timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        while self.full():
+            left = None if until is None else until - time.monotonic()
+            if self._options.overflow == "drop-oldest":
+                return
+            if not waits or (left is not None and left <= 0):
+                raise self._full()
+            with crowd.waiting(self._key):
+                time.sleep(backoff.pause(left))
+
+    def pipeline(self, window: int = 64) -> contract.Pipeline:
+        """See :class:`shmq.contract.Queue`."""
+        return RemotePipeline(self, check_whole("window", window, 1))
+
+    # ---- get ----
+
+    def get(self, block: bool = True, timeout: float | None = None) -> contract.Message:
+        """See :class:`shmq.contract.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        messages: list[contract.Message] = Getting(self, 1).run(block, timeout)
+        if messages:
+            return messages[0]
+        raise self._empty(block, timeout)
+
+    def _empty(self, block: bool, timeout: float | None) -> errors.Empty:
+        if block and timeout is not None:
+            return errors.Empty(f"no message came to queue {self._name!r} within {timeout} s")
+        return errors.Empty(f"no message is visible in queue {self._name!r}")
+
+    def _many(self, max: int, block: bool, timeout: float | None, most: int = 0) -> list[Any]:
+        wanted = check_whole("max", max, 1)
+        _core.check_timeout(timeout)
+        most = min(wanted, most or wanted, self._options.capacity)
+        return Getting(self, most).run(block, timeout)
+
+    def get_many(
+        self, max: int, timeout: float | None = None, *, block: bool = True
+    ) -> list[contract.Message]:
+        """See :class:`shmq.contract.Queue`."""
+        return self._many(max, block, timeout)
+
+    def get_batch(
+        self, max: int, timeout: float | None = None, *, block: bool = True
+    ) -> contract.Batch:
+        """See :class:`shmq.contract.Queue`."""
+        messages = self._many(max, block, timeout)
+        try:
+            bodies = _core.bodies_of(messages)
+        except errors.ShmqError:
+            self._refuse_batch(messages)
+            raise
+        return runs.RemoteBatch(self, bodies, _core.receipts_of(messages))
+
+    def _refuse_batch(self, messages: list[Any]) -> None:
+        """Give the batch back but for the one whose body is not what its codec says."""
+        for message in messages:
+            try:
+                _ = message.body
+            except errors.ShmqError as error:
+                others = [other.receipt for other in messages if other is not message]
+                self.settle(Type.NACK, others, 0)
+                raise errors.ShmqError(
+                    f"message {message.sequence} of queue {self._name!r} cannot be in a batch: "
+                    f"{error}; reject its receipt {message.receipt}, or take it by get; the rest "
+                    f"of the batch is in the queue again"
+                ) from error
+
+    def get_packed(
+        self, max: int = 65536, timeout: float | None = None, *, block: bool = True
+    ) -> contract.Packed:
+        """See :class:`shmq.contract.Queue`."""
+        wanted = check_whole("max", max, 1)
+        messages = self._many(1, block, timeout, 1)
+        records = _core.records_in(messages)
+        while messages and records < wanted and len(messages) < _MOST_PACKED:
+            # One packed batch may hold all that is wanted, so few are leased at a time.
+            alone = records == len(messages)
+            most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
+            more = Getting(self, min(most, 64)).run(False, None)
+            if not more:
+                break
+            messages += self._no_more_than(more, wanted - records)
+            records = _core.records_in(messages)
+        return runs.RemotePacked(self, messages)
+
+    def _no_more_than(self, messages: list[Any], most: int) -> list[Any]:
+        """Those with which there are ``most`` records; the others go back."""
+        records = kept = 0
+        while kept < len(messages) and records < most:
+            records += _core.records_in([messages[kept]])
+            kept += 1
+        if kept < len(messages):
+            self.settle(Type.RETURN, _core.receipts_of(messages[kept:]))
+        return messages[:kept]
+
+    def consume(
+        self, prefetch: int = 64, timeout: float | None = None, *, block: bool = True
+    ) -> contract.Consumer:
+        """See :class:`shmq.contract.Queue`."""
+        prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
+        _core.check_timeout(timeout)
+        consumer = RemoteConsumer(self, prefetch, timeout, block and timeout != 0)
+        self._consumers.add(consumer)
+        return consumer
+
+    # ---- settle ----
+
+    def settle(self, kind: int, receipts: list[int], argument: int | None = None) -> list[int]:
+        """Settle receipts; returns those that were refused."""
+        refused: list[int] = []
+        for start in range(0, len(receipts), _MOST_RECEIPTS):
+            some = receipts[start : start + _MOST_RECEIPTS]
+            write = functools.partial(_settlement, kind, some, argument)
+            answer = self._connection.call(write, again=kind == Type.EXTEND)
+            if answer.status == Status.LEASE_EXPIRED:
+                refused += answer.refused
+            else:
+                self._check(answer)
+        return refused
+
+    def ack_many(self, messages: Iterable[contract.Message | int]) -> list[int]:
+        """See :class:`shmq.contract.Queue`."""
+        receipts = [_core.receipt_of(message) for message in messages]
+        possible = [receipt for receipt in receipts if _can_be(receipt)]
+        if not possible:
+            self._check_open()
+        refused = iter(self.settle(Type.ACK, possible) if possible else ())
+        told, next_refused = [], next(refused, 0)
+        for receipt in receipts:
+            if not _can_be(receipt):
+                told.append(receipt)
+            elif receipt == next_refused:
+                told.append(receipt)
+                next_refused = next(refused, 0)
+        return told
+
+    def ack(self, receipt: int) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        self._settle_one(Type.ACK, receipt, None)
+
+    def nack(self, receipt: int, delay: float | None = None) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        ms = FOREVER if delay is None else _core.milliseconds("delay", delay)
+        self._settle_one(Type.NACK, receipt, ms)
+
+    def reject(self, receipt: int) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        self._settle_one(Type.REJECT, receipt, None)
+
+    def extend(self, receipt: int, seconds: float) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        self._settle_one(Type.EXTEND, receipt, _core.milliseconds("seconds", seconds))
+
+    def _settle_one(self, kind: int, receipt: int, argument: int | None) -> None:
+        number = _core.receipt_of(receipt)
+        if not _can_be(number) or self.settle(kind, [number], argument):
+            raise self._stale(receipt)
+
+    # ---- asyncio ----
+
+    async def aget(self, timeout: float | None = None) -> contract.Message:
+        """See :class:`shmq.contract.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        messages: list[contract.Message] = await Getting(self, 1).arun(timeout)
+        if messages:
+            return messages[0]
+        raise self._empty(True, timeout)
+
+    async def aput(
+        self,
+        body: contract.Body,
+        timeout: float | None = None,
+        *,
+        block: bool | None = None,
+        **properties: Any,
+    ) -> contract.Put:
+        """See :class:`shmq.contract.Queue`."""
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        meta, buffer = encode(body, self._options.priorities, properties)
+        self.check_size(buffer, meta)
+        known = properties.get("dedupe_id") is not None
+        if self.identified and not known:
+            meta = with_id(meta)
+        waits = self.waits(block, timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        while True:
+            answer = await self._connection.acall(
+                lambda wire: wire.produce(meta, buffer), again=self.identified
+            )
+            if answer.status == Status.DUPLICATE:
+                return _core.new_put(answer.number, known or not self.identified)
+            if answer.status != Status.QUEUE_FULL:
+                self._check(answer)
+                return _core.new_put(answer.number, False)
+            left = None if until is None else until - time.monotonic()
+            if not waits or (left is not None and left <= 0):
+                raise self._full()
+            with crowd.waiting(self._key):
+                await asyncio.sleep(backoff.pause(left))
+
+    def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> contract.AsyncConsumer:
+        """See :class:`shmq.contract.Queue`."""
+        prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
+        _core.check_timeout(timeout)
+        consumer = RemoteConsumer(self, prefetch, timeout, timeout != 0)
+        self._consumers.add(consumer)
+        return RemoteAsyncConsumer(consumer, prefetch)
+
+    # ---- looking ----
+
+    def _ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
+        answer = self._connection.call(lambda wire: wire.request(kind, True, rest), again=again)
+        self._check(answer)
+        return answer
+
+    def peek(self, limit: int = 10) -> list[contract.Message]:
+        """See :class:`shmq.contract.Queue`."""
+        limit = min(check_whole("limit", limit, 1), self._options.capacity)
+        answer = self._connection.call(lambda wire: wire.peek(limit), again=True)
+        if answer.status == Status.QUEUE_EMPTY:
+            return []
+        self._check(answer)
+        return list(answer.messages or ())
+
+    def purge(self) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return self._ask(Type.PURGE).number
+
+    def redrive(self, limit: int | None = None) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        most = FOREVER if limit is None else min(check_whole("limit", limit, 1), FOREVER - 1)
+        return self._ask(Type.REDRIVE, most.to_bytes(4, "big")).number
+
+    def _numbers(self) -> dict[str, Any]:
+        return _map(self._ask(Type.STATS, again=True))
+
+    def stats(self) -> contract.QueueStats:
+        """See :class:`shmq.contract.Queue`.
+
+        ``waiting_put`` has the puts of this process that wait, too: a remote put waits by
+        trying again.
+        """
+        found = self._numbers()
+        numbers: dict[str, Any] = {
+            field.name: 0 for field in dataclasses.fields(contract.QueueStats)
+        }
+        numbers |= _known(contract.QueueStats, found)
+        numbers["waiting_put"] += crowd.count(self._key)
+        return contract.QueueStats(**numbers)
+
+    def attachments(self) -> list[contract.Attachment]:
+        """See :class:`shmq.contract.Queue`. A server's process stands for all its clients."""
+        rows = self._numbers().get("attachments", [])
+        return [contract.Attachment(**_known(contract.Attachment, row)) for row in rows]
+
+    def qsize(self) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return int(self._numbers()["depth"])
+
+    def full(self) -> bool:
+        """See :class:`shmq.contract.Queue`."""
+        numbers = self._numbers()
+        held = sum(numbers.get(key, 0) for key in ("depth", "delayed", "in_flight", "dying"))
+        return int(held) >= self._options.capacity
+
+    # ---- the end ----
+
+    def _check_open(self) -> None:
+        if self._connection.closed:
+            raise self._connection.closed_error()
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        if self._connection.closed:
+            return
+        for consumer in list(self._consumers):
+            consumer.close()  # with the acknowledgements that it has gathered
+        self._connection.close()
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.drop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return attach, (self._connection.target, self._name, self._namespace)
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<RemoteQueue {self._name!r} of {self._connection.url}{state}>"
+
+
+def attach(target: Target, name: str, namespace: str) -> RemoteQueue:
+    """Attach to an existing queue. Raises NoSuchQueue, ConnectionLost."""
+    return RemoteQueue(Connection(target, check_name(name)), namespace)
+
+
+def _settlement(
+    kind: int, receipts: list[int], argument: int | None, wire: _core.Wire
+) -> _core.Answer:
+    return wire.settle(kind, receipts, argument)
+
+
+def _can_be(receipt: int) -> bool:
+    """Whether a receipt can ever have been given."""
+    return 0 < receipt < 1 << 64
+
+
+def _map(answer: _core.Answer) -> dict[str, Any]:
+    """The map that the server answered with."""
+    found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
+    return found if isinstance(found, dict) else {}
+
+
+def _known(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what the server said, the fields that the dataclass has."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    return {name: found[name] for name in names if name in found}

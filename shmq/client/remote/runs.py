@@ -1,0 +1,130 @@
+"""Messages of a server that are leased and settled together."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate
+from types import TracebackType
+from typing import Any
+
+from shmq import contract
+from shmq.core import _core
+from shmq.protocol import FOREVER, Type
+
+__all__ = ["RemoteBatch", "RemotePacked"]
+
+
+class _Run:
+    """What a batch and a packed one have in common."""
+
+    def __init__(self, queue: Any, receipts: list[int]) -> None:
+        self._queue = queue
+        self._receipts = receipts
+        self._settled = False
+
+    @property
+    def receipts(self) -> list[int]:
+        """See :class:`shmq.contract.Batch`."""
+        return list(self._receipts)
+
+    @property
+    def settled(self) -> bool:
+        """See :class:`shmq.contract.Batch`."""
+        return self._settled
+
+    def ack(self) -> list[int]:
+        """See :class:`shmq.contract.Batch`."""
+        return self._settle(Type.ACK, None)
+
+    def nack(self, delay: float | None = None) -> list[int]:
+        """See :class:`shmq.contract.Batch`."""
+        return self._settle(
+            Type.NACK, FOREVER if delay is None else _core.milliseconds("delay", delay)
+        )
+
+    def _settle(self, kind: int, argument: int | None) -> list[int]:
+        refused: list[int] = []
+        if not self._settled and self._receipts:
+            refused = self._queue.settle(kind, self._receipts, argument)
+        self._settled = True
+        self._receipts = []
+        return refused
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
+
+
+class RemoteBatch(_Run, contract.Batch):
+    """See :class:`shmq.contract.Batch`."""
+
+    def __init__(self, queue: Any, bodies: list[Any], receipts: list[int]) -> None:
+        super().__init__(queue, receipts)
+        self._bodies = bodies
+
+    @property
+    def bodies(self) -> list[Any]:
+        """See :class:`shmq.contract.Batch`."""
+        return self._bodies
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._bodies)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self._bodies)} messages of {self._queue.name!r}>"
+
+
+class RemotePacked(_Run, contract.Packed):
+    """See :class:`shmq.contract.Packed`."""
+
+    def __init__(self, queue: Any, messages: list[Any]) -> None:
+        super().__init__(queue, _core.receipts_of(messages))
+        self._data, self._count, self._size, self._each = _core.packed_of(messages)
+
+    @property
+    def data(self) -> bytes:
+        """See :class:`shmq.contract.Packed`."""
+        return self._data
+
+    @property
+    def size(self) -> int | None:
+        """See :class:`shmq.contract.Packed`."""
+        return self._size
+
+    @property
+    def lengths(self) -> memoryview:
+        """See :class:`shmq.contract.Packed`."""
+        if self._each is None:
+            self._each = array("I", [self._size or 0]).tobytes() * self._count
+        return memoryview(self._each).cast("I")
+
+    @property
+    def offsets(self) -> memoryview:
+        """See :class:`shmq.contract.Packed`."""
+        places = array("Q", accumulate(self.lengths, initial=0))
+        return memoryview(places.tobytes()).cast("Q")
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        start = 0
+        for length in self.lengths:
+            yield self._data[start : start + length]
+            start += length
+
+    def __repr__(self) -> str:
+        return f"<Packed of {len(self)} records, {len(self._data)} bytes, of {self._queue.name!r}>"

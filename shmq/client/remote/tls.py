@@ -1,0 +1,92 @@
+"""TLS between the bytes of the protocol and those of the socket."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shmq.errors import InvalidOption
+
+__all__ = ["Seal", "context"]
+
+_KEYS = ("ca", "certificate", "key")
+_READ = 1 << 16
+
+
+def context(tls: Any) -> ssl.SSLContext:
+    """The context that ``tls`` means.
+
+    True or None: the system's certificates. A path: those of a file, or of a folder. A map
+    of paths: ``ca``, and for mutual TLS ``certificate`` and ``key``. TLS 1.2 or later, and
+    the host's name is checked. Raises :class:`~shmq.InvalidOption` for what cannot be used.
+    """
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    if isinstance(tls, str | os.PathLike):
+        tls = {"ca": tls}
+    given: Mapping[str, Any] = tls if isinstance(tls, Mapping) else {}
+    if not isinstance(tls, Mapping) and tls is not None and not isinstance(tls, bool):
+        raise TypeError(
+            f"tls={tls!r:.60} must be a bool, a path, a map or an SSLContext, "
+            f"not {type(tls).__name__}"
+        )
+    for key in given:
+        if key not in _KEYS:
+            raise InvalidOption(f"tls has no {key!r}: it may have {', '.join(_KEYS)}")
+    try:
+        return _made(given)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise InvalidOption(f"tls={dict(given)!r} cannot be used: {error}") from error
+
+
+def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
+    ca = given.get("ca")
+    folder = ca is not None and Path(ca).is_dir()
+    made = ssl.create_default_context(cafile=None if folder else ca, capath=ca if folder else None)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    if given.get("certificate") is not None:
+        made.load_cert_chain(given["certificate"], given.get("key"))
+    return made
+
+
+class Seal:
+    """One connection's TLS, for the client's side; its socket is read and written elsewhere."""
+
+    def __init__(self, made: ssl.SSLContext, host: str) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = made.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+
+    def shake_hands(self, sealed: bytes | None) -> tuple[bool, bytes]:
+        """The next step, with what the peer sent: whether it was the last; what to send."""
+        if sealed is not None:
+            self._incoming.write(sealed)
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False, self._outgoing.read()
+        return True, self._outgoing.read()
+
+    def seal(self, plain: bytes) -> bytes:
+        """What is to be sent for it."""
+        view = memoryview(plain)
+        while view:
+            view = view[self._object.write(view) :]
+        return self._outgoing.read()
+
+    def open(self, sealed: bytes) -> bytes | None:
+        """What it holds, perhaps nothing yet; None if the peer has ended. Raises SSLError."""
+        if sealed:
+            self._incoming.write(sealed)
+        parts = []
+        try:
+            while part := self._object.read(_READ):
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            return b"".join(parts)
+        except ssl.SSLZeroReturnError:
+            pass
+        return b"".join(parts) or None

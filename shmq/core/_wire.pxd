@@ -1,0 +1,59 @@
+# What the client's side of the protocol uses of C. The headers are the documentation.
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: MSG_DONTWAIT, MSG_NOSIGNAL
+    ssize_t c_send "send"(int fd, const void *data, size_t size, int flags)
+    ssize_t c_recv "recv"(int fd, void *data, size_t size, int flags)
+
+
+cdef extern from "<poll.h>" nogil:
+    enum: POLLIN, POLLOUT, POLLHUP, POLLERR
+    struct pollfd:
+        int fd
+        short events, revents
+    int c_poll "poll"(pollfd *fds, unsigned long count, int timeout)
+
+
+cdef extern from "frame.h" nogil:
+    enum: SHMQ_FRAME_HEADER, SHMQ_FRAME_MAX, SHMQ_FRAME_MORE, SHMQ_FRAME_FOREVER
+    enum: SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE, SHMQ_T_UNSUBSCRIBE
+    enum: SHMQ_T_DELIVER, SHMQ_T_ACK, SHMQ_T_NACK, SHMQ_T_RETURN, SHMQ_T_PEEK, SHMQ_T_REPLY
+    enum: SHMQ_WITH_PROPERTIES
+    enum: SHMQ_S_OK, SHMQ_S_LEASE_EXPIRED, SHMQ_S_DUPLICATE
+
+    struct frame_head "shmq_frame":
+        uint32_t length, id
+        uint16_t status
+        uint8_t type
+
+    struct shmq_reader:
+        const unsigned char *at
+        const unsigned char *end
+        bint bad
+
+    int shmq_frame_read(const unsigned char *at, frame_head *frame)
+    size_t shmq_left(const shmq_reader *r)
+    const unsigned char *shmq_read_bytes(shmq_reader *r, size_t size)
+    uint8_t shmq_read8(shmq_reader *r)
+    uint16_t shmq_read16(shmq_reader *r)
+    uint32_t shmq_read32(shmq_reader *r)
+    uint64_t shmq_read64(shmq_reader *r)
+    uint32_t shmq_load32(const unsigned char *at)
+    uint64_t shmq_load64(const unsigned char *at)
+    unsigned char *shmq_store32(unsigned char *at, uint32_t value)
+    unsigned char *shmq_store64(unsigned char *at, uint64_t value)
+
+
+cdef extern from "request.h" nogil:
+    struct shmq_buffer:
+        unsigned char *data
+        size_t start, end, room
+
+    bint shmq_buffer_reserve(shmq_buffer *b, size_t size)
+    void shmq_buffer_take(shmq_buffer *b, size_t size, size_t keep)
+    void shmq_buffer_free(shmq_buffer *b)
+    unsigned char *shmq_request(shmq_buffer *b, uint8_t type, uint32_t id, const char *name,
+                                uint16_t name_bytes, uint32_t rest)

@@ -1,0 +1,504 @@
+# A message that a server delivered, and the acknowledgements that a consumer's gather.
+
+cdef class Acks
+cdef class Answer
+cdef class Wire
+
+
+@cython.freelist(256)
+@cython.final
+cdef class RemoteMessage:
+    """See shmq.contract.Message. Its bytes are its own; its lease is the server's."""
+
+    cdef object queue            # settles: see shmq/client/remote/queue.py
+    cdef Acks acks               # of its consumer; None if it came one by one
+    cdef bytes raw
+    cdef object decoded
+    cdef bytes meta
+    cdef dict unpacked
+    cdef readonly uint64_t receipt
+    cdef readonly uint64_t sequence
+    cdef readonly uint32_t delivery_count
+    cdef readonly int priority
+    cdef uint32_t stream         # of the subscription that it came by
+    cdef int64_t deadline        # of its lease, at the earliest, in monotonic ns
+    cdef bint is_decoded
+    cdef bint _settled
+    cdef object __weakref__
+
+    @property
+    def body(self):
+        """See shmq.contract.Message.body."""
+        if not self.is_decoded:
+            codec = self.codec
+            if codec == "bytes" or codec not in _CODECS:
+                self.decoded = self.raw
+            else:
+                self.decoded = _decode(self.raw, _CODECS.index(codec), codec)
+            self.is_decoded = True
+        return self.decoded
+
+    @property
+    def view(self):
+        """See shmq.contract.Message.view."""
+        return memoryview(self.raw)
+
+    def readinto(self, buffer):
+        """See shmq.contract.Message.readinto."""
+        cdef Py_buffer target
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(self.raw)
+        PyObject_GetBuffer(buffer, &target, PyBUF_WRITABLE)
+        try:
+            if target.len < size:
+                raise _errors.InvalidOption(
+                    f"a buffer of {target.len} bytes cannot hold a body of {size}")
+            _copy(target.buf, PyBytes_AS_STRING(self.raw), size)
+            return size
+        finally:
+            PyBuffer_Release(&target)
+
+    cdef dict _all(self):
+        if self.unpacked is None:
+            self.unpacked = _unpack(self.meta)
+        return self.unpacked
+
+    @property
+    def properties(self):
+        """See shmq.contract.Message.properties."""
+        properties = self._all()
+        if properties.get("codec") in _CODECS:  # which is `codec`, as of a message put here
+            properties = {key: value for key, value in properties.items() if key != "codec"}
+        return properties
+
+    @property
+    def headers(self):
+        """See shmq.contract.Message.headers."""
+        return {} if self.meta is None else self._all().get("headers") or {}
+
+    @property
+    def group(self):
+        """See shmq.contract.Message.group."""
+        return None if self.meta is None else self._all().get("group")
+
+    @property
+    def reply_to(self):
+        """See shmq.contract.Message.reply_to."""
+        return None if self.meta is None else self._all().get("reply_to")
+
+    @property
+    def correlation(self):
+        """See shmq.contract.Message.correlation."""
+        return None if self.meta is None else self._all().get("corr")
+
+    @property
+    def codec(self):
+        """See shmq.contract.Message.codec."""
+        return "bytes" if self.meta is None else self._all().get("codec", "bytes")
+
+    @property
+    def dead(self):
+        """See shmq.contract.Message.dead."""
+        return None if self.meta is None else _dead(self._all().get("dead"))
+
+    @property
+    def settled(self):
+        """See shmq.contract.Message.settled."""
+        return self._settled
+
+    cdef int _before_settling(self) except -1:
+        if self._settled:
+            raise _errors.LeaseExpired(
+                f"message {self.sequence} of queue {self.queue.name!r} was settled already")
+        return 0
+
+    cdef void _after_settling(self):
+        self._settled = True
+        if self.acks is not None and self.stream == self.acks.stream:
+            self.acks.in_hand -= 1
+
+    def ack(self):
+        """See shmq.contract.Message.ack."""
+        self._before_settling()
+        if self.acks is None or not self.acks._add(self):
+            self.queue.ack(self.receipt)
+        self._after_settling()
+
+    def nack(self, delay=None):
+        """See shmq.contract.Message.nack."""
+        _delay_ns(delay)
+        self._before_settling()
+        self.queue.nack(self.receipt, delay)
+        self._after_settling()
+
+    def reject(self):
+        """See shmq.contract.Message.reject."""
+        self._before_settling()
+        self.queue.reject(self.receipt)
+        self._after_settling()
+
+    def extend(self, seconds):
+        """See shmq.contract.Message.extend."""
+        cdef int64_t ns = _span_ns("seconds", seconds), now = _real_now()
+        self._before_settling()
+        self.queue.extend(self.receipt, seconds)
+        self.deadline = now + ns
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if self._settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
+
+    def __reduce__(self):
+        raise TypeError(
+            "a message is leased by this connection and cannot be pickled: send its receipt, "
+            "which settles it from anywhere")
+
+    def __repr__(self):
+        size = PyBytes_GET_SIZE(self.raw)
+        return (f"<Message {self.sequence} of {self.queue.name!r}: {size} "
+                f"byte{'' if size == 1 else 's'}, {self.codec}, delivery {self.delivery_count}>")
+
+
+# The message of a DELIVER, or None if it is malformed. It is settled if `acks` and `queue`
+# are of no use to it, as a copy is.
+cdef RemoteMessage _new_delivery(shmq_reader *r, queue, Acks acks, uint32_t stream,
+                                 int64_t deadline):
+    cdef RemoteMessage message = RemoteMessage.__new__(RemoteMessage)
+    cdef uint8_t flags
+    cdef uint32_t size
+    cdef const unsigned char *at
+    message.queue = queue
+    message.acks = acks
+    message.stream = stream
+    message.deadline = deadline
+    message.sequence = shmq_read64(r)
+    message.receipt = shmq_read64(r)
+    message.delivery_count = shmq_read16(r)
+    message.priority = shmq_read8(r)
+    flags = shmq_read8(r)
+    if flags & SHMQ_WITH_PROPERTIES:
+        size = shmq_read32(r)
+        at = shmq_read_bytes(r, size)
+        if at == NULL:
+            return None
+        message.meta = PyBytes_FromStringAndSize(<const char *>at, size)
+    if r.bad:
+        return None
+    size = <uint32_t>shmq_left(r)
+    if size < NOGIL_COPY:
+        message.raw = PyBytes_FromStringAndSize(<const char *>r.at, size)
+    else:
+        message.raw = PyBytes_FromStringAndSize(NULL, size)
+        _copy(PyBytes_AS_STRING(message.raw), r.at, size)
+    message._settled = message.receipt == 0
+    return message
+
+
+def bodies_of(list messages):
+    """The bodies, as `Message.body` gives them."""
+    cdef RemoteMessage message
+    cdef list bodies = []
+    for message in messages:
+        bodies.append(message.raw if message.meta is None else message.body)
+    return bodies
+
+
+def receipts_of(list messages):
+    """The receipts of messages that came from a server."""
+    cdef RemoteMessage message
+    return [message.receipt for message in messages]
+
+
+def receipt_of(message):
+    """The receipt of a message, or the int itself.
+
+    Raises TypeError for what is neither.
+    """
+    if type(message) is RemoteMessage:
+        return (<RemoteMessage>message).receipt
+    number = plain_number(message)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    return _receipt_of(message)
+
+
+def are_bytes(list bodies, uint64_t most):
+    """Whether each is bytes, of at most so many."""
+    for body in bodies:
+        if type(body) is not bytes or <uint64_t>PyBytes_GET_SIZE(body) > most:
+            return False
+    return True
+
+
+def new_put(uint64_t sequence, bint duplicate):
+    """What a put returns."""
+    return _new_put(sequence, duplicate)
+
+
+def packed_of(list messages):
+    """The records of messages in one: (data, count, size of each or None, lengths or None).
+
+    A message that is no packed batch is one record.
+    """
+    cdef RemoteMessage message
+    cdef Py_ssize_t i, count = len(messages)
+    cdef uint64_t total = 0, records = 0, at = 0
+    cdef bint alike = True
+    cdef bytes data, each = None
+    cdef shmq_packed *read = <shmq_packed *>malloc((count + 1) * sizeof(shmq_packed))
+    if read == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            message = messages[i]
+            _read_records(message, &read[i])
+            total += read[i].bytes
+            records += read[i].count
+            alike = alike and read[i].lengths == NULL and read[i].size == read[0].size
+        data = PyBytes_FromStringAndSize(NULL, total)
+        for i in range(count):
+            message = messages[i]
+            _copy(PyBytes_AS_STRING(data) + at, PyBytes_AS_STRING(message.raw), read[i].bytes)
+            at += read[i].bytes
+        if not alike:
+            each = _lengths_of(read, count, records)
+        return data, records, None if not alike else read[0].size if count else 0, each
+    finally:
+        free(read)
+
+
+cdef int _read_records(RemoteMessage message, shmq_packed *read) except -1:
+    cdef const unsigned char *raw = <const unsigned char *>PyBytes_AS_STRING(message.raw)
+    cdef uint64_t size = PyBytes_GET_SIZE(message.raw)
+    if message.meta is not None and message.codec == "packed" and shmq_packed_read(
+            raw, size, read):
+        return 0
+    read.bytes = size
+    read.size = <uint32_t>size
+    read.count = 1
+    read.lengths = NULL
+    return 0
+
+
+cdef bytes _lengths_of(const shmq_packed *read, Py_ssize_t count, uint64_t records):
+    cdef bytes each = PyBytes_FromStringAndSize(NULL, records * 4)
+    cdef uint32_t *to = <uint32_t *>PyBytes_AS_STRING(each)
+    cdef uint32_t record
+    cdef Py_ssize_t i
+    for i in range(count):
+        for record in range(read[i].count):
+            to[0] = shmq_packed_length(&read[i], record)
+            to += 1
+    return each
+
+
+def records_in(messages):
+    """How many records the messages hold."""
+    cdef shmq_packed read
+    cdef uint64_t records = 0
+    for message in messages:
+        _read_records(message, &read)
+        records += read.count
+    return records
+
+
+cpdef uint32_t milliseconds(str what, seconds) except? 0:
+    """``seconds`` as the wire has them: whole milliseconds, rounded up.
+
+    Raises TypeError and InvalidOption as the settlements of a local queue do, and
+    InvalidOption for more than 32 bits hold.
+    """
+    cdef int64_t ms = (_span_ns(what, seconds) + 999999) // 1000000
+    if ms >= SHMQ_FRAME_FOREVER:
+        raise _errors.InvalidOption(
+            f"{what}={seconds} s is out of range: 0 to 4294967 s in a remote queue")
+    return <uint32_t>ms
+
+
+# Called when acknowledgements begin to gather, so that they do not wait for long.
+cdef object _ring_postman = None
+cdef bint postman_walks = False
+
+
+def install_postman(ring):
+    """Set what is called when acknowledgements gather and the postman does not walk."""
+    global _ring_postman
+    _ring_postman = ring
+
+
+def set_postman(bint walks):
+    """Whether the postman looks at every `Acks` by himself now."""
+    global postman_walks
+    postman_walks = walks
+
+
+@cython.final
+cdef class Acks:
+    """The acknowledgements that the messages of one consumer gather.
+
+    Apart from the consumer, so that messages that are still about do not keep it alive.
+    """
+
+    cdef public Wire wire
+    cdef public bint ended
+    cdef public uint32_t stream  # the subscription whose credit counts
+    cdef public int in_hand      # its messages that the application has and has not settled
+    cdef public list refused     # receipts whose lease had ended after all
+    cdef readonly Answer last    # of what was sent last
+    cdef readonly int count      # gathered and not sent
+    cdef int most
+    cdef int64_t since
+    cdef uint64_t *receipts
+    cdef object __weakref__
+
+    def __cinit__(self, int most):
+        self.most = most
+        self.refused = []
+        self.receipts = <uint64_t *>malloc(most * sizeof(uint64_t))
+        if self.receipts == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.receipts)
+
+    # Whether the acknowledgement was gathered. One whose lease may be over is not: only the
+    # server can say.
+    cdef bint _add(self, RemoteMessage message) except -1:
+        cdef int64_t now = _real_now()
+        if (self.ended or self.wire is None or self.wire.is_broken
+                or self.wire.generation != fork_generation or now >= message.deadline):
+            return False
+        if not self.count:
+            self.since = now
+            if not postman_walks and _ring_postman is not None:
+                _ring_postman()
+        self.receipts[self.count] = message.receipt
+        self.count += 1
+        if self.count == self.most:
+            self.send()
+        return True
+
+    cpdef bint is_due(self):
+        """Whether the oldest one has waited for long enough."""
+        return self.count > 0 and _real_now() - self.since >= FLUSH_AFTER
+
+    cpdef int send(self) except -1:
+        """Send what has gathered, as far as that goes without waiting."""
+        self.put()
+        if self.wire is not None:
+            self.wire._send(0)
+        return 0
+
+    def drop(self):
+        """Forget what has gathered: its leases are gone."""
+        self.count = 0
+        self.last = None
+        self.in_hand = 0
+
+    cpdef int put(self) except -1:
+        """Write what has gathered behind what the connection is to send."""
+        cdef int count = self.count
+        cdef int i
+        cdef Answer answer
+        cdef unsigned char *at
+        if not count or self.wire is None:
+            return 0
+        self.count = 0
+        if self.wire.is_broken or self.wire.generation != fork_generation:
+            return 0
+        answer = self.wire._new_answer()
+        answer.acks = self
+        at = self.wire._request(answer, SHMQ_T_ACK, True, 8 * count)
+        for i in range(count):
+            at = shmq_store64(at, self.receipts[i])
+        self.last = answer
+        return 0
+
+
+cdef class RemoteConsumer:
+    """The iterator that has messages sent ahead: the part of it that must be quick."""
+
+    cdef readonly Acks acks
+    cdef public list ahead       # messages that were not handed out: ahead[at:]
+    cdef public Py_ssize_t at
+    cdef public bint ended
+    cdef int64_t fresh           # of a lease so much must be left when it is handed out, in ns
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self.ahead = []
+
+    def prepare(self, Acks acks, double lease):
+        """Gather into ``acks``; leases last ``lease`` seconds."""
+        self.acks = acks
+        self.fresh = _ns(lease) - _ns(lease) // 8
+
+    def __iter__(self):
+        return self
+
+    cdef RemoteMessage _quickly(self):
+        cdef RemoteMessage message
+        cdef int64_t now
+        if self.at >= len(self.ahead) or self.ended or self.acks.wire is None:
+            return None
+        now = _real_now()
+        message = <RemoteMessage>self.ahead[self.at]
+        if (message.deadline - now < self.fresh or self.acks.wire.is_broken
+                or self.acks.wire.generation != fork_generation
+                or (self.acks.count and now - self.acks.since >= FLUSH_AFTER)):
+            return None
+        self.ahead[self.at] = None
+        self.at += 1
+        if message.stream == self.acks.stream:
+            self.acks.in_hand += 1
+        return message
+
+    def __next__(self):
+        message = self._quickly()
+        if message is None:
+            message = self._next(True)
+            if message is None:
+                self.close()
+                raise StopIteration
+        return message
+
+    def quickly(self):
+        """The next message if it is at hand and its lease is fresh, else None."""
+        return self._quickly()
+
+    def hand_out(self):
+        """The message at the front, as handed out."""
+        cdef RemoteMessage message = self.ahead[self.at]
+        self.ahead[self.at] = None
+        self.at += 1
+        if message.stream == self.acks.stream:
+            self.acks.in_hand += 1
+        return message
+
+    @property
+    def waiting(self):
+        """The messages that were not handed out."""
+        return self.ahead[self.at:]
+
+    def is_fresh(self):
+        """Whether the lease of the message at the front has hardly begun."""
+        cdef RemoteMessage message = self.ahead[self.at]
+        return message.deadline - _real_now() >= self.fresh
+
+    def renewed(self, refused, double lease):
+        """The leases of those that wait began anew just now, but for the refused ones."""
+        cdef RemoteMessage message
+        cdef int64_t deadline = _real_now() + _ns(lease)
+        gone = set(refused)
+        kept = []
+        for message in self.ahead[self.at:]:
+            if message.receipt not in gone:
+                message.deadline = deadline
+                kept.append(message)
+        self.ahead, self.at = kept, 0

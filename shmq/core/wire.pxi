@@ -1,0 +1,812 @@
+# One connection to a server: requests go out in one buffer, whole frames come in by as many
+# as there are.
+#
+# The interpreter's lock guards the state. Two roles are taken in turn by the threads that
+# wait: one sends (`sending`), one reads for all (`reading`); they alone touch the socket, and
+# without that lock. Who only waits is woken when its answer is there, or when it is to read.
+
+cdef enum:
+    RECV_ROOM = 1 << 16          # least room that a recv is given
+    KEEP_ROOM = 4 << 20          # what an empty buffer may keep
+    MOST_SENT_APART = 1 << 16    # a body from this size on is sent from where it lies
+    IGNORED = 0xFFFFFFFF         # message id of what nobody waits for
+
+cdef int64_t RECV_SLICE = 250000000   # ns: the receive timeout of the socket
+cdef int64_t IDLE_LOOK = 1000000000   # ns: after this a connection is looked at before use
+
+
+@cython.freelist(64)
+@cython.final
+cdef class Answer:
+    """What is known of the answer to one request."""
+
+    cdef readonly uint32_t id
+    cdef readonly int status         # -1 until it came
+    cdef readonly bint done          # nothing more comes
+    cdef readonly bint lost          # the connection ended before
+    cdef readonly bint streams       # of a SUBSCRIBE: messages come until it is ended
+    cdef readonly uint64_t number    # the first 8 bytes of the payload
+    cdef readonly bytes payload
+    cdef public list messages
+    cdef public object notify        # called with it when something came
+    cdef object queue
+    cdef Acks acks
+    cdef uint64_t end                # where its request ends in all that was ever written
+    cdef int64_t lease               # of its messages, in ns
+    cdef int64_t begun
+    cdef object lock                 # of the thread that sleeps until something comes
+
+    cdef inline bint _is_ready(self):
+        return self.done or (self.streams and len(self.messages) > 0)
+
+    @property
+    def is_ready(self):
+        """Whether it is all there, or of a stream, anything."""
+        return self._is_ready()
+
+    @property
+    def accepted(self):
+        """How many messages of a PRODUCE_BATCH were taken."""
+        if self.payload is None or PyBytes_GET_SIZE(self.payload) < 4:
+            return 0
+        return shmq_load32(<const unsigned char *>PyBytes_AS_STRING(self.payload))
+
+    @property
+    def refused(self):
+        """The receipts that a settlement refused."""
+        cdef Py_ssize_t at
+        if self.status != SHMQ_S_LEASE_EXPIRED:
+            return []
+        if self.payload is None:
+            return [self.number]
+        return [shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload) + at)
+                for at in range(0, PyBytes_GET_SIZE(self.payload) - 7, 8)]
+
+    def stop(self):
+        """Let whoever waits for it wait no longer."""
+        self.done = True
+        if self.lock is not None:
+            lock, self.lock = self.lock, None
+            lock.release()
+        if self.notify is not None:
+            self.notify(self)
+
+
+@cython.final
+cdef class Wire:
+    """The frames of one connection. Any number of threads and event loops may share it."""
+
+    cdef object socket
+    cdef object tls              # seals and opens; None: the bytes go as they are
+    cdef object queue            # a weak reference to what messages settle themselves by
+    cdef bytes name              # of the queue that requests are about
+    cdef int fd
+    cdef readonly bint is_broken
+    cdef readonly int fatal      # the status that the server closed the connection with, or 0
+    cdef readonly str problem
+    cdef public bint returns     # the server knows RETURN
+    cdef public uint32_t max_frame
+    cdef public int holds        # event loops that watch the socket
+    cdef dict calls
+    cdef list sleepers           # answers that threads sleep for
+    cdef list told               # answers to be notified of
+    cdef list strays             # receipts of messages that nobody waits for any more
+    cdef uint64_t generation
+    cdef uint64_t written        # bytes of requests so far
+    cdef uint64_t gone           # of these, handed to the kernel
+    cdef int64_t used_at
+    cdef int64_t drained_at      # nothing that came later was leased before
+    cdef uint32_t last_id
+    cdef int streams
+    cdef bint sending, reading, ending, is_closed
+    cdef shmq_buffer out, going, coming
+    cdef object __weakref__
+
+    def __cinit__(self, socket, bytes name, queue, tls=None):
+        self.socket = socket
+        self.fd = socket.fileno()
+        self.name = name
+        self.queue = queue
+        self.tls = tls
+        self.calls = {}
+        self.sleepers = []
+        self.told = []
+        self.strays = []
+        self.generation = fork_generation
+        self.max_frame = SHMQ_FRAME_MAX
+        self.used_at = self.drained_at = _real_now()
+
+    def __dealloc__(self):
+        shmq_buffer_free(&self.out)
+        shmq_buffer_free(&self.going)
+        shmq_buffer_free(&self.coming)
+
+    @property
+    def is_usable(self):
+        """Whether requests can be sent by it, as far as can be seen from here."""
+        if self.is_broken or self.generation != fork_generation:
+            return False
+        if _real_now() - self.used_at > IDLE_LOOK and not self.reading:
+            self.read_now()
+        return not self.is_broken
+
+    @property
+    def is_of_this_process(self):
+        """Whether it was made on this side of a fork."""
+        return self.generation == fork_generation
+
+    @property
+    def has_output(self):
+        """Whether there is anything left to send."""
+        return self.out.start < self.out.end or self.going.start < self.going.end
+
+    def fileno(self):
+        """The descriptor of the socket."""
+        return self.fd
+
+    # ---- requests ----
+
+    cdef Answer _new_answer(self):
+        cdef Answer answer = Answer.__new__(Answer)
+        self.last_id += 1
+        if self.last_id == IGNORED:
+            self.last_id = 1
+        while self.last_id in self.calls:  # a subscription that is older than 2^32 requests
+            self.last_id += 1
+        answer.id = self.last_id
+        answer.status = -1
+        return answer
+
+    # The place of a request's payload behind the name; the answer is expected from now on.
+    cdef unsigned char *_request(self, Answer answer, uint8_t type, bint named,
+                                 uint64_t rest) except NULL:
+        cdef const char *name = PyBytes_AS_STRING(self.name) if named else NULL
+        cdef uint64_t before = self.out.end - self.out.start
+        cdef unsigned char *at
+        if rest > 0xFFFFF000:
+            raise MemoryError
+        self.calls[answer.id] = answer
+        at = shmq_request(&self.out, type, answer.id, name,
+                          <uint16_t>PyBytes_GET_SIZE(self.name), <uint32_t>rest)
+        if at == NULL:
+            del self.calls[answer.id]
+            raise MemoryError
+        self.written += self.out.end - self.out.start - before
+        answer.end = self.written
+        return at
+
+    def request(self, int type, bint named, bytes rest):
+        """Write a request of any type; the name of the queue before ``rest`` if it is named."""
+        cdef Answer answer = self._new_answer()
+        cdef unsigned char *at = self._request(answer, type, named, PyBytes_GET_SIZE(rest))
+        memcpy(at, PyBytes_AS_STRING(rest), PyBytes_GET_SIZE(rest))
+        return answer
+
+    cdef Answer _produce(self, bytes meta, const char *body, uint64_t size):
+        cdef Answer answer = self._new_answer()
+        cdef uint64_t head = 1
+        cdef unsigned char *at
+        if meta is not None:
+            head += 4 + PyBytes_GET_SIZE(meta)
+        at = self._request(answer, SHMQ_T_PRODUCE, True, head + size)
+        at[0] = SHMQ_WITH_PROPERTIES if meta is not None else 0
+        at += 1
+        if meta is not None:
+            at = shmq_store32(at, <uint32_t>PyBytes_GET_SIZE(meta))
+            memcpy(at, PyBytes_AS_STRING(meta), PyBytes_GET_SIZE(meta))
+            at += PyBytes_GET_SIZE(meta)
+        memcpy(at, body, size)
+        return answer
+
+    def produce(self, bytes meta, body):
+        """Write a PRODUCE: packed properties or None, and a buffer."""
+        cdef Py_buffer buffer
+        cdef Answer answer
+        if type(body) is bytes:
+            return self._produce(meta, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE)
+        try:
+            return self._produce(meta, <const char *>buffer.buf, buffer.len)
+        finally:
+            PyBuffer_Release(&buffer)
+
+    def put(self, bytes meta, body, timeout):
+        """PRODUCE, and wait: the put, or the answer that says why not."""
+        cdef Answer answer = self.produce(meta, body)
+        self.wait(answer, timeout)
+        if answer.done and not answer.lost:
+            if answer.status == SHMQ_S_OK:
+                return _new_put(answer.number, False)
+            if answer.status == SHMQ_S_DUPLICATE:
+                return _new_put(answer.number, True)
+        return answer
+
+    def produce_batch(self, list items, Py_ssize_t start, uint64_t most):
+        """Write a PRODUCE_BATCH of items[start:], as far as its payload has ``most`` bytes.
+
+        An item is bytes, or a tuple of packed properties or None and a buffer. Returns the
+        answer and how many are in it, which is at least one.
+        """
+        cdef Py_ssize_t end = start, count = len(items)
+        cdef uint64_t size = 2 + PyBytes_GET_SIZE(self.name) + 5, item_size
+        cdef Answer answer = self._new_answer()
+        cdef unsigned char *at
+        while end < count:
+            item_size = _item_bytes(items[end])
+            if end > start and size + item_size > most:
+                break
+            size += item_size
+            end += 1
+        at = self._request(answer, SHMQ_T_PRODUCE_BATCH, True,
+                           size - 2 - PyBytes_GET_SIZE(self.name))
+        at[0] = 0
+        at = shmq_store32(at + 1, <uint32_t>(end - start))
+        for i in range(start, end):
+            at = _write_item(at, items[i])
+        return answer, end - start
+
+    def consume(self, uint32_t most, uint32_t wait_ms, double lease):
+        """Write a CONSUME."""
+        cdef Answer answer = self._new_answer()
+        cdef unsigned char *at = self._request(answer, SHMQ_T_CONSUME, True, 9)
+        at = shmq_store32(at, most)
+        at = shmq_store32(at, wait_ms)
+        at[0] = 0
+        answer.messages = []
+        answer.queue = self.queue()
+        answer.lease = _ns(lease)
+        answer.begun = _real_now()
+        return answer
+
+    def peek(self, uint32_t limit):
+        """Write a PEEK."""
+        cdef Answer answer = self._new_answer()
+        shmq_store32(self._request(answer, SHMQ_T_PEEK, True, 4), limit)
+        answer.messages = []
+        answer.queue = self.queue()
+        return answer
+
+    def subscribe(self, uint32_t credit, double lease, Acks acks):
+        """Write a SUBSCRIBE whose messages gather their acknowledgements in ``acks``."""
+        cdef Answer answer = self._new_answer()
+        cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 5)
+        at = shmq_store32(at, credit)
+        at[0] = 0
+        answer.messages = []
+        answer.queue = self.queue()
+        answer.acks = acks
+        answer.lease = _ns(lease)
+        answer.streams = True
+        self.streams += 1
+        return answer
+
+    def unsubscribe(self, Answer stream):
+        """Write the UNSUBSCRIBE of a subscription."""
+        cdef Answer answer = self._new_answer()
+        shmq_store32(self._request(answer, SHMQ_T_UNSUBSCRIBE, False, 4), stream.id)
+        return answer
+
+    def gather(self, Answer consume, Acks acks):
+        """Let the messages of a CONSUME gather their acknowledgements in ``acks``."""
+        consume.acks = acks
+
+    def settle(self, int type, receipts, argument=None):
+        """Write an ACK, NACK, REJECT, EXTEND or RETURN of a receipt or of a list of them."""
+        cdef Answer answer = self._new_answer()
+        cdef uint32_t word = 0 if argument is None else argument
+        cdef uint64_t receipt
+        cdef unsigned char *at
+        if type == SHMQ_T_RETURN and not self.returns:
+            type, argument = SHMQ_T_NACK, 0
+        if isinstance(receipts, int):
+            receipts = (receipts,)
+        numbers = [(<object>each) for each in receipts]
+        at = self._request(answer, type, True, 8 * len(numbers) + (argument is not None) * 4)
+        if argument is not None:
+            at = shmq_store32(at, word)
+        for receipt in numbers:
+            at = shmq_store64(at, receipt)
+        return answer
+
+    # Gives back what was delivered to nobody. Its answer is of no interest.
+    cdef int _give_back(self, list receipts) except -1:
+        cdef Answer answer = self.settle(SHMQ_T_RETURN, receipts)
+        del self.calls[answer.id]
+        return 0
+
+    # ---- waiting ----
+
+    def wait(self, Answer answer, timeout):
+        """Send, and read until the answer is ready: whether it is within ``timeout`` seconds.
+
+        None waits without limit. A connection that breaks makes it ready, and lost. An
+        exception of a signal's handler leaves the connection as it is, and the answer unread:
+        see `forget`.
+        """
+        cdef int64_t until = FOREVER
+        if timeout is not None and timeout < 1e9:
+            until = _real_now() + <int64_t>(timeout * 1e9)
+        self._wait(answer, until)
+        return answer._is_ready()
+
+    cdef int _wait(self, Answer answer, int64_t until) except -1:
+        while not answer._is_ready():
+            self._send(until)
+            if answer._is_ready():
+                break
+            if self.reading:
+                if not self._follow(answer, until):
+                    break
+            elif not self._read_until(answer, until):
+                break
+        return 0
+
+    # Another thread reads: sleep until it has the answer, or stops.
+    cdef bint _follow(self, Answer answer, int64_t until) except -1:
+        cdef int64_t left
+        lock = _allocate_lock()
+        lock.acquire()
+        answer.lock = lock
+        self.sleepers.append(answer)
+        try:
+            if self.reading and not answer._is_ready():
+                left = until - _real_now()
+                if left <= 0:
+                    return False
+                lock.acquire(True, 3600.0 if left > 3600000000000 else left / 1e9)
+        finally:
+            answer.lock = None
+            self.sleepers.remove(answer)
+        return True
+
+    cdef bint _read_until(self, Answer answer, int64_t until) except -1:
+        cdef int64_t left
+        self.reading = True
+        try:
+            while not answer._is_ready():
+                left = until - _real_now()
+                if left <= 0:
+                    return False
+                if not self._receive(left):
+                    PyErr_CheckSignals()
+                    if self.has_output and not self.sending:
+                        return True  # to be sent first
+            return True
+        finally:
+            self._stop_reading()
+
+    cdef int _stop_reading(self) except -1:
+        cdef Answer answer
+        self.reading = False
+        if self.strays and not self.is_broken:
+            strays, self.strays = self.strays, []
+            self._give_back(strays)
+            self._send(0)
+        if self.is_closed:
+            self._close_if_idle()
+        for answer in self.sleepers:
+            if answer.lock is not None:
+                lock, answer.lock = answer.lock, None
+                lock.release()
+                break
+        self._tell()
+        return 0
+
+    cdef int _tell(self) except -1:
+        cdef Answer answer
+        while self.told:
+            told, self.told = self.told, []
+            for answer in told:
+                if answer.notify is not None:
+                    answer.notify(answer)
+        return 0
+
+    def forget(self, Answer answer):
+        """Wait for it no longer. What is still delivered to it goes back to the queue."""
+        if answer.streams and self.calls.pop(answer.id, None) is not None:
+            self.streams -= 1
+        else:
+            self.calls.pop(answer.id, None)
+        answer.notify = None
+
+    def linger(self, double seconds):
+        """Read for so long, or until the connection ends: what comes late goes back."""
+        cdef Answer never = self._new_answer()
+        if self.is_broken:
+            return
+        self.calls[never.id] = never
+        try:
+            self._wait(never, _real_now() + <int64_t>(seconds * 1e9))
+        finally:
+            self.calls.pop(never.id, None)
+
+    def give_back(self, list messages):
+        """Return messages that nobody has seen, as far as that goes without waiting."""
+        if messages and not self.is_broken:
+            self._give_back(receipts_of(messages))
+            self._send(0)
+
+    # ---- sending ----
+
+    def send(self):
+        """Send what goes without waiting; whether something is left."""
+        self._send(0)
+        return self.has_output and not self.is_broken
+
+    # Until all is sent; `until` 0: as far as it goes without waiting. Of two threads one
+    # sends for both.
+    cdef int _send(self, int64_t until) except -1:
+        if self.sending or self.is_broken or self.out.start == self.out.end and \
+                self.going.start == self.going.end:
+            return 0
+        return self._send_on(until)
+
+    cdef int _send_on(self, int64_t until) except -1:
+        cdef ssize_t sent
+        self.sending = True
+        try:
+            while not self.is_broken and self._load():
+                sent = self._send_some()
+                if sent < 0:
+                    if until == 0 or not self._wait_writable(until):
+                        break
+        finally:
+            self.sending = False
+            if self.is_closed:
+                self._close_if_idle()
+        return 0
+
+    # Whether there is anything to send, which is then in `going`.
+    cdef bint _load(self) except -1:
+        cdef shmq_buffer spare
+        if self.going.start < self.going.end:
+            return True
+        if self.out.start == self.out.end:
+            return False
+        if self.tls is None:
+            spare = self.going
+            self.going = self.out
+            self.out = spare
+            return True
+        plain = PyBytes_FromStringAndSize(<char *>self.out.data + self.out.start,
+                                          self.out.end - self.out.start)
+        shmq_buffer_take(&self.out, PyBytes_GET_SIZE(plain), KEEP_ROOM)
+        self.gone += PyBytes_GET_SIZE(plain)
+        sealed = self.tls.seal(plain)
+        if not shmq_buffer_reserve(&self.going, PyBytes_GET_SIZE(sealed)):
+            raise MemoryError
+        memcpy(self.going.data + self.going.end, PyBytes_AS_STRING(sealed),
+               PyBytes_GET_SIZE(sealed))
+        self.going.end += PyBytes_GET_SIZE(sealed)
+        return True
+
+    # The bytes sent, or -1 if it would have to wait. A failure breaks the connection.
+    cdef ssize_t _send_some(self) except -2:
+        cdef ssize_t sent
+        cdef int why
+        with nogil:
+            sent = c_send(self.fd, self.going.data + self.going.start,
+                          self.going.end - self.going.start, MSG_DONTWAIT | MSG_NOSIGNAL)
+            why = errno
+        if sent >= 0:
+            shmq_buffer_take(&self.going, sent, KEEP_ROOM)
+            if self.tls is None:
+                self.gone += sent
+            return sent
+        if why == EAGAIN or why == EINTR:
+            PyErr_CheckSignals()
+            return -1
+        # What the server said before it closed says more than the failure.
+        if not self.reading:
+            self._drain()
+        self._break(_os.strerror(why))
+        return 0
+
+    # What came before the end, as far as it is there.
+    cdef int _drain(self) except -1:
+        self.reading = True
+        try:
+            while not self.is_broken and self._receive(0):
+                pass
+        finally:
+            self.reading = False
+        return 0
+
+    # A server that is not read from stops reading: whoever waits to send reads meanwhile,
+    # unless another thread does. False when the time is over.
+    cdef bint _wait_writable(self, int64_t until) except -1:
+        cdef pollfd poller
+        cdef bint reads = not self.reading
+        cdef int64_t left = until - _real_now()
+        if left <= 0:
+            return False
+        poller.fd = self.fd
+        poller.events = POLLOUT | (POLLIN if reads else 0)
+        poller.revents = 0
+        self.reading = self.reading or reads
+        try:
+            with nogil:
+                c_poll(&poller, 1, <int>(min(left, WAIT_SLICE) // 1000000) + 1)
+            PyErr_CheckSignals()
+            if reads and poller.revents & (POLLIN | POLLHUP | POLLERR):
+                self._receive(0)
+        finally:
+            if reads:
+                self._stop_reading()
+        return True
+
+    # ---- receiving: by whoever has `reading` ----
+
+    # Receives once and takes the whole frames; whether anything came. Waits for at most
+    # `left` ns, or a slice.
+    cdef bint _receive(self, int64_t left) except -1:
+        cdef ssize_t got = -1
+        cdef size_t room
+        cdef int why = EAGAIN
+        cdef pollfd poller
+        cdef unsigned char *to
+        if not shmq_buffer_reserve(&self.coming, self._wanted()):
+            raise MemoryError
+        to = self.coming.data + self.coming.end
+        room = self.coming.room - self.coming.end
+        if self.streams or left <= 0:
+            got = c_recv(self.fd, to, room, MSG_DONTWAIT)
+            why = errno
+            if got < 0 and why == EAGAIN:
+                self.drained_at = _real_now()
+        if got < 0 and why == EAGAIN and left > 0:
+            poller.fd = self.fd
+            poller.events = POLLIN
+            with nogil:
+                if left < RECV_SLICE:
+                    c_poll(&poller, 1, <int>((left + 999999) // 1000000))
+                    got = c_recv(self.fd, to, room, MSG_DONTWAIT)
+                else:
+                    got = c_recv(self.fd, to, room, 0)
+                why = errno
+        if got < 0:
+            if why != EAGAIN and why != EINTR:
+                self._break(_os.strerror(why))
+                return True
+            return False
+        if got == 0:
+            self._break("the server closed the connection")
+            return True
+        self._arrived(got, <size_t>got == room)
+        return True
+
+    cdef int _arrived(self, ssize_t got, bint more) except -1:
+        cdef int64_t base = self.drained_at
+        self.used_at = _real_now()
+        if not more:
+            self.drained_at = self.used_at
+        self.coming.end += got
+        if self.tls is not None:
+            self._open(got)
+        self._take_frames(base)
+        return 0
+
+    # The bytes that a recv must have room for: those of the frame that has begun.
+    cdef size_t _wanted(self):
+        cdef size_t held = self.coming.end - self.coming.start
+        cdef uint64_t whole
+        if self.tls is None and held >= SHMQ_FRAME_HEADER:
+            whole = SHMQ_FRAME_HEADER + <uint64_t>shmq_load32(
+                self.coming.data + self.coming.start + 4)
+            if whole > held + RECV_ROOM:
+                return whole - held
+        return RECV_ROOM
+
+    # Replaces the bytes that just came by what they hold.
+    cdef int _open(self, ssize_t got) except -1:
+        sealed = PyBytes_FromStringAndSize(
+            <char *>self.coming.data + self.coming.end - got, got)
+        self.coming.end -= got
+        try:
+            plain = self.tls.open(sealed)
+        except OSError as error:
+            self._break(f"TLS: {error}")
+            return 0
+        if plain is None:
+            self._break("the server closed the connection")
+            return 0
+        if not shmq_buffer_reserve(&self.coming, PyBytes_GET_SIZE(plain)):
+            raise MemoryError
+        memcpy(self.coming.data + self.coming.end, PyBytes_AS_STRING(plain),
+               PyBytes_GET_SIZE(plain))
+        self.coming.end += PyBytes_GET_SIZE(plain)
+        return 0
+
+    cdef int _take_frames(self, int64_t base) except -1:
+        cdef frame_head frame
+        cdef shmq_reader r
+        cdef const unsigned char *at
+        while self.coming.end - self.coming.start >= SHMQ_FRAME_HEADER and not self.is_broken:
+            at = self.coming.data + self.coming.start
+            if shmq_frame_read(at, &frame) != SHMQ_S_OK:
+                self._break("the peer does not speak the DEADBEEF protocol, version 1")
+                break
+            if self.coming.end - self.coming.start - SHMQ_FRAME_HEADER < frame.length:
+                break
+            r.at = at + SHMQ_FRAME_HEADER
+            r.end = r.at + frame.length
+            r.bad = False
+            if frame.type == SHMQ_T_DELIVER:
+                self._take_message(&frame, &r, base)
+            elif frame.type == SHMQ_T_REPLY:
+                self._take_reply(&frame, &r)
+            else:
+                self._break(f"the server sent a frame of type {frame.type:#04x}")
+            shmq_buffer_take(&self.coming, SHMQ_FRAME_HEADER + frame.length, KEEP_ROOM)
+        return 0
+
+    cdef int _take_message(self, const frame_head *frame, shmq_reader *r,
+                           int64_t base) except -1:
+        cdef Answer answer = self.calls.get(frame.id)
+        cdef RemoteMessage message
+        cdef uint64_t receipt
+        if answer is None:
+            shmq_read64(r)
+            receipt = shmq_read64(r)
+            if receipt:
+                self.strays.append(receipt)
+            return 0
+        if answer.messages is None:
+            self._break("the server delivered a message that nobody asked for")
+            return 0
+        message = _new_delivery(r, answer.queue, answer.acks, answer.id if answer.streams else 0,
+                                (base if answer.streams else answer.begun) + answer.lease)
+        if message is None:
+            self._break("the server sent a malformed DELIVER")
+            return 0
+        answer.messages.append(message)
+        if not answer.streams and frame.status != SHMQ_FRAME_MORE:
+            answer.status = frame.status
+            self._end(answer)
+        elif answer.streams and len(answer.messages) == 1:
+            self._wake(answer)
+        return 0
+
+    cdef int _take_reply(self, const frame_head *frame, shmq_reader *r) except -1:
+        cdef Answer answer = self.calls.get(frame.id)
+        cdef size_t size = frame.length
+        if answer is not None:
+            answer.status = frame.status
+            if size >= 8:
+                answer.number = shmq_load64(r.at)
+            if size != 8:
+                answer.payload = PyBytes_FromStringAndSize(<const char *>r.at, size)
+        if frame.status >= 0x8000:
+            self.fatal = frame.status
+            text = PyBytes_FromStringAndSize(<const char *>r.at, size).decode("utf-8", "replace")
+            self._break(text or "the server closed the connection")
+            return 0
+        if answer is None:
+            return 0
+        if answer.streams and frame.status == SHMQ_S_OK:
+            return 0  # subscribed: its messages follow
+        if answer.acks is not None and frame.status != SHMQ_S_OK and answer.messages is None:
+            self._refused(answer, r, size)
+        self._end(answer)
+        return 0
+
+    cdef int _refused(self, Answer answer, shmq_reader *r, size_t size) except -1:
+        if answer.status == SHMQ_S_LEASE_EXPIRED:
+            while shmq_left(r) >= 8:
+                answer.acks.refused.append(shmq_read64(r))
+        return 0
+
+    cdef int _end(self, Answer answer) except -1:
+        self.calls.pop(answer.id, None)
+        if answer.streams:
+            self.streams -= 1
+        answer.done = True
+        return self._wake(answer)
+
+    cdef int _wake(self, Answer answer) except -1:
+        if answer.lock is not None:
+            lock, answer.lock = answer.lock, None
+            lock.release()
+        if answer.notify is not None:
+            self.told.append(answer)
+        return 0
+
+    def read_now(self):
+        """Take what has come, without waiting; nothing if a thread reads already."""
+        if self.reading or self.is_broken:
+            return
+        self.reading = True
+        try:
+            self._receive(0)
+        finally:
+            self._stop_reading()
+
+    # ---- the end ----
+
+    # All that is unanswered is lost. A server that said why it ends has done nothing of it.
+    cdef int _break(self, str problem) except -1:
+        cdef Answer answer
+        if self.is_broken:
+            return 0
+        self.is_broken = True
+        self.problem = problem
+        calls, self.calls = self.calls, {}
+        self.streams = 0
+        for answer in calls.values():
+            answer.lost = answer.done = True
+            self._wake(answer)
+        if not self.reading:
+            self._tell()
+        return 0
+
+    def may_have_arrived(self, Answer answer):
+        """Whether the server may have carried out the request of an answer that is lost."""
+        return not self.fatal and self.gone >= answer.end
+
+    def farewell(self, double timeout):
+        """Send all and say that nothing follows; returns when the server has ended, too.
+
+        It has carried out everything then, and what the connection held leased is back.
+        """
+        cdef Answer end = self._new_answer()
+        cdef int64_t until = _real_now() + <int64_t>(timeout * 1e9)
+        self._send(until)
+        if not self.is_broken:
+            self.calls[end.id] = end
+            try:
+                self.socket.shutdown(1)
+            except OSError:
+                return  # it has ended already
+            self._wait(end, until)
+
+    def close(self, problem="the connection was closed"):
+        """End the connection: what it holds leased goes back. May be called again."""
+        if self.generation == fork_generation and not self.is_closed:
+            try:
+                self.socket.shutdown(2)
+            except OSError:
+                pass  # it ended already
+        self.is_closed = True
+        self._break(problem)
+        self._close_if_idle()
+
+    # Not under a thread that is in a system call upon it, nor before event loops let go.
+    cdef int _close_if_idle(self) except -1:
+        if self.generation != fork_generation or not (self.reading or self.sending or self.holds):
+            self.socket.close()
+        return 0
+
+    def let_go(self):
+        """An event loop does not watch it any more."""
+        self.holds -= 1
+        if self.is_closed:
+            self._close_if_idle()
+
+
+# The bytes of an item in a PRODUCE_BATCH.
+cdef uint64_t _item_bytes(item) except? 0:
+    if type(item) is bytes:
+        return 5 + PyBytes_GET_SIZE(item)
+    meta, body = <tuple>item
+    return 5 + (0 if meta is None else 4 + PyBytes_GET_SIZE(meta)) + _buffer_bytes(body)
+
+
+cdef uint64_t _buffer_bytes(body) except? 0:
+    return PyBytes_GET_SIZE(body) if type(body) is bytes else memoryview(body).nbytes
+
+
+cdef unsigned char *_write_item(unsigned char *at, item) except NULL:
+    cdef Py_buffer buffer
+    meta, body = (None, item) if type(item) is bytes else <tuple>item
+    at[0] = SHMQ_WITH_PROPERTIES if meta is not None else 0
+    at += 1
+    if meta is not None:
+        at = shmq_store32(at, <uint32_t>PyBytes_GET_SIZE(meta))
+        memcpy(at, PyBytes_AS_STRING(meta), PyBytes_GET_SIZE(meta))
+        at += PyBytes_GET_SIZE(meta)
+    PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE)
+    at = shmq_store32(at, <uint32_t>buffer.len)
+    memcpy(at, buffer.buf, buffer.len)
+    at += buffer.len
+    PyBuffer_Release(&buffer)
+    return at
