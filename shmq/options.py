@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from shmq.core._core import plain_number
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidName, InvalidOption
 from shmq.names import check_name, dead_letter_name
 
 __all__ = [
@@ -131,7 +131,7 @@ class QueueOptions:
         if self.max_deliveries is not None:
             check_whole("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES)
         if self.dead_letter is not None:
-            check_name(self.dead_letter, "dead-letter queue")
+            _check_dead_letter(self.dead_letter)
             if self.dead_letter == name:
                 raise InvalidOption(
                     f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"
@@ -144,6 +144,15 @@ class QueueOptions:
         check_seconds("dedupe_window", self.dedupe_window, 0.0)
         check_one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
         check_one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
+
+
+def _check_dead_letter(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"dead_letter={name!r} must be a str or None, not {type(name).__name__}")
+    try:
+        check_name(name, "dead-letter queue")
+    except InvalidName as error:
+        raise InvalidName(f"dead_letter={name!r}: {error}") from None
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:

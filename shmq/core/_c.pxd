@@ -355,6 +355,7 @@ cdef extern from "wire.h":
                        const unsigned char *rest, uint32_t size) noexcept
         int (*lock_slowly)(shmq_desk *desk, int status) noexcept
         void (*tend)(shmq_desk *desk) noexcept
+        void (*failed)(shmq_desk *desk) noexcept
         void (*wait)(shmq_desk *desk) noexcept
 
 

@@ -220,13 +220,11 @@ def receipt_of(message):
 
     Raises TypeError for what is neither.
     """
-    if type(message) is RemoteMessage:
-        return (<RemoteMessage>message).receipt
+    if type(message) is RemoteMessage or type(message) is Message:
+        return message.receipt
     number = plain_number(message)
     if isinstance(number, int) and not isinstance(number, bool):
         return number
-    if type(message) is Message:
-        return message.receipt
     raise TypeError(f"{message!r:.60} is neither a message nor a receipt of this queue")
 
 

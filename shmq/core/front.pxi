@@ -200,6 +200,11 @@ cdef void _tend_desk(shmq_desk *desk) noexcept:
         self.control.failed(error)
 
 
+cdef void _desk_failed(shmq_desk *desk) noexcept:
+    cdef Front self = <Front>desk.front.data
+    self.control.failed((<Handle>desk.data)._error(SHMQ_DAMAGED))
+
+
 cdef void _wait_at_desk(shmq_desk *desk) noexcept:
     cdef Front self = <Front>desk.front.data
     try:
@@ -215,4 +220,5 @@ _hooks.rights = _rights
 _hooks.answer = _answer
 _hooks.lock_slowly = _lock_desk_slowly
 _hooks.tend = _tend_desk
+_hooks.failed = _desk_failed
 _hooks.wait = _wait_at_desk

@@ -92,7 +92,9 @@ cdef class Session:
         if got > 0:
             if not self.c.finished:
                 shmq_session_received(self.c, got)
-            return <size_t>got == size
+            # Where nothing is to be sent, which would tell of it, a reset behind these bytes
+            # is looked for now: there may be no other event.
+            return <size_t>got == size or not shmq_pending(&self.c.out)
         if got == 0:
             self.gone = self.c.finished
             shmq_session_finish(self.c)

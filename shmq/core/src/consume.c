@@ -60,6 +60,9 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
     else if (wish.subscribes && shmq_subscription(session, frame->id))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "this message id is a subscription's: unsubscribe, or take another");
+    else if (session->waiter_count >= SHMQ_WAITERS)
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
+                    "4096 CONSUMEs and subscriptions of this connection wait: end some");
     else
         shmq_wait(seat, &wish);
 }

@@ -12,8 +12,10 @@
 
 bool shmq_may_deliver(const struct shmq_session *session)
 {
+    uint64_t bytes;
+
     return !session->broken && shmq_pending(&session->out) < SHMQ_OUT_HIGH &&
-           shmq_may_lease(session);
+           shmq_lease_room(session, &bytes);
 }
 
 /* ---- writing ---- */
@@ -119,9 +121,13 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
 {
     struct shmq_queue *q = w->seat->desk->q;
     int64_t now = shmq_time(q), budget = budget_of(w->session);
-    uint32_t count = 0;
+    uint32_t count = 0, room;
+    uint64_t bytes;
 
     *outcome = SHMQ_OK;
+    room = shmq_lease_room(w->session, &bytes);
+    most = most < room ? most : room;
+    budget = (uint64_t)budget < bytes ? budget : (int64_t)bytes;
     while (count < most && budget > 0) {
         struct leased *next = &leased[count];
 

@@ -180,7 +180,10 @@ uint16_t shmq_desk_status(struct shmq_desk *desk, int status)
     case SHMQ_DUPLICATE: return SHMQ_S_DUPLICATE;
     case SHMQ_NO_SPACE: return SHMQ_S_NO_SPACE;
     case SHMQ_DELETED: shmq_desk_forget(desk, SHMQ_S_NO_QUEUE); return SHMQ_S_NO_QUEUE;
-    case SHMQ_DAMAGED: shmq_desk_forget(desk, SHMQ_S_INTERNAL); return SHMQ_S_INTERNAL;
+    case SHMQ_DAMAGED:
+        desk->front->hooks->failed(desk);
+        shmq_desk_forget(desk, SHMQ_S_INTERNAL);
+        return SHMQ_S_INTERNAL;
     default: return SHMQ_S_INTERNAL;
     }
 }

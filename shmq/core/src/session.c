@@ -198,8 +198,7 @@ static bool may_be_silent(uint8_t type)
     case SHMQ_T_ACK:
     case SHMQ_T_NACK:
     case SHMQ_T_REJECT:
-    case SHMQ_T_EXTEND:
-    case SHMQ_T_RETURN: return true;
+    case SHMQ_T_EXTEND: return true;
     default: return false;
     }
 }

@@ -6,12 +6,26 @@
 /* Of one seat, at one review: those that are still held go to the end of the line. */
 #define MOST_REVIEWED 1024
 
-bool shmq_may_lease(const struct shmq_session *session)
+static uint64_t room(uint64_t limit, uint64_t used)
+{
+    if (!limit)
+        return UINT32_MAX;
+    return used < limit ? limit - used : 0;
+}
+
+uint32_t shmq_lease_room(const struct shmq_session *session, uint64_t *bytes)
 {
     const struct shmq_limits *limits = &session->front->limits;
 
-    return (!limits->unsettled || session->unsettled < limits->unsettled) &&
-           (!limits->unsettled_bytes || session->unsettled_bytes < limits->unsettled_bytes);
+    *bytes = room(limits->unsettled_bytes, session->unsettled_bytes);
+    return *bytes ? (uint32_t)room(limits->unsettled, session->unsettled) : 0;
+}
+
+static bool may_lease(const struct shmq_session *session)
+{
+    uint64_t bytes;
+
+    return shmq_lease_room(session, &bytes) > 0;
 }
 
 static void append(struct shmq_seat *seat, uint32_t slot)
@@ -56,7 +70,7 @@ static void end(struct shmq_desk *desk, uint32_t slot)
     t->receipt = 0;
     if (of)
         shmq_waiter_credit(of);
-    if (session->blocked && shmq_may_lease(session))
+    if (session->blocked && may_lease(session))
         shmq_waiters_unblock(session);
 }
 

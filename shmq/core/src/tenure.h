@@ -24,7 +24,8 @@ void shmq_tenures_disown(struct shmq_waiter *subscription);
 /* The queue is gone, and all leases with it. */
 void shmq_tenures_void(struct shmq_desk *desk);
 
-/* Whether the session may lease more. */
-bool shmq_may_lease(const struct shmq_session *session);
+/* How many messages more the session may lease, and of how many bytes: the last one may go
+ * beyond those. */
+uint32_t shmq_lease_room(const struct shmq_session *session, uint64_t *bytes);
 
 #endif

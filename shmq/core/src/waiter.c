@@ -66,19 +66,24 @@ static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish 
     w->subscribes = wish->subscribes;
     w->settled = wish->settled;
     w->peer = seat->session->waiters;
+    if (w->peer)
+        w->peer->peer_before = w;
     seat->session->waiters = w;
+    seat->session->waiter_count++;
     seat->waiters++;
     return w;
 }
 
 static void end(struct shmq_waiter *w)
 {
-    struct shmq_waiter **at = &w->session->waiters;
-
     dequeue(w);
-    while (*at != w)
-        at = &(*at)->peer;
-    *at = w->peer;
+    if (w->peer_before)
+        w->peer_before->peer = w->peer;
+    else
+        w->session->waiters = w->peer;
+    if (w->peer)
+        w->peer->peer_before = w->peer_before;
+    w->session->waiter_count--;
     w->seat->waiters--;
     if (w->subscribes)
         shmq_tenures_disown(w);

@@ -27,6 +27,7 @@
 #define SHMQ_OUT_HIGH (512u << 10) /* with so much to send nothing more is begun          */
 #define SHMQ_OUT_LOW (128u << 10)  /* and it is again from here on                        */
 #define SHMQ_RUN 64u               /* operations in one critical section                  */
+#define SHMQ_WAITERS 4096u         /* CONSUMEs that wait and subscriptions of a session   */
 
 enum shmq_right {
     SHMQ_MAY_PRODUCE = 1,
@@ -55,6 +56,8 @@ struct shmq_hooks {
     int (*lock_slowly)(struct shmq_desk *desk, int status);
     /* Does what is due beside the operations: dead processes, dead letters on their way. */
     void (*tend)(struct shmq_desk *desk);
+    /* The queue contradicts itself, and is of no more use: to be logged. */
+    void (*failed)(struct shmq_desk *desk);
     /* Somebody waits for a message: from now on shmq_desk_serve is to be called whenever one
      * may have come, until it returns false. */
     void (*wait)(struct shmq_desk *desk);
@@ -85,7 +88,7 @@ struct shmq_waiter {
     struct shmq_session *session;
     struct shmq_seat *seat;
     struct shmq_waiter *next, *prev; /* in the desk's queue, if `queued`                 */
-    struct shmq_waiter *peer;        /* the session's next one                           */
+    struct shmq_waiter *peer, *peer_before; /* the session's others                      */
     int64_t until;                   /* of a CONSUME: monotonic ns, or INT64_MAX         */
     uint32_t id;
     uint32_t most;                   /* messages; of a subscription, unsettled ones      */
@@ -163,6 +166,7 @@ struct shmq_session {
     int64_t partial_at;               /* when the frame began that is not whole; 0: none */
     uint64_t unsettled_bytes;
     uint32_t unsettled;
+    uint32_t waiter_count;
     bool authorised;                  /* a HELLO was OK, or none is asked for            */
     bool held;                        /* frames wait until there is less to send         */
     bool fin;                         /* the peer sends no more                          */
