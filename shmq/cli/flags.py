@@ -21,6 +21,9 @@ __all__ = [
     "yes_flag",
 ]
 
+#: How long a shell waits for the names of a server's queues, in seconds.
+BRIEFLY = 1.0
+
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,7 +85,8 @@ def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
 def complete_queues(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
     """The names of queues that begin so; none where they cannot be had."""
     try:
-        with target_of(context).connect() as broker:
+        target = target_of(context)
+        with target.connect(connect_timeout=BRIEFLY, request_timeout=BRIEFLY) as broker:
             return [q.name for q in broker.list_queues() if q.name.startswith(begun)]
     except (shmq.ShmqError, OSError, click.ClickException):
         return []

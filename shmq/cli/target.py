@@ -45,19 +45,20 @@ class Target:
             f"{self.place.url}: run it there, or say -n NAMESPACE for this host's"
         )
 
-    @property
-    def server(self) -> address.Target:
+    def server(self, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> address.Target:
         """The server. Raises :class:`shmq.InvalidOption` for what is no URL, and for files."""
         assert self.place.url is not None
         files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
         tls = {key: file for key, file in files.items() if file is not None}
-        return address.Target.of(self.place.url, self.place.token, tls or None, 5.0, 30.0)
+        return address.Target.of(
+            self.place.url, self.place.token, tls or None, connect_timeout, request_timeout
+        )
 
-    def connect(self) -> shmq.Broker:
-        """The broker there. Raises what :func:`shmq.connect` does."""
+    def connect(self, **timeouts: float) -> shmq.Broker:
+        """The broker there. Raises what :func:`shmq.connect` does, and takes its timeouts."""
         if self.place.url is None:
             return shmq.connect(self.namespace)
-        return RemoteBroker(self.server)
+        return RemoteBroker(self.server(**timeouts))
 
 
 def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list[str]:

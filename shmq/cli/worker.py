@@ -88,7 +88,7 @@ def _plan(context: click.Context, handler: str, given: dict[str, Any]) -> Plan:
     if target.place.url is None:
         place: dict[str, Any] = {"namespace": target.namespace, "server": None}
     else:
-        place = {"server": target.server}
+        place = {"server": target.server()}
     if isinstance(found, shmq.Worker):
         if found.namespace is None or target.origin is not None:
             chosen |= place

@@ -30,7 +30,11 @@ Invoke = Callable[..., Result]
 COMMANDS = list(cli.commands)
 
 #: Flags without which a command goes on for long.
-BRIEFLY = {"keeper": ["--once"], "stress": ["--messages", "1"]}
+BRIEFLY = {
+    "keeper": ["--once"],
+    "serve": ["--config", "/nowhere"],
+    "stress": ["--messages", "1"],
+}
 
 
 def test_every_error_of_shmq_has_its_exit_code() -> None:

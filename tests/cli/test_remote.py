@@ -365,8 +365,8 @@ def handle(message):
 """
 
 
-def test_workers_take_messages_from_a_server(
-    remote: RemoteShell, broker: shmq.Broker, tmp_path: Path
+def test_workers_take_messages_from_a_server_and_get_over_the_death_of_a_front_end(
+    remote: RemoteShell, server: Server, broker: shmq.Broker, tmp_path: Path
 ) -> None:
     jobs = broker.create_queue("jobs")
     (tmp_path / "app.py").write_text(HANDLER)
@@ -380,6 +380,9 @@ def test_workers_take_messages_from_a_server(
     )
     try:
         eventually(lambda: jobs.stats().acked == 2, "both are handled")
+        os.kill(server.workers()[0], signal.SIGKILL)
+        jobs.put("three")
+        eventually(lambda: jobs.stats().acked == 3, "the next one is handled, too")
         worker.send_signal(signal.SIGTERM)
         ran = ended(worker)
     finally:
@@ -387,7 +390,9 @@ def test_workers_take_messages_from_a_server(
         worker.wait()
 
     assert ran.code == 0, ran.err
-    assert sorted((tmp_path / "handled").read_text().split()) == ["one", "two"]
+    handled = (tmp_path / "handled").read_text().split()
+    assert set(handled) == {"one", "two", "three"}
+    assert len(handled) <= 3 + jobs.stats().redelivered
 
 
 def test_the_order_of_one_host_cannot_be_had_over_tcp(remote: RemoteShell, tmp_path: Path) -> None:
@@ -397,6 +402,16 @@ def test_the_order_of_one_host_cannot_be_had_over_tcp(remote: RemoteShell, tmp_p
 
     assert ran.code == Code.USAGE
     assert "fifo" in ran.error
+
+
+def test_the_variable_of_a_url_goes_before_that_of_a_namespace_and_a_flag_before_both(
+    server: Server, broker: shmq.Broker
+) -> None:
+    broker.create_queue("jobs", dead_letter=None)
+    both = RemoteShell(server, SHMQ_NAMESPACE=f"{server.namespace}-other")
+
+    assert [one["name"] for one in both("list", "--json").json] == ["jobs"]
+    assert both("-n", f"{server.namespace}-other", "list", "--json").json == []
 
 
 def test_a_context_is_a_place_as_good_as_a_url(server: Server, broker: shmq.Broker) -> None:
