@@ -5,8 +5,9 @@ with ``$ `` is a command; what follows up to the next one is what it must print 
 output. There ``…`` stands for any text, and alone on its line for any lines. A command must
 succeed. The namespace of ``SHMQ_NAMESPACE`` reads ``default``, as it does for a reader.
 
-A block of Python whose first line is ``# NAME.py`` is saved under that name instead of
-being run. Elsewhere ``print(…)  # -> TEXT`` must print that text.
+A block whose first line is ``# NAME.py``, or in C ``// NAME.c``, is saved under that name
+instead of being run. Elsewhere ``print(…)  # -> TEXT`` must print that text. Where a page's
+examples speak of port 9999, a server is there (on another port, which is put in its place).
 """
 
 from __future__ import annotations

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from shmq.protocol import DEFAULT_PORT
 from tests import console
+from tests.serving import serve
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SAVED = re.compile(r"# ([\w-]+\.\w+)\n")
+BLOCK = re.compile(r"^```(python|console|c)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"(?:#|//) ([\w-]+\.\w+)\n")
 SHOWN = re.compile(r"^( *)print\((.*)\)  # -> (.*)$", re.MULTILINE)
 
 
@@ -38,6 +42,8 @@ def _step(kind: str, text: str) -> str:
         return f"{first}_page.type_in({text!r})\n"
     if saved := SAVED.match(text):
         return f"{first}_page.save({saved[1]!r}, {text!r})\n"
+    if kind == "c":
+        return ""
     return SHOWN.sub(lambda line: f"{line[1]}_page.shows({line[3]!r}, {line[2]})", text)
 
 
@@ -55,8 +61,23 @@ def _commands(folder: Path) -> Path:
     "page", [page for page in PAGES if examples(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) -> None:
+    with served(examples(page), namespace) as program:
+        run_examples(program, namespace, tmp_path)
+
+
+@contextlib.contextmanager
+def served(program: str, namespace: str) -> Iterator[str]:
+    """The program, and a server on the port that it speaks of: another one, in fact."""
+    if str(DEFAULT_PORT) not in program:
+        yield program
+        return
+    with serve(namespace) as server:
+        yield program.replace(str(DEFAULT_PORT), str(server.port))
+
+
+def run_examples(program: str, namespace: str, tmp_path: Path) -> None:
     script = tmp_path / "examples.py"
-    script.write_text(examples(page))
+    script.write_text(program)
 
     run = subprocess.run(
         [sys.executable, str(script)],
@@ -66,6 +87,7 @@ def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) 
             "PATH": f"{_commands(tmp_path / 'bin')}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "SHMQ_NAMESPACE": namespace,
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
         },
         capture_output=True,
         text=True,

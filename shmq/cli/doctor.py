@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import click
-from click.core import ParameterSource
 
 from shmq.cli import params
 from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag, namespace_of
+from shmq.cli.flags import json_flag
 from shmq.cli.output import amount, cell, counted, note, show, show_json, show_table, table
+from shmq.cli.target import target_of
 from shmq.health.machine import Condition, conditions
 from shmq.health.segments import Segment, segments
 from shmq.health.stale import Finding, namespaces, sweep
@@ -60,10 +60,10 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
 
 def _asked_for(context: click.Context) -> tuple[list[str], int]:
     """The namespaces to look at, and how many files of other users there are in all."""
-    root = context.find_root()
-    if root.get_parameter_source("namespace") is ParameterSource.DEFAULT:
+    target = target_of(context)
+    if target.origin is None:
         return namespaces()
-    return [check_name(namespace_of(context), "namespace")], 0
+    return [check_name(target.namespace, "namespace")], 0
 
 
 def _show(

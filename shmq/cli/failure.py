@@ -36,6 +36,10 @@ class Code(enum.IntEnum):
     SEGMENT = 9
     #: What was to be verified is not as it should be, or what is stale was left there.
     WRONG = 10
+    #: The server cannot be reached, the connection was lost, or it is shutting down.
+    UNREACHED = 11
+    #: The token is missing or wrong, or has not the right.
+    DENIED = 12
     #: Ended by Ctrl-C.
     INTERRUPTED = 130
 
@@ -49,6 +53,10 @@ _CODES: tuple[tuple[type[BaseException], Code], ...] = (
     (shmq.MessageTooLarge, Code.TOO_LARGE),
     (shmq.NoSpace, Code.NO_SPACE),
     (shmq.SegmentError, Code.SEGMENT),
+    (shmq.ConnectionLost, Code.UNREACHED),
+    (shmq.ShuttingDown, Code.UNREACHED),
+    (shmq.Unauthorized, Code.DENIED),
+    (shmq.Forbidden, Code.DENIED),
     (shmq.InvalidName, Code.USAGE),
     (shmq.InvalidOption, Code.USAGE),
     (click.UsageError, Code.USAGE),

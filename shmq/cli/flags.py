@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 import shmq
+from shmq.cli.target import target_of
 
 __all__ = [
     "complete_queues",
@@ -26,19 +27,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def connected(command: Callable[Concatenate[shmq.Broker, P], R]) -> Callable[P, R]:
-    """Give ``command`` the broker of the namespace asked for, and close it behind it."""
+    """Give ``command`` the broker of the place asked for, and close it behind it."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        with shmq.connect(namespace_of(click.get_current_context())) as broker:
+        with target_of(click.get_current_context()).connect() as broker:
             return command(broker, *args, **kwargs)
 
     return run
 
 
 def namespace_of(context: click.Context) -> str:
-    """The namespace that ``shmq -n`` named."""
-    return str(context.find_root().params["namespace"])
+    """The namespace of this host to work on. Raises click.UsageError if it is a server's."""
+    return target_of(context).namespace
 
 
 def queue_flag(*, required: bool = True, help: str = "The queue's name.") -> Callable[[F], F]:
@@ -81,7 +82,7 @@ def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
 def complete_queues(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
     """The names of queues that begin so; none where they cannot be had."""
     try:
-        with shmq.connect(namespace_of(context)) as broker:
+        with target_of(context).connect() as broker:
             return [q.name for q in broker.list_queues() if q.name.startswith(begun)]
-    except (shmq.ShmqError, OSError):
+    except (shmq.ShmqError, OSError, click.ClickException):
         return []

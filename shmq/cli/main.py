@@ -14,6 +14,7 @@ import click
 import shmq
 from shmq.cli.completion import completion
 from shmq.cli.consume import consume
+from shmq.cli.context import context
 from shmq.cli.create import create
 from shmq.cli.doctor import doctor
 from shmq.cli.failure import Code, code_of, describe
@@ -22,12 +23,14 @@ from shmq.cli.keeper import keeper
 from shmq.cli.listing import list_queues
 from shmq.cli.output import Warnings, note
 from shmq.cli.peek import peek
+from shmq.cli.ping import ping
 from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
 from shmq.cli.serve import serve
 from shmq.cli.stats import stats
 from shmq.cli.stress import stress
+from shmq.cli.target import target_flags
 from shmq.cli.token import token
 from shmq.cli.top import top
 from shmq.cli.who import who
@@ -39,7 +42,8 @@ __all__ = ["cli", "main"]
 
 _EPILOG = """Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no message there, 4 no such
 queue, 5 queue full, 6 exists with other options, 7 message too large, 8 no shared memory
-left, 9 segment unusable, 10 something was found wrong, 130 interrupted."""
+left, 9 segment unusable, 10 something was found wrong, 11 server not reached, 12 not
+allowed, 130 interrupted."""
 
 _VERSION = (
     f"%(prog)s %(version)s (layout version {LAYOUT_VERSION}, protocol version {PROTOCOL_VERSION})"
@@ -90,20 +94,11 @@ class _Group(click.Group):
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option(
-    "-n",
-    "--namespace",
-    default="default",
-    envvar="SHMQ_NAMESPACE",
-    show_default=True,
-    show_envvar=True,
-    help="The namespace of the queues.",
-)
+@target_flags
 @click.version_option(shmq.__version__, prog_name="shmq", message=_VERSION)
 @click.pass_context
-def cli(context: click.Context, namespace: str) -> None:
-    """Make, feed, watch and empty the shared-memory queues of this host."""
-    context.obj = namespace
+def cli(context: click.Context, /, **_: Any) -> None:
+    """Make, feed, watch and empty queues: this host's, in shared memory, or a server's."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(Code.USAGE)
@@ -128,6 +123,8 @@ for _command in (
     keeper,
     serve,
     token,
+    ping,
+    context,
     completion,
 ):
     cli.add_command(_command)

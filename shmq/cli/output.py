@@ -26,6 +26,7 @@ __all__ = [
     "cell",
     "clock",
     "counted",
+    "duration",
     "note",
     "show",
     "show_json",
@@ -118,6 +119,13 @@ def age(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min"
+
+
+def duration(seconds: float) -> str:
+    """A short time in the unit that suits it."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def counted(number: int, noun: str) -> str:

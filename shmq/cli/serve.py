@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from shmq.cli.flags import namespace_of
+from shmq.cli.target import target_of
 from shmq.processes.lines import show_on_stderr
 from shmq.protocol import DEFAULT_PORT
 from shmq.server.settings import LEVELS, Source
@@ -67,9 +66,8 @@ def serve(config: Path | None, **given: Any) -> None:
     """
     context = click.get_current_context()
     over = {key: value for key, value in given.items() if value is not None}
-    said = context.find_root().get_parameter_source("namespace")
-    if said is not ParameterSource.DEFAULT:
-        over.setdefault("namespace", namespace_of(context))
+    if "namespace" not in over and (target := target_of(context)).origin is not None:
+        over["namespace"] = target.namespace
     supervisor = Supervisor(Source(config, over))
     logging.getLogger("shmq").handlers.clear()
     show_on_stderr("shmq", supervisor.settings.level)

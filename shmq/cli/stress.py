@@ -16,9 +16,10 @@ from rich.console import Console
 
 from shmq.cli import params
 from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag, namespace_of, queue_flag
-from shmq.cli.output import cell, counted, note, show_json, show_table, table
+from shmq.cli.flags import json_flag, queue_flag
+from shmq.cli.output import cell, counted, duration, note, show_json, show_table, table
 from shmq.cli.stop import Stop
+from shmq.cli.target import target_of
 from shmq.stress.plan import LEAST_SIZE, Plan
 from shmq.stress.result import PARTS, Result, Sample
 from shmq.stress.run import run
@@ -85,7 +86,7 @@ def stress(
             draw(sample)
 
         try:
-            result = run(namespace_of(context), name, plan, watch, lambda: bool(stop.signal))
+            result = run(target_of(context).connect, name, plan, watch, lambda: bool(stop.signal))
         except KeyboardInterrupt:
             context.exit(128 + (stop.signal or signal.SIGINT))
     if as_json:
@@ -95,13 +96,6 @@ def stress(
     for problem in result.problems:
         note(problem)
     context.exit(Code.WRONG if result.problems else Code.OK)
-
-
-def _time(us: float) -> str:
-    """A time of so many microseconds, in the unit that suits it."""
-    if us < 1e3:
-        return f"{us:.1f} µs"
-    return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.1f} s"
 
 
 def _planned(duration: float | None, seed: int, **flags: int) -> Plan:
@@ -194,7 +188,7 @@ def _show(result: Result) -> None:
         "consumers killed": f"{result.killed:,}",
         "delivered again": f"{result.redelivered:,}",
         **{
-            f"put to get, {part.replace('_', '.')}": _time(value)
+            f"put to get, {part.replace('_', '.')}": duration(value / 1e6)
             for part, value in result.latency.items()
         },
     }

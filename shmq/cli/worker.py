@@ -9,11 +9,11 @@ import sys
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import shmq
 from shmq.cli import params
-from shmq.cli.flags import namespace_of, queue_flag
+from shmq.cli.flags import queue_flag
+from shmq.cli.target import target_of
 from shmq.processes.lines import show_on_stderr
 from shmq.workers.handler import load
 from shmq.workers.plan import MODES, Plan
@@ -84,15 +84,15 @@ def _plan(context: click.Context, handler: str, given: dict[str, Any]) -> Plan:
     given["queue"] = given.pop("name")
     chosen = {key: value for key, value in given.items() if value is not None}
     found = load(handler)
+    target = target_of(context)
+    if target.place.url is None:
+        place: dict[str, Any] = {"namespace": target.namespace, "server": None}
+    else:
+        place = {"server": target.server}
     if isinstance(found, shmq.Worker):
-        if found.namespace is None or _says_namespace(context):
-            chosen["namespace"] = namespace_of(context)
+        if found.namespace is None or target.origin is not None:
+            chosen |= place
         return dataclasses.replace(found.plan, handler=handler, **chosen)
     if "queue" not in chosen:
         raise click.UsageError(f"Missing option '-q': {handler} declares no queue")
-    return Plan(handler=handler, namespace=namespace_of(context), **chosen)
-
-
-def _says_namespace(context: click.Context) -> bool:
-    source = context.find_root().get_parameter_source("namespace")
-    return source is not ParameterSource.DEFAULT
+    return Plan(handler=handler, **place, **chosen)

@@ -27,19 +27,39 @@ _COUNT = click.IntRange(1, 64)
 @click.command()
 @click.option("--flights", type=click.IntRange(min=1), help="Only the first N flights.")
 @click.option("--producers", type=_COUNT, default=2, show_default=True)
-@click.option("--consumers", type=_COUNT, default=3, show_default=True)
-@click.option("--kill/--no-kill", default=True, help="Whether one consumer is killed half-way.")
+@click.option("--consumers", type=click.IntRange(0, 64), default=3, show_default=True)
+@click.option(
+    "--remote",
+    type=click.IntRange(0, 64),
+    default=1,
+    show_default=True,
+    help="Consumers beside those that come over TCP; with 0 there is no server.",
+)
+@click.option(
+    "--kill/--no-kill",
+    default=True,
+    help="Whether a consumer is killed half-way, and later a front end of the server.",
+)
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
-    flights: int | None, producers: int, consumers: int, kill: bool, namespace: str | None
+    flights: int | None,
+    producers: int,
+    consumers: int,
+    remote: int,
+    kill: bool,
+    namespace: str | None,
 ) -> None:
     """Send 336,776 real flights through one queue and kill a consumer half-way.
 
     Exit code 0 says that every flight was acknowledged and that the sums are the
     file's, 1 that they are not or that the job could not be done.
     """
-    if kill and consumers == 1:
-        raise click.UsageError("nobody is left when the one consumer is killed: add --no-kill")
+    if not consumers + remote:
+        raise click.UsageError("nobody consumes: give --consumers or --remote")
+    if kill and (consumers == 0 or consumers + remote == 1):
+        raise click.UsageError(
+            "there is no consumer on this host to kill, or nobody is left then: add --no-kill"
+        )
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         path, names = packaged("flights.csv.zip"), airline_names(packaged("airlines.csv"))
@@ -50,6 +70,7 @@ def main(
             namespace=namespace or f"demo-{os.getpid()}",
             producers=producers,
             consumers=consumers,
+            remote=remote,
             kill=kill,
         )
         sys.exit(_perform(plan, expected, names))
@@ -77,7 +98,7 @@ def _perform(plan: Plan, expected: dict[str, Sums], names: dict[str, str]) -> in
     console = Console()
     console.print(
         f"{plan.flights:,} flights of {len(expected)} carriers: {plan.producers} producers, "
-        f"{plan.consumers} consumers, namespace {plan.namespace}",
+        f"{plan.consumers} consumers, {plan.remote} over TCP, namespace {plan.namespace}",
         soft_wrap=True,
         highlight=False,
     )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import time
 from typing import Final
 
 import shmq
 from shmq.demo.queues import FLIGHTS, PATIENCE, RESULTS
 from shmq.demo.tally import Tally
 
-__all__ = ["Batch", "consume", "spell"]
+__all__ = ["OVER_TCP", "Batch", "consume", "consume_over_tcp", "spell"]
 
 #: Messages leased ahead of the one at hand.
 PREFETCH: Final = 256
 #: With nothing new for so long, in seconds, what is at hand is settled.
 IDLE: Final = 0.005
+#: The header of a result that came over TCP.
+OVER_TCP: Final = "over tcp"
 
 
 class Batch:
@@ -23,12 +27,17 @@ class Batch:
     Flights delivered for the first time share one tally: no other tally can hold them.
     One delivered again may have been counted from a batch that its consumer handed over
     and did not live to acknowledge, so it gets a tally of its own.
+
+    With ``apart``, each flight gets one of its own, whenever it is delivered. So it must be
+    where a lease can end while its holder lives and hands over: over TCP, with the
+    connection.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
+        self._apart = apart
         self._messages: list[shmq.Message] = []
         self._first = Tally()
-        self._again: list[Tally] = []
+        self._alone: list[Tally] = []
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -37,9 +46,10 @@ class Batch:
         """Add one flight's message up."""
         number, carrier, departure, arrival = message.body
         tally = self._first
-        if message.delivery_count > 1:
-            tally = Tally(again=True)
-            self._again.append(tally)
+        again = message.delivery_count > 1
+        if again or self._apart:
+            tally = Tally(again=again)
+            self._alone.append(tally)
         tally.count(number, carrier, message.priority == shmq.HIGH, departure, arrival)
         self._messages.append(message)
 
@@ -54,34 +64,53 @@ class Batch:
 
     def hand_over(self, results: shmq.Queue) -> None:
         """Put the tallies as one message: all of them arrive, or none does."""
-        tallies = [tally for tally in (self._first, *self._again) if tally.numbers]
-        results.put([tally.packed() for tally in tallies], timeout=PATIENCE)
+        tallies = [tally for tally in (self._first, *self._alone) if tally.numbers]
+        headers = {OVER_TCP: True} if self._apart else None
+        results.put([tally.packed() for tally in tallies], timeout=PATIENCE, headers=headers)
 
 
-def consume(namespace: str, batch_size: int) -> None:
+def consume(namespace: str, batch_size: int, remote_first: bool) -> None:
     """Work until the queue of flights is deleted, which raises ``QueueDeleted``.
 
-    A consumer whose parent is gone has nobody to work for, and returns.
+    With ``remote_first`` it begins when there is a first result, which is then that of a
+    consumer over TCP. A consumer whose parent is gone has nobody to work for, and returns.
     """
-    parent = multiprocessing.parent_process()
     with shmq.connect(namespace) as broker:
         flights, results = broker.queue(FLIGHTS), broker.queue(RESULTS)
-        while parent is None or parent.is_alive():
+        while remote_first and _wanted() and not results.stats().put:
+            time.sleep(IDLE)
+        while _wanted():
             spell(flights, results, batch_size)
 
 
-def spell(flights: shmq.Queue, results: shmq.Queue, batch_size: int) -> None:
+def consume_over_tcp(url: str, batch_size: int) -> None:
+    """The same over TCP, on another connection whenever one is lost."""
+    while _wanted():
+        with contextlib.suppress(shmq.ConnectionLost), shmq.connect(url) as broker:
+            flights, results = broker.queue(FLIGHTS), broker.queue(RESULTS)
+            while _wanted():
+                spell(flights, results, batch_size, apart=True)
+
+
+def _wanted() -> bool:
+    parent = multiprocessing.parent_process()
+    return parent is None or parent.is_alive()
+
+
+def spell(
+    flights: shmq.Queue, results: shmq.Queue, batch_size: int, *, apart: bool = False
+) -> None:
     """Work in batches until no message came for :data:`IDLE` seconds.
 
     A batch that has to wait is settled as it is: the messages that it waits for may be
     of aircraft whose last flight it holds.
     """
-    batch = Batch()
+    batch = Batch(apart=apart)
     with flights.consume(prefetch=PREFETCH, timeout=IDLE) as messages:
         for message in messages:
             batch.add(message)
             if len(batch) >= batch_size:
                 batch.settle(flights, results)
-                batch = Batch()
+                batch = Batch(apart=apart)
         if batch:
             batch.settle(flights, results)

@@ -25,7 +25,10 @@ class Plan:
     namespace: str
     producers: int = 2
     consumers: int = 3
-    #: Whether one consumer is killed when half of the flights are counted.
+    #: Consumers beside those, which come over TCP.
+    remote: int = 1
+    #: Whether one consumer is killed when half of the flights are counted, and a front end
+    #: of the server when three quarters are.
     kill: bool = True
 
     @property

@@ -34,7 +34,7 @@ def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
     """What speaks against "all acknowledged, none lost", a line each; empty if nothing."""
     return [
         *_faults_of_ledger(outcome.ledger),
-        *_faults_of_queue(outcome.stats, outcome.ledger.total),
+        *_faults_of_queue(outcome.stats, outcome.ledger.total, len(outcome.killed)),
         *_faults_of_sums(outcome.ledger.carriers, expected),
     ]
 
@@ -42,9 +42,10 @@ def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
 def verdict(outcome: Outcome) -> str:
     """The last lines of a run without faults."""
     ledger = outcome.ledger
+    kills = {0: "", 1: " after the kill"}.get(len(outcome.killed), " after the kills")
     return (
         f"{ledger.total:,} acknowledged, none lost\n"
-        f"{ledger.again:,} delivered again{' after the kill' if outcome.killed else ''}, "
+        f"{outcome.remote:,} of them read over TCP; {ledger.again:,} delivered again{kills}, "
         f"{ledger.repeated:,} of them counted already and left out; "
         f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s"
     )
@@ -93,7 +94,7 @@ def _faults_of_ledger(ledger: Ledger) -> list[str]:
     return found
 
 
-def _faults_of_queue(stats: shmq.QueueStats, total: int) -> list[str]:
+def _faults_of_queue(stats: shmq.QueueStats, total: int, kills: int) -> list[str]:
     found = []
     left = stats.depth + stats.delayed + stats.in_flight + stats.dying
     if left:
@@ -104,7 +105,7 @@ def _faults_of_queue(stats: shmq.QueueStats, total: int) -> list[str]:
         found.append(f"{stats.put:,} messages were put for {total:,} flights")
     # A process killed between an acknowledgement and its total leaves that one behind,
     # and is counted as a recovery.
-    if not 0 <= total - stats.acked <= min(stats.recoveries, 1):
+    if not 0 <= total - stats.acked <= min(stats.recoveries, kills):
         found.append(f"{stats.acked:,} messages were acknowledged of {total:,}")
     return found
 

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self
 
 import shmq
-from shmq.demo.consumer import consume
+from shmq.demo.consumer import consume, consume_over_tcp
 from shmq.demo.errors import DemoError
 from shmq.demo.plan import Plan
 from shmq.demo.producer import produce
@@ -32,12 +32,16 @@ class Workers:
         #: The consumer that was killed, if one was.
         self.victim: BaseProcess | None = None
 
-    def start(self, plan: Plan) -> None:
-        """Start the processes that the ``plan`` wants."""
+    def start(self, plan: Plan, url: str | None = None) -> None:
+        """Start the processes that the ``plan`` wants; ``url`` is that of its server."""
         with _interrupts_ignored():
             for index in range(plan.consumers):
                 name = f"consumer {index + 1}"
-                self.consumers.append(_started(name, consume, plan.namespace, plan.batch))
+                arguments = plan.namespace, plan.batch, plan.remote > 0
+                self.consumers.append(_started(name, consume, *arguments))
+            for index in range(plan.remote):
+                name = f"consumer {index + 1} over TCP"
+                self.consumers.append(_started(name, consume_over_tcp, url, plan.batch))
             for share in range(plan.producers):
                 name = f"producer {share + 1}"
                 self.producers.append(_started(name, produce, plan, share))

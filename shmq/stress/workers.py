@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shmq import contract
-from shmq.client.connecting import connect
 from shmq.errors import Empty, Full, LeaseExpired
 from shmq.stress.board import Board
 from shmq.stress.body import Bodies, opened
@@ -32,7 +31,7 @@ _KEPT = 1 << 16
 class Job(NamedTuple):
     """Where the work is, and what it is."""
 
-    namespace: str
+    reach: Callable[[], contract.Broker]
     queue: str
     plan: Plan
     board: Board
@@ -165,7 +164,7 @@ def _at_work(job: Job, worker: int) -> Iterator[contract.Queue]:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     try:
-        with connect(job.namespace) as broker, broker.queue(job.queue) as queue:
+        with job.reach() as broker, broker.queue(job.queue) as queue:
             yield queue
     except BaseException:  # noqa: BLE001 - it is told to the starter
         (job.directory / f"{worker}.failure").write_text(traceback.format_exc())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
-from shmq.client.connecting import connect
+from shmq.client.remote.address import Target
 from shmq.contract import Message
 from shmq.errors import InvalidOption
+from shmq.names import chosen_namespace
 from shmq.workers.handler import Handler, load, name_of
 from shmq.workers.plan import Mode, Plan
 
@@ -21,7 +23,7 @@ class Worker:
 
     def __init__(self, handler: Handler, queue: str, namespace: str | None, **how: Any) -> None:
         self.handler = handler
-        #: None: the namespace that `connect` takes.
+        #: None: what `connect` takes.
         self.namespace = namespace
         self._plan = Plan(handler=name_of(handler), queue=queue, **how)
         functools.update_wrapper(self, handler)
@@ -42,8 +44,10 @@ class Worker:
                 f"handler {self._plan.handler!r} is something else by now: give each handler a "
                 f"name of its own"
             )
-        with connect(*[self.namespace] if self.namespace else []) as broker:
-            return dataclasses.replace(self._plan, namespace=broker.namespace)
+        url = os.environ.get("SHMQ_URL")
+        if url and self.namespace is None:
+            return dataclasses.replace(self._plan, server=Target.of(url, None, None, 5.0, 30.0))
+        return dataclasses.replace(self._plan, namespace=chosen_namespace(self.namespace))
 
     def run(self, *, drain_timeout: float | None = None) -> None:
         """`run` this worker alone."""

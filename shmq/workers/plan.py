@@ -5,6 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal, get_args
 
+from shmq import contract
+from shmq.client.local import LocalBroker
+from shmq.client.remote.address import Target
+from shmq.client.remote.broker import RemoteBroker
 from shmq.errors import InvalidOption
 from shmq.names import check_name
 from shmq.options import MIN_LEASE, check_one_of, check_seconds, check_whole
@@ -32,7 +36,10 @@ class Plan:
     #: ``module:name`` of the function, as every process imports it.
     handler: str
     queue: str
+    #: On this host, unless there is a ``server``.
     namespace: str = "default"
+    #: The server whose queue it is.
+    server: Target | None = None
     processes: int = 1
     mode: Mode = "parallel"
     #: How many messages a process leases at a time, the one at hand included.
@@ -55,9 +62,20 @@ class Plan:
                 f"prefetch={self.prefetch} does not go with mode='fifo': what is leased ahead "
                 f"of a message that fails would be handled before it; drop one of them"
             )
+        if self.mode == "fifo" and self.server is not None:
+            raise InvalidOption(
+                f"mode='fifo' goes by a lock of the queue's host, and {self.server.address} may be "
+                f"another: run these workers there, or use mode='keyed' with groups"
+            )
         if self.max_messages is not None:
             check_whole("max_messages", self.max_messages, 1, MAX_MESSAGES)
         if self.timeout is not None:
             check_seconds("timeout", self.timeout, MIN_LEASE)
         if self.idle_timeout is not None:
             check_seconds("idle_timeout", self.idle_timeout, 0.0)
+
+    def reach(self) -> contract.Broker:
+        """The broker of the queue. Raises what :func:`shmq.connect` does."""
+        if self.server is not None:
+            return RemoteBroker(self.server)
+        return LocalBroker(self.namespace)

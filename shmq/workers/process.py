@@ -9,9 +9,8 @@ import os
 import sys
 from typing import Any
 
-from shmq.client.local import LocalBroker
 from shmq.contract import Message
-from shmq.errors import NoSuchQueue, SegmentError
+from shmq.errors import ConnectionLost, NoSuchQueue, SegmentError, ShuttingDown
 from shmq.processes.lines import show_on_stderr
 from shmq.processes.signals import leave_to_the_supervisor
 from shmq.processes.tether import tether
@@ -35,10 +34,13 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
     show_on_stderr("shmq.workers")
     with contextlib.ExitStack() as stack:
         try:
-            queue = stack.enter_context(LocalBroker(plan.namespace)).queue(plan.queue)
+            queue = stack.enter_context(plan.reach()).queue(plan.queue)
         except (NoSuchQueue, SegmentError) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.NO_QUEUE)
+        except (ConnectionLost, ShuttingDown) as error:
+            log.error("%s ends: %s", who, error)
+            sys.exit(Ending.UNREACHED)
         shift = Shift(who, plan, queue, _awaiting(handler, stack))
         leave_to_the_supervisor(shift.drain)
         log.info("%s takes messages of queue %r", who, plan.queue)

@@ -10,8 +10,8 @@ import time
 from typing import Final
 
 from shmq.client.local import LocalQueue
-from shmq.contract import Consumer, Message
-from shmq.errors import LeaseExpired, QueueDeleted
+from shmq.contract import Consumer, Message, Queue
+from shmq.errors import ConnectionLost, LeaseExpired, QueueDeleted, ShuttingDown
 from shmq.workers.handler import Handler
 from shmq.workers.lease import LeaseKeeper
 from shmq.workers.outcome import Reject, Retry
@@ -38,12 +38,14 @@ class Ending(enum.IntEnum):
     RECYCLED = 82
     #: The queue was deleted, or cannot be used.
     NO_QUEUE = 83
+    #: The server could not be reached, or not any more.
+    UNREACHED = 84
 
 
 class Shift:
     """Work on one queue by one process, according to a plan. ``who`` is named in the log."""
 
-    def __init__(self, who: str, plan: Plan, queue: LocalQueue, handler: Handler) -> None:
+    def __init__(self, who: str, plan: Plan, queue: Queue, handler: Handler) -> None:
         self._who = who
         self._plan = plan
         self._queue = queue
@@ -67,6 +69,9 @@ class Shift:
             except QueueDeleted as error:
                 log.error("%s ends: %s", self._who, error)
                 return Ending.NO_QUEUE
+            except (ConnectionLost, ShuttingDown) as error:
+                log.error("%s ends: %s", self._who, error)
+                return Ending.UNREACHED
         log.info("%s ends, %s: %d handled", self._who, ending.name.lower(), self._handled)
         return ending
 
@@ -74,6 +79,7 @@ class Shift:
         """Of a fifo queue's workers only one is active, and the kernel says which."""
         if self._plan.mode != "fifo":
             return None
+        assert isinstance(self._queue, LocalQueue)  # the plan sees to it
         while not self._queue.claim():
             if self._draining:
                 return Ending.DRAINED
@@ -127,7 +133,7 @@ class Shift:
             return
         try:
             self._settle(message, outcome)
-        except LeaseExpired as error:
+        except (LeaseExpired, ConnectionLost) as error:
             log.warning("%s: message %d stays as it is: %s", self._who, message.sequence, error)
 
     def _outcome(self, message: Message) -> Reject | Retry | None:

@@ -9,8 +9,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 
-from shmq.client.connecting import connect
-from shmq.errors import InvalidOption, QueueDeleted, ShmqError
+from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
 from shmq.options import check_seconds
 from shmq.processes.nudge import Nudge
 from shmq.processes.post import Post
@@ -126,6 +125,8 @@ class Supervisor:
         """A queue that was deleted ends the work; one that was made anew does not."""
         try:
             _look_at_queue(plan)
+        except (ConnectionLost, ShuttingDown):  # nobody knows; its processes go on asking
+            return
         except ShmqError as error:
             self._refusal = self._refusal or _deleted(plan, error)
             self._stopped = True
@@ -152,7 +153,7 @@ class Supervisor:
 
 def _look_at_queue(plan: Plan) -> None:
     """Raises what an attach raises."""
-    with connect(plan.namespace) as broker:
+    with plan.reach() as broker:
         broker.queue(plan.queue)
 
 

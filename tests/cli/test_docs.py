@@ -21,10 +21,17 @@ def section(command: str) -> str:
     return found[1]
 
 
+def parameters(command: str) -> list[click.Parameter]:
+    """What the command takes, its subcommands included."""
+    found = cli.commands[command]
+    inner = found.commands.values() if isinstance(found, click.Group) else ()
+    return [*found.params, *(parameter for each in inner for parameter in each.params)]
+
+
 @pytest.mark.parametrize("command", list(cli.commands))
 def test_every_flag_of_every_command_is_described(command: str) -> None:
     described = section(command)
-    for parameter in cli.commands[command].params:
+    for parameter in parameters(command):
         if isinstance(parameter, click.Argument):
             assert parameter.make_metavar(click.Context(cli)).strip("[].") in described.upper()
             continue
@@ -36,11 +43,31 @@ def test_every_flag_of_every_command_is_described(command: str) -> None:
 def test_no_flag_is_described_that_is_not_there(command: str) -> None:
     known = {
         flag
-        for parameter in (*cli.commands[command].params, *cli.params)
+        for parameter in (*parameters(command), *cli.params)
         for flag in (*parameter.opts, *parameter.secondary_opts)
     }
     cells = re.findall(r"^\| (`-.*?) \|", section(command), re.MULTILINE)
     assert set(re.findall(r"`(--?[a-z][a-z-]*)", " ".join(cells))) <= known
+
+
+def test_every_flag_of_the_command_itself_is_described() -> None:
+    common = PAGE[: PAGE.index("### Exit codes")]
+    for parameter in cli.params:
+        for flag in parameter.opts:
+            assert f"`{flag}" in common, flag
+
+
+@pytest.mark.parametrize(
+    ("group", "inner"),
+    [
+        (name, inner)
+        for name, found in cli.commands.items()
+        if isinstance(found, click.Group)
+        for inner in found.commands
+    ],
+)
+def test_every_subcommand_is_described(group: str, inner: str) -> None:
+    assert f"shmq {group} {inner}" in section(group)
 
 
 def test_every_exit_code_is_described() -> None:

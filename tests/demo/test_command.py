@@ -41,8 +41,12 @@ def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace
     assert (done.returncode, done.stderr) == (0, "")
     assert "consumer 1 killed with SIGKILL" in done.stdout
     assert re.search(r"UA United Air Lines Inc\. +\d+ ", done.stdout)
+    assert "a front end of the server killed with SIGKILL" in done.stdout
     assert re.search(
-        r"^3,000 acknowledged, none lost\n\d+ delivered again after", done.stdout, re.MULTILINE
+        r"^3,000 acknowledged, none lost\n[1-9][\d,]* of them read over TCP; "
+        r"[\d,]+ delivered again after the kills",
+        done.stdout,
+        re.MULTILINE,
     )
     assert "\x1b" not in done.stdout
     assert queues_of(namespace) == []
@@ -52,11 +56,21 @@ def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace
 def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
     done = demo(
         *("--flights", "500", "--no-kill", "--producers", "1", "--consumers", "1"),
-        *("--namespace", namespace),
+        *("--remote", "0", "--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "killed" not in done.stdout
-    assert "500 acknowledged, none lost\n0 delivered again, 0 of them" in done.stdout
+    assert "500 acknowledged, none lost\n0 of them read over TCP; 0 delivered" in done.stdout
+
+
+@needs_flights
+def test_consumers_over_tcp_alone_read_all_flights(namespace: str) -> None:
+    done = demo(
+        *("--flights", "500", "--no-kill", "--consumers", "0", "--remote", "2"),
+        *("--namespace", namespace),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "500 acknowledged, none lost\n500 of them read over TCP; 0 delivered" in done.stdout
 
 
 @needs_flights
@@ -100,8 +114,10 @@ def test_an_interrupt_is_one_line_and_leaves_no_queue(namespace: str, number: in
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--consumers", "1"), "--no-kill"),
-        (("--consumers", "0"), "--consumers"),
+        (("--consumers", "1", "--remote", "0"), "--no-kill"),
+        (("--consumers", "-1"), "--consumers"),
+        (("--consumers", "0", "--remote", "0", "--no-kill"), "--remote"),
+        (("--consumers", "0"), "--no-kill"),
         (("--flights", "0"), "--flights"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.demo.consumer import Batch, spell
+from shmq.demo.consumer import OVER_TCP, Batch, spell
 from shmq.demo.errors import DemoError
 from shmq.demo.flights import Flight
 from shmq.demo.ledger import Ledger
@@ -95,6 +95,42 @@ def test_flights_of_a_consumer_that_died_before_its_acks_are_counted_once(
     assert ledger.carriers == SUMS
     assert (ledger.again, ledger.repeated) == (held, held if handed_over else 0)
     assert ledger.torn == 0
+
+
+def test_a_flight_that_is_counted_apart_is_in_a_tally_of_its_own(queues: Queues) -> None:
+    flights, results = queues
+    put_flights(flights, FLOWN)
+    while flights.qsize():
+        spell(flights, results, 100, apart=True)
+    ledger = Ledger(len(FLOWN))
+    for message in results.get_many(100, block=False):
+        assert OVER_TCP in message.headers
+        tallies = [Tally.unpacked(values) for values in message.body]
+        assert [len(tally.numbers) for tally in tallies] == [1] * len(tallies)
+        for tally in tallies:
+            ledger.add(tally)
+    assert ledger.carriers == SUMS
+
+
+def test_flights_that_are_counted_apart_can_be_handed_over_after_their_lease(
+    queues: Queues,
+) -> None:
+    flights, results = queues
+    put_flights(flights, FLOWN)
+    late = Batch(apart=True)
+    for message in flights.get_many(100):
+        late.add(message)
+        message.extend(0)
+    held = len(late)
+    while flights.qsize():
+        spell(flights, results, 100)
+    late.settle(flights, results)
+
+    ledger = Ledger(len(FLOWN))
+    taken_in(results, ledger)
+    assert ledger.complete
+    assert ledger.carriers == SUMS
+    assert (ledger.repeated, ledger.torn) == (held, 0)
 
 
 def test_a_namespace_that_has_such_a_queue_is_refused_and_left_alone(namespace: str) -> None:

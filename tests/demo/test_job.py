@@ -39,14 +39,18 @@ def path(flights_file: MakeFile) -> Path:
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_every_flight_is_counted_once_whether_a_consumer_is_killed_or_not(
-    path: Path, namespace: str, kill: bool
+@pytest.mark.parametrize("remote", [0, 1, 2])
+def test_every_flight_is_counted_once_whoever_reads_it_and_whether_any_is_killed_or_not(
+    path: Path, namespace: str, kill: bool, remote: int
 ) -> None:
     shown = io.StringIO()
-    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill)
+    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill, remote=remote)
     outcome = run(plan, PlainScreen(Console(file=shown)))
     assert faults(outcome, direct_sums(read_flights(path))) == []
-    assert ("killed with SIGKILL" in shown.getvalue()) is kill
+    assert (outcome.remote > 0) is (remote > 0)
+    victims = ("consumer 1", *["a front end of the server"] * (remote > 0)) if kill else ()
+    assert outcome.killed == victims
+    assert shown.getvalue().count("killed with SIGKILL") == len(victims)
     assert "2,000 of 2,000 counted" in shown.getvalue()
     with shmq.connect(namespace) as broker:
         assert broker.list_queues() == []

@@ -27,7 +27,9 @@ def stats(**changes: Any) -> shmq.QueueStats:
     return shmq.QueueStats(**(fields | {"name": "flights", "put": 2, "acked": 2} | changes))
 
 
-def outcome(counted: list[Flight], **changes: Any) -> Outcome:
+def outcome(
+    counted: list[Flight], *, killed: tuple[str, ...] = ("consumer 1",), **changes: Any
+) -> Outcome:
     """A run that counted these flights and left these statistics."""
     ledger = Ledger(len(FLOWN))
     for flight in counted:
@@ -35,7 +37,7 @@ def outcome(counted: list[Flight], **changes: Any) -> Outcome:
         delays = (flight.departure_delay, flight.arrival_delay)
         tally.count(flight.number, flight.carrier, flight.late, *delays)
         ledger.add(tally)
-    return Outcome(ledger, stats(**changes), seconds=0.5, killed=True)
+    return Outcome(ledger, stats(**changes), seconds=0.5, killed=killed, remote=1)
 
 
 def concluded(run: Outcome) -> tuple[int, str]:
@@ -52,11 +54,20 @@ def test_a_run_that_counted_all_says_so_under_its_table() -> None:
     code, printed = concluded(outcome(FLOWN))
     assert code == 0
     assert "UA United Air Lines Inc." in printed
-    assert "2 acknowledged, none lost\n0 delivered again after the kill, 0 of them" in printed
+    assert (
+        "2 acknowledged, none lost\n1 of them read over TCP; 0 delivered again after the" in printed
+    )
 
 
 def test_a_total_left_one_behind_by_a_recovered_death_is_no_fault() -> None:
     assert concluded(outcome(FLOWN, acked=1, recoveries=1))[0] == 0
+    two = outcome(FLOWN, acked=0, recoveries=2, killed=("consumer 1", "a front end"))
+    assert concluded(two)[0] == 0
+    assert "delivered again after the kills" in concluded(two)[1]
+
+
+def test_without_a_kill_no_total_may_be_behind() -> None:
+    assert concluded(outcome(FLOWN, acked=1, recoveries=1, killed=()))[0] == 1
 
 
 def test_the_table_with_its_longest_name_fits_into_80_columns() -> None:

@@ -1,0 +1,185 @@
+"""``shmq context``: names for the places where queues are."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+import click
+
+from shmq.cli import contexts
+from shmq.cli.contexts import Context, ContextsError
+from shmq.cli.flags import json_flag
+from shmq.cli.output import cell, note, show, show_json, show_table, table
+from shmq.cli.target import FILE, complete_contexts, typed
+from shmq.client.remote.address import Address
+from shmq.names import check_name
+
+__all__ = ["context"]
+
+_YES_NO = {True: "yes", False: "no"}
+
+_name = click.argument("name", metavar="NAME", shell_complete=complete_contexts)
+_perhaps_name = click.argument(
+    "name", metavar="[NAME]", required=False, shell_complete=complete_contexts
+)
+
+
+@click.group(short_help="Remember where queues are, and tokens.")
+@click.pass_context
+def context(here: click.Context) -> None:
+    """Remember servers, and the tokens for them, under names.
+
+    A command without --url, -n, --context and without SHMQ_URL and SHMQ_NAMESPACE works
+    where the current context says. The file is $XDG_CONFIG_HOME/shmq/contexts.json, and
+    nobody but you can read it.
+    """
+    for flag in ("url", "namespace", "token"):
+        if typed(here.find_root(), flag):
+            raise click.UsageError(
+                f"--{flag} stands behind the command here: shmq context add NAME --{flag} …"
+            )
+
+
+@context.command()
+@click.argument("name", metavar="NAME")
+@click.option("--url", metavar="URL", help="A server: shmq://HOST:PORT, with TLS shmqs://…")
+@click.option("--namespace", metavar="NAME", help="Or a namespace of this host.")
+@click.option("--token", metavar="TOKEN", help="The token; others may see it in the process list.")
+@click.option(
+    "--token-file",
+    type=click.File(),
+    metavar="FILE",
+    help="Read the token from the first line of FILE; - is stdin.",
+)
+@click.option("--cafile", type=FILE, metavar="FILE", help="With TLS: whom to trust.")
+@click.option("--cert", type=FILE, metavar="FILE", help="With mutual TLS: the certificate.")
+@click.option("--key", type=FILE, metavar="FILE", help="With mutual TLS: its key.")
+@click.option("--replace", is_flag=True, help="Take the place of a context of this name.")
+@click.option("--use", is_flag=True, help="Make it the current context.")
+def add(
+    name: str, replace: bool, use: bool, token_file: TextIO | None, **given: str | None
+) -> None:
+    """Remember a place under a NAME."""
+    check_name(name, "context")
+    if given["token"] is not None and token_file is not None:
+        raise click.UsageError("--token and --token-file exclude each other: drop one")
+    if token_file is not None:
+        given["token"] = _read_token(token_file)
+    made = _checked(Context(**given))
+    with contexts.rewriting() as known:
+        if name in known.known and not replace:
+            raise ContextsError(f"there is a context {name!r} already: add --replace to change it")
+        known.known[name] = made
+        if use:
+            known.current = name
+    show(f"context {name!r} is {_where(made)}")
+
+
+@context.command("list")
+@json_flag
+def list_contexts(as_json: bool) -> None:
+    """List the contexts; the current one has a star. No token is shown."""
+    known = contexts.read()
+    found = sorted(known.known.items())
+    if as_json:
+        show_json([_shown(name, one, current=name == known.current) for name, one in found])
+    elif found:
+        made = table(["", "context", "where", "token", "tls files"])
+        for name, one in found:
+            star = "*" if name == known.current else ""
+            files = [key for key in ("cafile", "cert", "key") if getattr(one, key)]
+            row = (star, name, _where(one), "yes" if one.token else "no", ", ".join(files) or "no")
+            made.add_row(*(cell(value) for value in row))
+        show_table(made)
+    else:
+        note(f"no contexts in {contexts.path()}: make one with shmq context add NAME --url URL")
+
+
+@context.command("show")
+@_perhaps_name
+@click.option("--show-token", is_flag=True, help="Print the token, too.")
+@json_flag
+def show_context(name: str | None, show_token: bool, as_json: bool) -> None:
+    """Show the context NAME, or the current one."""
+    known = contexts.read()
+    name = name if name is not None else known.current
+    if name is None:
+        raise ContextsError("no context is current: name one, or choose it with shmq context use")
+    one = known.get(name)
+    shown = _shown(name, one, current=name == known.current)
+    if show_token:
+        shown["token"] = one.token
+    if as_json:
+        show_json(shown)
+        return
+    made = table(["context", name])
+    for key, value in shown.items():
+        if key != "name" and value is not None:
+            made.add_row(cell(key.replace("_", " ")), cell(_YES_NO.get(value, value)))
+    show_table(made)
+
+
+@context.command()
+@_perhaps_name
+@click.option("--none", is_flag=True, help="Have no current context: the queues of this host.")
+def use(name: str | None, none: bool) -> None:
+    """Make the context NAME the current one."""
+    if (name is None) is not none:
+        raise click.UsageError("give the NAME of a context, or --none")
+    with contexts.rewriting() as known:
+        where = "namespace 'default' of this host" if name is None else _where(known.get(name))
+        known.current = name
+    show(f"commands work on {where}")
+
+
+@context.command()
+@_name
+def remove(name: str) -> None:
+    """Forget the context NAME, and its token."""
+    with contexts.rewriting() as known:
+        known.get(name)
+        del known.known[name]
+        if known.current == name:
+            known.current = None
+    show(f"context {name!r} is forgotten")
+
+
+def _checked(made: Context) -> Context:
+    """The context, if it can be one. Raises an error that says what is wrong with it."""
+    if (made.url is None) is (made.namespace is None):
+        raise click.UsageError("give the --url of a server, or the --namespace of this host")
+    if made.namespace is not None:
+        check_name(made.namespace, "namespace")
+        others = [key for key in made.as_dict() if key != "namespace"]
+        if others:
+            raise click.UsageError(f"--{others[0]} is for a server, not for a namespace: drop it")
+    if made.url is not None:
+        Address.parse(made.url)
+    if made.token == "":
+        raise click.UsageError("the token is empty: leave it out if the server asks for none")
+    return made
+
+
+def _read_token(file: TextIO) -> str:
+    if file is sys.stdin and file.isatty():
+        return str(click.prompt("token", hide_input=True, err=True))
+    return file.readline().strip()
+
+
+def _where(one: Context) -> str:
+    return one.url or f"namespace {one.namespace!r} of this host"
+
+
+def _shown(name: str, one: Context, *, current: bool) -> dict[str, Any]:
+    """The context for people and programs, without its token."""
+    return {
+        "name": name,
+        "current": current,
+        "url": one.url,
+        "namespace": one.namespace,
+        "has_token": one.token is not None,
+        "cafile": one.cafile,
+        "cert": one.cert,
+        "key": one.key,
+    }

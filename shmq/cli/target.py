@@ -1,0 +1,149 @@
+"""Where a command works: on a namespace of this host, or on a server's queues."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+import shmq
+from shmq.cli import contexts
+from shmq.cli.contexts import Context
+from shmq.client.remote import address
+from shmq.client.remote.broker import RemoteBroker
+
+__all__ = ["FILE", "Target", "complete_contexts", "target_flags", "target_of", "typed"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What names the place, and what goes with a server.
+_PLACES = ("url", "namespace", "context")
+_CREDENTIALS = ("token", "cafile", "cert", "key")
+
+#: The type of a flag that names a file, which becomes an absolute path.
+FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """A place, and what said so."""
+
+    place: Context
+    #: ``--url``, ``SHMQ_URL``, ``context 'name'`` and the like; None: nothing did.
+    origin: str | None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of this host. Raises :class:`click.UsageError` for a server."""
+        if self.place.url is None:
+            return self.place.namespace or "default"
+        raise click.UsageError(
+            f"this works on the shared memory of one host, and {self.origin} says "
+            f"{self.place.url}: run it there, or say -n NAMESPACE for this host's"
+        )
+
+    @property
+    def server(self) -> address.Target:
+        """The server. Raises :class:`shmq.InvalidOption` for what is no URL, and for files."""
+        assert self.place.url is not None
+        files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
+        tls = {key: file for key, file in files.items() if file is not None}
+        return address.Target.of(self.place.url, self.place.token, tls or None, 5.0, 30.0)
+
+    def connect(self) -> shmq.Broker:
+        """The broker there. Raises what :func:`shmq.connect` does."""
+        if self.place.url is None:
+            return shmq.connect(self.namespace)
+        return RemoteBroker(self.server)
+
+
+def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """The names of contexts that begin so; none where they cannot be had."""
+    try:
+        return [name for name in contexts.read().known if name.startswith(begun)]
+    except (shmq.ShmqError, OSError):
+        return []
+
+
+def target_flags(command: F) -> F:
+    """The flags of ``shmq`` itself that say where its commands work."""
+    for decorate in reversed(
+        (
+            click.option(
+                "-n",
+                "--namespace",
+                envvar="SHMQ_NAMESPACE",
+                show_envvar=True,
+                help="The namespace of the queues, on this host [default].",
+            ),
+            click.option(
+                "--url",
+                envvar="SHMQ_URL",
+                show_envvar=True,
+                help="The server of the queues: shmq://HOST:PORT, with TLS shmqs://HOST:PORT.",
+            ),
+            click.option(
+                "--context",
+                metavar="NAME",
+                shell_complete=complete_contexts,
+                help="The context of the queues: see shmq context.",
+            ),
+            click.option(
+                "--token", envvar="SHMQ_TOKEN", show_envvar=True, help="The token for the server."
+            ),
+            *(
+                click.option(f"--{name}", type=FILE, metavar="FILE", help=told)
+                for name, told in (
+                    ("cafile", "With TLS: whom to trust, instead of what the system does."),
+                    ("cert", "With mutual TLS: the certificate of this client."),
+                    ("key", "With mutual TLS: its key, unless the certificate's file has it."),
+                )
+            ),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def target_of(context: click.Context) -> Target:
+    """Where the command works: a flag says so, the environment, the current context, or nothing.
+
+    Raises :class:`click.UsageError` for flags that exclude each other, and
+    :class:`~shmq.cli.contexts.ContextsError`.
+    """
+    root = context.find_root()
+    flags = [name for name in _PLACES if typed(root, name)]
+    if len(flags) > 1:
+        told = " and ".join(f"--{name}" for name in flags)
+        raise click.UsageError(f"{told} exclude each other: drop one")
+    place, origin = _place(root, flags[0] if flags else None)
+    given = {name: value for name in _CREDENTIALS if (value := root.params.get(name))}
+    if place.url is not None:
+        return Target(dataclasses.replace(place, **given), origin)
+    stray = [name for name in given if typed(root, name)]
+    if stray:
+        raise click.UsageError(f"--{stray[0]} is for a server: say which one with --url")
+    return Target(place, origin)
+
+
+def _place(root: click.Context, flag: str | None) -> tuple[Context, str | None]:
+    """The place that the flag names, or that is meant without one; and what said so."""
+    if flag == "context":
+        return contexts.read().get(root.params["context"]), "--context"
+    for name in ("url", "namespace"):
+        value = root.params.get(name)
+        if flag == name or (value and flag is None):
+            origin = f"--{name}" if flag else f"SHMQ_{name.upper()}"
+            return Context(**{name: value}), origin
+    known = contexts.read()
+    if known.current is not None:
+        return known.get(known.current), f"context {known.current!r}"
+    return Context(namespace="default"), None
+
+
+def typed(root: click.Context, name: str) -> bool:
+    """Whether that flag of ``shmq`` itself stands on the command line."""
+    return root.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -1,0 +1,35 @@
+"""The sessions of ``docs/protocol.md``, with a server at the other end."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import BinaryIO
+
+from shmq.protocol import HEADER
+from tests.processes.tools import PATIENCE
+from tests.protocol.page import frames
+from tests.serving import serve
+
+
+def received(reader: BinaryIO) -> bytes:
+    """The next frame."""
+    header = reader.read(HEADER)
+    assert len(header) == HEADER, f"the server ended the connection after {header!r}"
+    (length,) = struct.unpack_from(">I", header, 4)
+    return header + reader.read(length)
+
+
+def test_the_sessions_go_as_they_stand_byte_by_byte(namespace: str) -> None:
+    receipts: dict[str, bytes] = {}
+    with serve(namespace) as server, socket.create_connection(server.address, PATIENCE) as there:
+        reader = there.makefile("rb")
+        for frame in frames():
+            if frame.side == "client":
+                there.sendall(frame.encoded(receipts))
+            else:
+                frame.compare(received(reader), receipts)
+        assert reader.read() == b"", "after a fatal status nothing follows"
+        reader.close()
+
+    assert len(set(receipts.values())) == len(receipts), "a receipt is never given twice"
