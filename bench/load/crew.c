@@ -9,8 +9,6 @@
 /* Answers that are taken between two askings; requests of a line that can be under way. */
 #define EVENTS 64
 #define LEAST_INPUT (256u * 1024)
-/* Seconds without any answer after which one was lost. */
-#define PATIENCE 30
 
 static uint64_t power_of_two(uint64_t least)
 {
@@ -85,12 +83,13 @@ static int watch(struct crew *crew)
 static void turn(struct crew *crew, int poll, bool asking)
 {
     struct epoll_event events[EVENTS];
-    int count = epoll_wait(poll, events, EVENTS, PATIENCE * 1000);
+    int patience = crew->plan->patience;
+    int count = epoll_wait(poll, events, EVENTS, patience * 1000);
 
     if (count < 0 && errno != EINTR)
         fail("epoll_wait: %s", strerror(errno));
     if (!count)
-        fail("no answer came within %d s: %llu of %llu messages are done", PATIENCE,
+        fail("no answer came within %d s: %llu of %llu messages are done", patience,
              (unsigned long long)crew->done, (unsigned long long)crew->ledger.most);
     for (int n = 0; n < count; n++) {
         struct line *line = events[n].data.ptr;

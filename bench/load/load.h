@@ -32,6 +32,7 @@ struct plan {
     size_t size;       /* bytes of a body, 8 at least */
     uint64_t messages; /* of a round */
     unsigned rounds;   /* that are timed, after one that is not */
+    int patience;      /* seconds without any answer after which one was lost */
 };
 
 struct crew;

@@ -1,8 +1,9 @@
 /* load WORK -p PORT [-a ADDRESS] [-q QUEUE] [-c CONNECTIONS] [-w WINDOW] [-b BATCH]
- *      [-s SIZE] [-n MESSAGES] [-r ROUNDS]
+ *      [-s SIZE] [-n MESSAGES] [-r ROUNDS] [-t PATIENCE]
  *
  * Does the work ROUNDS times, with MESSAGES each time, after a round that is not timed, and
- * prints what it took as JSON. `load idle` holds CONNECTIONS open until its input ends. */
+ * prints what it took as JSON. An answer that does not come within PATIENCE seconds was lost.
+ * `load idle` holds CONNECTIONS open until its input ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,10 +44,11 @@ static unsigned long counted(const char *text, unsigned long least)
 static struct plan planned(int argc, char **argv)
 {
     struct plan plan = {.host = "127.0.0.1", .queue = "load", .connections = 1, .window = 64,
-                        .batch = 1, .size = 64, .messages = 10000, .rounds = 1};
+                        .batch = 1, .size = 64, .messages = 10000, .rounds = 1,
+                        .patience = 30};
     int option;
 
-    while ((option = getopt(argc, argv, "p:a:q:c:w:b:s:n:r:")) != -1) {
+    while ((option = getopt(argc, argv, "p:a:q:c:w:b:s:n:r:t:")) != -1) {
         switch (option) {
         case 'p': plan.port = (int)counted(optarg, 1); break;
         case 'a': plan.host = optarg; break;
@@ -57,6 +59,7 @@ static struct plan planned(int argc, char **argv)
         case 's': plan.size = counted(optarg, 8); break;
         case 'n': plan.messages = counted(optarg, 1); break;
         case 'r': plan.rounds = (unsigned)counted(optarg, 1); break;
+        case 't': plan.patience = (int)counted(optarg, 1); break;
         default: exit(2);
         }
     }
