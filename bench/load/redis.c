@@ -1,4 +1,5 @@
-/* Redis, a list as a queue: LPUSH; LMOVE to a list of what is in hand; LREM from that. */
+/* Redis, a list as a queue: LPUSH; LMOVE to a list of what is in hand, of which each connection
+ * has its own; LREM from that, whose oldest is the first that it looks at. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ static const char *queue_of(const struct line *line)
 
 static void leave(struct line *line)
 {
-    text_talk(line, ":", "DEL %s %s.held\r\n", queue_of(line), queue_of(line));
+    text_talk(line, ":", "DEL %s\r\n", queue_of(line));
 }
 
 /* ---- LPUSH, of as many bodies as a batch has ---- */
@@ -71,15 +72,16 @@ static void move_open(struct line *line)
 {
     const char *queue = queue_of(line);
     struct mover *own = memory(sizeof(*own));
-    size_t length = strlen(queue);
+    char held[128];
+    int length = snprintf(held, sizeof(held), "%s.%td", queue, line - line->crew->lines);
 
     own->mask = line->stamp_mask;
     own->removes = memory(own->mask + 1);
     snprintf(own->move, sizeof(own->move),
-             "*5\r\n$5\r\nLMOVE\r\n$%zu\r\n%s\r\n$%zu\r\n%s.held\r\n$5\r\nRIGHT\r\n$4\r\nLEFT\r\n",
-             length, queue, length + 5, queue);
-    snprintf(own->remove, sizeof(own->remove),
-             "*4\r\n$4\r\nLREM\r\n$%zu\r\n%s.held\r\n$2\r\n-1\r\n", length + 5, queue);
+             "*5\r\n$5\r\nLMOVE\r\n$%zu\r\n%s\r\n$%d\r\n%s\r\n$5\r\nRIGHT\r\n$4\r\nLEFT\r\n",
+             strlen(queue), queue, length, held);
+    snprintf(own->remove, sizeof(own->remove), "*4\r\n$4\r\nLREM\r\n$%d\r\n%s\r\n$2\r\n-1\r\n",
+             length, held);
     line->own = own;
     line_room(line, line->crew->window * (512 + line->crew->plan->size));
 }
