@@ -85,7 +85,7 @@ class Load(Contestant):
         self.work = work
         self.options = {"c": connections, "w": window, "b": batch, "s": size}
         self.note = note
-        self.role: Role = {Shmq: "shmq", Echo: "limit"}.get(server, "peer")  # type: ignore[assignment]
+        self.role: Role = "shmq" if server is Shmq else "limit" if server is Echo else "peer"
         self.most = max(batch, min(MOST_MESSAGES, MOST_BYTES // size))
         self.messages = min(self.most, 4 * window * connections)
         self.rounds = 1

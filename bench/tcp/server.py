@@ -53,7 +53,11 @@ class Server(abc.ABC):
         """Start it, and return once it listens. Raises Failed if it does not."""
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+                [*tether(), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
             )
         end = time.monotonic() + PATIENCE
         while not self._listens():
@@ -103,6 +107,11 @@ def _anonymous(pid: int) -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def tether() -> list[str]:
+    """What has a program end when this process is killed, where util-linux is installed."""
+    return ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ import sys
 
 from bench.compiled import ROOT, compiled, no_compiler
 from bench.scratch import delete_all, unique_name
-from bench.tcp.server import HOST, Server
+from bench.tcp.server import HOST, Server, tether
 
 #: Connections that each server has room for.
 CONNECTIONS = 12_000
@@ -111,7 +111,7 @@ class Echo(Server):
 
     def start(self) -> None:
         """Start it; it says which port it has."""
-        self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE)
+        self.process = subprocess.Popen([*tether(), *self.command()], stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
         self.process.stdout.close()
