@@ -11,6 +11,10 @@ from bench.tcp.server import HOST
 from bench.tcp.servers import Shmq
 
 
+#: Messages under way.
+WINDOW = 256
+
+
 class OneByOne(Client):
     """put, get, ack: one call each."""
 
@@ -42,17 +46,17 @@ class OneByOne(Client):
 class Pipelined(OneByOne):
     """Puts that are under way together; a consumer that leases ahead and gathers acks."""
 
-    label = "shmq pipeline put, consume(prefetch=256)"
+    label = f"shmq pipeline put, consume(prefetch={WINDOW})"
 
     def open(self) -> None:
         """See :class:`bench.tcp.cycle.Client`."""
         super().open()
-        self.consumer = self.queue.consume(prefetch=256)
+        self.consumer = self.queue.consume(prefetch=WINDOW)
 
     def cycle(self, sent: list[bytes]) -> list[bytes]:
         """See :class:`bench.tcp.cycle.Client`."""
         received: list[bytes] = []
-        with self.queue.pipeline() as pipeline:
+        with self.queue.pipeline(WINDOW) as pipeline:
             put = pipeline.put
             for body in sent:
                 put(body)

@@ -53,6 +53,12 @@ class Watched(Contestant):
         """See :class:`bench.row.Contestant`."""
         return self.ways[0].missing()
 
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        for way in self.ways:
+            way.tiny()
+        return self
+
     def calibrate(self, seconds: float) -> None:
         """See :class:`bench.row.Contestant`."""
         for way in self.ways:
