@@ -10,7 +10,6 @@ from bench.tcp.cycle import BATCH, Client, batches
 from bench.tcp.server import HOST
 from bench.tcp.servers import Shmq
 
-
 #: Messages under way.
 WINDOW = 256
 
