@@ -34,7 +34,7 @@ class Shmq(Server):
         """See :class:`bench.tcp.server.Server`."""
         where = ["--bind", HOST, "--port", str(self.port), "--namespace", self.namespace]
         config = self.folder / "shmq.toml"
-        config.write_text(f"[limits]\nconnections = {CONNECTIONS}\n")
+        config.write_text(f"[limits]\nconnections = {CONNECTIONS}\ndrain = 1\n")
         program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from shmq.cli.main import main"
         return [
             sys.executable,
