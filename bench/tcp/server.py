@@ -60,7 +60,7 @@ class Server(abc.ABC):
                 cwd=self.folder,
             )
         end = time.monotonic() + PATIENCE
-        while not self._listens():
+        while not self.listens():
             if self.process.poll() is not None or time.monotonic() > end:
                 raise Failed(f"{self.program} did not start: {self.log()}")
             time.sleep(0.01)
@@ -97,7 +97,8 @@ class Server(abc.ABC):
         """Bytes that its processes have for themselves: neither files nor shared memory."""
         return sum(_anonymous(process.pid) for process in self.processes())
 
-    def _listens(self) -> bool:
+    def listens(self) -> bool:
+        """Whether it takes connections by now, with all its processes."""
         with socket.socket() as probe:
             return probe.connect_ex((HOST, self.port)) == 0
 

@@ -48,6 +48,10 @@ class Shmq(Server):
             str(config),
         ]
 
+    def listens(self) -> bool:
+        """See :class:`bench.tcp.server.Server`."""
+        return "listening on" in self.log()
+
     def end(self) -> None:
         """See :class:`bench.tcp.server.Server`."""
         super().end()
