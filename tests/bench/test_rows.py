@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -60,15 +62,26 @@ def table(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def results(table: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the results of a run of every row of the table."""
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Runs every row of a table, once; the folder with the results."""
     pytest.importorskip("matplotlib", reason="the plots take matplotlib: install shmq[bench]")
-    folder = tmp_path_factory.mktemp("results")
-    process, printed, complained = bench(*TABLES[table][1], "--tiny", "--results", folder)
-    assert process.returncode == 0, complained
-    assert _left_by(process.pid) == [], "the run left something in shared memory"
-    (folder / "printed").write_text(printed)
-    return folder
+
+    @cache
+    def measure(table: str) -> Path:
+        folder = tmp_path_factory.mktemp("results")
+        process, printed, complained = bench(*TABLES[table][1], "--tiny", "--results", folder)
+        assert process.returncode == 0, complained
+        assert _left_by(process.pid) == [], "the run left something in shared memory"
+        (folder / "printed").write_text(printed)
+        return folder
+
+    return measure
+
+
+@pytest.fixture(scope="module")
+def results(table: str, measured: Callable[[str], Path]) -> Path:
+    """The folder with the results of a run of every row of the table."""
+    return measured(table)
 
 
 @pytest.fixture(scope="module")
