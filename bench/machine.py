@@ -22,6 +22,15 @@ def two_cores() -> tuple[int, int]:
     return mine[0], mine[min(1, len(mine) - 1)]
 
 
+def places() -> dict[str, tuple[int, int]]:
+    """Where the two sides of a measurement may run, by what the table calls it."""
+    here, there = two_cores()
+    found = {"one core": (here, here)}
+    if there != here:
+        found["two cores"] = (here, there)
+    return found
+
+
 def pin(core: int) -> None:
     """Run this process on that core only."""
     os.sched_setaffinity(0, {core})

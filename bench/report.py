@@ -45,7 +45,7 @@ RATES = (
         "get and acknowledge, subscribed",
         "shmq SUBSCRIBE, an ACK for what came together, one connection",
     ),
-    ("tcp-client-one", "from Python, one call each", "shmq put, get, ack"),
+    ("tcp-client-one", "from Python, one call each", "shmq put, get, ack, one core"),
     (
         "tcp-client-pipelined",
         "from Python, many under way",

@@ -16,6 +16,8 @@ from bench.tcp.servers import Shmq
 
 #: Messages of a request or of a pipeline, wherever there are more than one.
 BATCH = 64
+#: Bytes of a body.
+SIZE = 64
 #: The most rounds of a turn.
 MOST_ROUNDS = 1000
 
@@ -52,12 +54,18 @@ def batches(sent: list[bytes]) -> list[list[bytes]]:
 
 
 class Cycle(Contestant):
-    """A client's rate of messages that were put, gotten and acknowledged."""
+    """A client's rate of messages that were put, gotten and acknowledged.
 
-    def __init__(self, kind: type[Client], size: int = 64) -> None:
+    ``cores``: where the client runs, and where the server, by which name the table has it;
+    None: wherever the kernel has them.
+    """
+
+    def __init__(
+        self, kind: type[Client], where: str = "", cores: tuple[int, int] | None = None
+    ) -> None:
         self.kind = kind
-        self.size = size
-        self.label = kind.label
+        self.cores = cores
+        self.label = f"{kind.label}, {where}" if where else kind.label
         self.note = kind.note
         self.role: Role = "shmq" if kind.server is Shmq else "peer"
         self.count = BATCH
@@ -79,20 +87,21 @@ class Cycle(Contestant):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        port = running(self.kind.server).port
-        side = Side(
-            _go_on, self.kind, port, unique_name(), self.size, self.count, self.rounds, core=None
-        )
-        (taken,) = together([side])
+        server = running(self.kind.server)
+        given = self.kind, server.port, unique_name(), self.count, self.rounds
+        if self.cores is None:
+            (taken,) = together([Side(_go_on, *given, core=None)])
+        else:
+            here, there = self.cores
+            with server.on(there):
+                (taken,) = together([Side(_go_on, *given, core=here)])
         return {"rate": self.rounds * self.count / taken * 1e9}
 
 
-def _go_on(
-    stage: Stage, kind: type[Client], port: int, name: str, size: int, count: int, rounds: int
-) -> int:
+def _go_on(stage: Stage, kind: type[Client], port: int, name: str, count: int, rounds: int) -> int:
     """So many rounds, after one that is not timed; ns."""
     stage.meet()
-    sent = bodies.make(size, count)
+    sent = bodies.make(SIZE, count)
     client = kind(port, name)
     client.open()
     try:

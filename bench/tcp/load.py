@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 from bench.compiled import ROOT, compiled, no_compiler
+from bench.machine import pin
 from bench.row import Contestant, Figure, Role
 from bench.scratch import unique_name
 from bench.stage import PATIENCE, Failed
@@ -66,7 +68,11 @@ def idle(port: int, connections: int) -> Iterator[None]:
 
 
 class Load(Contestant):
-    """A work, with so many connections and so many messages under way on each."""
+    """A work, with so many connections and so many messages under way on each.
+
+    ``cores``: where the load generator runs, and where the server; None: wherever the kernel
+    has them.
+    """
 
     def __init__(
         self,
@@ -78,12 +84,14 @@ class Load(Contestant):
         window: int = 64,
         batch: int = 1,
         size: int = 64,
+        cores: tuple[int, int] | None = None,
         note: str = "",
     ) -> None:
         self.label = label
         self.server = server
         self.work = work
         self.options = {"c": connections, "w": window, "b": batch, "s": size}
+        self.cores = cores
         self.note = note
         self.role: Role = "shmq" if server is Shmq else "limit" if server is Echo else "peer"
         self.most = max(batch, min(MOST_MESSAGES, MOST_BYTES // size))
@@ -111,7 +119,17 @@ class Load(Contestant):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        return self.measure(running(self.server).port)
+        server = running(self.server)
+        if self.cores is None:
+            return self.measure(server.port)
+        here, there = self.cores
+        everywhere = os.sched_getaffinity(0)
+        with server.on(there):
+            pin(here)
+            try:
+                return self.measure(server.port)
+            finally:
+                os.sched_setaffinity(0, everywhere)
 
     def measure(self, port: int) -> dict[str, float]:
         """The figures of the work with the server of that port."""

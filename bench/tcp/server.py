@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -92,6 +93,23 @@ class Server(abc.ABC):
             return [first, *first.children(recursive=True)]
         except psutil.NoSuchProcess:
             return []
+
+    @contextlib.contextmanager
+    def on(self, core: int) -> Iterator[None]:
+        """All its threads on that core, for as long as the block takes."""
+        everywhere = os.sched_getaffinity(0)
+        self._move({core})
+        try:
+            yield
+        finally:
+            self._move(everywhere)
+
+    def _move(self, cores: set[int]) -> None:
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for thread in process.threads():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.sched_setaffinity(thread.id, cores)
 
     def memory(self) -> int:
         """Bytes that its processes have for themselves: neither files nor shared memory."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.row import Row, times_best
+from bench.machine import places
+from bench.row import Contestant, Row, times_best
 from bench.tcp.clients import beanstalkd, nats_jetstream, redis_list, redis_stream, shmq_client
 from bench.tcp.cycle import Client, Cycle
+from bench.tcp.load import Load
+from bench.tcp.rows.ping_pong import FRAME
+from bench.tcp.servers import Echo
 
 #: How many times the best peer's rate the client is to have.
 TIMES = 4.0
@@ -29,19 +33,42 @@ def _row(
     )
 
 
+class ThreeTrips(Load):
+    """What a client in C could do at most whose three requests are answered one by one."""
+
+    def __init__(self, where: str, cores: tuple[int, int]) -> None:
+        label = f"C, three times a read and a write, {where}"
+        super().__init__(label, Echo, "echo", window=1, size=FRAME, cores=cores)
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        return {"rate": super().turn()["rate"] / 3}
+
+
 def one_row() -> Row:
-    """One call each, each answered before the next."""
-    return _row(
-        "tcp-client-one",
-        "A client in Python, 64 B, put, get, acknowledge: one call each",
-        "three round trips through the kernel, as for everybody",
-        [shmq_client.OneByOne],
-        [
-            redis_list.OneByOne,
-            redis_stream.OneByOne,
-            beanstalkd.OneByOne,
-            nats_jetstream.OneByOne,
+    """One call each, each answered before the next; on one core, and across two."""
+    ours: type[Client] = shmq_client.OneByOne
+    theirs: tuple[type[Client], ...] = (
+        redis_list.OneByOne,
+        redis_stream.OneByOne,
+        beanstalkd.OneByOne,
+        nats_jetstream.OneByOne,
+    )
+    contestants: list[Contestant] = []
+    for where, cores in places().items():
+        contestants += [Cycle(kind, where, cores) for kind in (ours, *theirs)]
+        contestants.append(ThreeTrips(where, cores))
+    return Row(
+        key="tcp-client-one",
+        title="A client in Python, 64 B, put, get, acknowledge: one call each",
+        contestants=contestants,
+        bars=[
+            times_best(
+                f"{ours.label}, {where}", [f"{kind.label}, {where}" for kind in theirs], TIMES
+            )
+            for where in places()
         ],
+        limit="three round trips through the kernel, as for everybody",
     )
 
 
