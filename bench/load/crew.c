@@ -6,8 +6,9 @@
 
 #include "load.h"
 
-/* Answers that are taken between two askings; requests of a line that can be under way. */
+/* Connections that are served between two waits. */
 #define EVENTS 64
+/* Bytes of a connection's input, beside four bodies. */
 #define LEAST_INPUT (256u * 1024)
 
 static uint64_t power_of_two(uint64_t least)

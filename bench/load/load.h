@@ -89,9 +89,6 @@ struct crew {
     struct latency latency;
 };
 
-/* main.c */
-const struct work *work_named(const char *name);
-
 /* crew.c */
 void crew_open(struct crew *, const struct work *, const struct plan *, unsigned count,
                unsigned window, unsigned batch);
@@ -113,10 +110,10 @@ bool line_send(struct line *);
 bool line_receive(struct line *);
 /* Where the next `length` bytes of output go, which do not wrap: rings of equal frames. */
 uint8_t *line_place(struct line *, size_t length);
-/* Send all of it and wait for an answer that ends with CR LF (or is `length` long). */
-size_t line_converse(struct line *, const void *said, size_t length, char *answer, size_t room);
+/* While the socket blocks: send all of it; read so much; send, and read up to a CR LF. */
 void line_write_all(struct line *, const void *bytes, size_t length);
 void line_read_all(struct line *, void *bytes, size_t length);
+size_t line_converse(struct line *, const void *said, size_t length, char *answer, size_t room);
 /* A request is appended: its number. Its answer came: the same number, in order. */
 uint64_t line_ask(struct line *);
 uint64_t line_answer(struct line *);

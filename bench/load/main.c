@@ -23,7 +23,7 @@ static const struct work *const works[] = {
     &beanstalkd_reserve,      &nats_publish,   &nats_fetch,
 };
 
-const struct work *work_named(const char *name)
+static const struct work *work_named(const char *name)
 {
     for (size_t n = 0; n < sizeof(works) / sizeof(works[0]); n++)
         if (!strcmp(works[n]->name, name))
