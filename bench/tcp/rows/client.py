@@ -68,8 +68,8 @@ def one_row() -> Row:
             )
             for where in places()
         ],
-        limit="three round trips, each with two wake-ups by the kernel; what a client in C could do at "
-        "most is the last figure of each place",
+        limit="three round trips, each with two wake-ups by the kernel; what a client in C could do "
+        "at most is the last figure of each place",
     )
 
 
