@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import Literal
 
 now = time.monotonic_ns
 """The clock of every measurement: CLOCK_MONOTONIC, alike in all processes, in ns."""
@@ -22,13 +23,16 @@ def two_cores() -> tuple[int, int]:
     return mine[0], mine[min(1, len(mine) - 1)]
 
 
-def places() -> dict[str, tuple[int, int]]:
-    """Where the two sides of a measurement may run, by what the table calls it."""
+#: A client and its server on the same core, or on one each.
+Place = Literal["one core", "two cores"]
+
+
+def cores_of(place: Place) -> tuple[int, int] | None:
+    """Where the two sides run; None: there is but one core."""
     here, there = two_cores()
-    found = {"one core": (here, here)}
-    if there != here:
-        found["two cores"] = (here, there)
-    return found
+    if place == "one core":
+        return here, here
+    return (here, there) if there != here else None
 
 
 def pin(core: int) -> None:

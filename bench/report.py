@@ -38,14 +38,14 @@ BASE = ("one-call", "multiprocessing.Queue")
 
 #: The rows over TCP that the README has, with the way of shmq in each.
 RATES = (
-    ("tcp-produce", "put, 64 under way", "shmq PRODUCE, one connection"),
+    ("tcp-produce", "put, 64 under way", "shmq PRODUCE"),
     ("tcp-batch", "put, 64 in a request", "shmq PRODUCE_BATCH of 64"),
     (
         "tcp-consume",
         "get and acknowledge, subscribed",
-        "shmq SUBSCRIBE, an ACK for what came together, one connection",
+        "shmq SUBSCRIBE, an ACK for what came together",
     ),
-    ("tcp-client-one", "from Python, one call each", "shmq put, get, ack, one core"),
+    ("tcp-client-one", "from Python, one call each", "shmq put, get, ack"),
     (
         "tcp-client-pipelined",
         "from Python, many under way",

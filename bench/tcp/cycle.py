@@ -7,11 +7,11 @@ import importlib.util
 from typing import ClassVar
 
 from bench import bodies
-from bench.machine import now
+from bench.machine import Place, now
 from bench.row import Contestant, Role
 from bench.scratch import unique_name
 from bench.stage import Side, Stage, together
-from bench.tcp.server import Server, running
+from bench.tcp.server import Server, no_place, placed, running
 from bench.tcp.servers import Shmq
 
 #: Messages of a request or of a pipeline, wherever there are more than one.
@@ -56,16 +56,13 @@ def batches(sent: list[bytes]) -> list[list[bytes]]:
 class Cycle(Contestant):
     """A client's rate of messages that were put, gotten and acknowledged.
 
-    ``cores``: where the client runs, and where the server, by which name the table has it;
-    None: wherever the kernel has them.
+    ``place``: where the client and the server run; None: wherever the kernel has them.
     """
 
-    def __init__(
-        self, kind: type[Client], where: str = "", cores: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, kind: type[Client], place: Place | None = None) -> None:
         self.kind = kind
-        self.cores = cores
-        self.label = f"{kind.label}, {where}" if where else kind.label
+        self.place = place
+        self.label = kind.label
         self.note = kind.note
         self.role: Role = "shmq" if kind.server is Shmq else "peer"
         self.count = BATCH
@@ -75,7 +72,7 @@ class Cycle(Contestant):
         """See :class:`bench.row.Contestant`."""
         if self.kind.needs is not None and importlib.util.find_spec(self.kind.needs) is None:
             return f"{self.kind.needs} is not installed"
-        return self.kind.server.missing()
+        return self.kind.server.missing() or no_place(self.place)
 
     def calibrate(self, seconds: float) -> None:
         """See :class:`bench.row.Contestant`."""
@@ -89,12 +86,8 @@ class Cycle(Contestant):
         """See :class:`bench.row.Contestant`."""
         server = running(self.kind.server)
         given = self.kind, server.port, unique_name(), self.count, self.rounds
-        if self.cores is None:
-            (taken,) = together([Side(_go_on, *given, core=None)])
-        else:
-            here, there = self.cores
-            with server.on(there):
-                (taken,) = together([Side(_go_on, *given, core=here)])
+        with placed(self.place, server) as core:
+            (taken,) = together([Side(_go_on, *given, core=core)])
         return {"rate": self.rounds * self.count / taken * 1e9}
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.compiled import ROOT, compiled, no_compiler
-from bench.machine import pin
+from bench.machine import Place, pin
 from bench.row import Contestant, Figure, Role
 from bench.scratch import unique_name
 from bench.stage import PATIENCE, Failed
-from bench.tcp.server import Server, running
+from bench.tcp.server import Server, no_place, placed, running
 from bench.tcp.servers import Echo, Shmq
 
 SOURCES = ROOT / "bench/load"
@@ -70,8 +70,8 @@ def idle(port: int, connections: int) -> Iterator[None]:
 class Load(Contestant):
     """A work, with so many connections and so many messages under way on each.
 
-    ``cores``: where the load generator runs, and where the server; None: wherever the kernel
-    has them.
+    ``place``: where the load generator and the server run; None: wherever the kernel has
+    them.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Load(Contestant):
         window: int = 64,
         batch: int = 1,
         size: int = 64,
-        cores: tuple[int, int] | None = None,
+        place: Place | None = None,
         note: str = "",
     ) -> None:
         self.label = label
         self.server = server
         self.work = work
         self.options = {"c": connections, "w": window, "b": batch, "s": size}
-        self.cores = cores
+        self.place = place
         self.note = note
         self.role: Role = "shmq" if server is Shmq else "limit" if server is Echo else "peer"
         self.most = max(batch, min(MOST_MESSAGES, MOST_BYTES // size))
@@ -100,7 +100,7 @@ class Load(Contestant):
 
     def missing(self) -> str | None:
         """See :class:`bench.row.Contestant`."""
-        return no_compiler() or self.server.missing()
+        return no_compiler() or self.server.missing() or no_place(self.place)
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
@@ -120,12 +120,10 @@ class Load(Contestant):
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
         server = running(self.server)
-        if self.cores is None:
-            return self.measure(server.port)
-        here, there = self.cores
-        everywhere = os.sched_getaffinity(0)
-        with server.on(there):
-            pin(here)
+        with placed(self.place, server) as core:
+            everywhere = os.sched_getaffinity(0)
+            if core is not None:
+                pin(core)
             try:
                 return self.measure(server.port)
             finally:

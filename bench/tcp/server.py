@@ -16,6 +16,7 @@ from typing import ClassVar, TypeVar
 
 import psutil
 
+from bench.machine import Place, cores_of
 from bench.stage import Failed
 
 #: Seconds until a server must have begun, and until it must have ended.
@@ -139,6 +140,28 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+# ---- where they run ----
+
+
+def no_place(place: Place | None) -> str | None:
+    """Why nothing can be measured there; None: it can."""
+    return "there is one core here" if place and cores_of(place) is None else None
+
+
+@contextlib.contextmanager
+def placed(place: Place | None, server: Server) -> Iterator[int | None]:
+    """The server on its core, for as long as the block takes; the core of its client.
+
+    Without a place they are wherever the kernel has them: None.
+    """
+    cores = cores_of(place) if place else None
+    if cores is None:
+        yield None
+        return
+    with server.on(cores[1]):
+        yield cores[0]
 
 
 # ---- those that run as long as the measurement does ----

@@ -9,10 +9,15 @@ from bench.tcp.rows import client, consume, idle, local, mib, ping_pong, produce
 
 TCP: tuple[Callable[[], Row], ...] = (
     produce.row,
+    produce.eight_row,
     produce.batch_row,
     consume.row,
-    ping_pong.row,
-    client.one_row,
+    consume.eight_row,
+    ping_pong.one_core_row,
+    ping_pong.two_cores_row,
+    ping_pong.eight_row,
+    client.one_core_row,
+    client.two_cores_row,
     client.pipelined_row,
     client.batch_row,
     mib.row,

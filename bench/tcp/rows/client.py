@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.machine import places
-from bench.row import Contestant, Row, times_best
+from bench.machine import Place
+from bench.row import Row, times_best
 from bench.tcp.clients import beanstalkd, nats_jetstream, redis_list, redis_stream, shmq_client
 from bench.tcp.cycle import Client, Cycle
 from bench.tcp.load import Load
@@ -36,17 +36,16 @@ def _row(
 class ThreeTrips(Load):
     """What a client in C could do at most whose three requests are answered one by one."""
 
-    def __init__(self, where: str, cores: tuple[int, int]) -> None:
-        label = f"C, three times a read and a write, {where}"
-        super().__init__(label, Echo, "echo", window=1, size=FRAME, cores=cores)
+    def __init__(self, place: Place) -> None:
+        label = "C, three times a read and a write"
+        super().__init__(label, Echo, "echo", window=1, size=FRAME, place=place)
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
         return {"rate": super().turn()["rate"] / 3}
 
 
-def one_row() -> Row:
-    """One call each, each answered before the next; on one core, and across two."""
+def _one_row(key: str, place: Place) -> Row:
     ours: type[Client] = shmq_client.OneByOne
     theirs: tuple[type[Client], ...] = (
         redis_list.OneByOne,
@@ -54,23 +53,25 @@ def one_row() -> Row:
         beanstalkd.OneByOne,
         nats_jetstream.OneByOne,
     )
-    contestants: list[Contestant] = []
-    for where, cores in places().items():
-        contestants += [Cycle(kind, where, cores) for kind in (ours, *theirs)]
-        contestants.append(ThreeTrips(where, cores))
+    clients = [Cycle(kind, place) for kind in (ours, *theirs)]
     return Row(
-        key="tcp-client-one",
-        title="A client in Python, 64 B, put, get, acknowledge: one call each",
-        contestants=contestants,
-        bars=[
-            times_best(
-                f"{ours.label}, {where}", [f"{kind.label}, {where}" for kind in theirs], TIMES
-            )
-            for where in places()
-        ],
-        limit="three round trips, each with two wake-ups by the kernel; what a client in C could do "
-        "at most is the last figure of each place",
+        key=key,
+        title=f"A client in Python, 64 B, put, get, acknowledge: one call each, {place}",
+        contestants=[*clients, ThreeTrips(place)],
+        bars=[times_best(ours.label, [kind.label for kind in theirs], TIMES)],
+        limit="three round trips, each with two wake-ups by the kernel: what a client in C "
+        "could do at most is the last figure",
     )
+
+
+def one_core_row() -> Row:
+    """One call each, answered before the next, where nobody is woken on another core."""
+    return _one_row("tcp-client-one", "one core")
+
+
+def two_cores_row() -> Row:
+    """The same where each has a core that sleeps while it waits."""
+    return _one_row("tcp-client-one-apart", "two cores")
 
 
 def pipelined_row() -> Row:

@@ -10,29 +10,36 @@ from bench.tcp.servers import Beanstalkd, Nats, Redis, Shmq
 WINDOW = 1024
 
 
-def row() -> Row:
-    """One connection and eight, each with 64 under way."""
-    contestants = []
-    for connections, where in ((1, "one connection"), (8, "eight connections")):
-        for what, server, work in (
-            ("shmq PRODUCE", Shmq, "produce"),
-            ("Redis LPUSH", Redis, "redis-push"),
-            ("Redis XADD", Redis, "redis-add"),
-            ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
-            ("NATS JetStream publish", Nats, "nats-publish"),
-        ):
-            contestants.append(Load(f"{what}, {where}", server, work, connections=connections))
+def _row(key: str, title: str, connections: int, least: float, limit: str) -> Row:
     return Row(
-        key="tcp-produce",
-        title="Put, 64 B, each answered, 64 under way on a connection",
-        contestants=contestants,
-        figures=[RATE, MEDIAN, TAIL],
-        bars=[
-            at_least("shmq PRODUCE, one connection", 800e3),
-            at_least("shmq PRODUCE, eight connections", 1e6),
+        key=key,
+        title=f"Put, 64 B, each answered, 64 under way on {title}",
+        contestants=[
+            Load(label, server, work, connections=connections)
+            for label, server, work in (
+                ("shmq PRODUCE", Shmq, "produce"),
+                ("Redis LPUSH", Redis, "redis-push"),
+                ("Redis XADD", Redis, "redis-add"),
+                ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
+                ("NATS JetStream publish", Nats, "nats-publish"),
+            )
         ],
-        limit="a connection is one worker's; eight and the load generator share two cores",
+        figures=[RATE, MEDIAN, TAIL],
+        bars=[at_least("shmq PRODUCE", least)],
+        limit=limit,
     )
+
+
+def row() -> Row:
+    """One connection."""
+    limit = "system calls, and one worker, whose connection it is"
+    return _row("tcp-produce", "one connection", 1, 800e3, limit)
+
+
+def eight_row() -> Row:
+    """Eight connections."""
+    limit = "two workers and the load generator, which share two cores"
+    return _row("tcp-produce-eight", "each of eight connections", 8, 1e6, limit)
 
 
 def batch_row() -> Row:
