@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test model soak bench reference clean
+.PHONY: help demo test lint core-test model soak bench bench-tcp reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -27,6 +27,7 @@ help:
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
+	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
@@ -53,6 +54,10 @@ reference: $(VENV)/built
 # Another row, fewer turns: make bench BENCH='--only one-call --quick'
 bench: $(VENV)/bench
 	$(BIN)/python -m bench $(BENCH)
+
+# The peers' servers: apt install redis-server beanstalkd nats-server; what is absent is left out.
+bench-tcp: $(VENV)/bench
+	$(BIN)/python -m bench --tcp $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist bench/results *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

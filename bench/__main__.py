@@ -11,15 +11,18 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import plot, table
-from bench.record import RESULTS
-from bench.rows import rows
+from bench.record import LOCAL_RESULTS, RESULTS, TCP_RESULTS
+from bench.rows import LOCAL, rows
 from bench.run import run
+from bench.tcp.rows import TCP
+from bench.tcp.server import end_all
 
 
 def main() -> None:
     """Run what the command line asks for; nothing is left of a run that is ended early."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--tcp", action="store_true", help="the table of the rows over TCP")
     parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
     parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
     parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.1 s")
@@ -30,7 +33,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the rows and end")
     given = parser.parse_args()
     try:
-        chosen = rows(given.only, given.contestant)
+        chosen = rows(given.only, given.contestant, TCP if given.tcp else LOCAL)
     except LookupError as error:
         parser.error(str(error))
     if given.list:
@@ -45,12 +48,16 @@ def main() -> None:
     repetitions = given.repetitions or (1 if given.tiny else 3 if given.quick else 5)
     seconds = given.seconds or (0.0 if given.tiny else 0.1 if given.quick else 0.3)
     console = Console(width=None if sys.stdout.isatty() else 150)
-    record = run(chosen, repetitions, seconds, _say)
+    try:
+        record = run(chosen, repetitions, seconds, _say)
+    finally:
+        end_all()
     _say("")
     table.show(record, console)
-    record.write(given.results / "results.json")
+    name = TCP_RESULTS if given.tcp else LOCAL_RESULTS
+    record.write(given.results / name)
     written = plot.draw(record, given.results)
-    print(f"\nwritten to {given.results}: results.json, {', '.join(written)}")
+    print(f"\nwritten to {given.results}: {name}, {', '.join(written)}")
 
 
 def _say(what: str) -> None:

@@ -19,11 +19,12 @@ def no_compiler() -> str | None:
 
 @cache
 def compiled(source: Path, *flags: str) -> Path:
-    """The program of that one file, compiled once in a run.
+    """The program of that one file, or of a folder's files, compiled once in a run.
 
     Raises CalledProcessError if it does not compile.
     """
     BUILT.mkdir(parents=True, exist_ok=True)
     target = BUILT / source.stem
-    subprocess.run(["cc", *FLAGS, *flags, str(source), "-o", str(target)], check=True)
+    files = sorted(map(str, source.glob("*.c"))) if source.is_dir() else [str(source)]
+    subprocess.run(["cc", *FLAGS, *flags, *files, "-o", str(target)], check=True)
     return target

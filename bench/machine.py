@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import Literal
 
 now = time.monotonic_ns
 """The clock of every measurement: CLOCK_MONOTONIC, alike in all processes, in ns."""
@@ -20,6 +21,18 @@ def two_cores() -> tuple[int, int]:
     """Where the two sides of a measurement run: one core each if there are two."""
     mine = cores()
     return mine[0], mine[min(1, len(mine) - 1)]
+
+
+#: A client and its server on the same core, or on one each.
+Place = Literal["one core", "two cores"]
+
+
+def cores_of(place: Place) -> tuple[int, int] | None:
+    """Where the two sides run; None: there is but one core."""
+    here, there = two_cores()
+    if place == "one core":
+        return here, here
+    return (here, there) if there != here else None
 
 
 def pin(core: int) -> None:

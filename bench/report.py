@@ -1,7 +1,7 @@
-"""``python -m bench.report``: a run's table again, and into the documents.
+"""``python -m bench.report``: the tables of the last runs again, and into the documents.
 
 With ``--write``, what stands between the marks in docs/performance.md is replaced by the
-whole table, and in README.md by the ratios.
+whole table, and in README.md by what is most asked for: of each table that there is.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from rich.console import Console
 
 from bench import table
 from bench.compiled import ROOT
-from bench.record import RESULTS, Entry, Record, RowRecord
+from bench.record import LOCAL_RESULTS, RESULTS, TCP_RESULTS, Entry, Record, RowRecord
 from bench.row import number
 
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
+TCP_BEGIN, TCP_END = "<!-- measured over TCP -->\n", "<!-- end of measured over TCP -->\n"
 TIMES = "\N{MULTIPLICATION SIGN}"
 _MET = {True: "met", False: "**missed**", None: "not measured"}
 
@@ -35,28 +36,54 @@ RATIOS = (
 #: What the README's ratios are to: its row and its label.
 BASE = ("one-call", "multiprocessing.Queue")
 
+#: The rows over TCP that the README has, with the way of shmq in each.
+RATES = (
+    ("tcp-produce", "put, 64 under way", "shmq PRODUCE"),
+    ("tcp-batch", "put, 64 in a request", "shmq PRODUCE_BATCH of 64"),
+    (
+        "tcp-consume",
+        "get and acknowledge, subscribed",
+        "shmq SUBSCRIBE, an ACK for what came together",
+    ),
+    ("tcp-client-one", "from Python, one call each", "shmq put, get, ack"),
+    (
+        "tcp-client-pipelined",
+        "from Python, many under way",
+        "shmq pipeline put, consume(prefetch=256)",
+    ),
+    ("tcp-client-batch", "from Python, 64 a call", "shmq put_many, get_batch, ack(64)"),
+)
+
 
 def main() -> None:
     """Show or write what a run found."""
     parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__)
-    parser.add_argument("results", nargs="?", type=Path, default=RESULTS / "results.json")
+    parser.add_argument("results", nargs="?", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="into the documents")
     given = parser.parse_args()
-    record = Record.read(given.results)
-    if not given.write:
-        table.show(record, Console(width=150))
-        return
-    replace(ROOT / "docs/performance.md", document(record))
-    replace(ROOT / "README.md", ratios(record))
+    local, tcp = given.results / LOCAL_RESULTS, given.results / TCP_RESULTS
+    if not (local.exists() or tcp.exists()):
+        parser.error(f"there is neither {local} nor {tcp}: run make bench or make bench-tcp")
+    for path in (local, tcp):
+        if path.exists() and not given.write:
+            table.show(Record.read(path), Console(width=150))
+    if given.write and local.exists():
+        record = Record.read(local)
+        replace(ROOT / "docs/performance.md", document(record))
+        replace(ROOT / "README.md", ratios(record))
+    if given.write and tcp.exists():
+        record = Record.read(tcp)
+        replace(ROOT / "docs/performance.md", document(record), TCP_BEGIN, TCP_END)
+        replace(ROOT / "README.md", rates(record), TCP_BEGIN, TCP_END)
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str, first: str = BEGIN, last: str = END) -> None:
     """Put the text between the marks of the file. Raises ValueError without the marks."""
-    before, begin, rest = path.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = path.read_text().partition(first)
+    _, end, after = rest.partition(last)
     if not (begin and end):
-        raise ValueError(f"{path} has no lines {BEGIN.strip()} and {END.strip()}")
-    path.write_text(f"{before}{BEGIN}{text}{END}{after}")
+        raise ValueError(f"{path} has no lines {first.strip()} and {last.strip()}")
+    path.write_text(f"{before}{first}{text}{last}{after}")
 
 
 # ---- the table ----
@@ -122,6 +149,19 @@ def ratios(record: Record) -> str:
         except LookupError:
             continue
         lines.append(f"| {title} | {ours / base:.1f} {TIMES} | {_beside(row, ours)} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def rates(record: Record) -> str:
+    """The README's table of the rows over TCP; only of those that were run."""
+    lines = ["", "| over TCP | messages/s | beside the fastest peer |", "| --- | --- | --- |"]
+    for key, title, label in RATES:
+        try:
+            row = record.row(key)
+            ours = row.entry(label).median("rate")
+        except LookupError:
+            continue
+        lines.append(f"| {title} | {number(ours)} | {_beside(row, ours)} |")
     return "\n".join(lines) + "\n\n"
 
 

@@ -149,6 +149,17 @@ def times(label: str, other: str, least: float, key: str = "rate") -> Bar:
     return Bar(f"{label}: at least {least:g} x {other}", judge)
 
 
+def times_best(label: str, others: Sequence[str], least: float, key: str = "rate") -> Bar:
+    """The contestant's figure is at least so many times the best of the others that took part."""
+
+    def judge(medians: Medians) -> tuple[str, bool]:
+        best = max((name for name in others if name in medians), key=lambda n: medians[n][key])
+        ratio = medians[label][key] / medians[best][key]
+        return f"{ratio:.2f} x {best}", ratio >= least
+
+    return Bar(f"{label}: at least {least:g} x the best peer", judge)
+
+
 def within(label: str, other: str, most: float, key: str) -> Bar:
     """The contestant's figure is at most so many times another's."""
 

@@ -20,6 +20,7 @@ from tests.serving import serve
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|console|c)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PORT = re.compile(rf"(?<!\d){DEFAULT_PORT}(?!\d)")
 SAVED = re.compile(r"(?:#|//) ([\w-]+\.\w+)\n")
 SHOWN = re.compile(r"^( *)print\((.*)\)  # -> (.*)$", re.MULTILINE)
 
@@ -68,12 +69,11 @@ def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) 
 @contextlib.contextmanager
 def served(program: str, namespace: str) -> Iterator[str]:
     """The program, and a server on the port that it speaks of: another one, in fact."""
-    spoken_of = rf"\b{DEFAULT_PORT}\b"
-    if not re.search(spoken_of, program):
+    if not PORT.search(program):
         yield program
         return
     with serve(namespace) as server:
-        yield re.sub(spoken_of, str(server.port), program)
+        yield PORT.sub(str(server.port), program)
 
 
 def run_examples(program: str, namespace: str, tmp_path: Path) -> None:

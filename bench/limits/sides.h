@@ -26,16 +26,19 @@ static inline int64_t now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void fail(const char *what)
+static inline void fail(const char *what)
 {
     fprintf(stderr, "%s\n", what);
     _exit(1);
 }
 
-static void pin(int core)
+/* A core below 0 is any. */
+static inline void pin(int core)
 {
     cpu_set_t set;
 
+    if (core < 0)
+        return;
     CPU_ZERO(&set);
     CPU_SET(core, &set);
     if (sched_setaffinity(0, sizeof(set), &set))
@@ -57,7 +60,7 @@ static inline void relax(bool alone)
 }
 
 /* Zeroed memory that both sides have, every page of it touched. */
-static void *shared(size_t bytes)
+static inline void *shared(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -68,7 +71,7 @@ static void *shared(size_t bytes)
 }
 
 /* The child acts as the other side and ends with it; the parent acts, then hears of it. */
-static void two_sides(void (*here)(void), int here_core, void (*there)(void), int there_core)
+static inline void two_sides(void (*here)(void), int here_core, void (*there)(void), int there_core)
 {
     int status;
     pid_t child = fork();

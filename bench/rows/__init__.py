@@ -1,9 +1,9 @@
-"""The rows of the table, in its order: one file a kind of work."""
+"""The rows of shared memory, in the order of their table: one file a kind of work."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench.row import Row
 from bench.rows import (
@@ -20,7 +20,7 @@ from bench.rows import (
     round_trip,
 )
 
-_ALL = (
+LOCAL: tuple[Callable[[], Row], ...] = (
     one_call.row,
     consume.row,
     batches.row,
@@ -42,13 +42,17 @@ _ALL = (
 )
 
 
-def rows(only: Sequence[str] | None = None, contestant: str | None = None) -> list[Row]:
-    """All rows, or those with the keys of ``only``.
+def rows(
+    only: Sequence[str] | None = None,
+    contestant: str | None = None,
+    table: Sequence[Callable[[], Row]] = LOCAL,
+) -> list[Row]:
+    """All rows of the table, or those with the keys of ``only``.
 
     ``contestant`` leaves those whose label has it in it. Raises LookupError for a key that
     no row has.
     """
-    found = [make() for make in _ALL]
+    found = [make() for make in table]
     if only:
         keys = [row.key for row in found]
         for key in only:

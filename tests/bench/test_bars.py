@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bench.row import Bar, Verdict, above, at_least, at_most, flat, number, times, within
+from bench.row import (
+    Bar,
+    Verdict,
+    above,
+    at_least,
+    at_most,
+    flat,
+    number,
+    times,
+    times_best,
+    within,
+)
 
 MEDIANS = {"ours": {"rate": 3e6, "p50": 4.0}, "theirs": {"rate": 2e6, "p50": 2.0}}
 
@@ -20,6 +31,8 @@ MEDIANS = {"ours": {"rate": 3e6, "p50": 4.0}, "theirs": {"rate": 2e6, "p50": 2.0
         (above("theirs", ["ours"]), "0.67 x ours", False),
         (times("ours", "theirs", 1.5), "1.50 x", True),
         (times("ours", "theirs", 1.6), "1.50 x", False),
+        (times_best("ours", ["theirs", "absent"], 1.5), "1.50 x theirs", True),
+        (times_best("ours", ["theirs", "absent"], 1.6), "1.50 x theirs", False),
         (within("ours", "theirs", 2.0, "p50"), "2.00 x", True),
         (within("ours", "theirs", 1.9, "p50"), "2.00 x", False),
         (flat(["theirs", "ours"], 1.0, "p50"), "2.00 x at worst", True),
@@ -31,7 +44,13 @@ def test_a_bar_is_met_or_missed(bar: Bar, measured: str, met: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "bar", [at_least("absent", 1), times("ours", "absent", 1), above("ours", ["absent"])]
+    "bar",
+    [
+        at_least("absent", 1),
+        times("ours", "absent", 1),
+        above("ours", ["absent"]),
+        times_best("ours", ["absent"], 4),
+    ],
 )
 def test_a_bar_without_figures_is_neither(bar: Bar) -> None:
     assert bar.verdict(MEDIANS).met is None

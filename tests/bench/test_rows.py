@@ -6,17 +6,34 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bench import report
 from bench.compiled import ROOT
-from bench.record import Record
-from bench.rows import rows
+from bench.record import LOCAL_RESULTS, TCP_RESULTS, Record
+from bench.row import Row, number
+from bench.rows import LOCAL, rows
+from bench.tcp.rows import TCP
 
 SHM = Path("/dev/shm")
-CONTESTANTS = [(row.key, contestant.label) for row in rows() for contestant in row.contestants]
+
+#: The tables: what is run, what it is asked for with, and where its results are.
+TABLES: dict[str, tuple[list[Row], list[str], str]] = {
+    "local": (rows(table=LOCAL), [], LOCAL_RESULTS),
+    "tcp": (rows(table=TCP), ["--tcp"], TCP_RESULTS),
+}
+ROWS = [(table, row.key) for table, (found, _, _) in TABLES.items() for row in found]
+CONTESTANTS = [
+    (table, row.key, contestant.label)
+    for table, (found, _, _) in TABLES.items()
+    for row in found
+    for contestant in row.contestants
+]
 
 
 def bench(*arguments: object) -> tuple[subprocess.Popen[str], str, str]:
@@ -37,24 +54,42 @@ def _left_by(pid: int) -> list[str]:
     return [path.name for path in SHM.iterdir() if f"bench-{pid}-" in path.name]
 
 
+@pytest.fixture(scope="module", params=TABLES)
+def table(request: pytest.FixtureRequest) -> str:
+    """The name of a table."""
+    name: str = request.param
+    return name
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the results of a run of every row."""
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Runs every row of a table, once; the folder with the results."""
     pytest.importorskip("matplotlib", reason="the plots take matplotlib: install shmq[bench]")
-    folder = tmp_path_factory.mktemp("results")
-    process, printed, complained = bench("--tiny", "--results", folder)
-    assert process.returncode == 0, complained
-    assert _left_by(process.pid) == [], "the run left something in shared memory"
-    (folder / "printed").write_text(printed)
-    return folder
+
+    @cache
+    def measure(table: str) -> Path:
+        folder = tmp_path_factory.mktemp("results")
+        process, printed, complained = bench(*TABLES[table][1], "--tiny", "--results", folder)
+        assert process.returncode == 0, complained
+        assert _left_by(process.pid) == [], "the run left something in shared memory"
+        (folder / "printed").write_text(printed)
+        return folder
+
+    return measure
 
 
 @pytest.fixture(scope="module")
-def record(results: Path) -> Record:
-    return Record.read(results / "results.json")
+def results(table: str, measured: Callable[[str], Path]) -> Path:
+    """The folder with the results of a run of every row of the table."""
+    return measured(table)
 
 
-@pytest.mark.parametrize(("row", "label"), CONTESTANTS)
+@pytest.fixture(scope="module")
+def record(table: str, results: Path) -> Record:
+    return Record.read(results / TABLES[table][2])
+
+
+@pytest.mark.parametrize(("table", "row", "label"), CONTESTANTS, indirect=["table"], scope="module")
 def test_a_contestant_is_measured(record: Record, row: str, label: str) -> None:
     found = record.row(row)
     (entry,) = [entry for entry in found.entries if entry.label == label]
@@ -65,7 +100,7 @@ def test_a_contestant_is_measured(record: Record, row: str, label: str) -> None:
         assert value > 0
 
 
-@pytest.mark.parametrize("row", [row.key for row in rows()])
+@pytest.mark.parametrize(("table", "row"), ROWS, indirect=["table"], scope="module")
 def test_a_row_is_printed_and_drawn_with_its_bars(results: Path, record: Record, row: str) -> None:
     found = record.row(row)
     printed = " ".join((results / "printed").read_text().split())
@@ -86,8 +121,18 @@ def test_only_the_rows_asked_for_are_run() -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_ended_early_leaves_nothing(end: signal.Signals, tmp_path: Path) -> None:
-    command = ["--only", "one-call", "--contestant", "shmq", "--seconds", "60"]
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["--only", "one-call", "--contestant", "shmq"],
+        ["--tcp", "--only", "tcp-produce", "--contestant", "shmq"],
+    ],
+    ids=["local", "tcp"],
+)
+def test_a_run_that_is_ended_early_leaves_nothing(
+    row: list[str], end: signal.Signals, tmp_path: Path
+) -> None:
+    command = [*row, "--seconds", "60"]
     process = subprocess.Popen(
         [sys.executable, "-m", "bench", *command, "--results", str(tmp_path)],
         cwd=ROOT,
@@ -97,12 +142,14 @@ def test_a_run_that_is_ended_early_leaves_nothing(end: signal.Signals, tmp_path:
     while not _left_by(process.pid):
         assert process.poll() is None
         time.sleep(0.01)
+    family = psutil.Process(process.pid).children(recursive=True)
 
     process.send_signal(end)
     process.communicate(timeout=60)
 
     assert process.returncode != 0
     assert _left_by(process.pid) == []
+    assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
 # ---- the documents ----
@@ -126,11 +173,20 @@ def test_the_whole_table_is_written_between_the_marks(record: Record, tmp_path: 
             assert f"| {verdict.bar} | {verdict.measured} |" in once
 
 
+@pytest.mark.parametrize("table", ["local"], indirect=True, scope="module")
 def test_the_ratios_are_those_of_the_medians(record: Record) -> None:
     row = record.row("one-call")
     ours = row.entry("shmq put, get, ack").median("rate")
     base = row.entry("multiprocessing.Queue").median("rate")
     assert f"| {ours / base:.1f} {report.TIMES} |" in report.ratios(record)
+
+
+@pytest.mark.parametrize("table", ["tcp"], indirect=True, scope="module")
+def test_the_rates_are_the_medians(record: Record) -> None:
+    shown = report.rates(record)
+    for key, title, label in report.RATES:
+        ours = record.row(key).entry(label).median("rate")
+        assert f"| {title} | {number(ours)} |" in shown
 
 
 def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
@@ -145,6 +201,7 @@ def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
 def test_the_documents_have_the_marks(name: str) -> None:
     text = (ROOT / name).read_text()
     assert text.count(report.BEGIN) == text.count(report.END) == 1
+    assert text.count(report.TCP_BEGIN) == text.count(report.TCP_END) == 1
 
 
 def test_a_missing_peer_is_named_with_the_reason(record: Record) -> None:

@@ -1,0 +1,71 @@
+#include "queue.h"
+
+#include <string.h>
+
+#include "frame.h"
+
+/* MessagePack, as much as the options of a queue take. */
+static uint8_t *text(uint8_t *at, const char *value)
+{
+    size_t length = strlen(value); /* at most 31 */
+
+    *at++ = (uint8_t)(0xA0 | length);
+    memcpy(at, value, length);
+    return at + length;
+}
+
+static uint8_t *number(uint8_t *at, const char *key, uint64_t value)
+{
+    at = text(at, key);
+    *at++ = 0xCF;
+    return put64(at, value);
+}
+
+/* Room for the messages of a round, whatever is taken for each beside its body. */
+static uint8_t *options(uint8_t *at, const struct plan *plan)
+{
+    uint64_t body = plan->size + 64;
+
+    *at++ = 0x85;
+    at = number(at, "capacity", plan->messages);
+    at = number(at, "arena_bytes", plan->messages * (body + body / 4) + (1u << 20));
+    at = number(at, "max_message_bytes", plan->size + 4096);
+    at = number(at, "visibility_timeout", 600);
+    at = text(at, "dead_letter");
+    *at++ = 0xC0;
+    return at;
+}
+
+static void talk(struct line *line, uint8_t type, const uint8_t *payload, size_t length)
+{
+    uint8_t said[1024], heard[1024];
+    struct frame frame;
+    uint8_t *at = frame_begin(said, type, 1, length);
+    size_t left;
+
+    memcpy(at, payload, length);
+    line_write_all(line, said, FRAME_HEADER + length);
+    line_read_all(line, heard, FRAME_HEADER);
+    left = get32(heard + 4);
+    if (left > sizeof(heard) - FRAME_HEADER)
+        fail("an answer of %zu bytes came where none is due", left);
+    line_read_all(line, heard + FRAME_HEADER, left);
+    frame_read(&frame, heard, FRAME_HEADER + left);
+    frame_expect(&frame, 1, FRAME_OK);
+}
+
+void queue_create(struct line *line)
+{
+    uint8_t payload[512];
+    uint8_t *at = options(frame_name(payload, line->crew->plan->queue), line->crew->plan);
+
+    talk(line, FRAME_CREATE, payload, (size_t)(at - payload));
+}
+
+void queue_delete(struct line *line)
+{
+    uint8_t payload[512];
+    uint8_t *at = frame_name(payload, line->crew->plan->queue);
+
+    talk(line, FRAME_DELETE, payload, (size_t)(at - payload));
+}

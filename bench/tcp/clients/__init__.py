@@ -1,0 +1,1 @@
+"""The brokers' usual clients in Python, a file each."""

@@ -1,0 +1,109 @@
+"""A client in Python that puts, gets and acknowledges: one process, one message or many."""
+
+from __future__ import annotations
+
+import abc
+import importlib.util
+from typing import ClassVar
+
+from bench import bodies
+from bench.machine import Place, now
+from bench.row import Contestant, Role
+from bench.scratch import unique_name
+from bench.stage import Side, Stage, together
+from bench.tcp.server import Server, no_place, placed, running
+from bench.tcp.servers import Shmq
+
+#: Messages of a request or of a pipeline, wherever there are more than one.
+BATCH = 64
+#: Bytes of a body.
+SIZE = 64
+#: The most rounds of a turn.
+MOST_ROUNDS = 1000
+
+
+class Client(abc.ABC):
+    """One way of one broker's client; it is opened in the process that uses it."""
+
+    label: ClassVar[str]
+    server: ClassVar[type[Server]]
+    #: The module that it takes.
+    needs: ClassVar[str | None] = None
+    note: ClassVar[str] = ""
+
+    def __init__(self, port: int, name: str) -> None:
+        self.port = port
+        self.name = name
+
+    @abc.abstractmethod
+    def open(self) -> None:
+        """Connect, and make the queue called ``name``."""
+
+    @abc.abstractmethod
+    def cycle(self, sent: list[bytes]) -> list[bytes]:
+        """Put all of them, get all of them and acknowledge all of them; what came."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Leave nothing in the broker, and disconnect."""
+
+
+def batches(sent: list[bytes]) -> list[list[bytes]]:
+    """The bodies in lists of :data:`BATCH`, the last one perhaps shorter."""
+    return [sent[at : at + BATCH] for at in range(0, len(sent), BATCH)]
+
+
+class Cycle(Contestant):
+    """A client's rate of messages that were put, gotten and acknowledged.
+
+    ``place``: where the client and the server run; None: wherever the kernel has them.
+    """
+
+    def __init__(self, kind: type[Client], place: Place | None = None) -> None:
+        self.kind = kind
+        self.place = place
+        self.label = kind.label
+        self.note = kind.note
+        self.role: Role = "shmq" if kind.server is Shmq else "peer"
+        self.count = BATCH
+        self.rounds = 1
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        if self.kind.needs is not None and importlib.util.find_spec(self.kind.needs) is None:
+            return f"{self.kind.needs} is not installed"
+        return self.kind.server.missing() or no_place(self.place)
+
+    def calibrate(self, seconds: float) -> None:
+        """See :class:`bench.row.Contestant`."""
+        self.rounds, self.count = 1, BATCH
+        wanted = self.turn()["rate"] * seconds
+        self.count = max(BATCH, min(bodies.ROUND, int(wanted)))
+        wanted = self.turn()["rate"] * seconds
+        self.rounds = max(1, min(MOST_ROUNDS, round(wanted / self.count)))
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        server = running(self.kind.server)
+        given = self.kind, server.port, unique_name(), self.count, self.rounds
+        with placed(self.place, server) as core:
+            (taken,) = together([Side(_go_on, *given, core=core)])
+        return {"rate": self.rounds * self.count / taken * 1e9}
+
+
+def _go_on(stage: Stage, kind: type[Client], port: int, name: str, count: int, rounds: int) -> int:
+    """So many rounds, after one that is not timed; ns."""
+    stage.meet()
+    sent = bodies.make(SIZE, count)
+    client = kind(port, name)
+    client.open()
+    try:
+        bodies.check(client.cycle(sent), sent)
+        begun = now()
+        for _ in range(rounds):
+            received = client.cycle(sent)
+            if received != sent:
+                bodies.check(received, sent)
+        return now() - begun
+    finally:
+        client.close()

@@ -1,0 +1,135 @@
+"""The load generator in C: a contestant is a work that it does with a server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+from bench.compiled import ROOT, compiled, no_compiler
+from bench.machine import Place, pin
+from bench.row import Contestant, Figure, Role
+from bench.scratch import unique_name
+from bench.stage import PATIENCE, Failed
+from bench.tcp.server import Server, no_place, placed, running
+from bench.tcp.servers import Echo, Shmq
+
+SOURCES = ROOT / "bench/load"
+
+MEDIAN = Figure("p50", "µs", higher_is_better=False)
+TAIL = Figure("p99", "µs", higher_is_better=False)
+
+#: The most messages, and the most bytes of bodies, of a round: they are in the queue at once.
+MOST_MESSAGES, MOST_BYTES = 100_000, 64 << 20
+#: The most rounds of a turn.
+MOST_ROUNDS = 1000
+
+
+def load(work: str, port: int, **options: int | str) -> dict[str, Any]:
+    """Do the work once; what it printed. Raises Failed if any answer was wrong.
+
+    The options are those of the program, by their letters.
+    """
+    given = [text for key, value in options.items() for text in (f"-{key}", str(value))]
+    command = [str(compiled(SOURCES)), work, "-p", str(port), "-q", unique_name(), *given]
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=2 * PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command)} did not end within {2 * PATIENCE} s") from None
+    if ended.returncode:
+        raise Failed(f"{' '.join(command)}: {ended.stderr}")
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+@contextlib.contextmanager
+def idle(port: int, connections: int) -> Iterator[None]:
+    """Hold so many connections, of which each was answered once, and is again at the end."""
+    command = [str(compiled(SOURCES)), "idle", "-p", str(port), "-c", str(connections)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise Failed(f"{' '.join(command)}: {process.communicate()[1]}")
+        yield
+        _, complained = process.communicate(timeout=PATIENCE)
+        if process.returncode:
+            raise Failed(f"{' '.join(command)}: {complained}")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+class Load(Contestant):
+    """A work, with so many connections and so many messages under way on each.
+
+    ``place``: where the load generator and the server run; None: wherever the kernel has
+    them.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        server: type[Server],
+        work: str,
+        *,
+        connections: int = 1,
+        window: int = 64,
+        batch: int = 1,
+        size: int = 64,
+        place: Place | None = None,
+        note: str = "",
+    ) -> None:
+        self.label = label
+        self.server = server
+        self.work = work
+        self.options = {"c": connections, "w": window, "b": batch, "s": size}
+        self.place = place
+        self.note = note
+        self.role: Role = "shmq" if server is Shmq else "limit" if server is Echo else "peer"
+        self.most = max(batch, min(MOST_MESSAGES, MOST_BYTES // size))
+        self.messages = min(self.most, 4 * window * connections)
+        self.rounds = 1
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return no_compiler() or self.server.missing() or no_place(self.place)
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        self.messages = min(self.most, self.options["w"] * self.options["c"], 1024)
+        return self
+
+    def calibrate(self, seconds: float) -> None:
+        """See :class:`bench.row.Contestant`."""
+        while self.messages < self.most:
+            wanted = self.turn()["rate"] * seconds
+            if wanted < 2 * self.messages:
+                break
+            self.messages = min(self.most, int(wanted), 16 * self.messages)
+        rounds = self.turn()["rate"] * seconds / self.messages
+        self.rounds = max(1, min(MOST_ROUNDS, round(rounds)))
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        server = running(self.server)
+        with placed(self.place, server) as core:
+            everywhere = os.sched_getaffinity(0)
+            if core is not None:
+                pin(core)
+            try:
+                return self.measure(server.port)
+            finally:
+                os.sched_setaffinity(0, everywhere)
+
+    def measure(self, port: int) -> dict[str, float]:
+        """The figures of the work with the server of that port."""
+        found = load(self.work, port, n=self.messages, r=self.rounds, **self.options)
+        return {key: float(found[key]) for key in ("rate", "p50", "p99")}

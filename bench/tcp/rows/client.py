@@ -1,0 +1,96 @@
+"""Clients in Python: put, get and acknowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.machine import Place
+from bench.row import Row, times_best
+from bench.tcp.clients import beanstalkd, nats_jetstream, redis_list, redis_stream, shmq_client
+from bench.tcp.cycle import Client, Cycle
+from bench.tcp.load import Load
+from bench.tcp.rows.ping_pong import FRAME
+from bench.tcp.servers import Echo
+
+#: How many times the best peer's rate the client is to have.
+TIMES = 4.0
+
+
+def _row(
+    key: str,
+    title: str,
+    limit: str,
+    ours: Sequence[type[Client]],
+    theirs: Sequence[type[Client]],
+) -> Row:
+    peers = [kind.label for kind in theirs]
+    return Row(
+        key=key,
+        title=title,
+        contestants=[Cycle(kind) for kind in (*ours, *theirs)],
+        bars=[times_best(kind.label, peers, TIMES) for kind in ours],
+        limit=limit,
+    )
+
+
+class ThreeTrips(Load):
+    """What a client in C could do at most whose three requests are answered one by one."""
+
+    def __init__(self, place: Place) -> None:
+        label = "C, three times a read and a write"
+        super().__init__(label, Echo, "echo", window=1, size=FRAME, place=place)
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        return {"rate": super().turn()["rate"] / 3}
+
+
+def _one_row(key: str, place: Place) -> Row:
+    ours: type[Client] = shmq_client.OneByOne
+    theirs: tuple[type[Client], ...] = (
+        redis_list.OneByOne,
+        redis_stream.OneByOne,
+        beanstalkd.OneByOne,
+        nats_jetstream.OneByOne,
+    )
+    clients = [Cycle(kind, place) for kind in (ours, *theirs)]
+    return Row(
+        key=key,
+        title=f"A client in Python, 64 B, put, get, acknowledge: one call each, {place}",
+        contestants=[*clients, ThreeTrips(place)],
+        bars=[times_best(ours.label, [kind.label for kind in theirs], TIMES)],
+        limit="three round trips, each with two wake-ups by the kernel: what a client in C "
+        "could do at most is the last figure",
+    )
+
+
+def one_core_row() -> Row:
+    """One call each, answered before the next, where nobody is woken on another core."""
+    return _one_row("tcp-client-one", "one core")
+
+
+def two_cores_row() -> Row:
+    """The same where each has a core that sleeps while it waits."""
+    return _one_row("tcp-client-one-apart", "two cores")
+
+
+def pipelined_row() -> Row:
+    """Many requests under way."""
+    return _row(
+        "tcp-client-pipelined",
+        "A client in Python, 64 B, a call for each message, many under way",
+        "the interpreter: a call and an object for each message on either side",
+        [shmq_client.Pipelined],
+        [redis_list.Pipelined, redis_stream.Batches, nats_jetstream.Batches],
+    )
+
+
+def batch_row() -> Row:
+    """Lists of 64."""
+    return _row(
+        "tcp-client-batch",
+        "A client in Python, 64 B, 64 messages a call",
+        "a bytes object for each message, and a trip for each batch",
+        [shmq_client.Batches],
+        [redis_list.Batched, redis_stream.Batches, nats_jetstream.Batches],
+    )

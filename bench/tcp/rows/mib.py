@@ -1,0 +1,124 @@
+"""Bodies of 1 MiB: how fast beside a bare socket, and what they cost in memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+from bench.limits import RateLimit
+from bench.row import Bar, Contestant, Figure, Medians, Role, Row, number, times
+from bench.tcp.load import Load
+from bench.tcp.server import Server, fresh
+from bench.tcp.servers import Shmq
+
+SIZE = 1 << 20
+#: Bodies under way.
+WINDOW = 8
+
+REST = Figure("rest", "MiB", higher_is_better=False)
+PEAK = Figure("peak", "MiB", higher_is_better=False)
+#: How much more memory than at rest the server's processes may have, in MiB.
+MOST = 32
+#: Seconds between two looks at the memory.
+STEP = 0.005
+
+
+def row() -> Row:
+    """Put, and got and acknowledged."""
+    put = Load("shmq PRODUCE", Shmq, "produce", window=WINDOW, size=SIZE)
+    got = Load("shmq SUBSCRIBE, an ACK each", Shmq, "subscribe", window=WINDOW, size=SIZE)
+    limit = RateLimit("C, a socket of the loopback", "loopback", SIZE, -1, -1)
+    return Row(
+        key="tcp-mib",
+        title="1 MiB, one connection, eight bodies under way",
+        contestants=[put, got, limit],
+        bars=[times(ours.label, limit.label, 0.7) for ours in (put, got)],
+        limit="a copy between the socket's memory and the queue's",
+    )
+
+
+class Watched(Contestant):
+    """The memory of a server's processes, at rest and at most, while bodies pass."""
+
+    label = "shmq, 1 MiB in and out"
+    role: Role = "shmq"
+
+    def __init__(self) -> None:
+        self.ways = [
+            Load("in", Shmq, "produce", window=WINDOW, size=SIZE),
+            Load("out", Shmq, "subscribe", window=WINDOW, size=SIZE),
+        ]
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return self.ways[0].missing()
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        for way in self.ways:
+            way.tiny()
+        return self
+
+    def calibrate(self, seconds: float) -> None:
+        """See :class:`bench.row.Contestant`."""
+        for way in self.ways:
+            way.calibrate(seconds)
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        with fresh(Shmq) as server:
+            self._pass(server)
+            rest = server.memory()
+            with _Watch(server) as watch:
+                self._pass(server)
+            return {REST.key: rest / (1 << 20), PEAK.key: watch.peak / (1 << 20)}
+
+    def _pass(self, server: Server) -> None:
+        for way in self.ways:
+            way.measure(server.port)
+
+
+class _Watch:
+    """The most that the server's processes have while the block runs."""
+
+    def __init__(self, server: Server) -> None:
+        self.peak = server.memory()
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._see()
+
+    def _look(self) -> None:
+        while not self._over.wait(STEP):
+            self._see()
+
+    def _see(self) -> None:
+        self.peak = max(self.peak, self._server.memory())
+
+
+def _grown(label: str) -> Bar:
+    def judge(medians: Medians) -> tuple[str, bool]:
+        grown = medians[label][PEAK.key] - medians[label][REST.key]
+        return f"{number(grown)} MiB", grown <= MOST
+
+    return Bar(f"{label}: at most {MOST} MiB more than at rest", judge)
+
+
+def memory_row() -> Row:
+    """What the server's processes have for themselves."""
+    return Row(
+        key="tcp-mib-memory",
+        title="Memory of the server's own while bodies of 1 MiB pass",
+        contestants=[Watched()],
+        figures=[REST, PEAK],
+        bars=[_grown(Watched.label)],
+        limit="a buffer for what has come of a frame, and one for what the socket did not take",
+    )

@@ -1,0 +1,72 @@
+"""One request after the other, each when the one before was answered."""
+
+from __future__ import annotations
+
+from bench.machine import Place
+from bench.row import RATE, Row, times
+from bench.tcp.load import MEDIAN, TAIL, Load
+from bench.tcp.servers import Beanstalkd, Echo, Nats, Redis, Shmq
+
+#: Bytes of a PING with 64, which the echo has to send back.
+FRAME = 80
+
+
+def _row(key: str, place: Place) -> Row:
+    ours = [
+        Load("shmq PING", Shmq, "ping", window=1, place=place),
+        Load("shmq PRODUCE", Shmq, "produce", window=1, place=place),
+    ]
+    limit = Load("C, a read and a write", Echo, "echo", window=1, size=FRAME, place=place)
+    return Row(
+        key=key,
+        title=f"One request at a time, 64 B, one connection, {place}",
+        contestants=[
+            *ours,
+            Load(
+                "shmq CONSUME, then ACK",
+                Shmq,
+                "consume",
+                window=1,
+                place=place,
+                note="two trips a message",
+            ),
+            Load("Redis LPUSH", Redis, "redis-push", window=1, place=place),
+            Load("Redis XADD", Redis, "redis-add", window=1, place=place),
+            Load("beanstalkd put", Beanstalkd, "beanstalkd-put", window=1, place=place),
+            Load("NATS JetStream publish", Nats, "nats-publish", window=1, place=place),
+            limit,
+        ],
+        figures=[RATE, MEDIAN, TAIL],
+        bars=[times(contestant.label, limit.label, 0.7) for contestant in ours],
+        limit="two wake-ups by the kernel, and an event loop in Python around the engine",
+    )
+
+
+def one_core_row() -> Row:
+    """Where nobody has to be woken on another core."""
+    return _row("tcp-ping-pong", "one core")
+
+
+def two_cores_row() -> Row:
+    """Where each has a core that sleeps while it waits."""
+    return _row("tcp-ping-pong-apart", "two cores")
+
+
+def eight_row() -> Row:
+    """Eight connections, wherever the kernel has them."""
+    return Row(
+        key="tcp-ping-pong-eight",
+        title="One request at a time on each of eight connections, 64 B",
+        contestants=[
+            Load(label, server, work, window=1, connections=8)
+            for label, server, work in (
+                ("shmq PRODUCE", Shmq, "produce"),
+                ("Redis LPUSH", Redis, "redis-push"),
+                ("Redis XADD", Redis, "redis-add"),
+                ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
+                ("NATS JetStream publish", Nats, "nats-publish"),
+            )
+        ],
+        figures=[RATE, MEDIAN, TAIL],
+        limit="a system call to read and one to write for each request",
+    )

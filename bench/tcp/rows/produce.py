@@ -1,0 +1,56 @@
+"""Messages in: one by one with 64 under way, and 64 to a request."""
+
+from __future__ import annotations
+
+from bench.row import RATE, Row, at_least
+from bench.tcp.load import MEDIAN, TAIL, Load
+from bench.tcp.servers import Beanstalkd, Nats, Redis, Shmq
+
+#: Messages under way where 64 are a request: 16 requests.
+WINDOW = 1024
+
+
+def _row(key: str, title: str, connections: int, least: float, limit: str) -> Row:
+    return Row(
+        key=key,
+        title=f"Put, 64 B, each answered, 64 under way on {title}",
+        contestants=[
+            Load(label, server, work, connections=connections)
+            for label, server, work in (
+                ("shmq PRODUCE", Shmq, "produce"),
+                ("Redis LPUSH", Redis, "redis-push"),
+                ("Redis XADD", Redis, "redis-add"),
+                ("beanstalkd put", Beanstalkd, "beanstalkd-put"),
+                ("NATS JetStream publish", Nats, "nats-publish"),
+            )
+        ],
+        figures=[RATE, MEDIAN, TAIL],
+        bars=[at_least("shmq PRODUCE", least)],
+        limit=limit,
+    )
+
+
+def row() -> Row:
+    """One connection."""
+    limit = "system calls, and one worker, whose connection it is"
+    return _row("tcp-produce", "one connection", 1, 800e3, limit)
+
+
+def eight_row() -> Row:
+    """Eight connections."""
+    limit = "two workers and the load generator, which share two cores"
+    return _row("tcp-produce-eight", "each of eight connections", 8, 1e6, limit)
+
+
+def batch_row() -> Row:
+    """64 messages a request."""
+    ours = Load("shmq PRODUCE_BATCH of 64", Shmq, "batch", window=WINDOW, batch=64)
+    theirs = Load("Redis LPUSH of 64", Redis, "redis-push", window=WINDOW, batch=64)
+    return Row(
+        key="tcp-batch",
+        title="Put, 64 B, 64 in a request, one connection, 16 requests under way",
+        contestants=[ours, theirs],
+        figures=[RATE, MEDIAN, TAIL],
+        bars=[at_least(ours.label, 3e6)],
+        limit="the copy out of the socket and the copy into the queue, by one worker",
+    )
