@@ -12,7 +12,7 @@ cdef enum:
     IGNORED = 0xFFFFFFFF         # message id of what nobody waits for
 
 cdef int64_t RECV_SLICE = 250000000   # ns: the receive timeout of the socket
-cdef int64_t IDLE_LOOK = 1000000000   # ns: after this a connection is looked at before use
+cdef int64_t IDLE_LOOK = 1000000   # ns: after this a connection is looked at before use
 
 
 @cython.freelist(64)
@@ -409,16 +409,17 @@ cdef class Wire:
             self.calls.pop(answer.id, None)
         answer.notify = None
 
-    def linger(self, double seconds):
-        """Read for so long, or until the connection ends: what comes late goes back."""
-        cdef Answer never = self._new_answer()
-        if self.is_broken:
+    def take_back(self, Answer consume, double seconds):
+        """What a CONSUME that was forgotten brings goes back; it is waited for so long."""
+        if self.is_broken or consume.done:
+            self.give_back(consume.messages)
             return
-        self.calls[never.id] = never
+        self.calls[consume.id] = consume
         try:
-            self._wait(never, _real_now() + <int64_t>(seconds * 1e9))
+            self._wait(consume, _real_now() + <int64_t>(seconds * 1e9))
         finally:
-            self.calls.pop(never.id, None)
+            self.calls.pop(consume.id, None)
+            self.give_back(consume.messages)
 
     def give_back(self, list messages):
         """Return messages that nobody has seen, as far as that goes without waiting."""

@@ -37,16 +37,24 @@ TRANSPORTS: dict[str, Callable[[str], AbstractContextManager[Connect]]] = {
     "tcp": tcp,
 }
 
-#: What a transport cannot have: a test that looks at it is marked ``only_local(why)``.
-LOCAL_ONLY = {"tcp"}
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is marked ``only_local(why)`` looks at what no other transport can have."""
+    items[:] = [item for item in items if not (_is_only_local(item) and _transport(item) == "tcp")]
+
+
+def _is_only_local(item: pytest.Item) -> bool:
+    return item.get_closest_marker("only_local") is not None
+
+
+def _transport(item: pytest.Item) -> object:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("connect")
 
 
 @pytest.fixture(params=TRANSPORTS)
 def connect(request: pytest.FixtureRequest, namespace: str) -> Iterator[Connect]:
     """Connects one more client, which is closed after the test."""
-    marker = request.node.get_closest_marker("only_local")
-    if marker is not None and request.param in LOCAL_ONLY:
-        pytest.skip(marker.args[0])
     with TRANSPORTS[request.param](namespace) as client, contextlib.ExitStack() as clients:
         yield lambda: clients.enter_context(client())
 

@@ -50,16 +50,19 @@ class Getting:
 
     def _consume(self, wait_ms: int) -> list[Any]:
         connection = self._connection
+        asked: list[tuple[_core.Wire, _core.Answer]] = []
+
+        def write(wire: _core.Wire) -> _core.Answer:
+            answer = wire.consume(self._most, wait_ms, self._lease)
+            asked[:] = [(wire, answer)]
+            return answer
+
         try:
-            answer = connection.call(
-                lambda wire: wire.consume(self._most, wait_ms, self._lease),
-                again=True,
-                wait=wait_ms / 1000,
-            )
+            answer = connection.call(write, again=True, wait=wait_ms / 1000)
         except KeyboardInterrupt:
             # The server may still deliver to it: that goes back at once, not with the lease.
-            if wait_ms and connection.wire is not None:
-                connection.wire.linger(wait_ms / 1000 + 0.05)
+            for wire, answer in asked:
+                wire.take_back(answer, wait_ms / 1000 + _ENDING)
             raise
         return self._messages(answer)
 
@@ -161,6 +164,6 @@ class Getting:
                 wire.forget(stream)
                 if stream.messages:
                     wire.give_back(stream.messages)
-                attendance.send_soon()
+                wire.send()
             raise
         return self._outcome(wire, stream)
