@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test model soak bench bench-tcp reference clean
+.PHONY: help demo test lint core-test model soak bench bench-tcp fuzz reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -25,6 +25,7 @@ help:
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
+	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang)'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
@@ -45,8 +46,9 @@ model:
 	elif [ '$(SPIN)' = required ]; then echo 'make model: there is no spin' >&2; exit 1; \
 	else echo 'make model: passed over, there is no spin (apt install spin)'; fi
 
+# Over TCP, the server being killed, too: make soak SOAK=--tcp
 soak: $(VENV)/test
-	$(BIN)/python -m tests.soak --seconds $(SECONDS)
+	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(SOAK)
 
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
@@ -128,3 +130,32 @@ endef
 $(foreach variant,plain address thread,$(eval $(call variant_rules,$(variant))))
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+# --- fuzzing: the protocol engine under libFuzzer, AddressSanitizer and UBSan ------------
+
+# What is new goes to build/fuzz/found; `make fuzz-keep` takes what adds to the kept corpus
+# into it. FUZZ adds flags of libFuzzer: make fuzz FUZZ='-runs=10000000 -fork=2'
+CLANG ?= clang
+FUZZER := build/fuzz/fuzz_wire
+FUZZ_C := $(CORE_C) tests/core/fixture.c $(wildcard tests/core/wire_*.c tests/fuzz/*.c)
+FUZZ_H := $(wildcard shmq/core/src/*.h tests/core/*.h)
+FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src -Itests/core \
+    -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CORPUS := tests/fuzz/corpus
+
+.PHONY: fuzz fuzz-keep
+
+fuzz: $(FUZZER)
+	@mkdir -p build/fuzz/found
+	ASAN_OPTIONS=quarantine_size_mb=8 $(FUZZER) -max_total_time=$(SECONDS) -max_len=2048 \
+	    -artifact_prefix=build/fuzz/ -print_final_stats=1 $(FUZZ) build/fuzz/found $(CORPUS)
+
+fuzz-keep: $(FUZZER)
+	$(FUZZER) -set_cover_merge=1 -use_counters=0 $(CORPUS) build/fuzz/found
+
+$(FUZZER): $(FUZZ_C) $(FUZZ_H) Makefile
+	@command -v $(CLANG) >/dev/null || { \
+	    echo 'make fuzz needs clang with its libFuzzer (apt install clang libclang-rt-14-dev)' >&2; \
+	    exit 1; }
+	@mkdir -p $(@D)
+	$(CLANG) $(FUZZ_FLAGS) $(FUZZ_C) -o $@

@@ -26,12 +26,22 @@ DRAIN = 1.0
 
 
 class Server:
-    """A supervisor with its processes. Its settings are in ``config``, its log in ``log``."""
+    """A supervisor with its processes. Its settings are in ``config``, its log in ``log``.
+
+    The command that starts it begins with ``before``.
+    """
 
     process: psutil.Popen
 
-    def __init__(self, folder: Path, namespace: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        namespace: str,
+        settings: Mapping[str, Any],
+        before: Sequence[str] = (),
+    ) -> None:
         self.namespace = namespace
+        self.before = before
         self.config = folder / "serve.toml"
         self._log = folder / "serve.log"
         self.configure(**settings)
@@ -53,9 +63,10 @@ class Server:
 
     def start(self, *flags: str, **more: str) -> None:
         """Start it; `ready` waits for it."""
+        command = [*self.before, sys.executable, "-m", "shmq.cli", "serve"]
         with self._log.open("wb") as stderr:
             self.process = psutil.Popen(
-                [sys.executable, "-m", "shmq.cli", "serve", "-c", str(self.config), *flags],
+                [*command, "-c", str(self.config), *flags],
                 cwd=ROOT,
                 env=environment(SHMQ_NAMESPACE=self.namespace, **more),
                 stdin=subprocess.DEVNULL,
@@ -170,17 +181,19 @@ def serve(
     *,
     workers: int = 1,
     tokens: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    before: Sequence[str] = (),
     **settings: Any,
 ) -> Iterator[Server]:
     """A server of the namespace's queues on a free port of this host, ended with the block.
 
     ``tokens`` maps each token to its rights (``{"produce": ["*"], "consume": ["*"]}``), and
     the ``settings`` are those of the configuration: ``limits={"idle": 1}``,
-    ``tls={"certificate": path}``. It ends as an operator ends it, so that it fails if it
-    does not end by itself.
+    ``tls={"certificate": path}``. The command begins with ``before``. It ends as an operator
+    ends it, so that it fails if it does not end by itself.
     """
     with tempfile.TemporaryDirectory(prefix="shmq-serve-") as folder:
-        server = Server(Path(folder), namespace, {"workers": workers, "tokens": tokens, **settings})
+        table = {"workers": workers, "tokens": tokens, **settings}
+        server = Server(Path(folder), namespace, table, before)
         try:
             server.start()
             server.ready()

@@ -9,13 +9,13 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import shmq
 from shmq.stress.crew import Crew
-from shmq.stress.journal import ACKED, GOT, Journal, read_all
+from shmq.stress.journal import Journal, read_all
 from shmq.stress.verdict import WRONGS, Verdict, judge
-from tests.soak import workers
+from tests.soak import over_tcp, workers
+from tests.soak.draining import check, drain
 
 PRODUCERS = 3
 CONSUMERS = 3
@@ -50,42 +50,21 @@ def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
         shutil.rmtree(directory)
 
 
-def drain(queue: Any, journal: Journal) -> None:
-    """Take what is left, as a survivor would."""
-    while True:
-        stats = queue.stats()
-        try:
-            message = queue.get(timeout=0.5 if stats.delayed else 0.0)
-        except shmq.Empty:
-            if queue.stats().delayed:
-                continue
-            return
-        numbers = workers.numbers_of(message.body)
-        workers.write_all(journal, GOT, numbers)
-        message.ack()
-        workers.write_all(journal, ACKED, numbers)
-
-
-def check(queue: Any) -> None:
-    """The emptied queue is as good as new. Raises AssertionError, DamagedSegment."""
-    queue.check()
-    stats = queue.stats()
-    left = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
-    assert left == (0, 0, 0, 0, 0), f"left behind in an emptied queue: {left}"
-    assert (stats.waiting_get, stats.waiting_put) == (0, 0), "somebody dead is counted as asleep"
-    assert len(queue.attachments()) == 1, "a dead process is counted as attached"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--tcp", action="store_true", help="through a server, killed as well")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
-    verdict, killed = soak(arguments.seconds, arguments.seed)
+    served = 0
+    if arguments.tcp:
+        verdict, killed, served = over_tcp.soak(arguments.seconds, arguments.seed)
+    else:
+        verdict, killed = soak(arguments.seconds, arguments.seed)
     print(
-        f"{verdict.put} messages put and confirmed, {killed} processes killed, "
-        f"{verdict.redelivered} delivered again"
+        f"{verdict.put} messages put and confirmed, {killed + served} processes killed "
+        f"({served} of a server), {verdict.redelivered} delivered again"
     )
     for kind in WRONGS:
         print(f"{kind}: {len(getattr(verdict, kind))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
 from shmq.stress.verdict import judge
+from tests.soak import over_tcp
 from tests.soak.__main__ import soak
 
 
@@ -13,6 +14,15 @@ def test_what_goes_in_comes_out_whoever_is_killed() -> None:
     assert not verdict.wrong()
     assert killed > 10
     assert verdict.put > 1000
+
+
+def test_so_it_does_over_tcp_whoever_serves_is_killed() -> None:
+    verdict, killed, served = over_tcp.soak(seconds=6, seed=20_261_122)
+
+    assert not verdict.wrong()
+    assert killed > 5
+    assert served > 2
+    assert verdict.put > 300
 
 
 def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:

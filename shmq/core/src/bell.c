@@ -75,7 +75,7 @@ bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool clo
 {
     const struct shmq_header *h = q->h;
 
-    if (GET_ATOMIC(h->state) != SHMQ_OPEN)
+    if (atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN)
         return true;
     if (w->place < SHMQ_PARTIES && !(shmq_armed(h, w->event) >> w->place & 1))
         return true;
@@ -135,7 +135,7 @@ void shmq_choose_bells(struct shmq_queue *q, uint32_t freed)
 
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
-    if (GET_ATOMIC(h->state) == SHMQ_OPEN)
+    if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
         chosen = choose(h, SHMQ_NOT_EMPTY, ready > posted ? ready - posted : 0) |
                  choose(h, SHMQ_NOT_FULL, freed);
     else

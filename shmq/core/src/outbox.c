@@ -67,6 +67,8 @@ uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces,
     size_t at = box->sent;
     uint32_t count = 0;
 
+    if (!shmq_pending(box))
+        return 0;
     for (uint32_t i = box->parcel_sent; i < box->parcel_used && count + 2 <= most; i++) {
         const struct shmq_parcel *parcel = &box->parcels[i];
 

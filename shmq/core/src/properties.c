@@ -130,13 +130,14 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
 /* Whether the codec's name has to be added to the properties of the message. */
 static bool lacks_codec(const unsigned char *meta, uint32_t bytes, uint8_t codec)
 {
-    struct shmq_reader r = {meta, meta + bytes, false};
+    struct shmq_reader r = {meta, meta, false};
     struct shmq_msgpack map, key, value;
 
     if (!codec || codec >= CODEC_COUNT)
         return false;
     if (!bytes)
         return true;
+    r.end += bytes;
     shmq_msgpack_read(&r, &map);
     if (r.bad || map.kind != SHMQ_MSGPACK_MAP)
         return false;
@@ -165,11 +166,13 @@ static unsigned char *write_head(unsigned char *to, uint32_t count)
 /* The map's entries: how many, and where they begin. */
 static uint32_t entries_of(const unsigned char *meta, uint32_t bytes, const unsigned char **at)
 {
-    struct shmq_reader r = {meta, meta + bytes, false};
+    struct shmq_reader r = {meta, meta, false};
     struct shmq_msgpack map = {0};
 
-    if (bytes)
+    if (bytes) {
+        r.end += bytes;
         shmq_msgpack_read(&r, &map);
+    }
     *at = r.at;
     return map.count;
 }

@@ -1,0 +1,49 @@
+/* A front to test, with queues in memory behind it: what policy would answer is answered
+ * here in a few lines.
+ *
+ * The queues "a", "b" and "c" are made once. host_begin puts them back to what they were
+ * then, so that a test costs no new segment: it can be run millions of times. */
+#ifndef WIRE_HOST_H
+#define WIRE_HOST_H
+
+#include "fixture.h"
+#include "front.h"
+#include "session.h"
+
+#define HOST_QUEUES 3
+
+struct host {
+    struct shmq_front front;
+    struct shmq_queue *queues[HOST_QUEUES];    /* the front's handles                    */
+    struct shmq_queue *others[HOST_QUEUES];    /* of another process, which lives        */
+    struct shmq_desk *waiting[HOST_QUEUES];    /* hooks->wait was called                 */
+    uint32_t views[HOST_QUEUES];
+    bool deleted[HOST_QUEUES];
+    bool damaged[HOST_QUEUES];
+};
+
+extern struct host host;
+
+/* All as it was; `token`: one is asked for, and a HELLO that has a "token" is OK. */
+void host_begin(bool token);
+
+/* Ends the front, and checks that nothing is leased, written or pinned any more, and that
+ * the queues are sound. */
+void host_end(void);
+
+/* What the one who runs a front does after each call. */
+void host_settle(void);
+
+/* Does what is due in the queues at `now`. */
+void host_tick_queues(void);
+
+/* A session of weak rights may only put into "a", take from "b", and know nothing of "c". */
+struct shmq_session *host_session(bool weak);
+
+/* Deletes queue `at`, as another process would. */
+void host_delete(uint32_t at);
+
+/* A number that changes with whatever a request could change in the queues. */
+uint64_t host_digest(void);
+
+#endif

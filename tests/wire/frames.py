@@ -1,0 +1,205 @@
+"""The bytes of the wire protocol, written down a second time.
+
+Nothing of shmq is used here or in client.py: what server and client of the project
+misunderstood alike would show.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Any, NamedTuple
+
+import msgpack
+
+MAGIC = 0xDEADBEEF
+MORE = 0x0100
+FOREVER = 0xFFFFFFFF
+FATAL = 0x8000
+
+_HEADER = struct.Struct(">IIBBHI")
+_DELIVERY = struct.Struct(">QQHBB")
+
+HEADER_BYTES = _HEADER.size
+
+
+class T(enum.IntEnum):
+    """The types of frames."""
+
+    HELLO = 0x01
+    PING = 0x02
+    CREATE = 0x10
+    DELETE = 0x11
+    PURGE = 0x12
+    LIST = 0x13
+    STATS = 0x14
+    PRODUCE = 0x20
+    PRODUCE_BATCH = 0x21
+    CONSUME = 0x30
+    SUBSCRIBE = 0x31
+    UNSUBSCRIBE = 0x33
+    DELIVER = 0x38
+    ACK = 0x40
+    NACK = 0x41
+    REJECT = 0x42
+    EXTEND = 0x43
+    REPLY = 0x7F
+
+
+class S(enum.IntEnum):
+    """The statuses of answers."""
+
+    OK = 0
+    QUEUE_FULL = 1
+    QUEUE_EMPTY = 2
+    NO_QUEUE = 3
+    QUEUE_EXISTS = 4
+    BAD_REQUEST = 5
+    TOO_LARGE = 6
+    LEASE_EXPIRED = 7
+    DUPLICATE = 8
+    UNSUPPORTED = 9
+    NO_SPACE = 10
+    SHUTTING_DOWN = 11
+    INTERNAL = 12
+    FORBIDDEN = 13
+    BAD_MAGIC = 0x8001
+    BAD_VERSION = 0x8002
+    FRAME_TOO_LARGE = 0x8003
+    UNAUTHORIZED = 0x8004
+    TIMED_OUT = 0x8005
+
+
+class Frame(NamedTuple):
+    kind: int
+    status: int
+    id: int
+    payload: bytes
+
+
+class Delivery(NamedTuple):
+    """The payload of a DELIVER."""
+
+    sequence: int
+    receipt: int
+    deliveries: int
+    priority: int
+    flags: int
+    properties: dict[Any, Any] | None
+    body: bytes
+
+
+def frame(
+    kind: int,
+    payload: bytes = b"",
+    id: int = 1,
+    *,
+    magic: int = MAGIC,
+    version: int = 1,
+    status: int = 0,
+    length: int | None = None,
+) -> bytes:
+    """One frame; ``length`` may tell a lie about the payload."""
+    told = len(payload) if length is None else length
+    return _HEADER.pack(magic, told, kind, version, status, id) + payload
+
+
+def read_header(data: bytes) -> tuple[int, Frame]:
+    """The length of the payload, and a frame that has it still to come."""
+    magic, length, kind, version, status, number = _HEADER.unpack(data)
+    assert magic == MAGIC, f"an answer begins with {magic:#x}"
+    assert version == 1, f"an answer has version {version}"
+    return length, Frame(kind, status, number, b"")
+
+
+def read_delivery(payload: bytes) -> Delivery:
+    sequence, receipt, deliveries, priority, flags = _DELIVERY.unpack_from(payload)
+    assert not flags & ~0x03, f"a DELIVER has flags {flags:#x}"
+    rest = payload[_DELIVERY.size :]
+    properties = None
+    if flags & 0x01:
+        length = int.from_bytes(rest[:4], "big")
+        assert len(rest) >= 4 + length, "a DELIVER's properties reach beyond its end"
+        properties = unpack(rest[4 : 4 + length])
+        assert isinstance(properties, dict)
+        rest = rest[4 + length :]
+    return Delivery(sequence, receipt, deliveries, priority, flags, properties, rest)
+
+
+def pack(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """The one msgpack value that the bytes are; whatever its keys."""
+    return msgpack.unpackb(data, strict_map_key=False)
+
+
+def name(text: str | bytes) -> bytes:
+    data = text.encode() if isinstance(text, str) else text
+    return struct.pack(">H", len(data)) + data
+
+
+def u32(*values: int) -> bytes:
+    return struct.pack(f">{len(values)}I", *values)
+
+
+def u64(*values: int) -> bytes:
+    return struct.pack(f">{len(values)}Q", *values)
+
+
+def read_u64s(data: bytes) -> list[int]:
+    return list(struct.unpack(f">{len(data) // 8}Q", data))
+
+
+# --- the payloads of requests ----------------------------------------------------------
+
+
+def create(queue: str, **options: object) -> bytes:
+    return name(queue) + (pack(options) if options else b"")
+
+
+def message(body: bytes, properties: bytes | dict[Any, Any] | None = None, flags: int = 0) -> bytes:
+    """What follows the name in a PRODUCE."""
+    if properties is None:
+        return bytes([flags]) + body
+    packed = properties if isinstance(properties, bytes) else pack(properties)
+    return bytes([flags | 0x01]) + u32(len(packed)) + packed + body
+
+
+def produce(
+    queue: str,
+    body: bytes = b"",
+    properties: bytes | dict[Any, Any] | None = None,
+    flags: int = 0,
+) -> bytes:
+    return name(queue) + message(body, properties, flags)
+
+
+def item(body: bytes, properties: bytes | dict[Any, Any] | None = None, flags: int = 0) -> bytes:
+    """A message of a PRODUCE_BATCH."""
+    return message(u32(len(body)) + body, properties, flags)
+
+
+def batch(queue: str, *items: bytes, flags: int = 0, count: int | None = None) -> bytes:
+    many = len(items) if count is None else count
+    return name(queue) + bytes([flags]) + u32(many) + b"".join(items)
+
+
+def consume(queue: str, most: int = 1, wait: int = 0, flags: int = 0) -> bytes:
+    return name(queue) + u32(most, wait) + bytes([flags])
+
+
+def subscribe(queue: str, credit: int = 1, flags: int = 0) -> bytes:
+    return name(queue) + u32(credit) + bytes([flags])
+
+
+def receipts(queue: str, *numbers: int) -> bytes:
+    """The payload of ACK and REJECT."""
+    return name(queue) + u64(*numbers)
+
+
+def timed(queue: str, ms: int, *numbers: int) -> bytes:
+    """The payload of NACK and EXTEND."""
+    return name(queue) + u32(ms) + u64(*numbers)
