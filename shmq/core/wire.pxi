@@ -82,6 +82,7 @@ cdef class Wire:
     cdef bytes name              # of the queue that requests are about
     cdef int fd
     cdef readonly bint is_broken
+    cdef readonly bint is_confused   # the peer has broken the protocol
     cdef readonly int fatal      # the status that the server closed the connection with, or 0
     cdef readonly str problem
     cdef public bint returns     # the server knows RETURN
@@ -353,7 +354,8 @@ cdef class Wire:
                 left = until - _real_now()
                 if left <= 0:
                     return False
-                lock.acquire(True, 3600.0 if left > 3600000000000 else left / 1e9)
+                # In slices: one who was to read next may have been interrupted instead.
+                lock.acquire(True, min(left, RECV_SLICE) / 1e9)
         finally:
             answer.lock = None
             self.sleepers.remove(answer)
@@ -625,7 +627,7 @@ cdef class Wire:
         while self.coming.end - self.coming.start >= SHMQ_FRAME_HEADER and not self.is_broken:
             at = self.coming.data + self.coming.start
             if shmq_frame_read(at, &frame) != SHMQ_S_OK:
-                self._break("the peer does not speak the DEADBEEF protocol, version 1")
+                self._violated("the peer does not speak the DEADBEEF protocol, version 1")
                 break
             if self.coming.end - self.coming.start - SHMQ_FRAME_HEADER < frame.length:
                 break
@@ -637,7 +639,7 @@ cdef class Wire:
             elif frame.type == SHMQ_T_REPLY:
                 self._take_reply(&frame, &r)
             else:
-                self._break(f"the server sent a frame of type {frame.type:#04x}")
+                self._violated(f"the server sent a frame of type {frame.type:#04x}")
             shmq_buffer_take(&self.coming, SHMQ_FRAME_HEADER + frame.length, KEEP_ROOM)
         return 0
 
@@ -653,12 +655,12 @@ cdef class Wire:
                 self.strays.append(receipt)
             return 0
         if answer.messages is None:
-            self._break("the server delivered a message that nobody asked for")
+            self._violated("the server delivered a message that nobody asked for")
             return 0
         message = _new_delivery(r, answer.queue, answer.acks, answer.id if answer.streams else 0,
                                 (base if answer.streams else answer.begun) + answer.lease)
         if message is None:
-            self._break("the server sent a malformed DELIVER")
+            self._violated("the server sent a malformed DELIVER")
             return 0
         answer.messages.append(message)
         if not answer.streams and frame.status != SHMQ_FRAME_MORE:
@@ -723,6 +725,11 @@ cdef class Wire:
             self._stop_reading()
 
     # ---- the end ----
+
+    # The peer breaks the protocol, as it would again.
+    cdef int _violated(self, str problem) except -1:
+        self.is_confused = True
+        return self._break(problem)
 
     # All that is unanswered is lost. A server that said why it ends has done nothing of it.
     cdef int _break(self, str problem) except -1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import threading
@@ -26,6 +27,9 @@ Write = Callable[[_core.Wire], _core.Answer]
 
 #: How long a close waits for the server to have done what was sent before, in seconds.
 _FAREWELL = 1.0
+
+#: What must be left of a request's time for another attempt, in seconds.
+_LEAST = 0.05
 
 _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
@@ -158,22 +162,36 @@ class Connection:
 
     # ---- requests ----
 
-    def call(self, write: Write, *, again: bool = False, wait: float = 0.0) -> _core.Answer:
+    def call(
+        self, write: Write, *, again: bool = False, wait: float = 0.0, within: float = math.inf
+    ) -> _core.Answer:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
-        ``again``: it may be carried out twice. Raises :class:`~shmq.ConnectionLost` if there
-        is no answer in time, or the connection is lost and it must not be repeated.
+        ``again``: it may be carried out twice, ``within`` so many seconds. Raises
+        :class:`~shmq.ConnectionLost` if there is no answer in time, or the connection is lost
+        and it must not be repeated.
         """
-        until = time.monotonic() + self.target.request_timeout
+        began = time.monotonic()
+        until = began + self.target.request_timeout
         backoff = None
         while True:
             wire = self.ready(until)
             answer = write(wire)
             self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
-            if not self._is_to_be_repeated(wire, answer, again, until):
+            still = again and time.monotonic() - began < within
+            if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
             backoff = backoff or Backoff(0.02, 2.0)
-            time.sleep(backoff.pause(until - time.monotonic()))
+            pause = backoff.pause()
+            if time.monotonic() + pause + _LEAST >= until:
+                return self._last(wire, answer)
+            time.sleep(pause)
+
+    def _last(self, wire: _core.Wire, answer: _core.Answer) -> _core.Answer:
+        """The answer of the last attempt, if it is one."""
+        if answer.lost:
+            raise self.lost(wire, wire.may_have_arrived(answer))
+        return answer
 
     def await_(self, wire: _core.Wire, answer: _core.Answer, timeout: float) -> None:
         """Wait for it. A server that does not answer in time is held to be lost."""
@@ -206,11 +224,16 @@ class Connection:
         if self.closed:
             raise self.closed_error()
         if wire.fatal and wire.fatal != Status.TIMED_OUT:
-            raise of_status(wire.fatal, self.what, wire.problem or "")
+            raise self.ended(wire)
         arrived = wire.may_have_arrived(answer)
-        if (again or not arrived) and time.monotonic() < until:
+        if not wire.is_confused and (again or not arrived) and time.monotonic() < until:
             return True
         raise self.lost(wire, arrived)
+
+    def ended(self, wire: _core.Wire) -> errors.ShmqError:
+        """What the server has ended the connection with."""
+        said = wire.problem if wire.problem != "the server closed the connection" else ""
+        return of_status(wire.fatal, self.what, said or "")
 
     def lost(self, wire: _core.Wire, arrived: bool = True) -> errors.ConnectionLost:
         """The error that says that the connection was lost before the answer."""
@@ -222,17 +245,24 @@ class Connection:
 
     # ---- asyncio ----
 
-    async def acall(self, write: Write, *, again: bool = False, wait: float = 0.0) -> _core.Answer:
+    async def acall(
+        self, write: Write, *, again: bool = False, wait: float = 0.0, within: float = math.inf
+    ) -> _core.Answer:
         """``call``, for a task. One that is cancelled waits no longer; see ``Wire.forget``."""
-        until = time.monotonic() + self.target.request_timeout
+        began = time.monotonic()
+        until = began + self.target.request_timeout
         backoff = Backoff(0.02, 2.0)
         while True:
             wire = await self.aready(until)
             answer = write(wire)
             await self.aawait(wire, answer, max(0.0, until - time.monotonic()) + wait)
-            if not self._is_to_be_repeated(wire, answer, again, until):
+            still = again and time.monotonic() - began < within
+            if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
-            await asyncio.sleep(backoff.pause(until - time.monotonic()))
+            pause = backoff.pause()
+            if time.monotonic() + pause + _LEAST >= until:
+                return self._last(wire, answer)
+            await asyncio.sleep(pause)
 
     async def aready(self, until: float) -> _core.Wire:
         """``ready``, for a task."""

@@ -160,6 +160,8 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         if not stream.done or self.ended:
             return False
         self._stream = None
+        if wire.is_confused:
+            raise self._connection.lost(wire)
         if stream.lost:
             if self._connection.closed:
                 raise self._connection.closed_error()

@@ -95,6 +95,8 @@ class Getting:
             wire.send()
             return True, self._with_more(stream.messages)
         if stream.done:
+            if wire.is_confused:
+                raise self._connection.lost(wire)
             if stream.lost and not self._connection.closed:
                 return False, []  # once more, over the next connection
             if stream.lost:

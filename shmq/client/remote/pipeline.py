@@ -57,7 +57,8 @@ class RemotePipeline(contract.Pipeline):
             self._settle(self._window // 2)
         wire = self._wire()
         number = self._number
-        self._flight.append((number, wire, wire.produce(meta, body), meta, body, known))
+        began = time.monotonic()
+        self._flight.append((number, began, wire, wire.produce(meta, body), meta, body, known))
         self._number += 1
         self._unsent += 1
         if self._unsent * 2 >= self._window:
@@ -79,27 +80,21 @@ class RemotePipeline(contract.Pipeline):
     def _settle(self, left: int) -> None:
         """Wait until no more than ``left`` are under way."""
         while len(self._flight) > left:
-            number, wire, answer, meta, body, known = self._flight.popleft()
+            flight = self._flight.popleft()
+            _, _, wire, answer, *_ = flight
             if not answer.is_ready:
                 self._unsent = 0
                 self._connection.await_(wire, answer, self._connection.target.request_timeout)
             if answer.done and not answer.lost and answer.status in _TAKEN:
                 self._taken += 1
             else:
-                self._again(number, wire, answer, meta, body, known)
+                self._again(flight)
 
-    def _again(
-        self,
-        number: int,
-        wire: _core.Wire,
-        answer: _core.Answer,
-        meta: bytes | None,
-        body: Any,
-        known: bool,
-    ) -> None:
+    def _again(self, flight: _Flight) -> None:
         """One that was refused or lost goes the way of a put that was."""
+        number, began, wire, answer, meta, body, known = flight
         try:
-            self._queue.put_again(wire, answer, meta, body, None, None, known)
+            self._queue.put_again(began, wire, answer, meta, body, None, None, known)
         except errors.ConnectionLost as error:
             if wire.may_have_arrived(answer):
                 self._unknown.append(number)
@@ -127,8 +122,9 @@ class RemotePipeline(contract.Pipeline):
         if kind is None:
             self.flush()
         elif self._flight:
-            self._flight[-1][1].send()  # they are put, as those before them were
+            self._flight[-1][2].send()  # they are put, as those before them were
 
 
-#: Number, wire, answer, packed properties, body, and whether the dedupe id is a given one.
-_Flight = tuple[int, _core.Wire, _core.Answer, bytes | None, Any, bool]
+#: Number, when it began, wire, answer, packed properties, body, and whether the application
+#: gave it a dedupe id.
+_Flight = tuple[int, float, _core.Wire, _core.Answer, bytes | None, Any, bool]

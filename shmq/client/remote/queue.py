@@ -21,7 +21,7 @@ from shmq.client.remote.encoding import Item, check_size, encode, with_id
 from shmq.client.remote.getting import Getting
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.pipeline import RemotePipeline
-from shmq.client.remote.refusal import of_status, refusal
+from shmq.client.remote.refusal import refusal
 from shmq.core import _core
 from shmq.names import check_name
 from shmq.options import QueueOptions, check_whole
@@ -65,6 +65,7 @@ class RemoteQueue(contract.Queue):
         self._patience = connection.target.request_timeout
         #: Whether puts have a dedupe id of their own.
         self.identified = self._options.dedupe_window > 0
+        self._window = self._options.dedupe_window
         self._waits = self._options.overflow == "block"
 
     @property
@@ -179,13 +180,15 @@ class RemoteQueue(contract.Queue):
         wire = self._connection.wire
         if wire is None or not wire.is_usable:
             wire = self._connection.ready(time.monotonic() + self._patience)
+        began = time.monotonic()
         answer = wire.put(meta, body, self._patience)
         if type(answer) is _core.Put:
             return answer
-        return self.put_again(wire, answer, meta, body, block, timeout, known)
+        return self.put_again(began, wire, answer, meta, body, block, timeout, known)
 
     def put_again(
         self,
+        began: float,
         wire: _core.Wire,
         answer: Any,
         meta: bytes | None,
@@ -194,10 +197,12 @@ class RemoteQueue(contract.Queue):
         timeout: float | None,
         known: bool,
     ) -> contract.Put:
-        """After a first attempt that was refused or lost: wait or repeat, if that may be."""
-        began = time.monotonic()
+        """After a first attempt that was refused or lost: wait or repeat, if that may be.
+
+        It ``began`` at that time (monotonic).
+        """
         waits = self.waits(block, timeout)
-        until = None if timeout is None else began + timeout
+        until = None if timeout is None else time.monotonic() + timeout
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         if not answer.done:
             self._connection.give_up(wire)
@@ -208,6 +213,7 @@ class RemoteQueue(contract.Queue):
                     raise self._full()
                 with crowd.waiting(self._key):
                     time.sleep(backoff.pause(left))
+                began = time.monotonic()  # what was refused was not taken
             else:
                 self._check_repeatable(wire, answer, began)
             wire = self._connection.ready(time.monotonic() + self._patience)
@@ -227,11 +233,11 @@ class RemoteQueue(contract.Queue):
         if not answer.lost:
             connection.retire(wire)
         elif wire.fatal and wire.fatal != Status.TIMED_OUT:
-            raise of_status(wire.fatal, f"queue {self._name!r}", wire.problem or "")
+            raise connection.ended(wire)
         passed = time.monotonic() - began
-        safe = self.identified and passed < self._options.dedupe_window
+        safe = self.identified and passed < self._window
         arrived = answer.lost and wire.may_have_arrived(answer)
-        if passed > self._patience or (arrived and not safe):
+        if wire.is_confused or passed > self._patience or (arrived and not safe):
             lost = connection.lost(wire, arrived)
             hint = (
                 ""
@@ -333,7 +339,7 @@ class RemoteQueue(contract.Queue):
             return wire.produce_batch(items, start, min(_BATCH_BYTES, wire.max_frame))[0]
 
         try:
-            return self._connection.call(write, again=self.identified)
+            return self._connection.call(write, again=self.identified, within=self._window)
         except errors.ConnectionLost as error:
             raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error
 
@@ -581,7 +587,9 @@ class RemoteQueue(contract.Queue):
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         while True:
             answer = await self._connection.acall(
-                lambda wire: wire.produce(meta, buffer), again=self.identified
+                lambda wire: wire.produce(meta, buffer),
+                again=self.identified,
+                within=self._window,
             )
             if answer.status == Status.DUPLICATE:
                 return _core.new_put(answer.number, known or not self.identified)

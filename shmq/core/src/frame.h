@@ -4,7 +4,7 @@
  *
  * All integers are unsigned and in network byte order. What reads takes a bounded
  * `struct shmq_reader`: nothing is read beyond its end, and a read that would be makes it
- * bad, once for all. Server (session.c) and client (remote.pxi) stand upon this. */
+ * bad, once for all. Server (session.c) and client (request.c, wire.pxi) stand upon this. */
 #ifndef SHMQ_FRAME_H
 #define SHMQ_FRAME_H
 

@@ -139,6 +139,7 @@ def test_a_lease_ends_with_its_connection(proxy: Proxy, afar: Broker, queue: Que
     proxy.cut()
 
     eventually(lambda: queue.qsize() == 1, "it is back in the queue")
+    eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")  # type: ignore[attr-defined]
     with pytest.raises(shmq.LeaseExpired):
         message.ack()
     assert remote.get().delivery_count == 2
