@@ -162,6 +162,8 @@ def _decoded(value: Any) -> Contexts:
     for name, fields in value["contexts"].items():
         if not all(isinstance(field, str) for field in fields.values()):
             raise ValueError(f"context {name!r} has a value that is no string")
+        if ("url" in fields) is ("namespace" in fields):
+            raise ValueError(f"context {name!r} is not either a url or a namespace")
         known[check_name(name, "context")] = Context(**fields)
     current = value["current"]
     if current is not None and current not in known:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -14,6 +13,7 @@ import shmq
 from shmq.cli.escape import one_line
 from shmq.cli.failure import describe
 from shmq.cli.output import age, cell, table
+from shmq.cli.target import is_this_process
 
 __all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]
 
@@ -82,7 +82,8 @@ def look(broker: shmq.Broker) -> list[Row]:
             continue
         try:
             with broker.queue(summary.name) as queue:
-                rows.append(_row(queue.stats(), queue.attachments()))
+                others = [a for a in queue.attachments() if not is_this_process(broker, a)]
+                rows.append(_row(queue.stats(), others))
         except (shmq.NoSuchQueue, shmq.QueueDeleted):
             continue
         except (shmq.ShmqError, OSError) as error:
@@ -91,9 +92,7 @@ def look(broker: shmq.Broker) -> list[Row]:
 
 
 def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
-    who = collections.Counter(
-        f"{one.name} {one.pid}" for one in attachments if one.alive and one.pid != os.getpid()
-    )
+    who = collections.Counter(f"{one.name} {one.pid}" for one in attachments if one.alive)
     return Row(
         name=stats.name,
         depth=stats.depth,

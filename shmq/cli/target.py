@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,7 +16,15 @@ from shmq.cli.contexts import Context
 from shmq.client.remote import address
 from shmq.client.remote.broker import RemoteBroker
 
-__all__ = ["FILE", "Target", "complete_contexts", "target_flags", "target_of", "typed"]
+__all__ = [
+    "FILE",
+    "Target",
+    "complete_contexts",
+    "is_this_process",
+    "target_flags",
+    "target_of",
+    "typed",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,8 +47,8 @@ class Target:
     @property
     def namespace(self) -> str:
         """The namespace of this host. Raises :class:`click.UsageError` for a server."""
-        if self.place.url is None:
-            return self.place.namespace or "default"
+        if self.place.namespace is not None:
+            return self.place.namespace
         raise click.UsageError(
             f"this works on the shared memory of one host, and {self.origin} says "
             f"{self.place.url}: run it there, or say -n NAMESPACE for this host's"
@@ -67,6 +76,11 @@ def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list
         return [name for name in contexts.read().known if name.startswith(begun)]
     except (shmq.ShmqError, OSError):
         return []
+
+
+def is_this_process(broker: shmq.Broker, attachment: shmq.Attachment) -> bool:
+    """Whether it is this command that is attached; a pid of a server's host is another's."""
+    return attachment.pid == os.getpid() and not isinstance(broker, RemoteBroker)
 
 
 def target_flags(command: F) -> F:

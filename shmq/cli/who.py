@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 import click
 
 import shmq
 from shmq.cli.flags import connected, json_flag, queue_flag
 from shmq.cli.output import cell, clock, note, show_json, show_table, table
+from shmq.cli.target import is_this_process
 
 __all__ = ["who"]
 
@@ -24,7 +24,7 @@ def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
     With the number of messages they hold leased. This command itself is left out.
     """
     with broker.queue(name) as queue:
-        attached = [one for one in queue.attachments() if one.pid != os.getpid()]
+        attached = [one for one in queue.attachments() if not is_this_process(broker, one)]
     if as_json:
         show_json([dataclasses.asdict(one) for one in attached])
         return

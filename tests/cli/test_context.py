@@ -145,6 +145,8 @@ def test_a_folder_that_others_may_write_to_is_refused(invoke: Invoke, config_hom
         '{"version": 1, "current": null, "contexts": {"a": {"url": 7}}}',
         '{"version": 1, "current": null, "contexts": {"a": {"colour": "red"}}}',
         '{"version": 1, "current": null, "contexts": []}',
+        '{"version": 1, "current": null, "contexts": {"a": {}}}',
+        '{"version": 1, "current": null, "contexts": {"a": {"url": "x", "namespace": "y"}}}',
         "[" * 100_000,
     ],
 )
