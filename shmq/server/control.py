@@ -131,9 +131,9 @@ class Control:
         if self.doors.ask:
             caller.token = self.doors.find(shown or "")
             if caller.token is None:
-                what = "an unknown token" if shown else "no token"
-                self._seldom.warning("%s is not let in: it showed %s", caller, what)
-                raise Refusal(Status.UNAUTHORIZED, f"this server asks for a token: {what} came")
+                form = "%s showed an unknown token" if shown else "%s showed no token"
+                self._seldom.warning(form, caller)
+                raise Refusal(Status.UNAUTHORIZED, "this server asks for a token that it knows")
             log.debug("%s is let in by token %r", caller, caller.token.name)
         return _packed(
             {
