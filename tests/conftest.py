@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import secrets
@@ -66,11 +67,18 @@ def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
     At the end its queues are deleted; whatever of it is then still in /dev/shm has
     leaked, and fails the test unless that is marked ``debris``.
     """
+    debris = request.node.get_closest_marker("debris") is not None
+    with own_namespace(debris=debris) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def own_namespace(*, debris: bool = False) -> Iterator[str]:
+    """A namespace that nobody else has, of which nothing is left at the end."""
     name = f"test-{secrets.token_hex(6)}"
     yield name
-    allowed = request.node.get_closest_marker("debris") is not None
     try:
-        leaked = [] if allowed else _left_after_deletion(name)
+        leaked = [] if debris else _left_after_deletion(name)
     finally:
         for path in _in_shared_memory(name):
             path.unlink(missing_ok=True)

@@ -10,9 +10,10 @@ import pytest
 
 import shmq
 from shmq.protocol import FOREVER, Status, Type
+from tests.conftest import own_namespace
 from tests.server.conftest import Serve
 from tests.server.peer import Frame, Peer, name_of
-from tests.serving import Server
+from tests.serving import Server, serve
 
 RIGHTS = ("produce", "consume", "admin")
 
@@ -54,15 +55,26 @@ REQUESTS: dict[str, tuple[int, bytes, str | None]] = {
 }
 
 
-@pytest.fixture
-def server(served: Serve, broker: shmq.Broker) -> Server:
-    broker.create_queue("shop", dead_letter=None)
-    broker.create_queue("secret", dead_letter=None)
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
     rights = {
         token: {right: ["shop*"] if right in held else [] for right in RIGHTS}
         for token, held in TOKENS.items()
     }
-    return served(tokens={**rights, ALL: {right: ["*"] for right in RIGHTS}})
+    tokens = {**rights, ALL: {right: ["*"] for right in RIGHTS}}
+    with own_namespace() as namespace, serve(namespace, tokens=tokens) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def broker(server: Server) -> Iterator[shmq.Broker]:
+    """A local broker; there are the queues ``shop`` and ``secret``, both empty."""
+    with shmq.connect(server.namespace) as broker:
+        for each in broker.list_queues():
+            broker.delete_queue(each.name)
+        for name in ("shop", "secret"):
+            broker.create_queue(name, dead_letter=None)
+        yield broker
 
 
 @pytest.fixture
@@ -120,8 +132,8 @@ def test_hello_comes_first_and_its_token_must_be_known(server: Server) -> None:
     assert server.said("'a test' showed an unknown token")
 
 
-def test_no_token_and_no_hash_is_ever_logged(server: Server, peer: Peer) -> None:
-    server.reload(log_level="debug", tokens={token: {"produce": ["*"]} for token in (ALL, NOTHING)})
+def test_no_token_and_no_hash_is_ever_logged(served: Serve) -> None:
+    server = served(log_level="debug", tokens={ALL: {"produce": ["*"]}, NOTHING: {}})
     with Peer(server) as good, Peer(server) as bad:
         good.let_in(ALL)
         bad.hello("bad" * 20)
