@@ -145,7 +145,7 @@ def test_a_port_is_free_again_for_the_next_server_after_a_kill(
 
 
 def test_sigterm_drains(served: Serve, broker: shmq.Broker, held: Hold) -> None:
-    server = served(workers=1, limits={"drain": 10})
+    server = served(workers=1, limits={"drain": 4})
     broker.create_queue("empty")
     (holder,) = held(server, 1)
     with Peer(server) as waiter:

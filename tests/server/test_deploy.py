@@ -1,0 +1,70 @@
+"""The files for deployment say what the command takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shmq.server.limits import Limits
+from shmq.server.settings import Source
+from tests.processes.tools import ROOT
+
+UNIT = (ROOT / "deploy" / "shmq.service").read_text()
+CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
+HOW_TO = (ROOT / "docs" / "how-to" / "serve.md").read_text()
+
+
+def test_the_commands_of_the_files_are_flags_of_serve() -> None:
+    run = [sys.executable, "-m", "shmq.cli", "serve", "--help"]
+    told = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (started,) = re.findall(r"^ExecStart=\S+ (.*)$", UNIT, re.MULTILINE)
+    entry = " ".join(re.findall(r"^(?:ENTRYPOINT|CMD) \[(.*)\]$", CONTAINERFILE, re.MULTILINE))
+
+    assert started.startswith("serve ")
+    assert '"serve"' in entry
+    for flag in re.findall(r"--[a-z-]+", started + entry):
+        assert flag in told
+
+
+def test_the_image_copies_what_is_there() -> None:
+    for line in re.findall(r"^COPY (?!--from)(.*)$", CONTAINERFILE, re.MULTILINE):
+        for name in line.split()[:-1]:
+            assert (ROOT / name).exists(), name
+
+
+def test_the_unit_gives_a_drain_its_time() -> None:
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
+    assert float(seconds) > Limits().drain + 3
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "shmq.service"
+    here = UNIT.replace("/usr/local/bin/shmq", sys.executable)
+    unit.write_text(re.sub(r"^(User|Group)=.*\n", "", here, flags=re.MULTILINE))
+
+    run = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "shmq.service" not in run.stderr
+    assert run.returncode == 0
+
+
+def test_the_file_that_the_page_shows_is_read_and_has_the_defaults(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "serve.toml"
+    path.write_text(shown.replace("sha256:0b4a…", "sha256:" + "0" * 64))
+
+    settings = Source(path).read()
+
+    assert settings.limits == Limits()
+    assert {field for field in Limits.__slots__ if f"\n{field} = " not in shown} == set()
