@@ -17,6 +17,8 @@ import pytest
 
 import shmq
 from shmq.protocol import FOREVER, Status, Type
+from shmq.server.settings import Source
+from shmq.server.supervisor import Supervisor
 from tests.processes.tools import ROOT, environment, eventually
 from tests.server.conftest import Serve
 from tests.server.peer import Peer
@@ -315,6 +317,23 @@ def test_a_server_that_cannot_start_says_why_in_one_line(tmp_path: Path) -> None
     assert "cannot name a namespace" in refused("--namespace", "a b")
     (tmp_path / "c").write_text("[tls]\ncertificate = 'none'")
     assert "certificate" in refused("--config", str(tmp_path / "c"), "--port", "0")
+
+
+def die(*_: object) -> None:
+    """What a worker does that cannot even begin."""
+    os._exit(3)
+
+
+def test_a_server_whose_workers_die_at_once_gives_up(
+    namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shmq.server.worker.main", die)
+    source = Source(None, {"port": 0, "workers": 1, "namespace": namespace})
+
+    with pytest.raises(shmq.ShmqError, match="die at once"):
+        Supervisor(source).run()
+
+    assert caplog.text.count("front end 1 died") == 4
 
 
 def test_a_port_that_is_taken_is_told(served: Serve) -> None:
