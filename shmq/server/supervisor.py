@@ -32,7 +32,7 @@ _LONGEST_PAUSE: Final = 2.0
 #: How often a worker may die before the server was up even once.
 _FALSE_STARTS: Final = 3
 #: How much longer than the drain the processes may take to end, in seconds.
-_GRACE: Final = 2.0
+_GRACE: Final = 4.0
 #: Descriptors of a process beside its connections: queues, semaphores, the interpreter's.
 _OTHER_DESCRIPTORS: Final = 1024
 

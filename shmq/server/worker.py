@@ -28,7 +28,7 @@ RELOADED: Final = "reloaded"
 
 #: How much longer than the drain a process may take that does not come to its own timers,
 #: in seconds.
-_GRACE: Final = 1.0
+_GRACE: Final = 2.0
 
 
 def main(

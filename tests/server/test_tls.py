@@ -119,7 +119,7 @@ def test_a_token_is_asked_for_within_tls(
 def test_a_handshake_that_does_not_end_is_cut_off(
     served: Serve, server_pair: Pair, trusting: ssl.SSLContext
 ) -> None:
-    server = served(tls=files(server_pair), limits={"handshake": 0.3})
+    server = served(tls=files(server_pair), limits={"handshake": 2.0})
     with socket.create_connection(server.address) as silent:
         silent.settimeout(60)
         silent.sendall(b"\x16\x03\x01")
