@@ -11,6 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from shmq.errors import ShmqError
 from shmq.processes.lines import show_on_stderr
 from shmq.processes.signals import leave_to_the_supervisor
 from shmq.processes.tether import tether
@@ -78,7 +79,10 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
             drain()
             return
         logging.getLogger("shmq").setLevel(fresh.level)
-        front.reload(fresh)
+        try:
+            front.reload(fresh)
+        except ShmqError as error:  # the files have changed since the supervisor looked
+            log.error("%s: the settings stay as they are: %s", who, error)
         pipe.send(RELOADED)
 
     loop.add_signal_handler(signal.SIGTERM, drain)

@@ -143,6 +143,24 @@ def test_a_port_is_free_again_for_the_next_server_after_a_kill(
         peer.ok(Type.PING)
 
 
+def test_it_serves_without_uvloop(namespace: str, tmp_path: Path, broker: shmq.Broker) -> None:
+    (tmp_path / "shadow").mkdir()
+    (tmp_path / "shadow" / "uvloop.py").write_text("raise ImportError\n")
+    queue = broker.create_queue("q")
+    server = Server(tmp_path, namespace, {})
+    try:
+        server.start(PYTHONPATH=f"{tmp_path / 'shadow'}:{ROOT}")
+        server.ready()
+        with Peer(server) as peer:
+            asked = peer.begin_to_take("q", FOREVER)
+            peer.ok(Type.PING)
+            queue.put(b"x")
+            assert peer.receive()[:3] == (Type.DELIVER, Status.OK, asked)
+        assert server.stops() == 0
+    finally:
+        server.close()
+
+
 # --- the end ---------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import struct
@@ -199,3 +200,31 @@ def test_files_that_cannot_be_used_are_told(
 
     with pytest.raises(InvalidOption, match=told):
         Tls(**paths).context()
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_one_who_sends_much_before_reading_gets_every_answer_in_order(
+    served: Serve, server_pair: Pair, trusting: ssl.SSLContext, secure: bool
+) -> None:
+    """The server stops reading, and goes on where it stopped."""
+    server = served(tls=files(server_pair) if secure else None)
+    count = 150_000
+    pings = b"".join(frame(Type.PING, b"%064d" % n, n + 1) for n in range(count))
+    answers, sent = bytearray(), 0
+    with Peer(server, trusting if secure else None) as peer:
+        peer.socket.settimeout(1.0)
+        with contextlib.suppress(TimeoutError):
+            while sent < len(pings):
+                sent += peer.socket.send(pings[sent : sent + 16_384])
+        held_back = sent < len(pings)
+        peer.socket.settimeout(60)
+        while len(answers) < len(pings):
+            answers += peer.socket.recv(1 << 16)
+            if len(answers) > sent - (1 << 20) and sent < len(pings):
+                sent += peer.socket.send(pings[sent : sent + 16_384])
+
+    assert held_back
+    size = len(pings) // count
+    assert [answers[at + 12 : at + size] for at in range(0, len(answers), size)] == [
+        pings[at + 12 : at + size] for at in range(0, len(pings), size)
+    ]
