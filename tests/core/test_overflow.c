@@ -88,3 +88,20 @@ TEST("a put that is refused all the same has dropped nothing")
     CHECK_EQ(q->h->visible, 5);
     CHECK_EQ(q->h->dropped, 0);
 }
+
+TEST("nothing is dropped for a message whose group can have no record")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 2, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_put put = {.body_bytes = 1, .group = 4};
+    uint64_t seq;
+
+    put_bytes(q, 1);
+    put_bytes(q, 1);
+    starve(q);
+    CHECK_EQ(put_status(q, &put, &seq), SHMQ_NO_SPACE);
+    CHECK_EQ(q->h->dropped, 0);
+    feed(q);
+    CHECK_EQ(put_status(q, &put, &seq), SHMQ_OK);
+    CHECK_EQ(q->h->dropped, 1);
+    CHECK_WELL(q);
+}

@@ -71,10 +71,10 @@ static void check_written(const unsigned char *meta, size_t size, uint8_t codec,
                           const unsigned char *wanted, size_t wanted_size)
 {
     unsigned char to[256];
-    unsigned char *end = shmq_properties_write(to, meta, (uint32_t)size, codec);
+    struct shmq_worded worded = shmq_properties_worded(meta, (uint32_t)size, codec);
 
-    CHECK_EQ(end - to, wanted_size);
-    CHECK_EQ(shmq_properties_size(meta, (uint32_t)size, codec), wanted_size);
+    CHECK_EQ(worded.size, wanted_size);
+    CHECK_EQ(shmq_properties_write(to, &worded) - to, wanted_size);
     CHECK(!memcmp(to, wanted, wanted_size));
 }
 
@@ -97,4 +97,21 @@ TEST("a map of fifteen entries gets another head with the codec")
         meta[i] = wanted[2 + i] = i;
     memcpy(wanted + 33, "\xA5" "codec" "\xA4" "text", 11);
     check_written(meta, sizeof meta, 1, wanted, 44);
+}
+
+TEST("bytes that become another message's meanwhile are written in the size that was decided")
+{
+    static const unsigned char others[][4] = {
+        {0x81, 0xA1, 'a', 1}, {0xDF, 0xFF, 0xFF, 0xFF}, {0x80, 0, 0, 0}, {0xA1, 'x', 0, 0}};
+
+    for (size_t before = 0; before < 4; before++)
+        for (size_t after = 0; after < 4; after++) {
+            unsigned char meta[4], to[64];
+            struct shmq_worded worded;
+
+            memcpy(meta, others[before], sizeof meta);
+            worded = shmq_properties_worded(meta, sizeof meta, 1);
+            memcpy(meta, others[after], sizeof meta);
+            CHECK_EQ(shmq_properties_write(to, &worded) - to, worded.size);
+        }
 }

@@ -25,8 +25,8 @@ bool shmq_may_deliver(const struct shmq_session *session)
 static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint64_t receipt,
                                  const struct shmq_view *view, bool with_body)
 {
-    uint32_t meta = shmq_properties_size(view->meta, view->meta_bytes, view->codec);
-    uint32_t props = meta ? 4 + meta : 0;
+    struct shmq_worded worded = shmq_properties_worded(view->meta, view->meta_bytes, view->codec);
+    uint32_t props = worded.size ? 4 + worded.size : 0;
     uint32_t deliveries = view->deliveries < MOST_DELIVERIES ? view->deliveries : MOST_DELIVERIES;
     size_t size = SHMQ_FRAME_HEADER + FIXED + props;
     unsigned char *at = shmq_session_room(session, size + (with_body ? view->body_bytes : 0));
@@ -42,8 +42,8 @@ static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint
     *at++ = (unsigned char)((props ? SHMQ_WITH_PROPERTIES : 0) |
                             (deliveries > 1 ? SHMQ_REDELIVERED : 0));
     if (props) {
-        at = shmq_store32(at, meta);
-        at = shmq_properties_write(at, view->meta, view->meta_bytes, view->codec);
+        at = shmq_store32(at, worded.size);
+        at = shmq_properties_write(at, &worded);
     }
     return at;
 }

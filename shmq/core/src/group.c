@@ -208,6 +208,13 @@ static void unmake(struct shmq_queue *q, uint32_t at)
     SET(q->h->groups, q->h->groups - 1);
 }
 
+int shmq_group_reserve(struct shmq_queue *q, uint64_t hash)
+{
+    if (q->h->group_free != SHMQ_NIL || find(q, hash) != SHMQ_NIL)
+        return SHMQ_OK;
+    return shmq_back_groups(q, q->h->groups_made + 1);
+}
+
 int shmq_group_join(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint32_t at = find(q, s->group);

@@ -8,6 +8,9 @@
 
 #include "queue.h"
 
+/* Ensures: there is a record for the group, or memory for one. SHMQ_NO_SPACE. */
+int shmq_group_reserve(struct shmq_queue *q, uint64_t hash);
+
 /* Ensures: the group has a record, which counts one message more; s->group_at names it.
  * SHMQ_NO_SPACE. The slot's `group` is set. */
 int shmq_group_join(struct shmq_queue *q, struct shmq_slot *s);

@@ -177,16 +177,21 @@ static uint32_t entries_of(const unsigned char *meta, uint32_t bytes, const unsi
     return map.count;
 }
 
-uint32_t shmq_properties_size(const unsigned char *meta, uint32_t bytes, uint8_t codec)
+struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes,
+                                          uint8_t codec)
 {
-    const unsigned char *entries;
-    uint32_t count;
+    struct shmq_worded worded = {.rest = meta, .rest_bytes = bytes, .size = bytes};
+    uint32_t entries;
 
     if (!lacks_codec(meta, bytes, codec))
-        return bytes;
-    count = entries_of(meta, bytes, &entries);
-    return head_size(count + 1) + (bytes - (uint32_t)(entries - meta)) +
-           (uint32_t)(2 + strlen("codec") + strlen(CODECS[codec]));
+        return worded;
+    entries = entries_of(meta, bytes, &worded.rest);
+    worded.rest_bytes = bytes - (uint32_t)(worded.rest - meta);
+    worded.entries = entries + 1;
+    worded.codec = codec;
+    worded.size = head_size(worded.entries) + worded.rest_bytes +
+                  (uint32_t)(2 + strlen("codec") + strlen(CODECS[codec]));
+    return worded;
 }
 
 static unsigned char *write_text(unsigned char *to, const char *text)
@@ -198,17 +203,12 @@ static unsigned char *write_text(unsigned char *to, const char *text)
     return to + size;
 }
 
-unsigned char *shmq_properties_write(unsigned char *to, const unsigned char *meta, uint32_t bytes,
-                                     uint8_t codec)
+unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded)
 {
-    const unsigned char *entries = meta;
-    bool lacks = lacks_codec(meta, bytes, codec);
-
-    if (lacks)
-        to = write_head(to, entries_of(meta, bytes, &entries) + 1);
-    bytes -= (uint32_t)(entries - meta);
-    if (bytes)
-        memcpy(to, entries, bytes);
-    to += bytes;
-    return lacks ? write_text(write_text(to, "codec"), CODECS[codec]) : to;
+    if (worded->codec)
+        to = write_head(to, worded->entries);
+    if (worded->rest_bytes)
+        memcpy(to, worded->rest, worded->rest_bytes);
+    to += worded->rest_bytes;
+    return worded->codec ? write_text(write_text(to, "codec"), CODECS[worded->codec]) : to;
 }

@@ -34,12 +34,21 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
 #define SHMQ_CODEC_OTHER 255
 uint8_t shmq_codec_number(struct shmq_text name);
 
-/* The bytes that the properties take on the wire: those of the message, with its codec
- * among them unless that is "bytes"; 0 if there are none. */
-uint32_t shmq_properties_size(const unsigned char *meta, uint32_t bytes, uint8_t codec);
+/* The properties as the wire has them: those of the message, with its codec among them
+ * unless that is "bytes". Decided once: the bytes may be another message's by the time they
+ * are written, if the lease was lost, and then whatever is written has still this size. */
+struct shmq_worded {
+    const unsigned char *rest; /* what is copied as it is                               */
+    uint32_t rest_bytes;
+    uint32_t entries;          /* with a codec that is added: of the map, with it       */
+    uint8_t codec;             /* 0: none is added                                      */
+    uint32_t size;             /* of it all; 0: there are no properties                 */
+};
 
-/* Writes so many. */
-unsigned char *shmq_properties_write(unsigned char *to, const unsigned char *meta, uint32_t bytes,
-                                     uint8_t codec);
+struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes,
+                                          uint8_t codec);
+
+/* Writes worded->size bytes: what is behind them. */
+unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded);
 
 #endif

@@ -75,6 +75,14 @@ static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint6
     return shmq_dedupe_reserve(q, now);
 }
 
+/* Where a message may be dropped for this one, all else that it takes is there before. */
+static int secure(struct shmq_queue *q, const struct shmq_put *put)
+{
+    if (!put->group || q->h->options.overflow != SHMQ_DROP_OLDEST)
+        return SHMQ_OK;
+    return shmq_group_reserve(q, put->group);
+}
+
 static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put)
 {
     unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
@@ -98,7 +106,7 @@ int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint
     int status;
 
     shmq_tick_if_due(q, now);
-    if ((status = dedupe(q, put->dedupe, now, seq)) ||
+    if ((status = dedupe(q, put->dedupe, now, seq)) || (status = secure(q, put)) ||
         (status = shmq_take_or_drop(q, put->body_bytes + put->meta_bytes, &at)))
         return shmq_outcome(q, status);
     s = shmq_slot_at(q, at);
