@@ -34,7 +34,7 @@ _BREATH: Final = 0.2
 _ROUND: Final = 1.0
 #: How long a draining server answers a connection that holds nothing, in seconds.
 _LAST_CALL: Final = 1.0
-#: How often it looks whether one holds nothing any more, in seconds.
+#: How soon is seen that one holds nothing any more, or that who waited is gone, in seconds.
 _GLANCE: Final = 0.05
 
 #: A peer that is gone without a word is asked after so many seconds, so often, so many times.
@@ -67,6 +67,7 @@ class FrontEnd:
         self._timer = self._loop.call_later(0, self._keep_time)
         self._round_at = 0.0
         self._draining = False
+        self._leaving = False
         self._part_from = self._part_all_from = 0.0
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
@@ -176,7 +177,14 @@ class FrontEnd:
         log.debug("%s has gone", caller)
         self._stirred.discard(carrier.session)
         self._census.write(self._row, len(self._carriers))
+        self._leave_soon()
         self._end_if_empty()
+
+    def _leave_soon(self) -> None:
+        """Who is gone waits no longer; many that go together are looked at together."""
+        if self._waiting and not self._leaving:
+            self._leaving = True
+            self._loop.call_later(_GLANCE, self._wait_no_longer)
 
     def _take_breath(self, error: OSError) -> None:
         """Without descriptors or memory the rest wait where they are."""
@@ -247,11 +255,17 @@ class FrontEnd:
             self._timer = self._loop.call_later(pause, self._keep_time)
 
     def _look_round(self) -> None:
+        self._wait_no_longer()
+        self._cut_off_the_stalled()
+
+    def _wait_no_longer(self) -> None:
+        """End the waiting for queues that nobody waits for, so that their numbers say so."""
+        self._leaving = False
         for queue, task in list(self._waiting.items()):
             if not self._front.serve(queue):
-                del self._waiting[queue]  # whoever waits from now on gets a task of their own
+                # Whoever waits from now on gets a task of their own.
+                self._waiting.pop(queue, None)
                 task.cancel()
-        self._cut_off_the_stalled()
 
     def _cut_off_the_stalled(self) -> None:
         limit = self._settings.limits.frame

@@ -12,6 +12,7 @@ import time
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from shmq.client.local import LocalBroker
 from shmq.errors import ShmqError
 from shmq.processes.nudge import Nudge
 from shmq.processes.post import Post
@@ -151,8 +152,19 @@ class Supervisor:
             for each in self._sockets:
                 each.close()
             self._nudge.close()
+            self._leave_nothing()
         if self._refusal is not None:
             raise self._refusal
+
+    def _leave_nothing(self) -> None:
+        """Remove the namespace's file and bells if no queue is left there.
+
+        Its processes end together: each leaves that to the others.
+        """
+        try:
+            LocalBroker(self.settings.namespace).close()
+        except (ShmqError, OSError) as error:
+            log.warning("namespace %r is left as it is: %s", self.settings.namespace, error)
 
     def stop(self) -> None:
         """Let `run` return when the connections have ended. For any thread."""

@@ -19,7 +19,7 @@ import shmq
 from shmq.protocol import FOREVER, Status, Type
 from shmq.server.settings import Source
 from shmq.server.supervisor import Supervisor
-from tests.processes.tools import ROOT, environment, eventually
+from tests.processes.tools import ROOT, environment, eventually, files_of
 from tests.server.conftest import Serve
 from tests.server.peer import Peer
 from tests.serving import Server, runs
@@ -433,3 +433,23 @@ def test_the_processes_of_the_server_do_not_speak_to_its_manager(
     finally:
         server.close()
         manager.close()
+
+
+def test_a_server_whose_queues_are_deleted_leaves_nothing_in_shared_memory(
+    served: Serve, namespace: str
+) -> None:
+    server = served()
+    (worker,) = server.workers()
+    keeper = int(server.said(r"keeper started, pid (\d+)")[0])
+    with shmq.connect(server.url) as broker:
+        broker.create_queue("q", dead_letter=None)
+        eventually(lambda: len(broker.queue("q").attachments()) > 1, "the keeper has seen it")
+        broker.delete_queue("q")
+
+    os.kill(keeper, signal.SIGSTOP)  # so that it ends last, and the worker sees it alive
+    server.signal(signal.SIGTERM)
+    eventually(lambda: not runs(worker), "the worker ends")
+    os.kill(keeper, signal.SIGCONT)
+
+    assert server.ends() == 0
+    assert not files_of(namespace)
