@@ -119,10 +119,11 @@ class Source:
         if self.path is None:
             return _made(Settings, "", dict(self.over))
         try:
-            table = _parsed(self.path)
-            return _settings(table, self.path.parent, self.over)
+            values = _values(_parsed(self.path), self.path.parent)
+            _made(Settings, "", values)  # what is wrong in it is told, whatever goes over it
         except (ShmqError, TypeError) as error:
             raise InvalidOption(f"{self.path}: {error}") from error
+        return _made(Settings, "", {**values, **self.over})
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"it is not TOML: {error}") from error
 
 
-def _settings(table: dict[str, Any], folder: Path, over: Mapping[str, Any]) -> Settings:
+def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     values = dict(table)
     if "limits" in values:
         values["limits"] = _made(Limits, "limits", _table("limits", values["limits"]))
@@ -145,10 +146,10 @@ def _settings(table: dict[str, Any], folder: Path, over: Mapping[str, Any]) -> S
         rows = values["tokens"]
         if not isinstance(rows, list):
             raise TypeError("tokens must be written as [[tokens]], once for each")
-        values["tokens"] = tuple(_made(Token, "tokens", _table("tokens", row)) for row in rows)
+        values["tokens"] = tuple(_made(Token, "[tokens]", _table("tokens", row)) for row in rows)
     if "data_dir" in values:
         values["data_dir"] = _path(values["data_dir"], folder)
-    return _made(Settings, "", {**values, **over})
+    return values
 
 
 def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:

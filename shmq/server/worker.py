@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from shmq.errors import ShmqError
 from shmq.processes.lines import show_on_stderr
-from shmq.processes.signals import leave_to_the_supervisor
+from shmq.processes.signals import held_back, leave_to_the_supervisor
 from shmq.processes.tether import tether
 from shmq.server.census import Census
 from shmq.server.frontend import FrontEnd
@@ -91,3 +91,11 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
     pipe.send(READY)
     await front.run()
     log.info("%s ends", who)
+    _hear_no_more(loop)
+
+
+def _hear_no_more(loop: asyncio.AbstractEventLoop) -> None:
+    """Another SIGTERM changes nothing now, and the loop that closes could not take it."""
+    with held_back():
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -94,6 +94,26 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
     assert (settings.port, settings.workers) == (5, 2)
 
 
+def test_what_is_wrong_in_the_file_is_told_though_the_command_line_goes_over_it(
+    tmp_path: Path,
+) -> None:
+    path = config(tmp_path, "namespace = 'a b'")
+
+    with pytest.raises(shmq.ShmqError, match="'a b' cannot name a namespace") as refusal:
+        Source(path, {"namespace": "good"}).read()
+
+    assert str(path) in str(refusal.value)
+
+
+def test_what_is_wrong_on_the_command_line_is_not_said_of_the_file(tmp_path: Path) -> None:
+    path = config(tmp_path, "workers = 2")
+
+    with pytest.raises(shmq.InvalidOption, match="workers=1000 is out of range") as refusal:
+        Source(path, {"workers": 1000}).read()
+
+    assert str(path) not in str(refusal.value)
+
+
 def test_without_a_file_there_are_the_defaults() -> None:
     settings = Source().read()
 
@@ -108,7 +128,7 @@ def test_without_a_file_there_are_the_defaults() -> None:
         ("prot = 1", r"unknown key 'prot': did you mean 'port'\?"),
         ("[limits]\nconections = 1", r"unknown key 'conections' in \[limits\]: .*'connections'"),
         ("[tls]\nkey = 'k'", r"'certificate' is missing in \[tls\]"),
-        ("[[tokens]]\nname = 'a'", r"'hash' is missing in \[tokens\]"),
+        ("[[tokens]]\nname = 'a'", r"'hash' is missing in \[\[tokens\]\]"),
         ("[tokens]\nname = 'a'", r"\[\[tokens\]\]"),
         ("limits = 5", "limits must be a table"),
         ("port = 70000", "port=70000 is out of range"),

@@ -222,6 +222,20 @@ def test_a_second_signal_ends_it_at_once(served: Serve, broker: shmq.Broker, hel
     assert broker.queue("jobs").qsize() == 1
 
 
+def test_a_worker_that_ends_takes_another_sigterm_without_a_word(served: Serve) -> None:
+    """As a service manager, or a shell, sends them: one to each process of the group."""
+    server = served(workers=2)
+    server.signal(signal.SIGTERM)
+
+    for pid in server.workers():
+        while runs(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    assert server.ends() == 0
+    assert "Traceback" not in server.log
+
+
 def test_ctrl_c_drains_too(served: Serve) -> None:
     server = served(workers=2)
     for pid in (server.pid, *server.children()):  # as a terminal does it

@@ -52,9 +52,13 @@ class Address:
             raise InvalidOption(f"url={url!r} must begin with shmq:// or shmqs://")
         try:
             port = parts.port
-        except ValueError as error:
-            raise InvalidOption(f"url={url!r}: {error}") from None
-        if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        except ValueError:
+            raise InvalidOption(
+                f"url={url!r}: the port must be a number from 1 to 65535, and an IPv6 address "
+                f"stands in brackets: {parts.scheme}://[::1]:PORT"
+            ) from None
+        more = parts.path not in ("", "/") or parts.query or parts.fragment
+        if not parts.hostname or more or not parts.netloc.isprintable() or " " in parts.netloc:
             raise InvalidOption(f"url={url!r} must be {parts.scheme}://HOST:PORT and no more")
         if port == 0:
             raise InvalidOption(f"url={url!r}: no server listens on port 0")

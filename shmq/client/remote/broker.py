@@ -97,8 +97,16 @@ class RemoteBroker(contract.Broker):
         answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
         if answer.status == Status.QUEUE_EXISTS:
             raise self._exists(name, wanted, answer)
-        self._check(answer, name)
+        self._check_made(answer, name)
         return self._opened(name)
+
+    def _check_made(self, answer: _core.Answer, name: str) -> None:
+        if answer.status == Status.NO_QUEUE:  # what one may not make, one may not learn about
+            raise errors.NoSuchQueue(
+                f"there is no queue {name!r} for this token in namespace {self.namespace!r} of "
+                f"{self.url}, and it may make none of that name"
+            )
+        self._check(answer, name)
 
     def _exists(self, name: str, wanted: QueueOptions, answer: _core.Answer) -> errors.ShmqError:
         try:
@@ -128,7 +136,7 @@ class RemoteBroker(contract.Broker):
         except errors.NoSuchQueue:
             answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
             if answer.status != Status.QUEUE_EXISTS:
-                self._check(answer, name)
+                self._check_made(answer, name)
             return self._opened(name)
 
     def delete_queue(self, name: str) -> None:

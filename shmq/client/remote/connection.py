@@ -90,7 +90,7 @@ class Connection:
         wire = self.wire
         if wire is not None and wire.is_usable:
             return wire
-        first = wire is None or not wire.is_of_this_process
+        first = self.greeting is None or (wire is not None and not wire.is_of_this_process)
         with self._lock:
             if self.closed:
                 raise self.closed_error()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ __all__ = ["Greeting", "dial"]
 #: How long a recv waits before it looks at signals and deadlines, as setsockopt takes it.
 _SLICE = struct.pack("ll", 0, 250_000)
 _READ = 1 << 16
+
+_TRUST = "; whom to trust is said by tls= or --cafile"
 
 
 class Greeting:
@@ -96,7 +99,8 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
         if wire.fatal:
             raise of_status(wire.fatal, what, wire.problem or "")
         why = wire.problem if answered else f"no answer to HELLO within {timeout:.3g} s"
-        raise errors.ConnectionLost(f"cannot connect to {what}: {why}")
+        hint = _hint(target, why or "") if answered else ""
+        raise errors.ConnectionLost(f"cannot connect to {what}: {why}{hint}")
     if hello.status != Status.OK:
         raise refusal(hello, what)
     try:
@@ -111,7 +115,22 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     return greeting
 
 
+def _hint(target: Target, why: str) -> str:
+    """What to do about a connection that was lost before the first answer."""
+    if not target.address.tls:
+        return "; if the server wants TLS, the URL begins with shmqs://"
+    if "CERTIFICATE" in why:
+        return "; the server wants a certificate of one's own that it knows: tls= or --cert"
+    return ""
+
+
 def _unreachable(target: Target, error: OSError) -> errors.ConnectionLost:
     why = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error))
-    hint = "; is `shmq serve` running there?" if isinstance(error, ConnectionRefusedError) else ""
+    hint = ""
+    if isinstance(error, ConnectionRefusedError):
+        hint = "; is `shmq serve` running there?"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        why, hint = f"its certificate is refused: {error.verify_message}", _TRUST
+    elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        why, hint = "what answers there speaks no TLS", "; a server without it is at shmq://"
     return errors.ConnectionLost(f"cannot connect to {target.address}: {why}{hint}")

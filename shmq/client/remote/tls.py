@@ -39,7 +39,16 @@ def context(tls: Any) -> ssl.SSLContext:
     try:
         return _made(given)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        raise InvalidOption(f"tls={dict(given)!r} cannot be used: {error}") from error
+        shown = {key: str(path) for key, path in given.items()}
+        raise InvalidOption(
+            f"tls={shown!r} cannot be used: {_told(error)}; each must be a file of PEM"
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
