@@ -403,20 +403,23 @@ cdef class Acks:
 
     cpdef int put(self) except -1:
         """Write what has gathered behind what the connection is to send."""
-        cdef int count = self.count
         cdef int i
         cdef Answer answer
         cdef unsigned char *at
-        if not count or self.wire is None:
+        if not self.count or self.wire is None:
             return 0
-        self.count = 0
         if self.wire.is_broken or self.wire.generation != fork_generation:
+            self.count = 0
             return 0
+        # An allocation may let others run, who gather here, too: it comes before the look.
         answer = self.wire._new_answer()
         answer.acks = self
-        at = self.wire._request(answer, SHMQ_T_ACK, True, 8 * count)
-        for i in range(count):
+        if not self.count:
+            return 0
+        at = self.wire._request(answer, SHMQ_T_ACK, True, 8 * self.count)
+        for i in range(self.count):
             at = shmq_store64(at, self.receipts[i])
+        self.count = 0
         self.last = answer
         return 0
 

@@ -332,6 +332,9 @@ cdef class Wire:
 
     cdef int _wait(self, Answer answer, int64_t until) except -1:
         while not answer._is_ready():
+            if self.is_broken:
+                self.lose(answer)
+                break
             self._send(until)
             if answer._is_ready():
                 break
@@ -341,6 +344,11 @@ cdef class Wire:
             elif not self._read_until(answer, until):
                 break
         return 0
+
+    def lose(self, Answer answer):
+        """Of a connection that broke before the request was written: it was never sent."""
+        self.calls.pop(answer.id, None)
+        answer.lost = answer.done = True
 
     # Another thread reads: sleep until it has the answer, or stops.
     cdef bint _follow(self, Answer answer, int64_t until) except -1:

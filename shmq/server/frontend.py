@@ -16,6 +16,7 @@ from shmq.server.caller import Caller
 from shmq.server.carrier import Carrier
 from shmq.server.census import Census
 from shmq.server.control import Control
+from shmq.server.limits import Limits
 from shmq.server.plain import Plain
 from shmq.server.secure import Secure
 from shmq.server.seldom import Seldom
@@ -75,6 +76,11 @@ class FrontEnd:
             self._broker, Doors(settings.tokens), self._wait, self._stir, self._sooner
         )
         self._front = _core.Front(self._control, **_limits_of(settings))
+
+    @property
+    def limits(self) -> Limits:
+        """Those that are in force."""
+        return self._settings.limits
 
     async def run(self) -> None:
         """Serve until `drain` was called, and the connections have ended or its time has."""

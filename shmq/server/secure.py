@@ -118,8 +118,12 @@ class Secure(Carrier):
                 clear = self._tls.read(_CHUNK)
             except ssl.SSLWantReadError:
                 return
-            except (ssl.SSLError, OSError):  # the peer's end, or what is no TLS
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 clear = b""
+            except (ssl.SSLError, OSError):  # what is no TLS: nothing can be answered any more
+                self._flush()  # the alert that tells the peer why
+                self._state = GONE
+                return
             if clear:
                 self._state = self.session.feed(clear)
             else:
@@ -148,7 +152,9 @@ class Secure(Carrier):
             clear = self.session.take(_AHEAD) if self._greeted and not self._said_goodbye else b""
             if not clear:
                 return True
-            self._tls.write(clear)
+            left = memoryview(clear)
+            while left:
+                left = left[self._tls.write(left) :]
         return False
 
     def _flush(self) -> bool:

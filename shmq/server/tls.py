@@ -32,6 +32,7 @@ class Tls:
         """A new context with the files as they are now. Raises :class:`~shmq.InvalidOption`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
         try:
             # A passphrase would be asked for at the terminal, where nobody may be.
             context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)

@@ -68,7 +68,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
 
     def drain() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, settings.limits.drain + _GRACE)
+        signal.setitimer(signal.ITIMER_REAL, front.limits.drain + _GRACE)
         front.drain()
 
     def hear() -> None:

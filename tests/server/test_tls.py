@@ -63,6 +63,7 @@ def test_tls_1_2_and_1_3_are_spoken(
 def test_nothing_older_is_spoken(server_pair: Pair) -> None:
     context = Tls(certificate=server_pair[0], key=server_pair[1]).context()
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_RENEGOTIATION
 
 
 def test_a_client_that_speaks_no_tls_is_not_answered(served: Serve, server_pair: Pair) -> None:
@@ -128,6 +129,30 @@ def test_a_handshake_that_does_not_end_is_cut_off(
     server.hears("no TLS within handshake")
     with Peer(server, trusting) as peer:
         peer.ok(Type.PING)
+
+
+def test_what_is_no_tls_behind_a_request_is_no_fault_of_the_server(
+    served: Serve, server_pair: Pair, trusting: ssl.SSLContext
+) -> None:
+    server = served(tls=files(server_pair))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = trusting.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(server.address, 60) as way:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                way.sendall(outgoing.read())
+                incoming.write(way.recv(1 << 16))
+        tls.write(frame(Type.PING))
+        way.sendall(outgoing.read() + b"\x17\x03\x03\x00\x20" + bytes(32))
+        with contextlib.suppress(ConnectionError):
+            while way.recv(1 << 16):
+                continue
+    with Peer(server, trusting) as peer:
+        peer.ok(Type.PING)
+    assert "fault" not in server.log
 
 
 def test_what_a_torn_connection_held_is_back_at_once(

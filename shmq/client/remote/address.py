@@ -107,6 +107,8 @@ class Target:
             token = _known_token(str(address))
         elif not isinstance(token, str):
             raise TypeError(f"token must be a str, not {type(token).__name__}")
+        if token is not None and not token.isprintable():
+            raise InvalidOption("the token has characters that are not printable: no server has it")
         check_seconds("connect_timeout", connect_timeout, 0.001)
         check_seconds("request_timeout", request_timeout, 0.001)
         if address.tls:

@@ -90,15 +90,15 @@ class Connection:
         wire = self.wire
         if wire is not None and wire.is_usable:
             return wire
-        first = self.greeting is None or (wire is not None and not wire.is_of_this_process)
         with self._lock:
             if self.closed:
                 raise self.closed_error()
             if self.wire is not None and self.wire.is_usable:
                 return self.wire
-            return self._redial(until, first)
+            return self._redial(until)
 
-    def _redial(self, until: float, first: bool) -> _core.Wire:
+    def _redial(self, until: float) -> _core.Wire:
+        """A new one. A server that was never reached is asked once, one that was until then."""
         backoff = Backoff(0.02, 2.0)
         self._drop()
         while True:
@@ -108,13 +108,16 @@ class Connection:
                 wire, self.greeting = dial(self.target, self.name, self._queue, timeout)
             except (errors.ConnectionLost, errors.ShuttingDown) as error:
                 left = until - time.monotonic()
-                if first or left <= 0:
+                if self.greeting is None or left <= 0:
                     raise
                 if self.closed:
                     raise self.closed_error() from error
                 time.sleep(backoff.pause(left))
                 continue
             self.wire = wire
+            if self.closed:  # meanwhile, by another thread
+                wire.close()
+                raise self.closed_error()
             return wire
 
     def _drop(self) -> None:
@@ -235,6 +238,25 @@ class Connection:
         said = wire.problem if wire.problem != "the server closed the connection" else ""
         return of_status(wire.fatal, self.what, said or "")
 
+    def check_stream(
+        self,
+        wire: _core.Wire,
+        stream: _core.Answer,
+        refused: Callable[[_core.Answer], errors.ShmqError],
+    ) -> None:
+        """Raise what ended a subscription, unless another connection may carry it on."""
+        if stream.lost:
+            if self.closed:
+                raise self.closed_error()
+            if wire.fatal and wire.fatal != Status.TIMED_OUT:
+                raise self.ended(wire)
+            if wire.is_confused:
+                raise self.lost(wire)
+        elif stream.status == Status.SHUTTING_DOWN:
+            self.retire(wire)
+        else:
+            raise refused(stream)
+
     def lost(self, wire: _core.Wire, arrived: bool = True) -> errors.ConnectionLost:
         """The error that says that the connection was lost before the answer."""
         tail = "whether it was carried out is unknown" if arrived else "it was not carried out"
@@ -251,7 +273,7 @@ class Connection:
         """``call``, for a task. One that is cancelled waits no longer; see ``Wire.forget``."""
         began = time.monotonic()
         until = began + self.target.request_timeout
-        backoff = Backoff(0.02, 2.0)
+        backoff = None
         while True:
             wire = await self.aready(until)
             answer = write(wire)
@@ -259,6 +281,7 @@ class Connection:
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
+            backoff = backoff or Backoff(0.02, 2.0)
             pause = backoff.pause()
             if time.monotonic() + pause + _LEAST >= until:
                 return self._last(wire, answer)

@@ -9,6 +9,7 @@ from typing import Any
 
 from shmq import contract, errors
 from shmq.client.remote import postman
+from shmq.client.remote.connection import Backoff
 from shmq.core import _core
 from shmq.protocol import Status, Type
 
@@ -18,6 +19,8 @@ log = logging.getLogger("shmq")
 
 #: How long the end of a subscription may take to be confirmed, in seconds.
 _ENDING = 5.0
+#: The pause before it goes on over another connection, in seconds; doubled each time.
+_FIRST_PAUSE, _LAST_PAUSE = 0.02, 2.0
 
 
 class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
@@ -97,6 +100,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         if not (self._subscribes and wait):
             return self._take()
         until = None if self._timeout is None else time.monotonic() + self._timeout
+        backoff = None
         while not self.ended:
             wire, stream = self._subscribed()
             self.acks.put()
@@ -106,6 +110,8 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 return True
             if until is not None and time.monotonic() >= until:
                 return self._stop_streaming(wire)
+            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
         return False
 
     def _take(self) -> bool:
@@ -160,16 +166,8 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         if not stream.done or self.ended:
             return False
         self._stream = None
-        if wire.is_confused:
-            raise self._connection.lost(wire)
-        if stream.lost:
-            if self._connection.closed:
-                raise self._connection.closed_error()
-            return False
-        if stream.status == Status.SHUTTING_DOWN:
-            self._connection.retire(wire)
-            return False
-        raise self._queue.error(stream)
+        self._connection.check_stream(wire, stream, self._queue.error)
+        return False
 
     def _stop_streaming(self, wire: _core.Wire) -> bool:
         """The time is over: whether something came at the last moment."""
@@ -294,6 +292,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         if not self._subscribes:
             return await self._atake()
         until = None if self._timeout is None else time.monotonic() + self._timeout
+        backoff = None
         while not self.ended:
             wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
             stream = self._subscribe(wire)
@@ -304,6 +303,9 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 return True
             if until is not None and time.monotonic() >= until:
                 return await self._astop_streaming(wire)
+            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            left = None if until is None else until - time.monotonic()
+            await asyncio.sleep(backoff.pause(left))
         return False
 
     async def _atake(self) -> bool:

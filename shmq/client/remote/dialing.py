@@ -60,7 +60,7 @@ def dial(
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        seal = None if context is None else _shake_hands(sock, context, target)
+        seal = None if context is None else _shake_hands(sock, context, target, until)
         sock.setblocking(True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _SLICE)
         wire = _core.Wire(sock, name.encode(), queue, seal)
@@ -76,10 +76,14 @@ def dial(
         raise
 
 
-def _shake_hands(sock: socket.socket, context: Any, target: Target) -> tls.Seal:
+def _shake_hands(sock: socket.socket, context: Any, target: Target, until: float) -> tls.Seal:
     seal = tls.Seal(context, target.address.host)
     done, out = seal.shake_hands(None)
     while True:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(left)
         if out:
             sock.sendall(out)
         if done:
@@ -106,12 +110,12 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     try:
         said = msgpack.unpackb(hello.payload or b"\x80", strict_map_key=False)
         greeting = Greeting(said, target.address.netloc)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        wire.max_frame = greeting.max_frame
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise errors.ConnectionLost(
             f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
         ) from error
     wire.returns = "RETURN" in {feature.upper() for feature in greeting.features}
-    wire.max_frame = greeting.max_frame
     return greeting
 
 

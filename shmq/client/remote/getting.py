@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
+from shmq.client.remote.connection import Backoff
 from shmq.core import _core
 from shmq.protocol import Status
 
@@ -17,6 +19,8 @@ _SHORTLY = 100
 _LARGE = 1024
 #: How long the end of a subscription may take to be confirmed, in seconds.
 _ENDING = 5.0
+#: The pause before a wait goes on over another connection, in seconds; doubled each time.
+_FIRST_PAUSE, _LAST_PAUSE = 0.02, 2.0
 
 
 class Getting:
@@ -42,10 +46,13 @@ class Getting:
         messages = self._consume(short)
         if len(messages) >= _LARGE:
             messages = self._with_rest(messages)
+        backoff = None
         while not messages and waits and (until is None or time.monotonic() < until):
             ended, messages = self._subscribe(until)
             if ended:
                 break
+            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
         return messages
 
     def _consume(self, wait_ms: int) -> list[Any]:
@@ -95,17 +102,8 @@ class Getting:
             wire.send()
             return True, self._with_more(stream.messages)
         if stream.done:
-            if wire.is_confused:
-                raise self._connection.lost(wire)
-            if stream.lost and not self._connection.closed:
-                return False, []  # once more, over the next connection
-            if stream.lost:
-                raise self._connection.closed_error()
-            if stream.status == Status.SHUTTING_DOWN:
-                self._connection.retire(wire)
-                time.sleep(0.05)
-                return False, []
-            raise self._queue.error(stream)
+            self._connection.check_stream(wire, stream, self._queue.error)
+            return False, []  # once more, over the next connection
         self._end(wire, stream)
         return True, list(stream.messages or ())
 
@@ -142,10 +140,14 @@ class Getting:
             lambda wire: wire.consume(self._most, 0, self._lease), again=True
         )
         messages = self._messages(answer)
+        backoff = None
         while not messages and timeout != 0 and (until is None or time.monotonic() < until):
             ended, messages = await self._asubscribe(until)
             if ended:
                 break
+            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            left = None if until is None else until - time.monotonic()
+            await asyncio.sleep(backoff.pause(left))
         return messages
 
     async def _asubscribe(self, until: float | None) -> tuple[bool, list[Any]]:

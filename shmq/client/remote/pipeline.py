@@ -50,7 +50,7 @@ class RemotePipeline(contract.Pipeline):
         else:
             meta, body = encode(body, queue.options.priorities, properties)
         queue.check_size(body, meta)
-        known = "dedupe_id" in properties
+        known = properties.get("dedupe_id") is not None
         if queue.identified and not known:
             meta = with_id(meta)
         if len(self._flight) >= self._window:
@@ -84,7 +84,11 @@ class RemotePipeline(contract.Pipeline):
             _, _, wire, answer, *_ = flight
             if not answer.is_ready:
                 self._unsent = 0
-                self._connection.await_(wire, answer, self._connection.target.request_timeout)
+                try:
+                    self._connection.await_(wire, answer, self._connection.target.request_timeout)
+                except BaseException:
+                    self._unknown.append(flight[0])
+                    raise
             if answer.done and not answer.lost and answer.status in _TAKEN:
                 self._taken += 1
             else:

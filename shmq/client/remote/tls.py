@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,18 +57,24 @@ def _made(given: Mapping[str, Any]) -> ssl.SSLContext:
     folder = ca is not None and Path(ca).is_dir()
     made = ssl.create_default_context(cafile=None if folder else ca, capath=ca if folder else None)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_RENEGOTIATION
     if given.get("certificate") is not None:
         made.load_cert_chain(given["certificate"], given.get("key"))
     return made
 
 
 class Seal:
-    """One connection's TLS, for the client's side; its socket is read and written elsewhere."""
+    """One connection's TLS, for the client's side; its socket is read and written elsewhere.
+
+    One thread may seal while another opens: they take turns, as an SSL object is for one
+    at a time, and works without the interpreter's lock.
+    """
 
     def __init__(self, made: ssl.SSLContext, host: str) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = made.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._turn = threading.RLock()  # a signal's handler may send while its thread reads
 
     def shake_hands(self, sealed: bytes | None) -> tuple[bool, bytes]:
         """The next step, with what the peer sent: whether it was the last; what to send."""
@@ -82,20 +89,19 @@ class Seal:
     def seal(self, plain: bytes) -> bytes:
         """What is to be sent for it."""
         view = memoryview(plain)
-        while view:
-            view = view[self._object.write(view) :]
-        return self._outgoing.read()
+        with self._turn:
+            while view:
+                view = view[self._object.write(view) :]
+            return self._outgoing.read()
 
     def open(self, sealed: bytes) -> bytes | None:
         """What it holds, perhaps nothing yet; None if the peer has ended. Raises SSLError."""
-        if sealed:
-            self._incoming.write(sealed)
         parts = []
-        try:
-            while part := self._object.read(_READ):
-                parts.append(part)
-        except ssl.SSLWantReadError:
-            return b"".join(parts)
-        except ssl.SSLZeroReturnError:
-            pass
+        with self._turn:
+            self._incoming.write(sealed)
+            try:
+                while part := self._object.read(_READ):
+                    parts.append(part)
+            except ssl.SSLWantReadError:
+                return b"".join(parts)
         return b"".join(parts) or None

@@ -15,6 +15,7 @@ import pytest
 
 import shmq
 from shmq.client.remote.address import Address
+from shmq.client.remote.tls import Seal
 from tests.certificates import WHY_NOT, Certificates
 from tests.serving import Server, serve
 
@@ -268,6 +269,67 @@ def test_a_file_that_is_not_pem_is_told_as_such(tmp_path: Path) -> None:
         with pytest.raises(shmq.InvalidOption, match=r"wrong'.*must be a file of PEM") as error:
             shmq.connect("shmqs://127.0.0.1:1", tls=tls)
         assert "_ssl.c" not in str(error.value)
+
+
+def test_a_token_that_no_server_can_have_is_refused_without_showing_it() -> None:
+    with pytest.raises(shmq.InvalidOption, match="token") as error:
+        shmq.connect("shmq://127.0.0.1:1", token="hidden\udc80")
+
+    assert "hidden" not in str(error.value)
+
+
+def test_a_handshake_that_drips_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        url = f"shmqs://127.0.0.1:{slow.getsockname()[1]}"
+        given_up = threading.Event()
+
+        def drip() -> None:
+            sock, _ = slow.accept()
+            with sock:
+                for byte in b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc" + bytes(1000):
+                    if given_up.wait(0.05):
+                        return
+                    sock.sendall(bytes([byte]))
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with pytest.raises(shmq.ConnectionLost, match="no answer in time"):
+                shmq.connect(url, connect_timeout=0.2)
+        finally:
+            given_up.set()
+            thread.join()
+
+
+def test_one_thread_seals_while_another_opens(folder: Path) -> None:
+    made = Certificates(folder)
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(*made.sign("server"))
+    mine = ssl.create_default_context(cafile=made.ca)
+    to_them, to_me = ssl.MemoryBIO(), ssl.MemoryBIO()
+    them = theirs.wrap_bio(to_them, to_me, server_side=True)
+    seal = Seal(mine, "127.0.0.1")
+    done, out = seal.shake_hands(None)
+    while not done:
+        to_them.write(out)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            them.do_handshake()
+        done, out = seal.shake_hands(to_me.read())
+    to_them.write(out)
+    them.do_handshake()
+    opened = []
+
+    def read() -> None:
+        for _ in range(300):
+            them.write(bytes(10_000))
+            opened.append(seal.open(to_me.read()))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    while reader.is_alive():
+        seal.seal(bytes(50_000))
+    reader.join()
+    assert sum(len(part or b"") for part in opened) == 3_000_000
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import shmq
 from shmq import Broker, Queue
 from shmq.protocol import Type
-from tests.client.remote.proxy import Proxy
+from tests.client.remote.proxy import Proxy, of_type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
 
 
@@ -138,6 +138,16 @@ def test_a_lost_connection_costs_nothing_where_there_is_a_window_for_dedupe(
             pipe.put(number)
 
     assert sorted(drain(near)) == list(range(100))
+
+
+def test_no_id_is_not_an_id_of_the_application(proxy: Proxy, afar: Broker, broker: Broker) -> None:
+    near = broker.create_queue("jobs", dedupe_window=LATER)
+    proxy.cut_after(of_type(Type.PRODUCE))
+
+    with afar.queue("jobs").pipeline() as pipe:
+        pipe.put(b"once", dedupe_id=None)
+
+    assert drain(near) == [b"once"]
 
 
 def test_a_pipeline_that_an_exception_leaves_has_put_what_was_put(queue: Queue) -> None:
