@@ -115,6 +115,7 @@ cdef extern from "queue.h" nogil:
     uint64_t shmq_word(const shmq_slot *s)
     int shmq_state_of(uint64_t word)
     cbool shmq_looks_ready(const shmq_header *h)
+    void shmq_pause()
     cbool shmq_looks_roomy(const shmq_queue *q, uint32_t count)
     int64_t shmq_time(const shmq_queue *q)
 

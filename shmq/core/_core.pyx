@@ -38,6 +38,7 @@ from shmq import errors as _errors
 
 include "segment.pxi"
 include "common.pxi"
+include "spin.pxi"
 include "parcel.pxi"
 include "attachment.pxi"
 include "put.pxi"

@@ -11,11 +11,8 @@ cdef class _Attachment:
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
     cdef uint64_t number           # this process's, in the namespace
-    cdef int64_t spin[2]           # how long to spin, by the bell
-    cdef int until_try[2]          # waits until a spin is tried again, where that is 0
-    cdef int between_tries[2]
+    cdef Spin spins[2]             # by the bell
     cdef int64_t looked_at         # when dead processes were looked for
-    cdef bint alone                # the only core: whoever comes cannot while we spin
     cdef uint32_t views            # pins that this handle's process holds
     cdef bint open_
     cdef bint tending
@@ -38,10 +35,8 @@ cdef class _Attachment:
         self.bells = bells.encode()
         self.q.bells = PyBytes_AS_STRING(self.bells)
         self.blocks = self.q.h.options.overflow == 1
-        self.alone = (_os.cpu_count() or 1) == 1
         for bell in range(2):
-            self.spin[bell] = FIRST_SPIN
-            self.between_tries[bell] = LEAST_BETWEEN
+            _spin_init(&self.spins[bell])
         for bell, path in enumerate((not_empty, not_full)):
             raw = path.encode()
             self.semaphores[bell] = sem_open(raw, 0)
@@ -361,30 +356,15 @@ cdef class _Attachment:
             self._tend()
         return True
 
-    # Whether a spin looks as if it had ended the wait. A spin is as long as the last waits
-    # that one has ended, twice; where none has, a long one is tried now and then, and ever
-    # more seldom while that is in vain: on a busy machine, or a single core, nobody comes
-    # while we spin.
+    # Whether a spin looks as if it had ended the wait.
     cdef bint _spin(self, int bell) noexcept:
-        cdef int64_t spin = self.spin[bell], took
-        if self.alone:
+        cdef int64_t took, ns = _spin_time(&self.spins[bell])
+        if not ns:
             return False
-        if not spin:
-            self.until_try[bell] -= 1
-            if self.until_try[bell] > 0:
-                return False
-            spin = MOST_SPIN
         with nogil:
-            took = shmq_spin(&self.q, bell, spin)
-        if took >= 0:
-            self.spin[bell] = min(max(took * 2, LEAST_SPIN), MOST_SPIN)
-            self.between_tries[bell] = LEAST_BETWEEN
-            return True
-        self.spin[bell] = spin // 2 if spin // 2 >= LEAST_SPIN and self.spin[bell] else 0
-        if not self.spin[bell]:
-            self.until_try[bell] = self.between_tries[bell]
-            self.between_tries[bell] = min(self.between_tries[bell] * 2, MOST_BETWEEN)
-        return False
+            took = shmq_spin(&self.q, bell, ns)
+        _spin_learn(&self.spins[bell], ns, took)
+        return took >= 0
 
     # Wakes whoever sleeps and should not. After a put that is done: nothing may raise here, nor
     # look at signals, and what cannot be had costs a sleeper a slice.

@@ -14,6 +14,9 @@ cdef class Front:
 
     cdef shmq_front c
     cdef readonly object control
+    cdef Session last            # the one that was read from last, if no other was since
+    cdef int in_a_row            # how often
+    cdef Spin spin
     cdef dict desks              # by the id of its handle: the address of the desk
     cdef int64_t told            # when `tick` said that it is to be called
     cdef bint open_
@@ -23,6 +26,7 @@ cdef class Front:
         self.control = control
         self.desks = {}
         self.open_ = False
+        _spin_init(&self.spin)
         cdef shmq_limits c
         memset(&c, 0, sizeof(c))
         if not shmq_front_begin(&self.c, &_hooks, <void *>self, &c):

@@ -12,6 +12,8 @@ cdef enum:
     _GONE = 8
     MOST_PIECES = 64      # of one sendmsg
     MOST_ROUNDS = 16      # receives in a row, then it is another connection's turn
+    MOST_LINGERS = 8      # requests in a row that are waited for
+    IN_A_ROW = 16         # events of one connection until its next request is waited for
 
 
 @cython.no_gc_clear
@@ -62,14 +64,53 @@ cdef class Session:
         return 0 if self.c == NULL else self.c.unsettled
 
     def readable(self, int fd):
-        """Receive what is there, carry it out, and send what can be sent at once."""
+        """Receive what is there, carry it out, and send what can be sent at once.
+
+        Where nobody else has said anything for a while, the next request is waited for
+        some microseconds, as long as that pays.
+        """
+        cdef int round_ = 0
+        cdef int flags = self._carry_on(fd, False)
+        while not flags and round_ < MOST_LINGERS and self._is_alone() and self._linger(fd):
+            flags = self._carry_on(fd, True)
+            round_ += 1
+        return self._flags()
+
+    # `came`: what is there was received already.
+    cdef int _carry_on(self, int fd, bint came) except -1:
         cdef int round_
         if self.c != NULL:
             for round_ in range(MOST_ROUNDS):
-                if not self._receive(fd):
+                if came or not self._receive(fd):
                     break
             self.front._settle()
         return self.writable(fd)
+
+    # Whether no other session has been read from for a while.
+    cdef bint _is_alone(self):
+        if self.front.last is not self:
+            self.front.last = self
+            self.front.in_a_row = 0
+        self.front.in_a_row += 1
+        return self.front.in_a_row > IN_A_ROW
+
+    # Whether something came within the time that is worth waiting.
+    cdef bint _linger(self, int fd) except -1:
+        cdef size_t size = 0
+        cdef ssize_t got
+        cdef int why
+        cdef unsigned char *at
+        cdef int64_t ns
+        if self.c == NULL or self.c.filling.active:
+            return False
+        ns = _spin_time(&self.front.spin)
+        at = shmq_session_space(self.c, &size)
+        if not ns or at == NULL:
+            return False
+        with nogil:
+            got = _spin_recv(fd, at, size, &self.front.spin, ns, &why)
+        self._took(got, why)
+        return got > 0
 
     # Whether more may be there.
     cdef bint _receive(self, int fd) except -1:
@@ -89,18 +130,22 @@ cdef class Session:
                 got = recv(fd, at, size, MSG_DONTWAIT)
         else:
             got = recv(fd, at, size, MSG_DONTWAIT)
+        self._took(got, errno)
+        # Where nothing is to be sent, which would tell of it, a reset behind these bytes is
+        # looked for now: there may be no other event.
+        return got > 0 and (<size_t>got == size or not shmq_pending(&self.c.out))
+
+    # What came of a recv.
+    cdef int _took(self, ssize_t got, int why) except -1:
         if got > 0:
             if not self.c.finished:
                 shmq_session_received(self.c, got)
-            # Where nothing is to be sent, which would tell of it, a reset behind these bytes
-            # is looked for now: there may be no other event.
-            return <size_t>got == size or not shmq_pending(&self.c.out)
-        if got == 0:
+        elif got == 0:
             self.gone = self.c.finished
             shmq_session_finish(self.c)
-        elif errno != EAGAIN and errno != EINTR:
+        elif why != EAGAIN and why != EINTR:
             self.gone = True
-        return False
+        return 0
 
     def writable(self, int fd):
         """Send what can be sent at once."""
@@ -185,6 +230,8 @@ cdef class Session:
         if c == NULL:
             return
         self.c = NULL
+        if self.front.last is self:
+            self.front.last = None
         shmq_session_end(c)
         Py_DECREF(self)
         if self.front.open_:

@@ -100,6 +100,7 @@ cdef class Wire:
     cdef uint32_t last_id
     cdef int streams
     cdef bint sending, reading, ending, is_closed
+    cdef Spin spin
     cdef shmq_buffer out, going, coming
     cdef object __weakref__
 
@@ -116,6 +117,7 @@ cdef class Wire:
         self.generation = fork_generation
         self.max_frame = SHMQ_FRAME_MAX
         self.used_at = self.drained_at = _real_now()
+        _spin_init(&self.spin)
 
     def __dealloc__(self):
         shmq_buffer_free(&self.out)
@@ -554,6 +556,7 @@ cdef class Wire:
         cdef ssize_t got = -1
         cdef size_t room
         cdef int why = EAGAIN
+        cdef int64_t spin
         cdef pollfd poller
         cdef unsigned char *to
         if not shmq_buffer_reserve(&self.coming, self._wanted()):
@@ -565,6 +568,11 @@ cdef class Wire:
             why = errno
             if got < 0 and why == EAGAIN:
                 self.drained_at = _real_now()
+        if got < 0 and why == EAGAIN and left > 0 and not self.streams:
+            spin = _spin_time(&self.spin)
+            if spin:
+                with nogil:
+                    got = _spin_recv(self.fd, to, room, &self.spin, min(spin, left), &why)
         if got < 0 and why == EAGAIN and left > 0:
             poller.fd = self.fd
             poller.events = POLLIN
