@@ -371,7 +371,7 @@ cdef class Acks:
     # server can say.
     cdef bint _add(self, RemoteMessage message) except -1:
         cdef int64_t now = _real_now()
-        if (self.ended or self.wire is None or self.wire.is_broken
+        if (self.ended or self.count >= self.most or self.wire is None or self.wire.is_broken
                 or self.wire.generation != fork_generation or now >= message.deadline):
             return False
         if not self.count:

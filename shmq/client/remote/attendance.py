@@ -23,13 +23,16 @@ class Attendance:
         self._fd = wire.fileno()
         self._sending = False
         self._writing = False
-        self._ended = False
-        wire.holds += 1
-        loop.add_reader(self._fd, self._read)
+        self._ended = wire.is_broken  # its number may be another socket's by now
+        if not self._ended:
+            wire.holds += 1
+            loop.add_reader(self._fd, self._read)
 
     async def wait(self, answer: _core.Answer, timeout: float | None) -> bool:
         """Send, and wait until the answer is ready: whether it is within ``timeout`` seconds."""
         self.send_soon()
+        if self.wire.is_broken and not answer.is_ready:
+            self.wire.lose(answer)
         if answer.is_ready:
             return True
         future: asyncio.Future[bool] = self.loop.create_future()

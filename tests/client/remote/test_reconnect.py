@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from typing import Any
 
 import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.client.remote.attendance import Attendance
 from shmq.protocol import Type
 from tests.client.remote.proxy import Proxy, of_type
 from tests.conformance.tools import LATER, PATIENCE, drain, eventually, in_thread, outcome
@@ -230,3 +233,31 @@ def test_a_worker_that_dies_costs_its_connections_and_no_message(namespace: str)
         assert drain(queue) == list(range(50))
         with shmq.connect(namespace) as local:
             local.delete_queue("q")
+
+
+def _broken(remote: Any) -> Any:
+    wire = remote.connection.wire
+    wire.close()
+    return wire
+
+
+def test_a_request_of_a_wire_that_broke_just_before_is_lost_at_once(
+    afar: Broker, queue: Queue
+) -> None:
+    wire = _broken(afar.queue("q"))
+
+    answer = wire.request(Type.STATS, True, b"")
+
+    assert wire.wait(answer, 60)
+    assert answer.lost
+    assert not wire.may_have_arrived(answer)
+
+
+async def _ask(wire: Any) -> Any:
+    answer = wire.request(Type.STATS, True, b"")
+    assert await Attendance(asyncio.get_running_loop(), wire).wait(answer, 60)
+    return answer
+
+
+def test_a_task_is_not_kept_by_such_a_wire_either(afar: Broker, queue: Queue) -> None:
+    assert asyncio.run(_ask(_broken(afar.queue("q")))).lost
