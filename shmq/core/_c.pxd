@@ -341,6 +341,7 @@ cdef extern from "wire.h":
         cbool authorised, held, fin, finished, broken
 
     struct shmq_front:
+        shmq_session *sessions
         int64_t expire_at
         void *data
         shmq_limits limits

@@ -123,6 +123,8 @@ cdef class Front:
     def close(self):
         """End every session, and leave every queue. May be called again."""
         if self.open_:
+            while self.c.sessions != NULL:
+                (<object>self.c.sessions.data).close()
             self.open_ = False
             shmq_front_end(&self.c)
 

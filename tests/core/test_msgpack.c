@@ -154,3 +154,14 @@ TEST("chance makes nothing be read beyond its end")
         (void)is_one(bytes, size);
     }
 }
+
+TEST("of a str that is cut off nothing is compared")
+{
+    const unsigned char cut[] = {0xA5, 'c', 'o'};
+    struct shmq_reader r = {cut, cut + sizeof cut, false};
+    struct shmq_msgpack value;
+
+    shmq_msgpack_read(&r, &value);
+    CHECK(r.bad);
+    CHECK(!shmq_msgpack_is(&value, "codec"));
+}

@@ -78,8 +78,10 @@ static bool write_pinned(struct shmq_session *session, struct shmq_desk *desk, u
     if (!at)
         return false;
     session->out.used = (size_t)(at - session->out.bytes);
-    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, desk, view->at))
+    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, desk, view->at)) {
+        shmq_session_break(session);
         return false;
+    }
     desk->users++;
     return true;
 }
@@ -185,7 +187,7 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
             written++;
             if (w->subscribes)
                 end_series(w->session, before);
-        } else {
+        } else if (!w->session->broken) { /* what a session has no memory for goes back with it */
             shmq_tenure_end(desk, leased[i].view.receipt);
         }
     }
@@ -251,7 +253,6 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
     size_t last = 0;
 
     *outcome = SHMQ_OK;
-    shmq_outbox_compact(&w->session->out);
     while (total < most && *outcome == SHMQ_OK && shmq_may_deliver(w->session)) {
         count = w->settled
                     ? deliver_all_settled(w, most - total, whole, outcome, &last)

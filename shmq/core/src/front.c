@@ -130,10 +130,8 @@ static void check_session(struct shmq_session *s, int64_t now)
 
     if (!shmq_pending(&s->out))
         s->moved_at = now;
-    else if (is_over(s->moved_at, s->front->limits.frame, now) && !s->broken) {
-        s->broken = true;
-        shmq_stir(s);
-    }
+    else if (is_over(s->moved_at, s->front->limits.frame, now) && !s->broken)
+        shmq_session_break(s);
     if (s->finished || !(why = overtime(s, now)))
         return;
     shmq_refuse(s, 0, SHMQ_S_TIMED_OUT, why);

@@ -56,8 +56,8 @@ static void set_bytes(struct shmq_reader *r, struct shmq_msgpack *value,
                       enum shmq_msgpack_kind kind, uint32_t size)
 {
     value->kind = kind;
-    value->count = size;
     value->bytes = shmq_read_bytes(r, size);
+    value->count = value->bytes ? size : 0;
     if (value->bytes && kind == SHMQ_MSGPACK_STR && !is_utf8(value->bytes, size))
         r->bad = true;
 }

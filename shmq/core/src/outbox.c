@@ -6,19 +6,6 @@
 #define LEAST_ROOM 4096u
 #define WORTH_MOVING (64u << 10)
 
-void shmq_outbox_compact(struct shmq_outbox *box)
-{
-    size_t gone = box->sent;
-
-    if (gone < WORTH_MOVING || gone < box->used - gone)
-        return;
-    memmove(box->bytes, box->bytes + gone, box->used - gone);
-    box->used -= gone;
-    box->sent = 0;
-    for (uint32_t i = box->parcel_sent; i < box->parcel_used; i++)
-        box->parcels[i].before -= gone;
-}
-
 unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size)
 {
     size_t room = box->room ? box->room : LEAST_ROOM;
@@ -85,7 +72,30 @@ uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces,
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-void shmq_outbox_sent(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *))
+/* Moves what is to go to the front, if much has gone before it. */
+static void compact(struct shmq_outbox *box)
+{
+    size_t gone = box->sent;
+    uint32_t left = box->parcel_used - box->parcel_sent;
+
+    if (box->parcel_sent > left) {
+        memmove(box->parcels, box->parcels + box->parcel_sent, left * sizeof *box->parcels);
+        box->parcel_sent = 0;
+        box->parcel_used = left;
+    }
+    if (gone < WORTH_MOVING || gone < box->used - gone)
+        return;
+    memmove(box->bytes, box->bytes + gone, box->used - gone);
+    box->used -= gone;
+    box->sent = 0;
+    for (uint32_t i = box->parcel_sent; i < box->parcel_used; i++)
+        box->parcels[i].before -= gone;
+}
+
+/* Sends of the parcels, and the bytes before each: how much of `size` is left for what is
+ * behind the last of them. */
+static size_t send_parcels(struct shmq_outbox *box, size_t size,
+                           void (*gone)(struct shmq_parcel *))
 {
     while (box->parcel_sent < box->parcel_used) {
         struct shmq_parcel *parcel = &box->parcels[box->parcel_sent];
@@ -94,21 +104,27 @@ void shmq_outbox_sent(struct shmq_outbox *box, size_t size, void (*gone)(struct 
         box->sent += bytes;
         size -= bytes;
         if (box->sent < parcel->before)
-            return;
+            return 0;
         bytes = least(size, parcel->bytes);
         parcel->body += bytes;
         parcel->bytes -= bytes;
         box->parcel_bytes -= bytes;
         size -= bytes;
         if (parcel->bytes)
-            return;
+            return 0;
         gone(parcel);
         box->parcel_sent++;
     }
-    box->parcel_sent = box->parcel_used = 0;
+    return size;
+}
+
+void shmq_outbox_sent(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *))
+{
+    size = send_parcels(box, size, gone);
     box->sent += least(size, box->used - box->sent);
-    if (box->sent == box->used)
+    if (!shmq_pending(box))
         box->sent = box->used = 0; /* what comes next begins at the front */
+    compact(box);
 }
 
 void shmq_outbox_clear(struct shmq_outbox *box, void (*gone)(struct shmq_parcel *))

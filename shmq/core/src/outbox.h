@@ -32,10 +32,6 @@ static inline size_t shmq_pending(const struct shmq_outbox *box)
     return box->used - box->sent + box->parcel_bytes;
 }
 
-/* Moves what is to go to the front, if much has gone before it. Between two calls, places in
- * `bytes` stay where they are. */
-void shmq_outbox_compact(struct shmq_outbox *box);
-
 /* Room for `size` bytes more behind the last: NULL if there is no memory. Bytes written
  * there count once `used` says so. */
 unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size);
@@ -47,7 +43,9 @@ bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t 
 /* The next pieces to send, in their order, at most `most`: how many. */
 uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces, uint32_t most);
 
-/* So much was sent. Calls `gone` for each parcel that has gone. */
+/* So much was sent. Calls `gone` for each parcel that has gone. What is to go may move to the
+ * front, so that a peer that never reads all of it makes nothing grow: between two calls,
+ * places in `bytes` stay where they are. */
 void shmq_outbox_sent(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *));
 
 /* Drops all of it. */

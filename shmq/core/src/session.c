@@ -16,12 +16,20 @@
 
 /* ---- answers ---- */
 
+void shmq_session_break(struct shmq_session *session)
+{
+    session->broken = true;
+    shmq_stir(session);
+}
+
 unsigned char *shmq_session_room(struct shmq_session *session, size_t size)
 {
-    unsigned char *at = session->broken ? NULL : shmq_outbox_room(&session->out, size);
+    unsigned char *at;
 
-    if (!at)
-        session->broken = true;
+    if (session->broken)
+        return NULL;
+    if (!(at = shmq_outbox_room(&session->out, size)))
+        shmq_session_break(session);
     return at;
 }
 
@@ -317,7 +325,7 @@ static void keep(struct shmq_session *session, const unsigned char *at, size_t s
         return;
     }
     if (!(kept = realloc(session->kept, size))) {
-        session->broken = true;
+        shmq_session_break(session);
         return;
     }
     memcpy(kept, at, size);
@@ -345,7 +353,7 @@ static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
         room = room * 2 < LEAST_KEPT ? LEAST_KEPT : room * 2;
         room = room < most ? room : most;
         if (!(kept = realloc(session->kept, room))) {
-            session->broken = true;
+            shmq_session_break(session);
             return NULL;
         }
         session->kept = kept;
@@ -388,13 +396,34 @@ static void note_partial(struct shmq_session *session)
         session->partial_at = shmq_coarse_now();
 }
 
+/* What policy answers may have another session go on meanwhile: the one that is to be
+ * `current` again afterwards. */
+static struct shmq_session *begin_to_carry_out(struct shmq_session *session)
+{
+    struct shmq_session *outer = session->front->current;
+
+    session->front->current = session;
+    return outer;
+}
+
 static void carry_out_range(struct shmq_session *session, const unsigned char *at,
                             const unsigned char *end)
 {
-    session->front->current = session;
+    struct shmq_session *outer = begin_to_carry_out(session);
+
     at = carry_out_all(session, at, end);
     keep(session, at, (size_t)(end - at));
-    session->front->current = NULL;
+    session->front->current = outer;
+    note_partial(session);
+}
+
+static void go_on_filling(struct shmq_session *session, size_t size)
+{
+    struct shmq_session *outer = begin_to_carry_out(session);
+
+    if (shmq_filling_received(session, size))
+        session->heard_at = shmq_coarse_now();
+    session->front->current = outer;
     note_partial(session);
 }
 
@@ -403,12 +432,7 @@ void shmq_session_received(struct shmq_session *session, size_t size)
     unsigned char *scratch = session->front->scratch;
 
     if (session->filling.active) {
-        session->front->current = session;
-        if (shmq_filling_received(session, size)) {
-                session->heard_at = shmq_coarse_now();
-        }
-        session->front->current = NULL;
-        note_partial(session);
+        go_on_filling(session, size);
     } else if (gathers(session)) {
         session->kept_used += size;
         if (session->kept_used >= wanted(session))
@@ -426,8 +450,10 @@ bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t s
     if (session->finished || session->fin)
         return true;
     if (room > session->kept_room) {
-        if (!(kept = realloc(session->kept, room)))
-            return !(session->broken = true);
+        if (!(kept = realloc(session->kept, room))) {
+            shmq_session_break(session);
+            return false;
+        }
         session->kept = kept;
         session->kept_room = room;
     }

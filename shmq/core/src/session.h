@@ -37,6 +37,9 @@ static inline bool shmq_session_is_paused(const struct shmq_session *session)
 
 /* ---- for the requests ---- */
 
+/* It ends: there is no memory for it, or its peer reads nothing. */
+void shmq_session_break(struct shmq_session *session);
+
 /* Room for `size` bytes to send, or NULL; the session is broken then. */
 unsigned char *shmq_session_room(struct shmq_session *session, size_t size);
 

@@ -149,16 +149,6 @@ void shmq_tenures_review(struct shmq_session *session, int64_t now)
     }
 }
 
-void shmq_tenures_disown(struct shmq_waiter *subscription)
-{
-    const struct shmq_seat *seat = subscription->seat;
-    struct shmq_tenure *tenures = seat->desk->tenures;
-
-    for (uint32_t slot = seat->first; slot != SHMQ_NIL; slot = tenures[slot].next)
-        if (tenures[slot].of == subscription)
-            tenures[slot].of = NULL;
-}
-
 void shmq_tenures_void(struct shmq_desk *desk)
 {
     for (uint32_t slot = 0; slot < desk->q->capacity; slot++)

@@ -18,9 +18,6 @@ void shmq_tenures_return(struct shmq_session *session);
 /* Ends those of the session whose leases have run out, or were settled elsewhere. */
 void shmq_tenures_review(struct shmq_session *session, int64_t now);
 
-/* The subscription is no more: what it has leased stays leased. */
-void shmq_tenures_disown(struct shmq_waiter *subscription);
-
 /* The queue is gone, and all leases with it. */
 void shmq_tenures_void(struct shmq_desk *desk);
 

@@ -85,9 +85,9 @@ static void end(struct shmq_waiter *w)
         w->peer->peer_before = w->peer_before;
     w->session->waiter_count--;
     w->seat->waiters--;
-    if (w->subscribes)
-        shmq_tenures_disown(w);
-    free(w);
+    w->ended = true;
+    if (!w->used)
+        free(w);
 }
 
 static void end_with(struct shmq_waiter *w, uint16_t status)
@@ -123,8 +123,10 @@ void shmq_unsubscribe(struct shmq_waiter *subscription) { end(subscription); }
 void shmq_waiter_credit(struct shmq_waiter *subscription)
 {
     subscription->used--;
-    if (has_credit(subscription))
+    if (!subscription->ended && has_credit(subscription))
         enqueue(subscription);
+    else if (subscription->ended && !subscription->used)
+        free(subscription);
 }
 
 /* ---- a CONSUME at once ---- */

@@ -22,7 +22,7 @@ struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
 /* Ends it; what it has leased stays leased. */
 void shmq_unsubscribe(struct shmq_waiter *subscription);
 
-/* One of the subscription's messages was settled. */
+/* One of the subscription's tenures is over; an ended one is freed with its last. */
 void shmq_waiter_credit(struct shmq_waiter *subscription);
 
 /* Gives what there is to those who wait at the desk: whether anybody still waits. */

@@ -92,10 +92,11 @@ struct shmq_waiter {
     int64_t until;                   /* of a CONSUME: monotonic ns, or INT64_MAX         */
     uint32_t id;
     uint32_t most;                   /* messages; of a subscription, unsettled ones      */
-    uint32_t used;                   /* of these                                         */
+    uint32_t used;                   /* of these: the tenures that are its own           */
     bool subscribes;
     bool settled;                    /* on delivery                                      */
     bool queued;
+    bool ended;                      /* is there for its tenures alone                   */
 };
 
 struct shmq_desk {
