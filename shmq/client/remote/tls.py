@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import threading
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ def context(tls: Any) -> ssl.SSLContext:
 
 def _told(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return error.reason or str(error)
+        return error.reason or re.sub(r" ?\(_ssl\.c:\d+\)", "", str(error))
     return getattr(error, "strerror", None) or str(error)
 
 
