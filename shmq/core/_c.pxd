@@ -28,6 +28,10 @@ cdef extern from "<semaphore.h>" nogil:
     int sem_getvalue(sem_t *semaphore, int *value)
 
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+
 cdef extern from "<sys/mman.h>" nogil:
     enum: PROT_READ, PROT_WRITE, MAP_SHARED
     void *MAP_FAILED
@@ -115,7 +119,6 @@ cdef extern from "queue.h" nogil:
     uint64_t shmq_word(const shmq_slot *s)
     int shmq_state_of(uint64_t word)
     cbool shmq_looks_ready(const shmq_header *h)
-    void shmq_pause()
     cbool shmq_looks_roomy(const shmq_queue *q, uint32_t count)
     int64_t shmq_time(const shmq_queue *q)
 

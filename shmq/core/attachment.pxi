@@ -36,7 +36,7 @@ cdef class _Attachment:
         self.q.bells = PyBytes_AS_STRING(self.bells)
         self.blocks = self.q.h.options.overflow == 1
         for bell in range(2):
-            _spin_init(&self.spins[bell])
+            _spin_init(&self.spins[bell], LEAST_SPIN)
         for bell, path in enumerate((not_empty, not_full)):
             raw = path.encode()
             self.semaphores[bell] = sem_open(raw, 0)

@@ -13,6 +13,7 @@ cdef enum:
     FIRST_SPIN = 100000         # ns
     MOST_SPIN = 100000
     LEAST_SPIN = 2000
+    LEAST_SPIN_OF_RECV = 50000  # what the other side does in between varies more
     LEAST_BETWEEN = 16          # waits from one long spin to the next, where they are in vain
     MOST_BETWEEN = 1024
     MOST_SPINS = 8              # spins that end well, and yet others were quicker

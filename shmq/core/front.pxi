@@ -26,7 +26,7 @@ cdef class Front:
         self.control = control
         self.desks = {}
         self.open_ = False
-        _spin_init(&self.spin)
+        _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
         cdef shmq_limits c
         memset(&c, 0, sizeof(c))
         if not shmq_front_begin(&self.c, &_hooks, <void *>self, &c):

@@ -12,7 +12,7 @@ cdef enum:
     _GONE = 8
     MOST_PIECES = 64      # of one sendmsg
     MOST_ROUNDS = 16      # receives in a row, then it is another connection's turn
-    MOST_LINGERS = 8      # requests in a row that are waited for
+    MOST_LINGERS = 32     # requests in a row that are waited for
     IN_A_ROW = 16         # events of one connection until its next request is waited for
 
 

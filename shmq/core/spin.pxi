@@ -1,18 +1,20 @@
 # How long a wait spins before it sleeps: as long as that has paid lately.
 #
-# A spin is as long as the last wait that one has ended, twice; where none has, a long one is
+# A spin is as long as the last wait that one has ended, twice, or `least`; where none has, a long one is
 # tried now and then, and ever more seldom while that is in vain: on a busy machine, or a
 # single core, nobody comes while we spin.
 
 cdef bint _alone = (_os.cpu_count() or 1) == 1
 
 cdef struct Spin:
+    int64_t least        # after one that has paid, ns
     int64_t ns           # of the next one; 0: none
     int until_try        # waits until a long one is tried again
     int between          # waits from that one to the next
 
 
-cdef inline void _spin_init(Spin *spin) noexcept:
+cdef inline void _spin_init(Spin *spin, int64_t least) noexcept:
+    spin.least = least
     spin.ns = FIRST_SPIN
     spin.until_try = 0
     spin.between = LEAST_BETWEEN
@@ -31,7 +33,7 @@ cdef inline int64_t _spin_time(Spin *spin) noexcept:
 # One of `tried` ns took `took`, or was in vain: -1.
 cdef inline void _spin_learn(Spin *spin, int64_t tried, int64_t took) noexcept nogil:
     if took >= 0:
-        spin.ns = min(max(took * 2, LEAST_SPIN), MOST_SPIN)
+        spin.ns = min(max(took * 2, spin.least), MOST_SPIN)
         spin.between = LEAST_BETWEEN
         return
     spin.ns = tried // 2 if tried // 2 >= LEAST_SPIN and spin.ns else 0
@@ -51,7 +53,7 @@ cdef ssize_t _spin_recv(int fd, void *to, size_t room, Spin *spin, int64_t ns,
         why[0] = errno
         if got >= 0 or why[0] != EAGAIN:
             break
-        shmq_pause()
+        sched_yield()  # to the peer, if it is on this core
         took = shmq_read_clock(CLOCK_MONOTONIC) - begin
     _spin_learn(spin, ns, took if got > 0 else -1)
     return got

@@ -117,7 +117,7 @@ cdef class Wire:
         self.generation = fork_generation
         self.max_frame = SHMQ_FRAME_MAX
         self.used_at = self.drained_at = _real_now()
-        _spin_init(&self.spin)
+        _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
 
     def __dealloc__(self):
         shmq_buffer_free(&self.out)
