@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import logging
+import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -18,7 +20,7 @@ import msgpack
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.contract import Message
 from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
-from shmq.errors import NoSuchQueue, QueueExists, ShmqError
+from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.names import dead_letter_name
 from shmq.options import QueueOptions
 from shmq.protocol import FOREVER, Status, Type
@@ -40,6 +42,9 @@ _COUNT: Final = struct.Struct("!Q")
 
 #: What a PEEK gives at most, in bytes of bodies, but for the last one's.
 _PEEKED: Final = 1 << 20
+
+#: What the machine, or a limit of the process, can be out of.
+_SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 Payload = bytes | list[Message]
 Answer = tuple[int, Payload]
@@ -86,7 +91,12 @@ class Control:
 
     def attach(self, name: str) -> LocalQueue:
         """The queue, attached to. Raises NoSuchQueue, NoSpace, SegmentError."""
-        return self._broker.queue(name)
+        try:
+            with _scarce(name):
+                return self._broker.queue(name)
+        except NoSpace as error:
+            self._seldom.warning("%s", error)
+            raise
 
     def rights(self, session: Session, name: str) -> int:
         """What the session may do to the queue of that name, whether there is one or not."""
@@ -96,7 +106,8 @@ class Control:
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         """Carry a request out: its status, and the payload of the answer."""
         try:
-            return Status.OK, self._answers[kind](session, name, rest)
+            with _scarce(name):
+                return Status.OK, self._answers[kind](session, name, rest)
         except Refusal as refusal:
             return refusal.status, str(refusal).encode()
         except ShmqError as error:
@@ -236,6 +247,21 @@ class Control:
         if dead_letter is None or dead_letter == _own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter))
+
+
+@contextlib.contextmanager
+def _scarce(name: str) -> Iterator[None]:
+    """What the machine has no descriptors or memory for is NoSpace, and no fault."""
+    try:
+        yield
+    except ShmqError:
+        raise
+    except OSError as error:
+        if error.errno not in _SCARCE:
+            raise
+        raise NoSpace(
+            f"the server cannot attach to queue {name!r} now: {os.strerror(error.errno)}"
+        ) from error
 
 
 def _own_dead_letters(name: str) -> str | None:

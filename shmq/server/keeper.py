@@ -90,6 +90,9 @@ class Keeper:
                 continue
             except ShmqError as error:
                 log.warning("queue %s is left alone: %s", name, error)
+            except OSError as error:  # it may be otherwise when it looks again
+                log.warning("queue %s and those behind it have to wait: %s", name, error.strerror)
+                return
 
     def _forget(self, name: str) -> None:
         self._queues.pop(name).close()

@@ -149,7 +149,7 @@ int shmq_desk_lock(struct shmq_desk *desk, bool whole)
     return status == SHMQ_BUSY ? desk->front->hooks->lock_slowly(desk, status) : status;
 }
 
-void shmq_desk_unlock(struct shmq_desk *desk)
+static void release_lock(struct shmq_desk *desk)
 {
     uint32_t post[2];
 
@@ -159,6 +159,11 @@ void shmq_desk_unlock(struct shmq_desk *desk)
             sem_post(desk->semaphores[bell]);
     if (shmq_must_ring(desk->q))
         shmq_ring(desk->q);
+}
+
+void shmq_desk_unlock(struct shmq_desk *desk)
+{
+    release_lock(desk);
     if (desk->q->look_for_dead || desk->q->h->dying.head != SHMQ_NIL)
         shmq_desk_touch(desk);
 }
@@ -203,18 +208,16 @@ bool shmq_desk_tend(struct shmq_desk *desk)
 void shmq_parcel_gone(struct shmq_parcel *parcel)
 {
     struct shmq_desk *desk = parcel->desk;
-    uint32_t post[2];
+    int status;
 
-    while (shmq_lock_even_deleted(desk->q, TEND_EVERY) == SHMQ_BUSY)
-        continue;
-    shmq_unpin(desk->q, parcel->slot);
-    --*desk->views;
-    shmq_unlock(desk->q, post);
-    for (int bell = 0; bell < 2; bell++)
-        for (uint32_t i = 0; i < post[bell]; i++)
-            sem_post(desk->semaphores[bell]);
-    if (shmq_must_ring(desk->q))
-        shmq_ring(desk->q);
+    do
+        status = shmq_lock_even_deleted(desk->q, TEND_EVERY);
+    while (status == SHMQ_BUSY);
+    if (status == SHMQ_OK) { /* else the queue is damaged: nothing of it is used again */
+        shmq_unpin(desk->q, parcel->slot);
+        --*desk->views;
+        release_lock(desk);
+    }
     shmq_desk_release(desk);
 }
 
