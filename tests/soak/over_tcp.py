@@ -79,8 +79,11 @@ def consume_locally(namespace: str, directory: Path, _: int, worker: int) -> Non
     workers.consume(namespace, directory, worker)
 
 
-def soak(seconds: float, seed: int) -> tuple[Verdict, int, int]:
-    """The verdict, and how many clients and how many of the server's processes were killed."""
+def soak(seconds: float, seed: int, least: int = 0) -> tuple[Verdict, int, int]:
+    """The verdict, and how many clients and how many of the server's processes were killed.
+
+    It goes on for at least that long, and until ``least`` of either kind were killed.
+    """
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
     namespace = f"soak-{secrets.token_hex(4)}"
@@ -96,7 +99,9 @@ def soak(seconds: float, seed: int) -> tuple[Verdict, int, int]:
             remote, local = [links.produce, links.consume], [produce_locally, consume_locally]
             for work in remote * REMOTE + local * LOCAL:
                 crew.hire(work)
-            _kill(crew, front, chance, time.monotonic() + seconds)
+            end = time.monotonic() + seconds
+            while time.monotonic() < end or min(crew.killed, len(front.killed_at)) < least:
+                _kill_one(crew, front, chance)
             for worker in crew.alive:
                 crew.kill(worker)
             assert server.stops() == 0, server.log
@@ -114,16 +119,15 @@ def soak(seconds: float, seed: int) -> tuple[Verdict, int, int]:
         shutil.rmtree(directory)
 
 
-def _kill(crew: Crew, front: Front, chance: random.Random, end: float) -> None:
-    while time.monotonic() < end:
-        time.sleep(chance.random() / 5)
-        draw = chance.random()
-        if draw < SUPERVISORS_KILLED:
-            front.kill_supervisor()
-        elif draw < SUPERVISORS_KILLED + WORKERS_KILLED:
-            front.kill_worker(chance)
-        else:
-            crew.hire(crew.kill(chance.choice(crew.alive)))
+def _kill_one(crew: Crew, front: Front, chance: random.Random) -> None:
+    time.sleep(chance.random() / 5)
+    draw = chance.random()
+    if draw < SUPERVISORS_KILLED:
+        front.kill_supervisor()
+    elif draw < SUPERVISORS_KILLED + WORKERS_KILLED:
+        front.kill_worker(chance)
+    else:
+        crew.hire(crew.kill(chance.choice(crew.alive)))
 
 
 def _killed_at(directory: Path, crew: Crew, front: Front) -> dict[int, int]:

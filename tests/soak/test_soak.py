@@ -17,12 +17,12 @@ def test_what_goes_in_comes_out_whoever_is_killed() -> None:
 
 
 def test_so_it_does_over_tcp_whoever_serves_is_killed() -> None:
-    verdict, killed, served = over_tcp.soak(seconds=6, seed=20_261_122)
+    verdict, killed, served = over_tcp.soak(seconds=4, seed=20_261_122, least=3)
 
     assert not verdict.wrong()
-    assert killed > 5
-    assert served > 2
-    assert verdict.put > 300
+    assert killed >= 3
+    assert served >= 3
+    assert verdict.put > 0
 
 
 def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:
