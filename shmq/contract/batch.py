@@ -41,13 +41,18 @@ class LeasedRun(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
-    @abc.abstractmethod
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        if self.settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()
 
     @abc.abstractmethod
     def __len__(self) -> int: ...

@@ -147,11 +147,13 @@ cdef extern from "lock.h" nogil:
 
 cdef extern from "exchange.h" nogil:
     cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
+    int64_t shmq_put_time(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
 
 
 cdef extern from "sleep.h" nogil:
     void shmq_fall_asleep(shmq_queue *q, int bell)
+    void shmq_post(sem_t **semaphores, const uint32_t *post)
     void shmq_wake_up(shmq_queue *q, int bell, cbool taken, int left)
     void shmq_pass_on(shmq_queue *q, int bell)
     int shmq_sleep(sem_t *semaphore, int64_t ns)
@@ -404,5 +406,4 @@ cdef extern from "front.h":
     shmq_session *shmq_front_next_stirred(shmq_front *front)
     int64_t shmq_front_tick(shmq_front *front, int64_t now)
     void shmq_front_drain(shmq_front *front)
-    void shmq_front_renew_rights(shmq_front *front)
     void shmq_session_renew_rights(shmq_session *session)

@@ -162,16 +162,9 @@ cdef class _Attachment:
         cdef uint32_t post[2]
         shmq_unlock(&self.q, post)
         if post[0] or post[1]:
-            self._post(post)
+            shmq_post(self.semaphores, post)
         if shmq_must_ring(&self.q):
             shmq_ring(&self.q)
-
-    cdef void _post(self, uint32_t *post) noexcept nogil:
-        cdef uint32_t i
-        cdef int bell
-        for bell in range(2):
-            for i in range(post[bell]):
-                sem_post(self.semaphores[bell])
 
     cdef int _reopen(self) except -1:
         if not self.open_:

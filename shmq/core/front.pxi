@@ -116,10 +116,6 @@ cdef class Front:
         shmq_front_drain(&self.c)
         self._settle()
 
-    def renew_rights(self):
-        """Ask for the rights of every session anew."""
-        shmq_front_renew_rights(&self.c)
-
     def close(self):
         """End every session, and leave every queue. May be called again."""
         if self.open_:

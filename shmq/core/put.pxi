@@ -84,12 +84,6 @@ cdef class _Putter(_Attachment):
             if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
                 raise self._full()
 
-    # Of a put that may set a timer, the exact time.
-    cdef inline int64_t _put_time(self, const shmq_put *c):
-        if c.ttl > 0 or self.q.h.options.ttl:
-            return shmq_now()
-        return shmq_time(&self.q)
-
     # Whether the message was put without the lock of the gets.
     cdef inline bint _quick_put(self, const shmq_put *c, uint64_t *seq) except -1:
         cdef int status
@@ -99,7 +93,7 @@ cdef class _Putter(_Attachment):
             self._reopen()
         if shmq_lock_puts(&self.q) != SHMQ_OK:
             return False
-        status = shmq_quick_put(&self.q, c, self._put_time(c), seq)
+        status = shmq_quick_put(&self.q, c, shmq_put_time(&self.q, c), seq)
         if shmq_unlock_puts(&self.q):
             self._rouse()
         if self.q.h.dying.head != SHMQ_NIL:
@@ -250,7 +244,7 @@ cdef class _Putter(_Attachment):
             if p == NULL:
                 break
             if now == 0:
-                now = self._put_time(p)
+                now = shmq_put_time(&self.q, p)
             if shmq_quick_put(&self.q, p, now, &seq) != SHMQ_OK:
                 break
             copied += p.body_bytes + 64

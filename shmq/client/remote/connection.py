@@ -35,9 +35,12 @@ _all: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Backoff:
-    """Pauses that grow from ``first`` to ``last`` seconds, each a random half to whole of it."""
+    """Pauses that grow from ``first`` to ``last`` seconds, each a random half to whole of it.
 
-    def __init__(self, first: float, last: float) -> None:
+    Without the two they are those from one connection to the next.
+    """
+
+    def __init__(self, first: float = 0.02, last: float = 2.0) -> None:
         self._next = first
         self._last = last
 
@@ -99,7 +102,7 @@ class Connection:
 
     def _redial(self, until: float) -> _core.Wire:
         """A new one. A server that was never reached is asked once, one that was until then."""
-        backoff = Backoff(0.02, 2.0)
+        backoff = Backoff()
         self._drop()
         while True:
             left = until - time.monotonic()
@@ -184,7 +187,7 @@ class Connection:
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
-            backoff = backoff or Backoff(0.02, 2.0)
+            backoff = backoff or Backoff()
             pause = backoff.pause()
             if time.monotonic() + pause + _LEAST >= until:
                 return self._last(wire, answer)
@@ -281,7 +284,7 @@ class Connection:
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
-            backoff = backoff or Backoff(0.02, 2.0)
+            backoff = backoff or Backoff()
             pause = backoff.pause()
             if time.monotonic() + pause + _LEAST >= until:
                 return self._last(wire, answer)

@@ -19,8 +19,6 @@ log = logging.getLogger("shmq")
 
 #: How long the end of a subscription may take to be confirmed, in seconds.
 _ENDING = 5.0
-#: The pause before it goes on over another connection, in seconds; doubled each time.
-_FIRST_PAUSE, _LAST_PAUSE = 0.02, 2.0
 
 
 class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
@@ -110,21 +108,20 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 return True
             if until is not None and time.monotonic() >= until:
                 return self._stop_streaming(wire)
-            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            backoff = backoff or Backoff()
             time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
         return False
 
     def _take(self) -> bool:
         """What is there now, without a subscription."""
+        return self._took(self._connection.call(self._ask, again=True))
 
-        def write(wire: _core.Wire) -> _core.Answer:
-            self._belong_to(wire)
-            self.acks.put()
-            answer = wire.consume(self._prefetch, 0, self._lease)
-            wire.gather(answer, self.acks)
-            return answer
-
-        return self._took(self._connection.call(write, again=True))
+    def _ask(self, wire: _core.Wire) -> _core.Answer:
+        self._belong_to(wire)
+        self.acks.put()
+        answer = wire.consume(self._prefetch, 0, self._lease)
+        wire.gather(answer, self.acks)
+        return answer
 
     def _took(self, answer: _core.Answer) -> bool:
         if answer.status == Status.QUEUE_EMPTY:
@@ -303,20 +300,13 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 return True
             if until is not None and time.monotonic() >= until:
                 return await self._astop_streaming(wire)
-            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            backoff = backoff or Backoff()
             left = None if until is None else until - time.monotonic()
             await asyncio.sleep(backoff.pause(left))
         return False
 
     async def _atake(self) -> bool:
-        def write(wire: _core.Wire) -> _core.Answer:
-            self._belong_to(wire)
-            self.acks.put()
-            answer = wire.consume(self._prefetch, 0, self._lease)
-            wire.gather(answer, self.acks)
-            return answer
-
-        return self._took(await self._connection.acall(write, again=True))
+        return self._took(await self._connection.acall(self._ask, again=True))
 
     async def _astop_streaming(self, wire: _core.Wire) -> bool:
         stream, self._stream = self._stream, None

@@ -19,8 +19,6 @@ _SHORTLY = 100
 _LARGE = 1024
 #: How long the end of a subscription may take to be confirmed, in seconds.
 _ENDING = 5.0
-#: The pause before a wait goes on over another connection, in seconds; doubled each time.
-_FIRST_PAUSE, _LAST_PAUSE = 0.02, 2.0
 
 
 class Getting:
@@ -51,7 +49,7 @@ class Getting:
             ended, messages = self._subscribe(until)
             if ended:
                 break
-            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            backoff = backoff or Backoff()
             time.sleep(backoff.pause(None if until is None else until - time.monotonic()))
         return messages
 
@@ -145,7 +143,7 @@ class Getting:
             ended, messages = await self._asubscribe(until)
             if ended:
                 break
-            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            backoff = backoff or Backoff()
             left = None if until is None else until - time.monotonic()
             await asyncio.sleep(backoff.pause(left))
         return messages

@@ -258,15 +258,12 @@ class RemoteQueue(contract.Queue):
 
     def check_size(self, body: Any, meta: bytes | None) -> None:
         """Raise MessageTooLarge for what can never be put."""
-        size = len(body) if type(body) is bytes else memoryview(body).nbytes
+        self._check_bytes(len(body) if type(body) is bytes else memoryview(body).nbytes, meta)
+
+    def _check_bytes(self, size: int, meta: bytes | None) -> None:
         wire = self._connection.wire
-        check_size(
-            self._name,
-            self._options,
-            size,
-            0 if meta is None else len(meta),
-            1 << 32 if wire is None else wire.max_frame,
-        )
+        frame = 1 << 32 if wire is None else wire.max_frame
+        check_size(self._name, self._options, size, len(meta or b""), frame)
 
     def put_many(
         self,
@@ -387,9 +384,7 @@ class RemoteQueue(contract.Queue):
         _core.check_timeout(timeout)
         known = properties.get("dedupe_id") is not None
         meta, _ = encode(b"", self._options.priorities, properties, encoded=True)
-        wire = self._connection.wire
-        frame = 1 << 32 if wire is None else wire.max_frame
-        check_size(self._name, self._options, size, len(meta or b""), frame)
+        self._check_bytes(size, meta)
         self._wait_for_room(block, timeout)
         return RemoteLoan(size, lambda body: self._put(meta, body, block, timeout, known))
 

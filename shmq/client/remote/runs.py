@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import accumulate
-from types import TracebackType
 from typing import Any
 
 from shmq import contract
@@ -50,19 +49,6 @@ class _Run:
         self._settled = True
         self._receipts = []
         return refused
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._settled:
-            return
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()
 
 
 class RemoteBatch(_Run, contract.Batch):

@@ -5,6 +5,7 @@
 #include "lock.h"
 #include "ring.h"
 #include "session.h"
+#include "sleep.h"
 #include "tenure.h"
 #include "waiter.h"
 
@@ -46,7 +47,7 @@ static struct shmq_name name_of(const struct shmq_desk *desk)
 
 static bool is_called(const struct shmq_desk *desk, struct shmq_name name)
 {
-    return desk->name_bytes == name.bytes && !memcmp(desk->name, name.at, name.bytes);
+    return shmq_same_name(name_of(desk), name);
 }
 
 static bool is_open(const struct shmq_desk *desk)
@@ -154,9 +155,7 @@ static void release_lock(struct shmq_desk *desk)
     uint32_t post[2];
 
     shmq_unlock(desk->q, post);
-    for (int bell = 0; bell < 2; bell++)
-        for (uint32_t i = 0; i < post[bell]; i++)
-            sem_post(desk->semaphores[bell]);
+    shmq_post(desk->semaphores, post);
     if (shmq_must_ring(desk->q))
         shmq_ring(desk->q);
 }

@@ -12,6 +12,11 @@ struct shmq_name {
 /* Reads a name; false if it cannot name a queue, as shmq/names.py has it. */
 bool shmq_read_name(struct shmq_reader *r, struct shmq_name *name);
 
+static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)
+{
+    return a.bytes == b.bytes && !memcmp(a.at, b.at, a.bytes);
+}
+
 #define SHMQ_WHY_NAME "a name is 1 to 100 characters out of A-Z a-z 0-9 . _ : -"
 
 /* The session's seat at the queue of that name, attached to if need be: NULL, and the status,

@@ -212,9 +212,3 @@ void shmq_session_renew_rights(struct shmq_session *session)
     for (struct shmq_seat *seat = session->seats; seat; seat = seat->next)
         seat->rights = SHMQ_NOT_ASKED;
 }
-
-void shmq_front_renew_rights(struct shmq_front *front)
-{
-    for (struct shmq_session *s = front->sessions; s; s = s->next)
-        shmq_session_renew_rights(s);
-}

@@ -25,8 +25,7 @@ int64_t shmq_front_tick(struct shmq_front *front, int64_t now);
 /* From now on nothing new is begun: who waits is told so. */
 void shmq_front_drain(struct shmq_front *front);
 
-/* What a HELLO gave, or a configuration, has changed: rights are asked for anew. */
-void shmq_front_renew_rights(struct shmq_front *front);
+/* A HELLO has changed what it may do: its rights are asked for anew. */
 void shmq_session_renew_rights(struct shmq_session *session);
 
 #endif

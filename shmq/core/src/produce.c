@@ -74,12 +74,6 @@ void shmq_answer_item(struct shmq_session *session, const struct shmq_item *item
 
 /* ---- putting ---- */
 
-/* Of a put that may set a timer, the exact time. */
-static int64_t time_of(const struct shmq_queue *q, const struct shmq_put *put)
-{
-    return put->ttl > 0 || q->h->options.ttl ? shmq_now() : shmq_time(q);
-}
-
 static bool is_large(const struct shmq_item *item)
 {
     return item->put.body_bytes >= SHMQ_DIRECT;
@@ -100,7 +94,7 @@ static uint32_t put_quickly(struct shmq_desk *desk, struct shmq_item *items, uin
 
     if (is_large(&items[0]) || !shmq_is_plain(q, &items[0].put) || shmq_lock_puts(q) != SHMQ_OK)
         return 0;
-    now = time_of(q, &items[0].put);
+    now = shmq_put_time(q, &items[0].put);
     while (done < count && copied < MOST_COPIED && !is_large(&items[done]) &&
            shmq_quick_put(q, &items[done].put, now, &items[done].seq) == SHMQ_OK) {
         copied += items[done].put.body_bytes;
@@ -190,11 +184,6 @@ static const char *read_produce(const struct shmq_frame *frame, const unsigned c
     return why;
 }
 
-static bool is_same(struct shmq_name a, struct shmq_name b)
-{
-    return a.bytes == b.bytes && !memcmp(a.at, b.at, a.bytes);
-}
-
 static bool has_good_flags(const struct shmq_item *item, uint8_t known)
 {
     return !(item->flags & ~known);
@@ -214,7 +203,7 @@ static uint32_t gather(struct shmq_seat *seat, struct shmq_name name, struct shm
         const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
         struct shmq_item *item = &items[count];
 
-        if (read_produce(&frame, payload, &other, item) || !is_same(name, other) || !has_good_flags(item, KNOWN_FLAGS) ||
+        if (read_produce(&frame, payload, &other, item) || !shmq_same_name(name, other) || !has_good_flags(item, KNOWN_FLAGS) ||
             !shmq_admit_item(seat, item))
             break;
         frames->at = payload + frame.length;
@@ -238,12 +227,6 @@ static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t co
         shmq_answer_item(seat->session, &items[i]);
 }
 
-static void refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
-{
-    if (id)
-        shmq_refuse(session, id, status, why);
-}
-
 void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload, struct shmq_frames *frames)
 {
@@ -254,11 +237,11 @@ void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_fram
     const char *why = read_produce(frame, payload, &name, &items[0]);
 
     if (why)
-        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (!has_good_flags(&items[0], KNOWN_FLAGS))
-        refuse(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
     else if (!(seat = shmq_seat_at(session, name, &status)))
-        refuse(session, frame->id, status, NULL);
+        shmq_refuse_if_asked(session, frame->id, status, NULL);
     else if (!shmq_admit_item(seat, &items[0]))
         shmq_answer_item(session, &items[0]);
     else
@@ -376,17 +359,17 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
                     : read_batch(r, count, &good_flags);
     }
     if (why)
-        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (!good_flags || flags & ~SHMQ_WHEN_DURABLE)
-        refuse(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
     else if (!(seat = shmq_seat_at(session, name, &batch.status)))
-        refuse(session, frame->id, batch.status, NULL);
+        shmq_refuse_if_asked(session, frame->id, batch.status, NULL);
     else if (!(seat->rights & SHMQ_MAY_PRODUCE))
-        refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     else if (!count)
-        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a batch has one message or more");
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, "a batch has one message or more");
     else if (flags & SHMQ_WHEN_DURABLE)
-        refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "this queue keeps no journal");
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_UNSUPPORTED, "this queue keeps no journal");
     else {
         put_batch(seat, &r, count, &batch);
         answer_batch(session, &batch);

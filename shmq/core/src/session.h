@@ -50,6 +50,14 @@ void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, cons
 /* Writes a REPLY whose payload says why; from 0x8000 on nothing more is carried out. */
 void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why);
 
+/* The same, where an answer is wanted: message id 0 gets none. */
+static inline void shmq_refuse_if_asked(struct shmq_session *session, uint32_t id,
+                                        uint16_t status, const char *why)
+{
+    if (id)
+        shmq_refuse(session, id, status, why);
+}
+
 /* There is something to send, or to do, for it. */
 void shmq_stir(struct shmq_session *session);
 

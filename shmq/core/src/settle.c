@@ -179,8 +179,7 @@ static uint32_t gather(struct shmq_session *session, struct order *orders,
         struct order *next = &orders[count];
 
         if (read_order(&frame, payload, next) || receipts + next->count > SHMQ_RUN ||
-            next->name.bytes != orders[0].name.bytes ||
-            memcmp(next->name.at, orders[0].name.at, next->name.bytes))
+            !shmq_same_name(next->name, orders[0].name))
             break;
         receipts += next->count;
         frames->at = payload + frame.length;
@@ -221,12 +220,6 @@ static void carry_out_run(struct shmq_session *session, struct shmq_desk *desk,
     }
 }
 
-static void refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
-{
-    if (id)
-        shmq_refuse(session, id, status, why);
-}
-
 void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame *frame,
                            const unsigned char *payload, struct shmq_frames *frames)
 {
@@ -237,15 +230,15 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
     uint32_t count;
 
     if (why) {
-        refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
         return;
     }
     if (!(seat = shmq_seat_at(session, orders[0].name, &status))) {
-        refuse(session, frame->id, status, NULL);
+        shmq_refuse_if_asked(session, frame->id, status, NULL);
         return;
     }
     if (!(seat->rights & SHMQ_MAY_CONSUME)) {
-        refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        shmq_refuse_if_asked(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
         return;
     }
     if (frame->type != SHMQ_T_ACK || orders[0].count > SHMQ_RUN) {

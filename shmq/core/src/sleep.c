@@ -74,6 +74,13 @@ void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2])
     q->freed = 0;
 }
 
+void shmq_post(sem_t *const semaphores[2], const uint32_t post[2])
+{
+    for (int bell = 0; bell < 2; bell++)
+        for (uint32_t i = 0; i < post[bell]; i++)
+            sem_post(semaphores[bell]);
+}
+
 int shmq_sleep(sem_t *semaphore, int64_t ns)
 {
     int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + (ns > 0 ? ns : 0);

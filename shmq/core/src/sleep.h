@@ -29,6 +29,9 @@ void shmq_pass_on(struct shmq_queue *q, enum shmq_bell bell);
  * the lock. */
 void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2]);
 
+/* Posts them, each bell's on its semaphore. Without the lock. */
+void shmq_post(sem_t *const semaphores[2], const uint32_t post[2]);
+
 /* Sleeps on the semaphore for at most `ns`, on the monotonic clock: SHMQ_OK if posted,
  * SHMQ_TIMED_OUT, SHMQ_INTERRUPTED. To be called without the GIL. */
 int shmq_sleep(sem_t *semaphore, int64_t ns);
