@@ -26,6 +26,7 @@ LAYERS = (
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
     ("shmq.processes",),
+    ("shmq.persistence",),
     ("shmq.server", "shmq.health", "shmq.stress", "shmq.mp"),
     ("shmq.workers",),
     ("shmq",),
