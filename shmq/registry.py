@@ -39,9 +39,12 @@ from shmq.errors import (
     NoSpace,
     NoSuchQueue,
     SegmentError,
+    ShmqError,
 )
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
+from shmq.persistence import erasing
+from shmq.persistence.disk import Disk
 from shmq.waiting import make_semaphores, remove_semaphores
 
 __all__ = ["FLOCK", "Namespace"]
@@ -283,6 +286,8 @@ class Namespace:
             segment = self.look_at(queue)
             if segment is not None and not segment.deleted:
                 return segment
+            if segment is not None:
+                self.erase(queue, segment)
             self._clear(queue)
         raise _no_such_queue(queue, self.name)
 
@@ -329,6 +334,30 @@ class Namespace:
         """Remove the segment and the semaphores, whatever their state."""
         with self.locked():
             self._clear(queue)
+
+    def erase(self, queue: str, segment: _core.Segment | None) -> None:
+        """Remove the files of a deleted queue, durably; None: of one that cannot be read.
+
+        Needs the registry lock. The note of it stays for a writer that lives. Raises
+        ShmqError if it cannot be done; the queue must then not be cleared away.
+        """
+        if segment is not None and segment.options["durability"] == "memory":
+            return
+        directory = self.data_dir
+        if directory is None:
+            return
+        try:
+            erasing.erase(
+                Disk(directory),
+                queue,
+                None if segment is None else segment.hash_key,
+                last=not erasing.is_written(directory),
+            )
+        except OSError as error:
+            raise ShmqError(
+                f"queue {queue!r} is deleted, but not its files in {directory}: "
+                f"{error.strerror or error}; delete it again once they can be removed"
+            ) from error
 
     def look_at(self, queue: str) -> _core.Segment | None:
         """The mapped segment, or None if it is not finished. Clears nothing away.

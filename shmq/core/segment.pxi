@@ -185,6 +185,11 @@ cdef class Segment:
         return (<shmq_header *>self.base).options.queue_id
 
     @property
+    def hash_key(self):
+        """What its groups' and ids' hashes are keyed with: the id of its first life."""
+        return (<shmq_header *>self.base).options.hash_key
+
+    @property
     def created_at(self):
         """When the queue was made, in seconds since 1970."""
         return (<shmq_header *>self.base).options.created_at / 1e9
