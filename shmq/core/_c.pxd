@@ -60,9 +60,10 @@ cdef extern from "layout.h" nogil:
 
     struct shmq_options:
         uint64_t queue_id, arena_bytes, max_message_bytes
-        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window
+        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window, snapshot_interval
+        uint64_t hash_key
         uint32_t capacity, priorities, max_deliveries
-        uint8_t overflow, drop_expired, dead_letters
+        uint8_t overflow, drop_expired, dead_letters, durability, confirm
         char name[104]
         char dead_letter[104]
 

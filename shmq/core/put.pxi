@@ -56,7 +56,7 @@ cdef class _Putter(_Attachment):
         return parcel
 
     cdef tuple _hash(self, text):
-        return siphash(self.q.h.options.queue_id, text.encode("utf-8", "surrogatepass"))
+        return siphash(self.q.h.options.hash_key, text.encode("utf-8", "surrogatepass"))
 
     cdef Put _put(self, const shmq_put *c, block, timeout):
         cdef uint64_t seq = 0

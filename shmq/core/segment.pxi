@@ -28,6 +28,7 @@ cdef int _copy_name(char *to, str name) except -1:
 
 
 _OVERFLOWS = ("reject", "block", "drop-oldest")
+_DURABILITIES = ("memory", "snapshot", "journal")
 
 
 cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given) except -1:
@@ -41,12 +42,16 @@ cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given)
     o.retry = _ns(given["retry_delay"])
     o.retry_max = _ns(given["retry_delay_max"])
     o.dedupe_window = _ns(given["dedupe_window"])
+    o.snapshot_interval = _ns(given["snapshot_interval"])
+    o.hash_key = queue_id
     o.capacity = given["capacity"]
     o.priorities = given["priorities"]
     o.max_deliveries = given["max_deliveries"] or 0
     o.overflow = _OVERFLOWS.index(given["overflow"])
     o.drop_expired = given["on_expired"] == "drop"
     o.dead_letters = given["dead_letter"] is not None
+    o.durability = _DURABILITIES.index(given["durability"])
+    o.confirm = given["confirm"] == "disk"
     _copy_name(o.name, name)
     _copy_name(o.dead_letter, given["dead_letter"] or "")
     return 0
@@ -67,6 +72,9 @@ cdef dict _unpack_options(const shmq_options *o):
         "retry_delay_max": _seconds(o.retry_max),
         "dedupe_window": _seconds(o.dedupe_window),
         "overflow": _OVERFLOWS[o.overflow % 3],
+        "durability": _DURABILITIES[o.durability % 3],
+        "snapshot_interval": _seconds(o.snapshot_interval),
+        "confirm": "disk" if o.confirm else "memory",
     }
 
 
@@ -175,6 +183,11 @@ cdef class Segment:
     def queue_id(self):
         """The queue's id: another for each queue, even of the same name."""
         return (<shmq_header *>self.base).options.queue_id
+
+    @property
+    def hash_key(self):
+        """What its groups' and ids' hashes are keyed with: the id of its first life."""
+        return (<shmq_header *>self.base).options.hash_key
 
     @property
     def created_at(self):
