@@ -23,6 +23,7 @@ __all__ = [
     "MessageTooLarge",
     "NoSpace",
     "NoSuchQueue",
+    "NotConfirmed",
     "PutsRefused",
     "QueueDeleted",
     "QueueExists",
@@ -95,6 +96,27 @@ class ForeignSegment(SegmentError):
     """The segment belongs to someone else, or others may write to it."""
 
 
+class NotConfirmed(ShmqError):
+    """What was put is in the queue, but is not known to be on disk.
+
+    The disk did not have it in time, or its journal fails. It is written as soon as that is
+    possible: nothing is to be done about the message, and put again it would be there twice.
+    """
+
+    #: The sequence number of the message, or of the last one; None if a server has not told it.
+    sequence: int | None
+    #: How many messages the call has put; of a server, how many it had said that it took.
+    taken: int
+
+    def __init__(self, message: str, sequence: int | None = None, taken: int = 1) -> None:
+        super().__init__(message)
+        self.sequence = sequence
+        self.taken = taken
+
+    def __reduce__(self) -> tuple[type[NotConfirmed], tuple[str, int | None, int]]:
+        return type(self), (str(self), self.sequence, self.taken)
+
+
 class PutsRefused(ShmqError):
     """Not every put of a pipeline was taken; the first refusal is the ``__cause__``.
 
@@ -107,6 +129,8 @@ class PutsRefused(ShmqError):
     refused: dict[int, ShmqError]
     #: Those that may have been taken or not: the connection was lost before the answer.
     unknown: list[int]
+    #: Those that are in the queue, but are not known to be on disk, as they were to be.
+    unconfirmed: list[int]
 
     def __init__(
         self,
@@ -114,11 +138,13 @@ class PutsRefused(ShmqError):
         taken: int = 0,
         refused: dict[int, ShmqError] | None = None,
         unknown: list[int] | None = None,
+        unconfirmed: list[int] | None = None,
     ) -> None:
         super().__init__(message)
         self.taken = taken
         self.refused = refused or {}
         self.unknown = unknown or []
+        self.unconfirmed = unconfirmed or []
 
 
 class ConnectionLost(ShmqError, ConnectionError):

@@ -67,8 +67,16 @@ cdef extern from "layout.h" nogil:
         char name[104]
         char dead_letter[104]
 
+    struct shmq_journal:
+        uint64_t synced, writer, bytes
+        uint32_t error
+        int64_t synced_at, snapshot_at
+
     struct shmq_header:
         shmq_options options
+        shmq_journal journal
+        uint64_t fresh_tail
+        uint32_t spent
         uint32_t state
         uint64_t segment_bytes
         uint64_t last_seq
@@ -111,7 +119,7 @@ cdef extern from "queue.h" nogil:
         shmq_geometry geo
         int fd
         uint32_t attachment
-        cbool look_for_dead, damaged
+        cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
         uint64_t wanted
@@ -134,6 +142,12 @@ cdef extern from "segment.h" nogil:
 
 cdef extern from "memory.h" nogil:
     int shmq_back(shmq_queue *q, uint64_t offset, uint64_t size)
+
+
+cdef extern from "journal.h" nogil:
+    uint64_t shmq_synced(const shmq_queue *q)
+    void shmq_want_synced(shmq_queue *q, uint64_t seq)
+    int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
 
 
 cdef extern from "lock.h" nogil:

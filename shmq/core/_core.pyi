@@ -58,10 +58,24 @@ class _Attachment:
     def _process_number(self) -> int: ...
     def _look_for_dead(self) -> None: ...
     def _bury(self, limit: int = 256) -> None: ...
+    def _not_confirmed(self, sequence: int, taken: int) -> Exception: ...
     def tend(self) -> None: ...
     def close(self) -> None: ...
 
-class _Putter(_Attachment):
+class _Confirmer(_Attachment):
+    """The part of a handle that waits for the journal."""
+
+    @property
+    def synced_seq(self) -> int: ...
+    @property
+    def journal_error(self) -> int: ...
+    @property
+    def journal_writer(self) -> int: ...
+    def wanted(self, seq: int) -> None: ...
+    def wait_synced(self, seq: int, timeout: float | None) -> bool: ...
+    def confirms_on_disk(self, confirm: str | None) -> bool: ...
+
+class _Putter(_Confirmer):
     """The part of a handle that puts."""
 
     def put(
@@ -80,6 +94,7 @@ class _Putter(_Attachment):
         codec: str | None = None,
         reply_to: str | None = None,
         correlation: str | None = None,
+        confirm: str | None = None,
     ) -> Put: ...
     def put_many(
         self,
@@ -93,6 +108,7 @@ class _Putter(_Attachment):
         delay: float | None = None,
         ttl: float | None = None,
         codec: str | None = None,
+        confirm: str | None = None,
     ) -> int: ...
     def abandon(self, receipt: int) -> bool: ...
     def put_packed(
@@ -108,6 +124,7 @@ class _Putter(_Attachment):
         delay: float | None = None,
         ttl: float | None = None,
         dedupe_id: str | None = None,
+        confirm: str | None = None,
     ) -> Put: ...
 
 class _Getter(_Putter):
@@ -409,6 +426,9 @@ class Front:
         somebody waits: `serve` is to be called whenever a message may have come.
     ``stirred(session)``
         the session has output, or is to be closed: its ``flags`` say.
+    ``confirm(queue)``
+        somebody waits for the queue's journal: `Front.confirmed` is to be called whenever it
+        has come further, until that is false.
     ``sooner()``
         something is due before what `tick` has said: it is to be called again.
     ``failed(error)``
