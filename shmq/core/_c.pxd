@@ -346,7 +346,8 @@ cdef extern from "wire.h":
         void *data
         sem_t *semaphores[2]
         uint32_t *views
-        cbool awaited
+        uint32_t promises
+        cbool awaited, confirming
         const char *name
 
     struct shmq_filling:
@@ -357,7 +358,7 @@ cdef extern from "wire.h":
         void *data
         shmq_outbox out
         shmq_filling filling
-        uint32_t unsettled
+        uint32_t unsettled, promise_count
         cbool authorised, held, fin, finished, broken
 
     struct shmq_front:
@@ -379,6 +380,7 @@ cdef extern from "wire.h":
         void (*tend)(shmq_desk *desk) noexcept
         void (*failed)(shmq_desk *desk) noexcept
         void (*wait)(shmq_desk *desk) noexcept
+        void (*confirm)(shmq_desk *desk) noexcept
 
 
 cdef extern from "outbox.h":
@@ -396,9 +398,14 @@ cdef extern from "session.h":
     void shmq_session_finish(shmq_session *session)
     void shmq_session_end(shmq_session *session)
     cbool shmq_session_is_paused(const shmq_session *session)
+    cbool shmq_session_is_ending(const shmq_session *session)
     void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
                     uint32_t size)
     void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
+
+
+cdef extern from "promise.h":
+    cbool shmq_desk_confirm(shmq_desk *desk)
 
 
 cdef extern from "deliver.h":

@@ -100,16 +100,17 @@ cdef class Front:
     def confirmed(self, queue):
         """Answer those whose puts the queue's journal has: whether any still wait for it."""
         cdef shmq_desk *desk = self._desk_of(queue)
-        cdef bint more = False
+        cdef bint more
         if desk != NULL and (<Handle>queue).q.h.state == SHMQ_GONE:
             shmq_desk_forget(desk, SHMQ_S_NO_QUEUE)
         elif desk != NULL:
             more = shmq_desk_confirm(desk)
-            desk = self._desk_of(queue)
+            desk = self._desk_of(queue)  # who goes on may have found out that the queue is gone
             if desk != NULL:
                 desk.confirming = more
         self._settle()
-        return more and desk != NULL
+        desk = self._desk_of(queue)
+        return desk != NULL and desk.promises > 0
 
     def forget(self, queue):
         """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""

@@ -326,7 +326,7 @@ cdef class Handle(_Watcher):
 
 
 cdef dict _journal_numbers(const shmq_header *h):
-    cdef const shmq_journal *j = &h.journal
+    cdef shmq_journal j = h.journal
     cdef bint journaled = _DURABILITIES[h.options.durability % 3] == "journal"
     return {
         "durability": _DURABILITIES[h.options.durability % 3],
