@@ -77,7 +77,12 @@ class FrontEnd:
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
         self._control = Control(
-            self._broker, Doors(settings.tokens), self._wait, self._confirm, self._stir, self._sooner
+            self._broker,
+            Doors(settings.tokens),
+            self._wait,
+            self._confirm,
+            self._stir,
+            self._sooner,
         )
         self._front = _core.Front(self._control, **_limits_of(settings))
 
