@@ -99,13 +99,14 @@ class ForeignSegment(SegmentError):
 class NotConfirmed(ShmqError):
     """What was put is in the queue, but is not known to be on disk.
 
-    The disk did not have it in time, or its journal fails. It is written as soon as that is
-    possible: nothing is to be done about the message, and put again it would be there twice.
+    The journal did not have it in time, or its disk fails. It is written as soon as that is
+    possible; put again, it would be there twice. A server that has not answered yet has it,
+    too, unless it is about to refuse it: a ``dedupe_id`` makes it safe to put it again.
     """
 
     #: The sequence number of the message, or of the last one; None if a server has not told it.
     sequence: int | None
-    #: How many messages the call has put; of a server, how many it had said that it took.
+    #: How many messages the call has put; of a server, how many it has said that it took.
     taken: int
 
     def __init__(self, message: str, sequence: int | None = None, taken: int = 1) -> None:
@@ -129,7 +130,8 @@ class PutsRefused(ShmqError):
     refused: dict[int, ShmqError]
     #: Those that may have been taken or not: the connection was lost before the answer.
     unknown: list[int]
-    #: Those that are in the queue, but are not known to be on disk, as they were to be.
+    #: Those that were to be on disk, and are not known to be: on this host they are taken, a
+    #: server has not said so.
     unconfirmed: list[int]
 
     def __init__(

@@ -24,10 +24,7 @@ def refused(
     name: str,
     unconfirmed: dict[int, ShmqError] | None = None,
 ) -> PutsRefused:
-    """The error that says which puts of a pipeline were taken and which were not.
-
-    The ``unconfirmed`` ones are among those ``taken``.
-    """
+    """The error that says which puts of a pipeline were taken and which were not."""
     doubtful = unconfirmed or {}
     told = {**doubtful, **failures}
     first = min(failures) if failures else min([*unknown, *doubtful])
@@ -36,8 +33,7 @@ def refused(
     what += f", {len(doubtful)} not known to be on disk" if doubtful else ""
     why = told.get(first, "the connection was lost")
     error = PutsRefused(
-        f"of {taken + len(failures) + len(unknown)} puts to queue {name!r}, {taken} were taken, "
-        f"{what}; number {first}: {why}",
+        f"of the puts to queue {name!r}, {taken} were taken, {what}; number {first}: {why}",
         taken,
         failures,
         unknown,

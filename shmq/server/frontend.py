@@ -314,9 +314,7 @@ class FrontEnd:
     # ---- the end ----
 
     def _part(self) -> None:
-        """End those connections that have nothing to settle and nothing to be told, and at last
-        the others, too.
-        """
+        """End those connections that nothing is open for, and at last the others, too."""
         now = self._loop.time()
         if now >= self._part_from:
             for carrier in list(self._carriers):

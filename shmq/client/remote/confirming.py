@@ -94,12 +94,13 @@ def _check_disk(queue: Any, asked: _core.Answer) -> None:
     if error is not None:
         raise _not_confirmed(
             queue,
-            f"the disk of its journal fails: {error}; it is written as soon as that works again",
+            f"the disk of its journal fails: {error}; what it took is written once that works again",
         )
 
 
 def _not_confirmed(queue: Any, why: str) -> errors.NotConfirmed:
     return errors.NotConfirmed(
-        f"what was put to queue {queue.name!r} of {queue.connection.url} is there, but not known "
-        f"to be on disk: {why}"
+        f"what was put to queue {queue.name!r} of {queue.connection.url} is not known to be on "
+        f"disk, and the server has not said that it took it: {why}",
+        taken=0,
     )

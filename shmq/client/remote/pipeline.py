@@ -98,7 +98,6 @@ class RemotePipeline(contract.Pipeline):
                     self._queue.await_put(wire, answer, flight[-1])
                 except errors.NotConfirmed as error:
                     self._unconfirmed[flight[0]] = error
-                    self._taken += 1
                     continue
                 except BaseException:
                     self._unknown.append(flight[0])
@@ -115,7 +114,6 @@ class RemotePipeline(contract.Pipeline):
             self._queue.put_again(began, wire, answer, meta, body, None, None, known, durable)
         except errors.NotConfirmed as error:
             self._unconfirmed[number] = error
-            self._taken += 1
         except errors.ConnectionLost as error:
             if wire.may_have_arrived(answer):
                 self._unknown.append(number)
