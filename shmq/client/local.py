@@ -493,6 +493,7 @@ class LocalBroker(contract.Broker):
 
     def _remove(self, name: str) -> None:
         """Remove a queue, whatever its state. Needs the registry lock."""
+        segment = None
         try:
             segment = self._namespace.open_segment(name)
             names = semaphore_names(self._namespace.name, segment.queue_id)
@@ -501,6 +502,7 @@ class LocalBroker(contract.Broker):
             raise
         except SegmentError as error:
             log.info("queue %s is removed as it is: %s", name, error)
+        self._namespace.erase(name, segment)
         self._namespace.remove_segment(name)
 
     def queue(self, name: str) -> LocalQueue:

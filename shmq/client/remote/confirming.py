@@ -94,7 +94,7 @@ def _check_disk(queue: Any, asked: _core.Answer) -> None:
     if error is not None:
         raise _not_confirmed(
             queue,
-            f"the disk of its journal fails: {error}; what it took is written once that works again",
+            f"the disk of its journal fails: {error}; what is there is written once it works",
         )
 
 
