@@ -153,7 +153,9 @@ class Namespace:
                 except FileNotFoundError:
                     return None
             try:
-                raw = os.pread(self._fd, _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX"), _DATA_DIR_AT)
+                raw = os.pread(
+                    self._fd, _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX"), _DATA_DIR_AT
+                )
             finally:
                 if opened:
                     self._close()

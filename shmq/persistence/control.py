@@ -198,8 +198,7 @@ def _asked(directory: Path, do: str, queues: list[str]) -> Iterator[socket.socke
                 way.connect(address)
         except OSError as error:
             raise ShmqError(
-                f"nobody writes in {directory} ({error.strerror}): start shmq serve or shmq "
-                f"persist"
+                f"nobody writes in {directory} ({error.strerror}): start shmq serve or shmq persist"
             ) from error
         _say(way, {"do": do, "queues": queues})
         yield way

@@ -42,7 +42,6 @@ def directory_of(namespace: str) -> Path:
     directory = Namespace.of(namespace).data_dir
     if directory is None:
         raise ShmqError(
-            f"nobody has written namespace {namespace!r} to disk: start shmq serve or shmq "
-            f"persist"
+            f"nobody has written namespace {namespace!r} to disk: start shmq serve or shmq persist"
         )
     return directory
