@@ -9,12 +9,12 @@ begins again with what the last one found.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from shmq.client.local import attach
 from shmq.core import _core
-from shmq.errors import DamagedFile, ShmqError
-from shmq.names import check_name
+from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
 from shmq.persistence.catalog import Files, aside, catalog, unfinished
 from shmq.persistence.chain import Chain, chain_of
@@ -23,7 +23,7 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.rebuilding import rebuild
 from shmq.registry import Namespace
 
-__all__ = ["Decision", "plan", "recover"]
+__all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves"]
 
 log = logging.getLogger("shmq")
 
@@ -43,23 +43,20 @@ class Decision:
     problems: list[str] = field(default_factory=list)
 
 
-def plan(
-    disk: Disk, queues: Collection[str] | None = None, *, salvage: bool = False
-) -> dict[str, Decision]:
-    """What the queues of the directory hold, or those of ``queues``, by name.
+def plan(disk: Disk, *, salvage: bool = False) -> dict[str, Decision]:
+    """What the queues of the directory hold, by name.
 
     Changes nothing, and needs no shared memory. A message that was on its way between two
     queues, and is in the files of both, is where it was going. With ``salvage``, damaged
     files count as far as they are intact.
     """
-    found = catalog(disk.names())
     decisions = {
         name: _decide(disk, files, salvage=salvage)
-        for name, files in found.items()
+        for name, files in catalog(disk.names()).items()
         if files.snapshot or files.segments
     }
-    _settle_moves(decisions)
-    return {name: one for name, one in decisions.items() if queues is None or name in queues}
+    settle_moves([one.replay for one in decisions.values() if one.replay is not None])
+    return decisions
 
 
 def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
@@ -75,12 +72,139 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
     return decision
 
 
-def _settle_moves(decisions: dict[str, Decision]) -> None:
-    """Let each message that is in two queues be in the one that it went to."""
-    whole = [one.replay for one in decisions.values() if one.replay is not None]
-    by_id = {queue_id: replay for replay in whole for queue_id in replay.queue_ids}
-    for replay in whole:
-        for origin_queue, origin_seq in replay.origins():
+def settle_moves(replays: Iterable[_core.Replay]) -> None:
+    """Let each message that two queues have be in the one that it went to."""
+    every = list(replays)
+    by_id = {queue_id: replay for replay in every for queue_id in replay.queue_ids}
+    for replay in every:
+        for origin_queue, origin_seq, _ in replay.origins():
             source = by_id.get(origin_queue)
             if source is not None and source is not replay:
                 source.discard([origin_seq])
+
+
+def recover(directory: DataDirectory) -> dict[str, Decision]:
+    """Make the queues anew whose segments are gone; what becomes of each is logged.
+
+    Returns what was decided of those. Needs a directory that is held. Queues that are
+    there stay as they are; the files of another life of their name are set aside. One
+    that cannot be brought back is left on disk as it is. May be killed at any moment, and
+    called again. Raises :class:`~shmq.ShmqError` if the directory cannot be read.
+    """
+    disk = directory.disk
+    registry = Namespace.of(directory.namespace)
+    try:
+        with registry.locked():
+            disk.sync_directory()  # whoever changed it may have died before
+            erasing.finish(disk)
+            live = live_keys(registry)
+            _sweep(disk)
+            _set_strangers_aside(disk, live)
+            if catalog(disk.names()).keys() <= live.keys():
+                return {}
+            decisions = plan(disk)
+            lost = {name: one for name, one in decisions.items() if name not in live}
+            _leave_what_moved(registry, live, lost)
+            for name in sorted(lost):
+                _bring_back(registry, lost[name])
+            return lost
+    except OSError as error:
+        raise ShmqError(
+            f"data_dir={str(directory.path)!r} cannot be read: {error.strerror or error}"
+        ) from error
+
+
+def live_keys(registry: Namespace) -> dict[str, int | None]:
+    """The hash keys of the queues that are there; None for one that cannot be read.
+
+    What is half made or half deleted is cleared away. Needs the registry lock.
+    """
+    found: dict[str, int | None] = {}
+    for name in registry.queue_names():
+        try:
+            found[name] = registry.open_segment(name).hash_key
+        except NoSuchQueue:
+            continue
+        except SegmentError as error:
+            log.error("queue %s is there, and cannot be used: %s", name, error)
+            found[name] = None
+    return found
+
+
+def _sweep(disk: Disk) -> None:
+    """Remove snapshots that were never finished."""
+    stale = [unfinished(name) for name, files in catalog(disk.names()).items() if files.unfinished]
+    for name in stale:
+        disk.unlink(name)
+    if stale:
+        disk.sync_directory()
+
+
+def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
+    for name, files in catalog(disk.names()).items():
+        if live.get(name) is not None:
+            keys = {file: erasing.hash_key_of(disk, file) for file in files.names()}
+            strangers = {file: key for file, key in keys.items() if key not in {live[name], None}}
+            if strangers:
+                set_aside(disk, name, strangers)
+
+
+def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[str]:
+    """Rename the queue's ``files``, given with their hash keys; their names now. Durable."""
+    renamed = []
+    for file, key in files.items():
+        there = aside(file, key or 0)
+        disk.rename(file, there)
+        renamed.append(there)
+        log.warning(
+            "queue %s: %s is not of the queue that is there now, and is called %s from now on",
+            queue,
+            disk.path(file),
+            there,
+        )
+    disk.sync_directory()
+    return renamed
+
+
+def _leave_what_moved(
+    registry: Namespace, live: Iterable[str], lost: Mapping[str, Decision]
+) -> None:
+    """What a queue that is there has taken over is not to come back where it was."""
+    sources = {
+        queue_id: one.replay
+        for one in lost.values()
+        if one.replay is not None
+        for queue_id in one.replay.queue_ids
+    }
+    for name in live:
+        try:
+            queue = attach(registry, name)
+        except ShmqError:
+            continue
+        with queue:
+            for queue_id, seq in queue.copies_from(sources):
+                sources[queue_id].discard([seq])
+
+
+def _bring_back(registry: Namespace, decision: Decision) -> None:
+    name = decision.queue
+    if decision.error is None and decision.replay is not None:
+        try:
+            rebuild(registry, name, decision.replay, logged=True)
+        except ShmqError as error:
+            decision.error = error
+        else:
+            log.info(
+                "queue %s is back: %d messages, from %s",
+                name,
+                decision.replay.messages,
+                ", ".join(decision.chain.names if decision.chain else ()),
+            )
+    if decision.error is not None:
+        log.error(
+            "queue %s is not brought back: %s; its files are left as they are, and "
+            "shmq restore --salvage -q %s takes what is intact",
+            name,
+            decision.error,
+            name,
+        )
