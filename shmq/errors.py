@@ -11,11 +11,14 @@ import queue
 
 __all__ = [
     "ConnectionLost",
+    "DamagedFile",
     "DamagedSegment",
     "Empty",
+    "FileError",
     "Forbidden",
     "ForeignSegment",
     "Full",
+    "IncompatibleFile",
     "IncompatibleSegment",
     "InvalidName",
     "InvalidOption",
@@ -93,6 +96,33 @@ class DamagedSegment(SegmentError):
 
 class ForeignSegment(SegmentError):
     """The segment belongs to someone else, or others may write to it."""
+
+
+class FileError(ShmqError):
+    """A file cannot be used as a snapshot or a journal of a queue."""
+
+
+class IncompatibleFile(FileError):
+    """The file is of a newer version of the format, or of another format altogether."""
+
+
+class DamagedFile(FileError):
+    """The file is cut off, or its bytes are not those that were written."""
+
+    #: Which file, and where in it the damage is, in bytes from its beginning.
+    path: str
+    offset: int
+    #: What is wrong there.
+    what: str
+
+    def __init__(self, path: str, offset: int, what: str) -> None:
+        super().__init__(f"{path} is damaged at byte {offset}: {what}")
+        self.path = path
+        self.offset = offset
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int, str]]:
+        return type(self), (self.path, self.offset, self.what)
 
 
 class PutsRefused(ShmqError):
