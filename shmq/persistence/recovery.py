@@ -9,17 +9,18 @@ begins again with what the last one found.
 from __future__ import annotations
 
 import logging
+import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from shmq.client.local import attach
-from shmq.core import _core
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
 from shmq.persistence.catalog import Files, aside, catalog, unfinished
-from shmq.persistence.chain import Chain, chain_of
+from shmq.persistence.chain import Chain, read_chain
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
+from shmq.persistence.lineage import Lineage, lineage_of
 from shmq.persistence.rebuilding import rebuild
 from shmq.registry import Namespace
 
@@ -34,9 +35,9 @@ class Decision:
 
     queue: str
     files: Files
-    chain: Chain | None = None
+    lineage: Lineage | None = None
     #: What it holds; None if nothing was ever finished, or the files are damaged.
-    replay: _core.Replay | None = None
+    chain: Chain | None = None
     #: What is wrong with them; None if they are whole.
     error: ShmqError | None = None
     #: What was left out, where intact pieces were asked for.
@@ -55,31 +56,45 @@ def plan(disk: Disk, *, salvage: bool = False) -> dict[str, Decision]:
         for name, files in catalog(disk.names()).items()
         if files.snapshot or files.segments
     }
-    settle_moves([one.replay for one in decisions.values() if one.replay is not None])
+    settle_moves([one.chain for one in decisions.values() if one.chain is not None])
     return decisions
 
 
 def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
     decision = Decision(files.queue, files)
     try:
-        decision.chain = chain_of(disk, files)
-        if decision.chain is not None:
-            paths = [str(disk.path(name)) for name in decision.chain.names]
-            decision.replay = _core.Replay(paths, salvage)
-            decision.problems = decision.replay.problems
+        decision.lineage = lineage_of(disk, files)
+        if decision.lineage is not None:
+            mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage.names]
+            decision.chain = read_chain(mapped, salvage)
+            decision.problems = [_told(*skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
     return decision
 
 
-def settle_moves(replays: Iterable[_core.Replay]) -> None:
+def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
+    """The file's bytes, which are read from the disk as they are looked at."""
+    file = disk.open(name)
+    try:
+        length = disk.size(file)
+        return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
+    finally:
+        disk.close(file)
+
+
+def _told(path: str, offset: int, size: int, what: str) -> str:
+    return f"{path}, offset {offset}: {size} bytes are left out, {what}"
+
+
+def settle_moves(chains: Iterable[Chain]) -> None:
     """Let each message that two queues have be in the one that it went to."""
-    every = list(replays)
-    by_id = {queue_id: replay for replay in every for queue_id in replay.queue_ids}
-    for replay in every:
-        for origin_queue, origin_seq, _ in replay.origins():
+    every = list(chains)
+    by_id = {queue_id: chain for chain in every for queue_id in chain.queue_ids}
+    for chain in every:
+        for origin_queue, origin_seq, _ in chain.origins():
             source = by_id.get(origin_queue)
-            if source is not None and source is not replay:
+            if source is not None and source is not chain:
                 source.discard([origin_seq])
 
 
@@ -171,10 +186,10 @@ def _leave_what_moved(
 ) -> None:
     """What a queue that is there has taken over is not to come back where it was."""
     sources = {
-        queue_id: one.replay
+        queue_id: one.chain
         for one in lost.values()
-        if one.replay is not None
-        for queue_id in one.replay.queue_ids
+        if one.chain is not None
+        for queue_id in one.chain.queue_ids
     }
     for name in live:
         try:
@@ -188,17 +203,17 @@ def _leave_what_moved(
 
 def _bring_back(registry: Namespace, decision: Decision) -> None:
     name = decision.queue
-    if decision.error is None and decision.replay is not None:
+    if decision.error is None and decision.chain is not None:
         try:
-            rebuild(registry, name, decision.replay, logged=True)
+            rebuild(registry, name, decision.chain, logged=True)
         except ShmqError as error:
             decision.error = error
         else:
             log.info(
                 "queue %s is back: %d messages, from %s",
                 name,
-                decision.replay.messages,
-                ", ".join(decision.chain.names if decision.chain else ()),
+                decision.chain.messages,
+                ", ".join(decision.lineage.names if decision.lineage else ()),
             )
     if decision.error is not None:
         log.error(

@@ -81,15 +81,15 @@ def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, nam
         return Restored(name, THERE)
     if decision.error is not None:
         return Restored(name, DAMAGED, 0, [str(decision.error)])
-    if decision.replay is None:
+    if decision.chain is None:
         return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
     intact = not decision.problems
     logged = intact and name == decision.queue and disk.directory == own
     if not logged:
         _make_way(own, name)
-    rebuild(registry, name, decision.replay, logged=logged)
+    rebuild(registry, name, decision.chain, logged=logged)
     state = RESTORED if intact else SALVAGED
-    return Restored(name, state, decision.replay.messages, list(decision.problems))
+    return Restored(name, state, decision.chain.messages, list(decision.problems))
 
 
 def _is_there(registry: Namespace, name: str) -> bool:

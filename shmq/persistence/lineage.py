@@ -11,7 +11,7 @@ from shmq.persistence.catalog import Files, segment_name, snapshot_name
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import HEADER_BYTES, VERSION, FileHeader, read_header
 
-__all__ = ["Chain", "chain_of"]
+__all__ = ["Lineage", "lineage_of"]
 
 #: Of a header: the magic, the version, its size, the segment's number, the length of the names.
 _SIGNS: Final = struct.Struct("<4sH2xI20xQ24xI")
@@ -21,7 +21,7 @@ _BESIDE_NAMES: Final = 76
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Lineage:
     """The files of a queue in the order in which they are read.
 
     ``useless`` are those that a dead writer was about to remove, or never began to use.
@@ -32,8 +32,8 @@ class Chain:
     useless: list[str]
 
 
-def chain_of(disk: Disk, files: Files) -> Chain | None:
-    """The chain of the queue's files; None if nothing was ever finished.
+def lineage_of(disk: Disk, files: Files) -> Lineage | None:
+    """The files of the queue that count; None if nothing was ever finished.
 
     Only headers are read. Raises DamagedFile where a header is damaged or a file is
     missing, and IncompatibleFile. The last segment may never have got its header: nothing
@@ -58,7 +58,7 @@ def chain_of(disk: Disk, files: Files) -> Chain | None:
     if files.snapshot:
         names.insert(0, snapshot_name(files.queue))
         every.insert(0, snapshot)
-    return Chain(names, every[-1].hash_key, useless) if every else None
+    return Lineage(names, every[-1].hash_key, useless) if every else None
 
 
 def _read(disk: Disk, name: str) -> tuple[bytes, int]:
