@@ -67,6 +67,12 @@ cdef extern from "layout.h" nogil:
         char name[104]
         char dead_letter[104]
 
+    struct shmq_journal:
+        uint32_t error
+        uint64_t segment, offset, writer, wanted, synced, batch
+        uint64_t bytes, commits, puts, settles, snapshot_bytes
+        int64_t synced_at, snapshot_at
+
     struct shmq_header:
         shmq_options options
         uint32_t state
@@ -80,6 +86,7 @@ cdef extern from "layout.h" nogil:
         uint32_t asleep[2]
         shmq_sample samples[2]
         int64_t next_tick
+        shmq_journal journal
 
     struct shmq_attachment:
         uint64_t process
@@ -89,6 +96,8 @@ cdef extern from "layout.h" nogil:
 
     struct shmq_slot:
         uint64_t seq
+        uint32_t meta_bytes
+        uint8_t reason
         int64_t put_at
 
     struct shmq_geometry:
@@ -111,7 +120,7 @@ cdef extern from "queue.h" nogil:
         shmq_geometry geo
         int fd
         uint32_t attachment
-        cbool look_for_dead, damaged
+        cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
         uint64_t wanted
@@ -127,7 +136,8 @@ cdef extern from "queue.h" nogil:
 cdef extern from "segment.h" nogil:
     void shmq_lay_out(const shmq_options *options, shmq_geometry *geo)
     void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo)
-    int shmq_format(shmq_queue *q, const shmq_options *options)
+    int shmq_prepare(shmq_queue *q, const shmq_options *options)
+    void shmq_announce(shmq_queue *q)
     int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, shmq_geometry *geo)
     uint32_t shmq_version_of(const void *base)
 
@@ -458,3 +468,7 @@ cdef extern from "front.h":
     int64_t shmq_front_tick(shmq_front *front, int64_t now)
     void shmq_front_drain(shmq_front *front)
     void shmq_session_renew_rights(shmq_session *session)
+
+
+cdef extern from "slot.h" nogil:
+    unsigned char *shmq_meta_of(shmq_queue *q, shmq_slot *s)

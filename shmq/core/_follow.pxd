@@ -46,7 +46,7 @@ cdef extern from "follow.h" nogil:
         shmq_marks moved, done
     void shmq_follow(shmq_follower *f, shmq_queue *q)
     void shmq_unfollow(shmq_follower *f)
-    void shmq_withdraw(shmq_follower *f)
+    void shmq_disclaim(shmq_follower *f)
     int shmq_collect(shmq_follower *f, shmq_out *out, uint32_t salt)
     void shmq_arrived(shmq_follower *f, uint32_t at)
     void shmq_copies_waiting(shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,

@@ -34,7 +34,9 @@ cdef class _Attachment:
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
         self.bells = bells.encode()
         self.q.bells = PyBytes_AS_STRING(self.bells)
-        self.blocks = self.q.h.options.overflow == 1
+        # A journal has to be told of what is dropped first: until then there is no room.
+        self.blocks = (self.q.h.options.overflow == 1
+                       or (self.q.h.options.overflow == 2 and self.q.journaled))
         for bell in range(2):
             _spin_init(&self.spins[bell], LEAST_SPIN)
         for bell, path in enumerate((not_empty, not_full)):

@@ -1,34 +1,25 @@
 # Following a queue for its journal, reading it for a snapshot, and filling one from its files.
 
-DEF RELEASED_AT_ONCE = 256
+cdef enum:
+    RELEASED_AT_ONCE = 256
+    LEAST_ROOM = 4096
 
 
 cdef class _Pages:
     """Private memory that records are written to, behind room for the head of a batch."""
 
     cdef unsigned char *base
-    cdef size_t room               # bytes behind the head
+    cdef readonly size_t room      # bytes behind the head
     cdef size_t used
-    cdef Py_ssize_t exports
 
-    def __cinit__(self):
-        self.base = NULL
-
-    def __dealloc__(self):
-        free(self.base)
-
-    cdef int _make_room(self, size_t room) except -1:
-        if self.exports:
-            raise BufferError("the last batch is still looked at: release it first")
-        if room <= self.room:
-            return 0
-        free(self.base)
-        self.room = 0
+    def __cinit__(self, size_t room):
         self.base = <unsigned char *>malloc(SHMQ_BATCH_BYTES + room)
         if self.base == NULL:
             raise MemoryError(f"{room} bytes for a batch of the journal")
         self.room = room
-        return 0
+
+    def __dealloc__(self):
+        free(self.base)
 
     cdef shmq_out _start(self) noexcept nogil:
         cdef shmq_out out
@@ -51,16 +42,29 @@ cdef class _Pages:
     def __getbuffer__(self, Py_buffer *view, int flags):
         size = SHMQ_BATCH_BYTES + self.used if self.used else 0
         PyBuffer_FillInfo(view, self, self.base, size, True, flags)
-        self.exports += 1
 
-    def __releasebuffer__(self, Py_buffer *view):
-        self.exports -= 1
+
+class Collected(_typing.NamedTuple):
+    """What a `Follower` has collected."""
+
+    #: Its number; each is one above the last.
+    batch: int
+    #: The whole batch, its head included; empty: nothing is to be written, but published.
+    #: Good until the next collection.
+    data: memoryview
+    #: Every put up to this sequence number is in it, or in one before it, or over.
+    last_seq: int
+    #: How many messages, and how many settlements, are in it.
+    puts: int
+    settles: int
+    #: Whether there was more than fitted.
+    more: bool
 
 
 cdef class Follower:
     """What the persistence writer does with one queue: see src/follow.h.
 
-    Of a handle whose queue has a journal; one at a time, and for one thread, but `nudge`.
+    Of a handle whose queue has a journal; one at a time, and for one thread, but `wake`.
     `collect` gives a whole batch as bytes; once they are on disk, `publish` says so.
     """
 
@@ -73,7 +77,7 @@ cdef class Follower:
         if not handle.q.journaled:
             raise _errors.InvalidOption(f"queue {handle.name!r} keeps no journal")
         self.handle = handle
-        self.pages = _Pages()
+        self.pages = _Pages(0)
         shmq_follow(&self.f, &handle.q)
         handle.q.h.journal.writer = handle.number
 
@@ -98,8 +102,19 @@ cdef class Follower:
 
     @property
     def batch(self):
-        """The number of the next batch, or of the one that is collected."""
-        return self.f.batch
+        """The number of the batch that was published last."""
+        return self.f.batch - 1
+
+    @property
+    def held(self):
+        """How many messages `moved` would give."""
+        return self.f.moved.len
+
+    @property
+    def live_bytes(self):
+        """About what the messages in the queue take in a file."""
+        h = self.handle.q.h
+        return (h.units_used - h.units_cached) * SHMQ_UNIT + h.live * 64
 
     def withdraw(self):
         """Take back what a writer that died had claimed and not published.
@@ -107,24 +122,25 @@ cdef class Follower:
         First what that one may have left behind the published position must be void.
         """
         with nogil:
-            shmq_withdraw(&self.f)
+            shmq_disclaim(&self.f)
 
     def collect(self, size_t most, uint32_t salt):
-        """What has changed, as a batch sealed with ``salt``: (bytes-like, whether there is more).
+        """What has changed, as a batch sealed with ``salt``; None if there is nothing.
 
-        None if there is nothing. The bytes are writable, and good until the next call; none:
-        there is nothing to write, but something to publish. ``most`` is grown to what one
-        record takes. Collects nothing anew before `publish`. Raises MemoryError.
+        ``most``, in bytes, is grown to what one record takes. Collects nothing anew before
+        `publish`. Raises MemoryError.
         """
         cdef shmq_out out
         cdef int status = SHMQ_FULL
         cdef shmq_follower *f = &self.f
-        cdef _Pages pages = self.pages
+        cdef _Pages pages
         if self.collected:
             raise ValueError("the last batch was not published")
         f.needed = 0
         while True:
-            pages._make_room(max(most, f.needed))
+            if self.pages.room < max(most, f.needed):
+                self.pages = _Pages(max(most, f.needed))  # the other may be looked at still
+            pages = self.pages
             with nogil:
                 out = pages._start()
                 status = shmq_collect(f, &out, salt)
@@ -139,7 +155,8 @@ cdef class Follower:
             with nogil:
                 pages._frame(f.batch, f.covered, salt)
         self.collected = True
-        return memoryview(pages), status == SHMQ_FULL
+        return Collected(f.batch, memoryview(pages), f.covered, f.puts_logged, f.settles_logged,
+                         status == SHMQ_FULL)
 
     def seal(self, uint32_t salt):
         """Seal the batch that was collected anew, for a file with another salt."""
@@ -219,7 +236,7 @@ cdef class Follower:
         """Sleep until there is something to collect, at most ``timeout`` s: whether there is.
 
         At once if somebody waits for the disk, after up to ``patience`` s if ``crowd`` puts
-        are expected; else ``linger`` s after the first news. Ends with `nudge` too.
+        are expected; else ``linger`` s after the first news. Ends with `wake` too.
         """
         cdef int status
         cdef int64_t ns = _ns(timeout), some = _ns(linger), more = _ns(patience)
@@ -228,11 +245,11 @@ cdef class Follower:
         PyErr_CheckSignals()
         return status == SHMQ_OK
 
-    def nudge(self):
+    def wake(self):
         """Let `wait` return. For any thread."""
         shmq_nudge(&self.f)
 
-    def count_snapshot(self, uint64_t size):
+    def snapshot_taken(self, uint64_t size):
         """Say in the queue's figures that a snapshot of so many bytes is on disk."""
         _count_snapshot(&self.handle.q, size)
 
@@ -266,7 +283,7 @@ cdef class Scan:
 
     def __init__(self, _Attachment handle, limit=None):
         self.handle = handle
-        self.pages = _Pages()
+        self.pages = _Pages(0)
         self.limit = handle.q.h.last_seq if limit is None else limit
 
     def read(self, size_t most, uint32_t salt, uint64_t batch):
@@ -275,13 +292,15 @@ cdef class Scan:
         ``most`` is grown to what one record takes. Good until the next call.
         """
         cdef shmq_queue *q = &self.handle.q
-        cdef _Pages pages = self.pages
+        cdef _Pages pages
         cdef shmq_out out
         cdef uint64_t needed = 0
         if self.part == 3:
             return None
         while True:
-            pages._make_room(max(max(most, needed), 4096))
+            if self.pages.room < max(max(most, needed), LEAST_ROOM):
+                self.pages = _Pages(max(max(most, needed), LEAST_ROOM))
+            pages = self.pages
             with nogil:
                 out = pages._start()
                 self._fill(q, &out, salt, &needed)
@@ -305,7 +324,7 @@ cdef class Scan:
         if self.part == 2 and shmq_scan_dedupe(q, &self.ids, self.limit, out, salt) == SHMQ_OK:
             self.part = 3
 
-    def count_snapshot(self, uint64_t size):
+    def snapshot_taken(self, uint64_t size):
         """Say in the queue's figures that this snapshot, of so many bytes, is on disk."""
         _count_snapshot(&self.handle.q, size)
 

@@ -114,10 +114,13 @@ cdef class Segment:
         return 0
 
     @staticmethod
-    def create(int fd, str name, uint64_t queue_id, dict options):
+    def create(int fd, str name, uint64_t queue_id, dict options, hash_key=None,
+               bint publish=True):
         """Make an empty queue of the open, empty segment file ``fd``, which it then owns.
 
-        Raises NoSpace; the file must then be removed.
+        ``hash_key``: what groups and dedupe ids are hashed with; by default the queue's id.
+        Without ``publish`` nobody can attach until `publish`. Raises NoSpace; the file must
+        then be removed.
         """
         cdef Segment self = Segment.__new__(Segment)
         cdef shmq_options o
@@ -125,6 +128,8 @@ cdef class Segment:
         cdef int status
         self.fd = fd
         _pack_options(&o, name, queue_id, options)
+        if hash_key is not None:
+            o.hash_key = hash_key
         shmq_lay_out(&o, &self.geo)
         _os.ftruncate(fd, self.geo.segment_bytes)
         shmq_mark()
@@ -132,12 +137,20 @@ cdef class Segment:
         shmq_bind(&q, self.base, fd, &self.geo)
         status = shmq_back(&q, 0, SHMQ_PAGE)
         if status == SHMQ_OK:
-            status = shmq_format(&q, &o)
+            status = shmq_prepare(&q, &o)
         if status == SHMQ_NO_SPACE:
             raise _no_space(fd, q.wanted)
         if status != SHMQ_OK:
             raise _errors.SegmentError(f"the lock of queue {name!r} cannot be made")
+        if publish:
+            shmq_announce(&q)
         return self
+
+    def publish(self):
+        """Let others attach to a segment that was made without."""
+        cdef shmq_queue q
+        shmq_bind(&q, self.base, self.fd, &self.geo)
+        shmq_announce(&q)
 
     @staticmethod
     def attach(int fd, str name):
@@ -186,7 +199,7 @@ cdef class Segment:
 
     @property
     def hash_key(self):
-        """What its groups' and ids' hashes are keyed with: the id of its first life."""
+        """What its groups and dedupe ids are hashed with; it outlives the queue's id."""
         return (<shmq_header *>self.base).options.hash_key
 
     @property

@@ -314,7 +314,7 @@ static bool claim(struct shmq_follower *f, uint32_t at, uint64_t seq)
     return is_live_word(shmq_word(s)) && seq_of(s) == seq;
 }
 
-void shmq_withdraw(struct shmq_follower *f)
+void shmq_disclaim(struct shmq_follower *f)
 {
     struct shmq_queue *q = f->q;
     uint64_t published = tail_of(&q->h->journal.batch);

@@ -53,7 +53,7 @@ void shmq_follow(struct shmq_follower *f, struct shmq_queue *q);
 void shmq_unfollow(struct shmq_follower *f);
 
 /* Takes back what a writer that died had claimed and not published. */
-void shmq_withdraw(struct shmq_follower *f);
+void shmq_disclaim(struct shmq_follower *f);
 
 /* Whether there is something to collect. */
 bool shmq_has_news(const struct shmq_follower *f);

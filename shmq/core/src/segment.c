@@ -101,7 +101,7 @@ static uint32_t checksum(const struct shmq_header *h)
     return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
 }
 
-int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
+int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
 {
     struct shmq_header *h = q->h;
     int status;
@@ -128,10 +128,23 @@ int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
         SET(h->free[c], SHMQ_NIL);
         SET(h->spare[c], SHMQ_NIL);
     }
-    atomic_store_explicit(&h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
+    return SHMQ_OK;
+}
+
+void shmq_announce(struct shmq_queue *q)
+{
+    atomic_store_explicit(&q->h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
                           memory_order_release);
     shmq_mark();
-    return SHMQ_OK;
+}
+
+int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
+{
+    int status = shmq_prepare(q, options);
+
+    if (!status)
+        shmq_announce(q);
+    return status;
 }
 
 static bool sane(const struct shmq_options *o)
