@@ -1,8 +1,8 @@
 """The interface of the compiled binding; see the .pxi files beside it."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import Any, Final, NamedTuple, Self, final
 
 from shmq.contract import Batch as BatchContract
 from shmq.contract import Message as MessageContract
@@ -431,7 +431,7 @@ class Scan:
 class Restoration:
     """A queue that is being filled from its files."""
 
-    def __init__(self, segment: Segment) -> None: ...
+    def __init__(self, segment: Segment, logged: bool = True) -> None: ...
     def finish(
         self, last_seq: int, totals: Sequence[int], batch: int, segment: int, offset: int
     ) -> None: ...

@@ -67,6 +67,7 @@ cdef extern from "restore.h" nogil:
     struct shmq_restorer:
         shmq_queue *q
         int64_t now, wall
+        cbool logged
     int shmq_restore(shmq_restorer *r, const shmq_record *record)
     void shmq_restore_end(shmq_restorer *r, uint64_t last_seq, const uint64_t *totals,
                           uint64_t batch, uint64_t segment, uint64_t offset)

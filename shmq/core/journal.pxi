@@ -349,15 +349,17 @@ cdef class Restoration:
     """A queue that is being filled from its files: see src/restore.h.
 
     Of a segment that is not published yet; whoever has the messages puts them into it, in
-    the order of their sequence numbers, and then calls `finish`.
+    the order of their sequence numbers, and then calls `finish`. Without ``logged`` its
+    journal is yet to be told of them.
     """
 
     cdef Segment segment
     cdef shmq_queue q
     cdef shmq_restorer r
 
-    def __init__(self, Segment segment):
+    def __init__(self, Segment segment, bint logged=True):
         self.segment = segment
+        self.r.logged = logged
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
         self.r.q = &self.q
         self.r.now = shmq_now()

@@ -31,6 +31,7 @@ void shmq_follow(struct shmq_follower *f, struct shmq_queue *q)
     f->all = true;
     f->batch = tail_of(&q->h->journal.batch) + 1;
     f->covered = shmq_synced(q);
+    f->dedupe = q->h->journal.dedupe;
 }
 
 void shmq_unfollow(struct shmq_follower *f)
@@ -625,6 +626,7 @@ void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t off
     atomic_store_explicit(&j->synced, f->covered, memory_order_release);
     shmq_mark();
     f->batch++;
+    SET(j->dedupe, f->dedupe);
     SET(j->synced_at, shmq_wall());
     SET(j->bytes, j->bytes + bytes);
     SET(j->commits, j->commits + (bytes != 0));

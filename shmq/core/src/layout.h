@@ -200,6 +200,7 @@ struct shmq_journal {
     uint64_t offset;          /*   and its bytes that are synced                        */
     uint64_t writer;          /* its process number in the namespace; 0: none           */
     int64_t synced_at;        /* ns since 1970                                          */
+    uint64_t dedupe;          /* counter: the dedupe ids before are on disk             */
     _Alignas(64) _Atomic uint64_t wanted; /* somebody waits for this sequence number    */
     _Alignas(64) uint64_t bytes; /* since the queue was made: written to the journal,   */
     uint64_t commits;         /*   with as many syncs,                                  */

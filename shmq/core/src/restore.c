@@ -130,7 +130,7 @@ int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record)
     shmq_slot_born(q);
     q->h->last_seq = record->seq;
     enter(r, s, record);
-    if (q->journaled)
+    if (q->journaled && r->logged)
         q->logged[at].seq = record->seq;
     return shmq_outcome(q, SHMQ_OK);
 }
@@ -168,9 +168,12 @@ void shmq_restore_end(struct shmq_restorer *r, uint64_t last_seq, const uint64_t
     h->deduped = totals[SHMQ_TOTAL_DEDUPED];
     h->redelivered = totals[SHMQ_TOTAL_REDELIVERED];
     h->fresh_tail = h->last_seq;
+    h->next_tick = 0;
+    if (!r->logged)
+        return;
     h->journal.synced = h->last_seq;
+    h->journal.dedupe = h->dedupe_tail;
     h->journal.batch = batch;
     h->journal.segment = segment;
     h->journal.offset = offset;
-    h->next_tick = 0;
 }

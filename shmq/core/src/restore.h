@@ -1,7 +1,5 @@
 /* Filling a queue that is being made anew from what its files held: message by message, in
- * the order of their sequence numbers, before anybody else may see it.
- *
- * What is restored counts as logged: its files are still there. */
+ * the order of their sequence numbers, before anybody else may see it. */
 #ifndef SHMQ_RESTORE_H
 #define SHMQ_RESTORE_H
 
@@ -12,6 +10,7 @@
 struct shmq_restorer {
     struct shmq_queue *q;
     int64_t now, wall;
+    bool logged; /* its journal has the messages; else it is yet to be told of them     */
 };
 
 /* Puts the message of a PUT record, of which the newest state is in the record too: SHMQ_OK,
