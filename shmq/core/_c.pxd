@@ -102,6 +102,7 @@ cdef extern from "layout.h" nogil:
         uint32_t meta_bytes
         uint8_t reason
         int64_t put_at
+        uint64_t origin_queue, origin_seq
 
     struct shmq_geometry:
         uint64_t segment_bytes

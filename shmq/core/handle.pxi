@@ -295,6 +295,22 @@ cdef class Handle(_Watcher):
                 at = <uint32_t>(receipt & 0xFFFFFF) + 1
         return rows
 
+    def copies_from(self, origins):
+        """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
+        cdef uint32_t at = 0, made = self.q.h.slots_made, end
+        cdef shmq_slot *s
+        cdef list rows = []
+        while at < made:
+            self._lock()
+            end = min(at + 65536, made)
+            for at in range(at, end):
+                s = &self.q.slots[at]
+                if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
+                    rows.append((s.origin_queue, s.origin_seq))
+            self._unlock()
+            at = end
+        return [row for row in rows if row[0] in origins]
+
     def still_moves(self, uint64_t seq):
         """Whether message ``seq`` is here, dying or being moved."""
         cdef bint there
