@@ -3,8 +3,9 @@
 Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
-    the namespace's file: the next process number, from byte 8 on where its journals
-    are kept, if somewhere, and the byte ranges that its users lock. Byte 0 is the registry lock, held while queues are made and removed. Byte N is
+    the namespace's file: the next process number, from byte 8 on the data directory if
+    there is one, and the byte ranges that its users lock. Byte 0 is the registry
+    lock, held while queues are made and removed. Byte N is
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
     across PID namespaces, which a PID does not. Numbers are never used twice, and are
@@ -301,8 +302,18 @@ class Namespace:
                     return name
         return None
 
-    def make_segment(self, queue: str, options: QueueOptions) -> _core.Segment:
+    def make_segment(
+        self,
+        queue: str,
+        options: QueueOptions,
+        *,
+        hash_key: int | None = None,
+        publish: bool = True,
+    ) -> _core.Segment:
         """Make the segment and the semaphores of a new queue. Needs the registry lock.
+
+        One that is made without ``publish`` is nobody's until :meth:`Segment.publish`; that
+        of a queue that is made anew has the ``hash_key`` of its first life.
 
         The segment says "ready" with its last store, so one that a dead maker left is
         told from a whole one, and its id from the beginning, so its semaphores are
@@ -322,7 +333,9 @@ class Namespace:
             _core.mark()
             make_semaphores(self.name, queue_id)
             _core.mark()
-            return _core.Segment.create(os.dup(fd), queue, queue_id, options.as_dict())
+            return _core.Segment.create(
+                os.dup(fd), queue, queue_id, options.as_dict(), hash_key, publish
+            )
         except BaseException as error:
             refusal = _as_no_space(error, 4096) if isinstance(error, OSError) else error
             self._clear(queue)

@@ -101,17 +101,20 @@ def _write_note(disk: Disk, queue: str, keys: Collection[int]) -> None:
 
 def finish(disk: Disk) -> list[str]:
     """Carry out every note that there is; the names of those queues. Raises OSError."""
-    done = []
-    for name in disk.names():
-        if (match := _NOTE.fullmatch(name)) is not None:
-            _remove(disk, match["queue"], _told(disk, name), last=True)
-            done.append(match["queue"])
-    return done
+    notes = [match for match in map(_NOTE.fullmatch, disk.names()) if match is not None]
+    told = {match["queue"]: _told(disk, match[0]) for match in notes}
+    if told:
+        disk.sync_directory()
+    for queue, keys in told.items():
+        _remove(disk, queue, keys, last=True)
+    return [*told]
 
 
 def _told(disk: Disk, name: str) -> set[int]:
+    """What a note says; whoever wrote it may have died before it was synced."""
     file = disk.open(name)
     try:
+        disk.sync(file)
         raw = disk.read(file, disk.size(file), 0)
     finally:
         disk.close(file)
