@@ -10,7 +10,6 @@ from _record cimport shmq_record, shmq_taken
 cdef extern from "journal.h" nogil:
     void shmq_wake_writer(shmq_queue *q)
     void shmq_ring_synced(shmq_queue *q)
-    uint64_t shmq_synced(const shmq_queue *q)
 
 
 cdef extern from "follow.h" nogil:

@@ -36,11 +36,14 @@ class Disk:
     def make(self) -> None:
         """Make the directory, mode 0700, if there is none; its parents too.
 
-        Raises PermissionError for one that is another user's, or that others may enter.
+        Its name is synced even if it is there: its maker may have died before that. Raises
+        PermissionError for one that is another user's, or that others may enter.
         """
-        missing = [at for at in (self.directory, *self.directory.parents) if not at.exists()]
+        path = self.directory.absolute()
+        missing = [at for at in (path, *path.parents) if not at.exists()]
         for at in reversed(missing):
             at.mkdir(mode=0o700, exist_ok=True)
+        for at in reversed(missing or [path]):
             _sync_directory(at.parent)
         status = self.directory.stat()
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
@@ -92,6 +95,14 @@ class Disk:
         later success says nothing of it either.
         """
         os.fdatasync(file)
+
+    def push(self, file: int, offset: int, length: int) -> None:
+        """Have these bytes written soon, and out of the page cache; waits for nothing.
+
+        Linux begins to write them when it is told that they will not be needed
+        (posix_fadvise(2), POSIX_FADV_DONTNEED). It promises nothing.
+        """
+        os.posix_fadvise(file, offset, length, os.POSIX_FADV_DONTNEED)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in place of the file that had it."""
