@@ -240,7 +240,8 @@ class Chain:
             what = "the snapshot is not complete"
             if not self._salvage:
                 raise DamagedFile(file.path, found["end"], what)
-            self.skipped.append(Skipped(file.path, found["end"], 0, what))
+            if not self._replay.skipped():
+                self.skipped.append(Skipped(file.path, found["end"], 0, what))
 
     def _feed_segments(self, segments: list[_File]) -> None:
         for at, file in enumerate(segments):
