@@ -35,6 +35,19 @@ static inline uint64_t shmq_synced(const struct shmq_queue *q)
     return atomic_load_explicit(&q->h->journal.synced, memory_order_acquire);
 }
 
+/* The claim of a slot. Whoever reads that it was given up, reads nothing that the writer has
+ * still to look at. */
+static inline uint64_t shmq_logged_seq(const struct shmq_logged *logged)
+{
+    return __atomic_load_n(&logged->seq, __ATOMIC_ACQUIRE);
+}
+
+static inline void shmq_set_logged(struct shmq_logged *logged, uint64_t seq)
+{
+    __atomic_store_n(&logged->seq, seq, __ATOMIC_RELEASE);
+    shmq_mark();
+}
+
 /* The size is a power of two and within the ring, whatever stands in the header. */
 static inline uint64_t shmq_hint_of(const struct shmq_queue *q, uint64_t counter)
 {
@@ -102,7 +115,7 @@ static inline void shmq_stir_writer(struct shmq_queue *q)
 {
     if (__builtin_expect(!q->journaled, 1))
         return;
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     if (__builtin_expect(GET_ATOMIC(q->h->journal_asleep) == SHMQ_IDLE, 0))
         shmq_wake_writer(q);
 }
