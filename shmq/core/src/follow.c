@@ -141,6 +141,12 @@ static bool is_held_back(uint64_t word)
     return shmq_state_of(word) == SHMQ_SPENT && word & SHMQ_F_MOVED;
 }
 
+static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
+
+/* What the journal must have: a message that was moved before it was logged, too, as its copy
+ * may be in memory alone. */
+static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
+
 /* What may have changed since it was logged; a lease alone is no change. */
 static bool may_differ(uint64_t word)
 {
@@ -222,10 +228,6 @@ static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot
     }
 }
 
-static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
-
-static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
-
 /* ---- what there is to look at ---- */
 
 /* Takes up the hints; false if some were, or may have been, overwritten. */
@@ -268,7 +270,7 @@ static void look_at(struct shmq_follower *f, uint32_t at)
 
     if (state == SHMQ_SPENT)
         mark(f, &f->changed, at);
-    else if (is_live(state) && shmq_logged_seq(&f->q->logged[at]) != seq)
+    if (is_kept(word) && shmq_logged_seq(&f->q->logged[at]) != seq)
         nominate(f, seq, at);
     else if (is_live(state) && may_differ(word))
         mark(f, &f->changed, at);
@@ -307,12 +309,12 @@ static bool claim(struct shmq_follower *f, uint32_t at, uint64_t seq)
     struct shmq_logged *logged = &f->q->logged[at];
     const struct shmq_slot *s = &f->q->slots[at];
 
-    if (!is_live_word(shmq_word(s)) || seq_of(s) != seq)
+    if (!is_kept(shmq_word(s)) || seq_of(s) != seq)
         return false;
     SET_ATOMIC(logged->batch, f->batch);
     shmq_set_logged(logged, seq);
     shmq_fence();
-    return is_live_word(shmq_word(s)) && seq_of(s) == seq;
+    return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 
 void shmq_disclaim(struct shmq_follower *f)
@@ -323,7 +325,7 @@ void shmq_disclaim(struct shmq_follower *f)
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
 
-        if (GET_ATOMIC(logged->batch) > published && is_live_word(shmq_word(&q->slots[at])))
+        if (GET_ATOMIC(logged->batch) > published && is_kept(shmq_word(&q->slots[at])))
             shmq_set_logged(logged, 0);
     }
     f->batch = published + 1;
@@ -440,7 +442,7 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
     if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
         return true;
     claimed = claim(f, c->at, c->seq) &&
-              read_slot(f->wall, f->q, s, c->seq, is_live_word, &r);
+              read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
     room = claimed && fits(f, out, shmq_record_size(&r));
     if (!room) {
         /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim

@@ -65,7 +65,8 @@ static bool commit_spent(struct shmq_queue *q, struct shmq_slot *s)
         return false;
     if (shmq_state_of(word) == SHMQ_MOVING)
         flags = SHMQ_F_MOVED;
-    shmq_commit(s, shmq_make_word(SHMQ_SPENT, flags, 0, shmq_serial_of(word)));
+    shmq_commit(s, shmq_make_word(SHMQ_SPENT, flags, shmq_deliveries_of(word),
+                                  shmq_serial_of(word)));
     shmq_fence();
     return is_owed(q, s);
 }

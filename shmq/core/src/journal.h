@@ -20,8 +20,9 @@
  * settlement is on disk and the writer sets it free. So a writer that is behind fills the
  * queue, which is the back-pressure; one that was never there claims nothing.
  *
- * A SPENT slot that was MOVED to another queue stays SPENT even if nothing was logged, as the
- * message's only traces may be in memory until the other queue's journal has it. */
+ * A slot that was MOVED to another queue stays SPENT even if nothing was logged, and the
+ * writer takes it for a message still: until the other queue's journal has the copy, this one
+ * has to have the original. */
 #ifndef SHMQ_JOURNAL_H
 #define SHMQ_JOURNAL_H
 
