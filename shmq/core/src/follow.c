@@ -734,7 +734,7 @@ int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t cr
         int64_t until = end;
         int status;
 
-        if (GET_ATOMIC(f->q->h->state) != SHMQ_OPEN)
+        if (shmq_glance(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_wanted(f)) {
             await_crowd(f, crowd, patience);
