@@ -4,33 +4,12 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from _c cimport cbool, shmq_queue, shmq_slot
-
-
-cdef extern from "record.h" nogil:
-    enum: SHMQ_R_BATCH, SHMQ_R_STATE
-    enum: SHMQ_BATCH_BYTES
-    enum: SHMQ_TOTALS
-    enum: SHMQ_TOTAL_ACKED, SHMQ_TOTAL_NACKED, SHMQ_TOTAL_EXPIRED, SHMQ_TOTAL_DEAD_LETTERED
-    enum: SHMQ_TOTAL_DROPPED, SHMQ_TOTAL_DEDUPED, SHMQ_TOTAL_REDELIVERED
-    struct shmq_record:
-        uint8_t type
-        uint64_t batch, last_seq, bytes
-        int64_t wall
-        uint32_t crc
-        uint64_t totals[7]
-    size_t shmq_record_size(const shmq_record *r)
-    unsigned char *shmq_record_write(unsigned char *at, uint32_t salt, const shmq_record *r)
-    void shmq_records_seal(unsigned char *bytes, size_t size, uint32_t salt)
-
-
-cdef extern from "crc32c.h" nogil:
-    uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size)
+from _record cimport shmq_record, shmq_taken
 
 
 cdef extern from "journal.h" nogil:
     void shmq_wake_writer(shmq_queue *q)
     void shmq_ring_synced(shmq_queue *q)
-    uint64_t shmq_synced(const shmq_queue *q)
 
 
 cdef extern from "follow.h" nogil:
@@ -72,5 +51,6 @@ cdef extern from "restore.h" nogil:
         int64_t now, wall
         cbool logged
     int shmq_restore(shmq_restorer *r, const shmq_record *record)
+    int shmq_restore_id(shmq_restorer *r, const shmq_taken *id)
     void shmq_restore_end(shmq_restorer *r, uint64_t last_seq, const uint64_t *totals,
                           uint64_t batch, uint64_t segment, uint64_t offset)
