@@ -14,7 +14,6 @@ cdef extern from "record.h" nogil:
 cdef extern from "journal.h" nogil:
     void shmq_wake_writer(shmq_queue *q)
     void shmq_ring_synced(shmq_queue *q)
-    uint64_t shmq_synced(const shmq_queue *q)
 
 
 cdef extern from "follow.h" nogil:
