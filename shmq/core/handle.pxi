@@ -63,6 +63,7 @@ cdef class Handle(_Watcher):
             "waiting_put": h.asleep[1] + int(shmq_armed(&h, SHMQ_NOT_FULL)).bit_count(),
             "rate_in": (h.last_seq - h.samples[0].inflow) / span if span > 0 else 0.0,
             "rate_out": (h.acked - h.samples[0].outflow) / span if span > 0 else 0.0,
+            **_journal_numbers(&h),
         }
 
     def attached(self):
@@ -338,3 +339,17 @@ cdef class Handle(_Watcher):
         count = shmq_check_all(&self.q, wrong, 32)
         self._unlock()
         return [wrong[at].decode() for at in range(count)]
+
+
+cdef dict _journal_numbers(const shmq_header *h):
+    cdef shmq_journal j = h.journal
+    cdef bint journaled = _DURABILITIES[h.options.durability % 3] == "journal"
+    return {
+        "durability": _DURABILITIES[h.options.durability % 3],
+        "journal_lag": max(0, <int64_t>(h.fresh_tail - j.synced)) if journaled else 0,
+        "journal_waiting": h.spent,
+        "journal_synced": j.synced,
+        "journal_error": _os.strerror(j.error) if j.error else None,
+        "journal_bytes": j.bytes,
+        "snapshot_age": max(0.0, (shmq_wall() - j.snapshot_at) / 1e9) if j.snapshot_at else None,
+    }
