@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.processes.tools import eventually
 
 @pytest.fixture
 def queue(shell: Shell, broker: shmq.Broker) -> shmq.Queue:
-    return broker.create_queue("jobs", durability="journal")
+    return broker.create_queue("jobs", durability="journal", dead_letter=None)
 
 
 def test_confirmed_messages_are_on_disk(shell: Shell, queue: shmq.Queue) -> None:
@@ -25,7 +24,7 @@ def test_confirmed_messages_are_on_disk(shell: Shell, queue: shmq.Queue) -> None
         assert ran.text == "message 1 put on queue 'jobs'\n"
         assert queue.stats().journal_synced == 1
 
-        ran = shell("produce", "-q", "jobs", "--confirm", "disk", stdin="two\nthree\n")
+        ran = shell("produce", "-q", "jobs", "--confirm", "disk", stdin=b"two\nthree\n")
         assert ran.text == "2 messages put on queue 'jobs'\n"
         assert queue.stats().journal_synced == 3
 
