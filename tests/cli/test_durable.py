@@ -40,7 +40,7 @@ def test_without_a_writer_it_says_what_to_start(shell: Shell, queue: shmq.Queue)
 
 def test_without_a_journal_it_is_refused(shell: Shell, broker: shmq.Broker) -> None:
     broker.create_queue("plain")
-    ran = shell("produce", "-q", "plain", "-m", "x", "--confirm", "disk", code=Code.REFUSED)
+    ran = shell("produce", "-q", "plain", "-m", "x", "--confirm", "disk", code=Code.USAGE)
     assert "keeps no journal" in ran.error
     assert broker.queue("plain").qsize() == 0
 
@@ -53,7 +53,7 @@ def test_a_queue_that_nobody_keeps_is_told_of(shell: Shell, queue: shmq.Queue) -
     assert "no persistence writer" in ran.text.replace("\n", " ")
     with persisting(shell.namespace) as persister:
         persister.follows(queue)
-        assert shell("stats").error == ""
+        assert shell("stats").err == b""
         shell("doctor")
 
 
@@ -65,6 +65,6 @@ def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
         eventually(lambda: queue.stats().journal_error is not None, "the disk has failed")
         for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
             assert "No space left on device" in shell(*command).error
-        (row,) = (json.loads(shell("stats", "-q", "jobs", "--json").text),)
+        row = shell("stats", "-q", "jobs", "--json").json
         assert row["journal_error"] == "No space left on device"
         assert row["journal_lag"] == 1
