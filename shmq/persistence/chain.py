@@ -63,12 +63,15 @@ class Chain:
 
     Raises :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what
     is damaged is skipped and listed in ``skipped``. Raises
-    :class:`~shmq.IncompatibleFile` for a newer version in either case. The buffers are held
-    until :meth:`close`.
+    :class:`~shmq.IncompatibleFile` for a newer version in either case. With ``partial``, what
+    was before the first file may be missing. The buffers are held until :meth:`close`.
     """
 
-    def __init__(self, files: Iterable[tuple[str, Any]], salvage: bool = False) -> None:
+    def __init__(
+        self, files: Iterable[tuple[str, Any]], salvage: bool = False, partial: bool = False
+    ) -> None:
         self._salvage = salvage
+        self._partial = partial
         self._replay = _core.Replay(salvage)
         self._sorted = False
         self.skipped: list[Skipped] = []
@@ -192,7 +195,7 @@ class Chain:
             file for file in found if file.header.kind != SNAPSHOT and file.header.number >= first
         ]
         segments.sort(key=lambda file: file.header.number)
-        if segments:
+        if segments and not self._partial:
             self._check_first(snapshot, segments[0])
         return snapshot, segments
 
@@ -237,7 +240,8 @@ class Chain:
             what = "the snapshot is not complete"
             if not self._salvage:
                 raise DamagedFile(file.path, found["end"], what)
-            self.skipped.append(Skipped(file.path, found["end"], 0, what))
+            if not self._replay.skipped():
+                self.skipped.append(Skipped(file.path, found["end"], 0, what))
 
     def _feed_segments(self, segments: list[_File]) -> None:
         for at, file in enumerate(segments):

@@ -82,7 +82,7 @@ class Writer:
                     self._wake.get(timeout=GLANCE)
                 self._look_around()
                 self._shutter.expose(self._list())
-            self._look_around()  # what was made just before is kept, too
+            self._look_around()  # what was made before it was stopped is kept, too
         finally:
             self._stopped = True
             self._end()
