@@ -36,7 +36,7 @@ void shmq_follow(struct shmq_follower *f, struct shmq_queue *q)
 
 void shmq_unfollow(struct shmq_follower *f)
 {
-    free(f->puts);
+    free(f->puts.at);
     free(f->changed.at);
     free(f->done.at);
     free(f->moved.at);
@@ -71,13 +71,13 @@ static void mark(struct shmq_follower *f, struct shmq_marks *marks, uint32_t at)
     marks->at[marks->len++] = at;
 }
 
-static void nominate(struct shmq_follower *f, uint64_t seq, uint32_t at)
+static void note(struct shmq_follower *f, struct shmq_candidates *list, uint64_t seq, uint32_t at)
 {
-    if (!room_for((void **)&f->puts, f->puts_len, &f->puts_room, sizeof *f->puts)) {
+    if (!room_for((void **)&list->at, list->len, &list->room, sizeof *list->at)) {
         f->lacking = f->all = true;
         return;
     }
-    f->puts[f->puts_len++] = (struct shmq_candidate){seq, at};
+    list->at[list->len++] = (struct shmq_candidate){seq, at};
 }
 
 /* What was written last of the message in that slot: the writer's alone, so that it is
@@ -113,8 +113,9 @@ static uint64_t digest(const struct shmq_record *r)
 static void forget_puts_done(struct shmq_follower *f)
 {
     if (f->puts_at)
-        memmove(f->puts, f->puts + f->puts_at, (f->puts_len - f->puts_at) * sizeof *f->puts);
-    f->puts_len -= f->puts_at;
+        memmove(f->puts.at, f->puts.at + f->puts_at,
+                (f->puts.len - f->puts_at) * sizeof *f->puts.at);
+    f->puts.len -= f->puts_at;
     f->puts_at = 0;
 }
 
@@ -140,6 +141,12 @@ static bool is_held_back(uint64_t word)
 {
     return shmq_state_of(word) == SHMQ_SPENT && word & SHMQ_F_MOVED;
 }
+
+static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
+
+/* What the journal must have: a message that was moved before it was logged, too, as its copy
+ * may be in memory alone. */
+static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
 
 /* What may have changed since it was logged; a lease alone is no change. */
 static bool may_differ(uint64_t word)
@@ -214,17 +221,13 @@ static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot
         if (!wanted(word) || seq_of(s) != seq)
             return false;
         describe(wall, q, s, word, r);
-        atomic_thread_fence(memory_order_acquire);
+        shmq_read_fence();
         again = shmq_word(s);
         if (again == word)
             return r->seq == seq;
         word = again;
     }
 }
-
-static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
-
-static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
 
 /* ---- what there is to look at ---- */
 
@@ -241,10 +244,10 @@ static bool follow_hints(struct shmq_follower *f)
     if (epoch_of(h) != f->epoch || fresh - f->fresh >= size || spent - f->spent >= size)
         return fresh == f->fresh && spent == f->spent && epoch_of(h) == f->epoch;
     for (uint64_t seq = f->fresh + 1; seq <= fresh; seq++)
-        nominate(f, seq, GET_ATOMIC(q->fresh[shmq_hint_of(q, seq)]));
+        note(f, &f->puts, seq, GET_ATOMIC(q->fresh[shmq_hint_of(q, seq)]));
     for (uint64_t counter = f->spent; counter < spent; counter++)
         mark(f, &f->changed, GET_ATOMIC(q->spent[shmq_hint_of(q, counter)]));
-    atomic_thread_fence(memory_order_acquire);
+    shmq_read_fence();
     if (epoch_of(h) != f->epoch || tail_of(&h->fresh_tail) - f->fresh >= size ||
         tail_of(&h->spent_tail) - f->spent >= size || f->lacking)
         return false;
@@ -268,8 +271,8 @@ static void look_at(struct shmq_follower *f, uint32_t at)
 
     if (state == SHMQ_SPENT)
         mark(f, &f->changed, at);
-    else if (is_live(state) && GET_ATOMIC(f->q->logged[at].seq) != seq)
-        nominate(f, seq, at);
+    if (is_kept(word) && shmq_logged_seq(&f->q->logged[at]) != seq)
+        note(f, &f->puts, seq, at);
     else if (is_live(state) && may_differ(word))
         mark(f, &f->changed, at);
 }
@@ -282,19 +285,19 @@ static void look_at_all(struct shmq_follower *f)
     f->epoch = epoch_of(q->h);
     f->spent = tail_of(&q->h->spent_tail);
     f->fresh = tail_of(&q->h->fresh_tail);
-    f->puts_at = f->puts_len = f->changed.len = f->moved.len = 0;
+    f->puts_at = f->puts.len = f->changed.len = f->moved.len = 0;
     f->lacking = f->all = false;
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++)
         look_at(f, at);
-    if (f->puts_len)
-        qsort(f->puts, f->puts_len, sizeof *f->puts, by_seq);
+    if (f->puts.len)
+        qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
 }
 
 bool shmq_has_news(const struct shmq_follower *f)
 {
     const struct shmq_header *h = f->q->h;
 
-    return f->all || f->changed.len || f->arrived.len || f->puts_at < f->puts_len ||
+    return f->all || f->changed.len || f->arrived.len || f->puts_at < f->puts.len ||
            tail_of(&h->fresh_tail) != f->fresh || tail_of(&h->spent_tail) != f->spent ||
            epoch_of(h) != f->epoch;
 }
@@ -307,12 +310,12 @@ static bool claim(struct shmq_follower *f, uint32_t at, uint64_t seq)
     struct shmq_logged *logged = &f->q->logged[at];
     const struct shmq_slot *s = &f->q->slots[at];
 
-    if (!is_live_word(shmq_word(s)) || seq_of(s) != seq)
+    if (!is_kept(shmq_word(s)) || seq_of(s) != seq)
         return false;
     SET_ATOMIC(logged->batch, f->batch);
-    SET_ATOMIC(logged->seq, seq);
-    atomic_thread_fence(memory_order_seq_cst);
-    return is_live_word(shmq_word(s)) && seq_of(s) == seq;
+    shmq_set_logged(logged, seq);
+    shmq_fence();
+    return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 
 void shmq_disclaim(struct shmq_follower *f)
@@ -323,8 +326,8 @@ void shmq_disclaim(struct shmq_follower *f)
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
 
-        if (GET_ATOMIC(logged->batch) > published && is_live_word(shmq_word(&q->slots[at])))
-            SET_ATOMIC(logged->seq, 0);
+        if (GET_ATOMIC(logged->batch) > published && is_kept(shmq_word(&q->slots[at])))
+            shmq_set_logged(logged, 0);
     }
     f->batch = published + 1;
     f->all = true;
@@ -359,7 +362,7 @@ static bool write_update(struct shmq_follower *f, struct shmq_out *out, uint32_t
 {
     const struct shmq_slot *s = &f->q->slots[at];
     struct shmq_record r;
-    uint64_t seq = GET_ATOMIC(f->q->logged[at].seq);
+    uint64_t seq = shmq_logged_seq(&f->q->logged[at]);
 
     uint64_t *last = digest_of(f, at);
 
@@ -383,15 +386,16 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
 
     *settled = 0;
     if (!s || shmq_state_of(word) != SHMQ_SPENT)
-        return !s || GET_ATOMIC(f->q->logged[at].seq) != seq_of(s) ||
+        return !s || shmq_logged_seq(&f->q->logged[at]) != seq_of(s) ||
                write_update(f, out, at, salt);
     if (word & SHMQ_F_MOVED && !arrived) {
         mark(f, &f->moved, at);
         return true;
     }
-    if (GET_ATOMIC(f->q->logged[at].seq) == seq_of(s))
+    if (shmq_logged_seq(&f->q->logged[at]) == seq_of(s))
         *settled = seq_of(s);
-    mark(f, &f->done, at);
+    /* Unless that was but a glance of one that is set free at once. */
+    note(f, &f->done, seq_of(s), at);
     return true;
 }
 
@@ -435,15 +439,18 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
     struct shmq_slot *s = slot_of(f, c->at);
     struct shmq_record r;
 
-    if (!s || GET_ATOMIC(f->q->logged[c->at].seq) == c->seq ||
-        !read_slot(f->wall, f->q, s, c->seq, is_live_word, &r))
+    bool claimed, room;
+
+    if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
         return true;
-    if (!fits(f, out, shmq_record_size(&r)))
-        return false;
-    if (!claim(f, c->at, c->seq) || !read_slot(f->wall, f->q, s, c->seq, is_live_word, &r)) {
-        /* Settled meanwhile: nothing of it is written, whether its end saw the claim or not. */
-        SET_ATOMIC(f->q->logged[c->at].seq, 0);
-        return true;
+    claimed = claim(f, c->at, c->seq) &&
+              read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
+    room = claimed && fits(f, out, shmq_record_size(&r));
+    if (!room) {
+        /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim
+         * or not; or without room, and then it is claimed again. */
+        shmq_set_logged(&f->q->logged[c->at], 0);
+        return !claimed;
     }
     out->at = shmq_record_write(out->at, salt, &r);
     f->puts_logged++;
@@ -454,8 +461,8 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
 
 static bool follow_puts(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
 {
-    while (f->puts_at < f->puts_len) {
-        if (!follow_put(f, out, &f->puts[f->puts_at], salt))
+    while (f->puts_at < f->puts.len) {
+        if (!follow_put(f, out, &f->puts.at[f->puts_at], salt))
             return false;
         f->puts_at++;
     }
@@ -478,7 +485,7 @@ static bool read_id(struct shmq_queue *q, uint64_t counter, int64_t wall, struct
         id->hash[1] = GET_ATOMIC(e->hash[1]);
         id->seq = GET_ATOMIC(e->seq);
         id->until = GET_ATOMIC(e->until) + wall;
-        atomic_thread_fence(memory_order_acquire);
+        shmq_read_fence();
         again = GET_ATOMIC(h->dedupe_size);
     } while (again != size);
     return GET_ATOMIC(h->dedupe_head) <= counter;
@@ -547,7 +554,7 @@ int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
         look_at_all(f);
     whole = follow_changes(f, out, &f->arrived, salt) &&
             follow_changes(f, out, &f->changed, salt) && follow_puts(f, out, salt);
-    f->covered = f->puts_at < f->puts_len ? f->puts[f->puts_at].seq - 1 : f->fresh;
+    f->covered = f->puts_at < f->puts.len ? f->puts.at[f->puts_at].seq - 1 : f->fresh;
     if (f->covered < shmq_synced(f->q))
         f->covered = shmq_synced(f->q);
     whole = write_ids(f->q, &f->dedupe, f->covered, f->wall, out, salt) && whole;
@@ -576,7 +583,7 @@ static bool is_on_its_way(const struct shmq_queue *q, const struct shmq_slot *s,
     if (shmq_state_of(word) == SHMQ_STAGED || is_held_back(word))
         return true;
     return is_live_word(word) &&
-           (GET_ATOMIC(logged->seq) != seq_of(s) ||
+           (shmq_logged_seq(logged) != seq_of(s) ||
             GET_ATOMIC(logged->batch) > tail_of(&q->h->journal.batch));
 }
 
@@ -617,9 +624,9 @@ void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t off
 
     /* An offset of 0 between: a segment and another one's offset are never read together. */
     SET_ATOMIC(j->offset, 0);
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     SET_ATOMIC(j->segment, segment);
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     SET_ATOMIC(j->offset, offset);
     atomic_store_explicit(&j->batch, f->batch, memory_order_release);
     shmq_mark();
@@ -641,12 +648,12 @@ bool shmq_release(struct shmq_follower *f, uint32_t most)
     struct shmq_queue *q = f->q;
 
     for (; most && f->done.len; most--) {
-        uint32_t at = f->done.at[--f->done.len];
-        struct shmq_slot *s = slot_of(f, at);
+        struct shmq_candidate done = f->done.at[--f->done.len];
+        struct shmq_slot *s = slot_of(f, done.at);
 
-        if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT)
+        if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT || s->seq != done.seq)
             continue;
-        SET_ATOMIC(q->logged[at].seq, 0);
+        shmq_set_logged(&q->logged[done.at], 0);
         SET(q->h->spent, q->h->spent - 1);
         shmq_slot_release(q, s);
     }
@@ -704,7 +711,7 @@ static int doze(struct shmq_follower *f, enum shmq_awake what, int64_t ns)
     int status;
 
     atomic_store_explicit(&h->journal_asleep, what, memory_order_seq_cst);
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     if (is_wanted(f) || f->nudged || (what == SHMQ_IDLE && shmq_has_news(f)))
         status = SHMQ_OK;
     else
@@ -727,7 +734,7 @@ int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t cr
         int64_t until = end;
         int status;
 
-        if (GET_ATOMIC(f->q->h->state) != SHMQ_OPEN)
+        if (shmq_glance(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_wanted(f)) {
             await_crowd(f, crowd, patience);
@@ -761,7 +768,7 @@ void shmq_nudge(struct shmq_follower *f)
  * slot still holds the message. */
 static bool is_still(const struct shmq_slot *s, uint64_t seq)
 {
-    atomic_thread_fence(memory_order_acquire);
+    shmq_read_fence();
     return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 
