@@ -178,7 +178,7 @@ def _brief(record: dict[str, Any]) -> str:
         if key in {"offset", "type", "bytes"}:
             continue
         if key == "entries":
-            parts.append(counted(len(value), "entry").replace("entrys", "entries"))
+            parts.append("1 entry" if len(value) == 1 else f"{len(value)} entries")
         elif key == "totals":
             parts += [f"{name} {number}" for name, number in value.items() if number]
         elif key in {"wall", "put_at", "until", "expires", "dead_at"}:

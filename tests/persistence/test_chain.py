@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmq
+from shmq.options import QueueOptions
 from shmq.persistence.chain import Chain
+from shmq.persistence.rebuilding import rebuild
+from shmq.persistence.stored import StoredMessage
+from shmq.registry import Namespace
 from tests.persistence.building import WALL, Building, put, settle, update
 
 LATER = 4_000_000_000_000_000_000
@@ -105,8 +109,17 @@ def test_a_missing_file_is_damage(left_out: str, what: str) -> None:
 
 def test_files_of_two_queues_are_told_apart() -> None:
     other = Building(number=5, hash_key=1).batch(put(1))
-    with pytest.raises(shmq.DamagedFile, match="it is of queue 'q'"):
+    with pytest.raises(shmq.FileError, match=r"5 is of queue 'q' .*: give files of one queue"):
         messages([*some_files(), ("5", bytes(other))])
+    with pytest.raises(shmq.FileError, match="are both snapshots"):
+        messages([*some_files(), some_files()[0]])
+
+
+def test_properties_that_are_none_are_an_error_of_the_file() -> None:
+    with Chain([("f", bytes(Building().batch(put(1, meta=b"\xc1"))))]) as chain:
+        message = StoredMessage(chain.name, next(iter(chain)))
+    with pytest.raises(shmq.FileError, match="properties of message 1 of queue 'q'"):
+        message.headers  # noqa: B018
 
 
 def test_a_snapshot_without_its_end_is_damaged() -> None:
@@ -265,3 +278,39 @@ def test_files_of_version_1_stay_readable() -> None:
     assert found[7]["meta"] == b"\x81\xa3pri\x02" and found[7]["priority"] == 2
     assert found[8]["reason"] == 2 and found[8]["dead_at"] == WALL + 8
     assert (found[9]["origin_queue"], found[9]["origin_seq"]) == (99, 4)
+
+
+@pytest.fixture
+def registry(namespace: str) -> Namespace:
+    return Namespace.of(namespace)
+
+
+def test_a_chain_is_read_into_a_queue_as_it_stands(registry: Namespace) -> None:
+    options = QueueOptions.for_queue("q", {"dead_letter": None, "durability": "journal"})
+    file = Building(options=options.as_dict())
+    file.batch(*(put(seq, b"%d" % seq, priority=seq % 3) for seq in range(1, 101)))
+    file.batch(settle(*range(1, 101, 2)), update(50, deliveries=3), update(52, until=LATER))
+    with Chain([("f", bytes(file))]) as chain, registry.locked():
+        rebuild(registry, "q", chain, logged=False)
+    with shmq.connect(registry.name) as broker, broker.queue("q") as queue:
+        stats = queue.stats()
+        assert (stats.depth, stats.delayed) == (49, 1)
+        got = [queue.get_nowait() for _ in range(49)]
+        wanted = sorted((n for n in range(2, 101, 2) if n != 52), key=lambda n: (-(n % 3), n))
+        assert [message.sequence for message in got] == wanted
+        assert all(message.body == b"%d" % message.sequence for message in got)
+        assert {m.delivery_count for m in got if m.sequence == 50} == {4}
+        assert queue.put(b"next").sequence == 101
+        broker.delete_queue("q")
+
+
+def test_messages_that_do_not_fit_are_refused_with_what_to_do(registry: Namespace) -> None:
+    options = QueueOptions.for_queue("q", {"capacity": 3, "dead_letter": None})
+    file = Building(options=options.as_dict()).batch(*(put(seq) for seq in range(1, 5)))
+    with (
+        Chain([("f", bytes(file))]) as chain,
+        registry.locked(),
+        pytest.raises(shmq.FileError, match=r"message 4 does not fit .*: the queue is full"),
+    ):
+        rebuild(registry, "q", chain, logged=False)
+    assert registry.queue_names() == []
