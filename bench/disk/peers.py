@@ -1,0 +1,104 @@
+"""Who else answers once it is on disk, with one message at a time or with 64 under way."""
+
+from __future__ import annotations
+
+import shutil
+
+from bench.disk.figures import BATCH, SIZE
+from bench.disk.limits import Raw
+from bench.disk.servers import Beanstalkd, Nats, Redis
+from bench.disk.sqlite import Sqlite
+from bench.row import Contestant
+from bench.tcp.load import Load, load
+from bench.tcp.server import Server
+
+RAW_ONE = Raw("C, write and fdatasync, one by one", 1, "append")
+RAW_MANY = Raw(f"C, write and fdatasync, {BATCH} at a time", BATCH, "append")
+
+
+class Kept(Load):
+    """A work with a server that keeps what it answers on disk."""
+
+    def __init__(
+        self,
+        label: str,
+        server: type[Server],
+        work: str,
+        *,
+        connections: int = 1,
+        window: int = 1,
+        batch: int = 1,
+    ) -> None:
+        super().__init__(
+            label, server, work, connections=connections, window=window, batch=batch, size=SIZE
+        )
+
+    def measure(self, port: int) -> dict[str, float]:
+        """See :class:`bench.tcp.load.Load`."""
+        found = load(self.work, port, n=self.messages, r=self.rounds, f=1, **self.options)
+        return {key: float(found[key]) for key in ("rate", "p50", "p99")}
+
+
+class LeftOut(Contestant):
+    """A peer that is named, and not measured."""
+
+    label = "RabbitMQ, durable, confirmed"
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        if shutil.which("rabbitmq-server") or shutil.which("rabbitmq-server", path="/usr/sbin"):
+            return "left out: the load generator does not speak AMQP"
+        return "left out: rabbitmq-server is not installed"
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        raise NotImplementedError(f"{self.label} is not measured")
+
+
+def one_by_one() -> list[Contestant]:
+    """One producer, which waits for each answer."""
+    return [
+        Kept("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
+        Kept("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
+        Sqlite("SQLite FULL, a transaction each", 1),
+        Kept("NATS JetStream publish, sync always", Nats, "nats-publish"),
+        LeftOut(),
+    ]
+
+
+def many() -> list[Contestant]:
+    """64 producers, or one with 64 under way."""
+    kinds: list[tuple[str, type[Server], str]] = [
+        ("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
+        ("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
+        ("NATS JetStream publish, sync always", Nats, "nats-publish"),
+    ]
+    return [
+        *(
+            Kept(f"{label}, {BATCH} under way", server, work, window=BATCH)
+            for label, server, work in kinds
+        ),
+        *(
+            Kept(f"{label}, {BATCH} producers", server, work, connections=BATCH)
+            for label, server, work in kinds
+        ),
+        Sqlite(f"SQLite FULL, transactions of {BATCH}", BATCH),
+        LeftOut(),
+    ]
+
+
+def labels(contestants: list[Contestant]) -> list[str]:
+    """What they are called, for a bar."""
+    return [contestant.label for contestant in contestants]
+
+
+def raw_one() -> list[Contestant]:
+    """The disk's limit for one message at a time, and the same over zeros."""
+    over = "C, the same over zeros that are on disk"
+    return [RAW_ONE, Raw(over, 1, "overwrite", "for information")]
+
+
+def raw_many() -> list[Contestant]:
+    """The disk's limit for 64 at a time, and the same over zeros."""
+    over = "C, the same over zeros that are on disk"
+    return [RAW_MANY, Raw(over, BATCH, "overwrite", "for information")]
