@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from bench.compiled import no_compiler
 from bench.disk import folder
-from bench.disk.figures import BANDWIDTH, MEDIAN, SIZE, TAIL
+from bench.disk.figures import MEDIAN, SIZE, TAIL
 from bench.limits import Limit, play
-from bench.row import Contestant
 
 #: The most messages of a turn.
 MOST = 1 << 20
@@ -43,24 +43,18 @@ class Raw(Limit):
         return dict(zip(("rate", MEDIAN.key, TAIL.key), found, strict=True))
 
 
-class Sequential(Limit):
-    """One file written from its begin to its end, and synced once."""
-
-    label = "C, 1 MiB a write, one fdatasync, as dd does"
+class Sequential:
+    """One file written from its begin to its end and synced once, as dd does."""
 
     def __init__(self, total: int) -> None:
         self.total = total
 
     def missing(self) -> str | None:
-        """See :class:`bench.row.Contestant`."""
-        return super().missing() or folder.missing()
+        """Why it cannot be measured here; None: it can."""
+        return no_compiler() or folder.missing()
 
-    def tiny(self) -> Contestant:
-        """See :class:`bench.row.Contestant`."""
-        return Sequential(4 << 20)
-
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def bandwidth(self) -> float:
+        """MB/s."""
         with folder.scratch_folder() as where:
             (rate,) = play("sequential", where / "file", self.total)
-        return {BANDWIDTH.key: rate / 1e6}
+        return rate / 1e6

@@ -12,8 +12,10 @@ from bench.row import Contestant
 from bench.tcp.load import Load, load
 from bench.tcp.server import Server
 
-RAW_ONE = Raw("C, write and fdatasync, one by one", 1, "append")
-RAW_MANY = Raw(f"C, write and fdatasync, {BATCH} at a time", BATCH, "append")
+#: What the disk's limits are called.
+RAW_ONE = "C, write and fdatasync, one by one"
+RAW_MANY = f"C, write and fdatasync, {BATCH} at a time"
+RAW_ZEROS = "C, the same over zeros that are on disk"
 
 
 class Kept(Load):
@@ -55,36 +57,36 @@ class LeftOut(Contestant):
         raise NotImplementedError(f"{self.label} is not measured")
 
 
+#: The brokers: what they are called, and their work.
+BROKERS: tuple[tuple[str, type[Server], str], ...] = (
+    ("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
+    ("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
+    ("NATS JetStream publish, sync always", Nats, "nats-publish"),
+)
+
+
 def one_by_one() -> list[Contestant]:
     """One producer, which waits for each answer."""
-    return [
-        Kept("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
-        Kept("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
-        Sqlite("SQLite FULL, a transaction each", 1),
-        Kept("NATS JetStream publish, sync always", Nats, "nats-publish"),
-        LeftOut(),
-    ]
+    brokers = [Kept(label, server, work) for label, server, work in BROKERS]
+    return [*brokers, Sqlite("SQLite FULL, a transaction each", 1), LeftOut()]
 
 
-def many() -> list[Contestant]:
-    """64 producers, or one with 64 under way."""
-    kinds: list[tuple[str, type[Server], str]] = [
-        ("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
-        ("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
-        ("NATS JetStream publish, sync always", Nats, "nats-publish"),
+def producers() -> list[Contestant]:
+    """64 producers, each of which waits for each answer. SQLite has one writer at a time."""
+    brokers = [
+        Kept(f"{label}, {BATCH} connections", server, work, connections=BATCH)
+        for label, server, work in BROKERS
     ]
-    return [
-        *(
-            Kept(f"{label}, {BATCH} under way", server, work, window=BATCH)
-            for label, server, work in kinds
-        ),
-        *(
-            Kept(f"{label}, {BATCH} producers", server, work, connections=BATCH)
-            for label, server, work in kinds
-        ),
-        Sqlite(f"SQLite FULL, transactions of {BATCH}", BATCH),
-        LeftOut(),
+    return [*brokers, LeftOut()]
+
+
+def batches() -> list[Contestant]:
+    """One producer with 64 under way, or with transactions of 64."""
+    brokers = [
+        Kept(f"{label}, {BATCH} under way", server, work, window=BATCH)
+        for label, server, work in BROKERS
     ]
+    return [*brokers, Sqlite(f"SQLite FULL, transactions of {BATCH}", BATCH), LeftOut()]
 
 
 def labels(contestants: list[Contestant]) -> list[str]:
@@ -94,11 +96,9 @@ def labels(contestants: list[Contestant]) -> list[str]:
 
 def raw_one() -> list[Contestant]:
     """The disk's limit for one message at a time, and the same over zeros."""
-    over = "C, the same over zeros that are on disk"
-    return [RAW_ONE, Raw(over, 1, "overwrite", "for information")]
+    return [Raw(RAW_ONE, 1, "append"), Raw(RAW_ZEROS, 1, "overwrite", "for information")]
 
 
 def raw_many() -> list[Contestant]:
     """The disk's limit for 64 at a time, and the same over zeros."""
-    over = "C, the same over zeros that are on disk"
-    return [RAW_MANY, Raw(over, BATCH, "overwrite", "for information")]
+    return [Raw(RAW_MANY, BATCH, "append"), Raw(RAW_ZEROS, BATCH, "overwrite", "for information")]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.disk.rows import confirmed
+from bench.disk.rows import confirmed, journal, recovery, snapshot
 from bench.row import Row
 
 DISK: tuple[Callable[[], Row], ...] = (
     confirmed.row,
-    confirmed.many_row,
+    confirmed.producers_row,
+    confirmed.batch_row,
+    journal.row,
+    journal.kib_row,
+    snapshot.row,
+    recovery.row,
 )

@@ -1,29 +1,59 @@
-"""Messages that are answered once they are on disk: one at a time, and 64."""
+"""Messages that are answered once they are on disk: one at a time, by many, and 64 a call."""
 
 from __future__ import annotations
 
 from bench.disk import peers
+from bench.disk.confirmed import Confirmed
 from bench.disk.figures import BATCH, MEDIAN, SIZE, TAIL
-from bench.row import RATE, Row
+from bench.row import RATE, Row, times, times_best
+
+FIGURES = (RATE, MEDIAN, TAIL)
 
 
 def row() -> Row:
     """One producer, which waits for each."""
+    ours = Confirmed("shmq put, confirm=disk")
     return Row(
         key="disk-one",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, one at a time",
-        contestants=[*peers.one_by_one(), *peers.raw_one()],
-        figures=[RATE, MEDIAN, TAIL],
+        contestants=[ours, *peers.one_by_one(), *peers.raw_one()],
+        figures=FIGURES,
+        bars=[times(ours.label, peers.RAW_ONE, 0.85)],
         limit="a write and a sync of the disk for each message",
     )
 
 
-def many_row() -> Row:
-    """64 producers that wait for each, and one that puts 64 at a time."""
+def producers_row() -> Row:
+    """64 producers that each wait for each."""
+    ours = Confirmed(f"shmq put, confirm=disk, {BATCH} processes", producers=BATCH)
+    threads = Confirmed(f"shmq put, confirm=disk, {BATCH} threads", threads=BATCH)
+    others = peers.producers()
     return Row(
-        key="disk-many",
-        title=f"Put, {SIZE} B, answered once it is on disk, {BATCH} producers or {BATCH} at a time",
-        contestants=[*peers.many(), *peers.raw_many()],
-        figures=[RATE, MEDIAN, TAIL],
-        limit="a sync of the disk for what came while the one before it ran",
+        key="disk-producers",
+        title=f"Put, {SIZE} B, answered once it is on disk, {BATCH} producers, one at a time each",
+        contestants=[ours, threads, *others, *peers.raw_many()],
+        figures=FIGURES,
+        bars=[
+            times(ours.label, peers.RAW_MANY, 0.7),
+            times_best(ours.label, peers.labels(others), 2.5),
+        ],
+        limit="a sync of the disk for what came while the one before it ran, and a wake-up for "
+        "each message",
+    )
+
+
+def batch_row() -> Row:
+    """One producer with 64 at a time."""
+    ours = Confirmed(f"shmq put_many({BATCH}), confirm=disk", batch=BATCH)
+    others = peers.batches()
+    return Row(
+        key="disk-batch",
+        title=f"Put, {SIZE} B, answered once it is on disk, one producer, {BATCH} at a time",
+        contestants=[ours, *others, *peers.raw_many()],
+        figures=FIGURES,
+        bars=[
+            times(ours.label, peers.RAW_MANY, 0.7),
+            times_best(ours.label, peers.labels(others), 2.5),
+        ],
+        limit="a write and a sync of the disk for each batch",
     )

@@ -1,0 +1,169 @@
+"""Producers whose puts return once they are on disk."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import shmq
+from bench.disk import folder
+from bench.disk.figures import MEDIAN, SIZE, TAIL
+from bench.disk.timing import percentiles
+from bench.disk.writer import QUEUE, alone, kept
+from bench.machine import now
+from bench.row import Contestant, Role
+from bench.stage import Failed, Side, Stage, together
+
+#: The most messages of a turn: they are in the queue at once.
+MOST = 1 << 18
+#: Which producer, and which of its messages.
+NUMBERS = struct.Struct("<II")
+FILLER = random.Random(SIZE).randbytes(SIZE - NUMBERS.size)
+#: Messages that a look at what is on disk takes at once.
+LOOK = 1024
+
+#: When the clock began and ended, and what each put took, in ns.
+Times = tuple[int, int, list[int]]
+
+
+class Confirmed(Contestant):
+    """So many producers, each with ``batch`` messages a call, and the writer.
+
+    At the end of a turn the writer is killed and the queue's memory is removed: what the disk
+    has of it is recovered and must be all that was confirmed.
+    """
+
+    role: Role = "shmq"
+
+    def __init__(self, label: str, producers: int = 1, batch: int = 1, threads: int = 1) -> None:
+        self.label = label
+        self.producers = producers
+        self.batch = batch
+        self.threads = threads
+        self.calls = 16
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return folder.missing()
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        few = Confirmed(self.label, min(self.producers, 3), self.batch, min(self.threads, 3))
+        few.calls = 4
+        return few
+
+    def calibrate(self, seconds: float) -> None:
+        """See :class:`bench.row.Contestant`."""
+        each = self.producers * self.threads * self.batch
+        most = max(1, MOST // each)
+        while True:
+            wanted = int(self.turn()["rate"] * seconds / each)
+            if wanted <= 4 * self.calls or self.calls == most:
+                break
+            self.calls = min(most, wanted, 16 * self.calls)
+        self.calls = max(1, min(most, wanted))
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        calls = self.calls + 1
+        total = calls * self.batch * self.producers * self.threads
+        with kept(durability="journal", capacity=total, arena_bytes=2 * SIZE * total) as made:
+            given = made.name, calls, self.batch, self.threads
+            sides = [Side(_produce, number, *given, core=None) for number in range(self.producers)]
+            found: list[Times] = together(sides)
+            made.lose()
+            made.recover()
+            alone(_look, made.name, self.producers * self.threads, calls * self.batch)
+        begun = min(first for first, _, _ in found)
+        ended = max(last for _, last, _ in found)
+        median, tail = percentiles([one for _, _, taken in found for one in taken])
+        timed = self.calls * self.batch * self.producers * self.threads
+        return {"rate": timed * 1e9 / (ended - begun), MEDIAN.key: median, TAIL.key: tail}
+
+
+def bodies_of(producer: int, count: int) -> list[bytes]:
+    """The messages of a producer, in their order."""
+    return [NUMBERS.pack(producer, number) + FILLER for number in range(count)]
+
+
+def _produce(stage: Stage, side: int, name: str, calls: int, batch: int, threads: int) -> Times:
+    """All threads of a process. The first call of each is before the clock starts."""
+    with shmq.connect(name) as broker:
+        queue = broker.queue(QUEUE)
+        if threads == 1:
+            return _put(stage.meet, queue, side, calls, batch)
+        found: list[Times] = []
+        barrier = threading.Barrier(threads, action=stage.meet)
+        running = [
+            threading.Thread(
+                target=lambda number=number: found.append(
+                    _put(barrier.wait, queue, number, calls, batch)
+                )
+            )
+            for number in range(side * threads, (side + 1) * threads)
+        ]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    if len(found) != threads:
+        raise Failed(f"{threads - len(found)} of {threads} threads failed")
+    return _together(found)
+
+
+def _together(found: Sequence[Times]) -> Times:
+    begun = min(first for first, _, _ in found)
+    ended = max(last for _, last, _ in found)
+    return begun, ended, [one for _, _, taken in found for one in taken]
+
+
+def _put(meet: Callable[[], object], queue: Any, producer: int, calls: int, batch: int) -> Times:
+    bodies = bodies_of(producer, calls * batch)
+    put: Callable[[Any], object] = lambda given: queue.put(given, confirm="disk")  # noqa: E731
+    given: list[Any] = list(bodies)
+    if batch > 1:
+        put = lambda given: _all(queue.put_many(given, confirm="disk"), batch)  # noqa: E731
+        given = [bodies[at : at + batch] for at in range(0, len(bodies), batch)]
+    put(given[0])
+    taken = []
+    meet()
+    begun = before = now()
+    for each in given[1:]:
+        put(each)
+        after = now()
+        taken.append(after - before)
+        before = after
+    return begun, before, taken
+
+
+def _all(accepted: int, batch: int) -> None:
+    if accepted != batch:
+        raise Failed(f"{accepted} messages of {batch} were accepted")
+
+
+def _look(stage: Stage, name: str, producers: int, each: int) -> None:
+    """Every message of every producer is there once, whole, and in its producer's order."""
+    stage.meet()
+    expected = [0] * producers
+    with shmq.connect(name) as broker:
+        queue = broker.queue(QUEUE)
+        while found := queue.get_many(LOOK, block=False):
+            for message in found:
+                producer, number = NUMBERS.unpack_from(message.body)
+                if message.body[NUMBERS.size :] != FILLER or producer >= producers:
+                    raise Failed(f"message {number} came from the disk with other bytes")
+                if number != expected[producer]:
+                    raise Failed(
+                        f"message {number} of producer {producer} came from the disk in place "
+                        f"of message {expected[producer]}"
+                    )
+                expected[producer] += 1
+    if expected != [each] * producers:
+        short = min(range(producers), key=lambda producer: expected[producer])
+        raise Failed(
+            f"of producer {short}, {expected[short]} messages are on disk where {each} were "
+            f"confirmed"
+        )
