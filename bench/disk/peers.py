@@ -6,7 +6,7 @@ import shutil
 
 from bench.disk.figures import BATCH, SIZE
 from bench.disk.limits import Raw
-from bench.disk.servers import Beanstalkd, Nats, Redis
+from bench.disk.servers import Beanstalkd, Nats, Redis, Shmq
 from bench.disk.sqlite import Sqlite
 from bench.row import Contestant
 from bench.tcp.load import Load, load
@@ -39,6 +39,12 @@ class Kept(Load):
         """See :class:`bench.tcp.load.Load`."""
         found = load(self.work, port, n=self.messages, r=self.rounds, f=1, **self.options)
         return {key: float(found[key]) for key in ("rate", "p50", "p99")}
+
+
+def over_tcp(what: str, **how: int) -> Contestant:
+    """The same of shmq over TCP: PRODUCE, or PRODUCE_BATCH, with the flag 0x02."""
+    work = "batch" if how.get("batch", 1) > 1 else "produce"
+    return Kept(f"shmq {what}", Shmq, work, **how)
 
 
 class LeftOut(Contestant):

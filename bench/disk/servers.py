@@ -25,6 +25,14 @@ class OnDisk(Server):
         return folder.make()
 
 
+class Shmq(OnDisk, servers.Shmq):
+    """``shmq serve -w 2``, which keeps durable queues in its folder."""
+
+    def command(self) -> list[str]:
+        """See :class:`bench.tcp.server.Server`."""
+        return [*super().command(), "--data-dir", str(self.folder / "data")]
+
+
 class Redis(OnDisk, servers.Redis):
     """Redis, which syncs its file before it answers, and does not rewrite it meanwhile."""
 

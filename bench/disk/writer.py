@@ -93,10 +93,7 @@ class Kept:
     def lose(self) -> None:
         """Kill the writer, and remove all that is in shared memory, as a reboot does."""
         self.writer.kill()
-        for path in SHM.iterdir():
-            of_it = path.name.removeprefix("sem.").removeprefix(f"shmq@{self.name}")
-            if f"shmq@{self.name}" in path.name and of_it[:1] in ("", "@"):
-                path.unlink(missing_ok=True)
+        lose(self.name)
 
     def recover(self) -> None:
         """Start the writer again, and return once the queue is there."""
@@ -112,6 +109,15 @@ class Kept:
         """Leave nothing of it in shared memory."""
         self.writer.end()
         alone(_delete, self.name)
+
+
+def lose(namespace: str) -> None:
+    """Remove all that is in shared memory of the namespace."""
+    own = f"shmq@{namespace}"
+    for path in SHM.iterdir():
+        name = path.name.removeprefix("sem.")
+        if name == own or name.startswith(f"{own}@"):
+            path.unlink(missing_ok=True)
 
 
 def alone(act: Any, *given: Any) -> Any:

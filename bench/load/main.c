@@ -3,7 +3,8 @@
  *
  * Does the work ROUNDS times, with MESSAGES each time, after a round that is not timed, and
  * prints what it took as JSON. An answer that does not come within PATIENCE seconds was lost.
- * A stream of NATS is in memory, with -f 1 in files.
+ * With -f 1 a stream of NATS is in files, a queue of shmq has a journal, and what is put there
+ * is answered when it is on disk.
  * `load idle` holds CONNECTIONS open until its input ends. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,10 +13,11 @@ FIGURES = (RATE, MEDIAN, TAIL)
 def row() -> Row:
     """One producer, which waits for each."""
     ours = Confirmed("shmq put, confirm=disk")
+    remote = peers.over_tcp("PRODUCE, flag 0x02")
     return Row(
         key="disk-one",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, one at a time",
-        contestants=[ours, *peers.one_by_one(), *peers.raw_one()],
+        contestants=[ours, remote, *peers.one_by_one(), *peers.raw_one()],
         figures=FIGURES,
         bars=[times(ours.label, peers.RAW_ONE, 0.85)],
         limit="a write and a sync of the disk for each message",
@@ -27,11 +28,12 @@ def producers_row() -> Row:
     """64 producers that each wait for each."""
     ours = Confirmed(f"shmq put, confirm=disk, {BATCH} processes", producers=BATCH)
     threads = Confirmed(f"shmq put, confirm=disk, {BATCH} threads", threads=BATCH)
+    remote = peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} connections", connections=BATCH)
     others = peers.producers()
     return Row(
         key="disk-producers",
         title=f"Put, {SIZE} B, answered once it is on disk, {BATCH} producers, one at a time each",
-        contestants=[ours, threads, *others, *peers.raw_many()],
+        contestants=[ours, threads, remote, *others, *peers.raw_many()],
         figures=FIGURES,
         bars=[
             times(ours.label, peers.RAW_MANY, 0.7),
@@ -45,11 +47,15 @@ def producers_row() -> Row:
 def batch_row() -> Row:
     """One producer with 64 at a time."""
     ours = Confirmed(f"shmq put_many({BATCH}), confirm=disk", batch=BATCH)
+    remote = [
+        peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} under way", window=BATCH),
+        peers.over_tcp(f"PRODUCE_BATCH of {BATCH}, flag 0x02", window=BATCH, batch=BATCH),
+    ]
     others = peers.batches()
     return Row(
         key="disk-batch",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, {BATCH} at a time",
-        contestants=[ours, *others, *peers.raw_many()],
+        contestants=[ours, *remote, *others, *peers.raw_many()],
         figures=FIGURES,
         bars=[
             times(ours.label, peers.RAW_MANY, 0.7),
