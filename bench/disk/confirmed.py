@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import shmq
-from bench.disk import folder
+from bench.disk import flushes, folder
 from bench.disk.figures import MEDIAN, SIZE, TAIL
 from bench.disk.timing import percentiles
 from bench.disk.writer import QUEUE, alone, kept
@@ -73,7 +73,8 @@ class Confirmed(Contestant):
         with kept(durability="journal", capacity=total, arena_bytes=2 * SIZE * total) as made:
             given = made.name, calls, self.batch, self.threads
             sides = [Side(_produce, number, *given, core=None) for number in range(self.producers)]
-            found: list[Times] = together(sides)
+            with flushes.at_least(self.calls):
+                found: list[Times] = together(sides)
             made.lose()
             made.recover()
             alone(_look, made.name, self.producers * self.threads, calls * self.batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from bench.compiled import no_compiler
-from bench.disk import folder
+from bench.disk import flushes, folder
 from bench.disk.figures import MEDIAN, SIZE, TAIL
 from bench.limits import Limit, play
 
@@ -38,7 +38,8 @@ class Raw(Limit):
 
     def turn(self) -> dict[str, float]:
         """See :class:`bench.row.Contestant`."""
-        with folder.scratch_folder() as where:
+        least = self.messages // self.batch
+        with folder.scratch_folder() as where, flushes.at_least(least):
             found = play("sync", where / "file", self.messages, self.batch, SIZE, self.how)
         return dict(zip(("rate", MEDIAN.key, TAIL.key), found, strict=True))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+from bench.disk import flushes
 from bench.disk.figures import BATCH, SIZE
 from bench.disk.limits import Raw
 from bench.disk.servers import Beanstalkd, Nats, Redis, Shmq
@@ -37,7 +38,9 @@ class Kept(Load):
 
     def measure(self, port: int) -> dict[str, float]:
         """See :class:`bench.tcp.load.Load`."""
-        found = load(self.work, port, n=self.messages, r=self.rounds, f=1, **self.options)
+        together = self.options["c"] * max(self.options["w"], self.options["b"])
+        with flushes.at_least(self.messages * self.rounds // together):
+            found = load(self.work, port, n=self.messages, r=self.rounds, f=1, **self.options)
         return {key: float(found[key]) for key in ("rate", "p50", "p99")}
 
 

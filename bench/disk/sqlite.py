@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bench import bodies
-from bench.disk import folder
+from bench.disk import flushes, folder
 from bench.disk.figures import MEDIAN, SIZE, TAIL
 from bench.disk.timing import percentiles
 from bench.machine import now
@@ -40,7 +40,8 @@ class Sqlite(Contestant):
         """See :class:`bench.row.Contestant`."""
         with folder.scratch_folder() as where:
             side = Side(_insert, where / "file.db", self.messages, self.batch, core=None)
-            (figures,) = together([side])
+            with flushes.at_least(self.messages // self.batch):
+                (figures,) = together([side])
             _look(where / "file.db", self.messages)
         found: dict[str, float] = figures
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 import shmq
 from bench import bodies
 from bench.compiled import compiled, no_compiler
-from bench.disk import confirmed, filled, folder, sqlite
+from bench.disk import confirmed, filled, flushes, folder, sqlite
 from bench.disk.figures import SIZE
 from bench.disk.limits import Raw, Sequential
 from bench.disk.timing import percentiles, share
@@ -166,6 +167,25 @@ def test_the_folder_that_is_named_is_used_and_emptied(
         assert list(tmp_path.iterdir()) == [where]
     assert list(tmp_path.iterdir()) == []
     assert str(folder.describe()["disk"]).startswith(folder.file_system(tmp_path))
+
+
+# ---- flushes ----
+
+
+@needs_disk
+def test_what_was_not_synced_is_told() -> None:
+    before = flushes.count()
+    if before is None:
+        pytest.skip("nobody counts the flushes of this disk")
+    with folder.scratch_folder() as where, (where / "file").open("wb") as file:
+        with flushes.at_least(5):
+            for _ in range(5):
+                os.write(file.fileno(), b"something")
+                os.fdatasync(file)
+        most = 1_000_000
+        too_few = pytest.raises(Failed, match=f"took {most} syncs, and the disk was flushed")
+        with too_few, flushes.at_least(most):
+            os.write(file.fileno(), b"something that is not synced")
 
 
 # ---- the limits ----
