@@ -20,6 +20,8 @@ __all__ = [
     "HIGH",
     "LOW",
     "NORMAL",
+    "Confirm",
+    "Durability",
     "Expired",
     "Overflow",
     "QueueOptions",
@@ -35,6 +37,8 @@ HIGH: Final = 2
 
 Overflow = Literal["reject", "block", "drop-oldest"]
 Expired = Literal["dead-letter", "drop"]
+Durability = Literal["memory", "snapshot", "journal"]
+Confirm = Literal["memory", "disk"]
 
 MAX_CAPACITY: Final = (1 << 24) - 2
 DEFAULT_ARENA: Final = 16 * 1024 * 1024
@@ -82,6 +86,14 @@ class QueueOptions:
     dedupe_window: float = 0.0
     #: What a put to a full queue does: ``"reject"``, ``"block"`` or ``"drop-oldest"``.
     overflow: Overflow = "reject"
+    #: What outlives the machine: nothing with ``"memory"``, the newest snapshot with
+    #: ``"snapshot"``, every put and settlement with ``"journal"``.
+    durability: Durability = "memory"
+    #: How often a queue with ``durability="snapshot"`` is written to disk: 0.1 to 1e9.
+    snapshot_interval: float = 30.0
+    #: When a put returns that does not say so itself: once it is in ``"memory"``, or on
+    #: ``"disk"``, which takes ``durability="journal"``.
+    confirm: Confirm = "memory"
 
     @classmethod
     def for_queue(cls, name: str, given: Mapping[str, Any]) -> QueueOptions:
@@ -112,6 +124,7 @@ class QueueOptions:
             ttl=None,
             dedupe_window=0.0,
             overflow="reject",
+            confirm="memory",
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,6 +157,14 @@ class QueueOptions:
         check_seconds("dedupe_window", self.dedupe_window, 0.0)
         check_one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
         check_one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
+        check_one_of("durability", self.durability, ("memory", "snapshot", "journal"))
+        check_seconds("snapshot_interval", self.snapshot_interval, 0.1)
+        check_one_of("confirm", self.confirm, ("memory", "disk"))
+        if self.confirm == "disk" and self.durability != "journal":
+            raise InvalidOption(
+                f"confirm='disk' needs a journal, and durability={self.durability!r} keeps none: "
+                f"set durability='journal'"
+            )
 
 
 def _check_dead_letter(name: object) -> None:

@@ -60,14 +60,24 @@ cdef extern from "layout.h" nogil:
 
     struct shmq_options:
         uint64_t queue_id, arena_bytes, max_message_bytes
-        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window
+        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window, snapshot_interval
+        uint64_t hash_key
         uint32_t capacity, priorities, max_deliveries
-        uint8_t overflow, drop_expired, dead_letters
+        uint8_t overflow, drop_expired, dead_letters, durability, confirm
         char name[104]
         char dead_letter[104]
 
+    struct shmq_journal:
+        uint32_t error
+        uint64_t segment, offset, writer, wanted, synced, batch
+        uint64_t bytes, commits, puts, settles, snapshot_bytes
+        int64_t synced_at, snapshot_at
+
     struct shmq_header:
         shmq_options options
+        shmq_journal journal
+        uint64_t fresh_tail
+        uint32_t spent
         uint32_t state
         uint64_t segment_bytes
         uint64_t last_seq
@@ -79,6 +89,7 @@ cdef extern from "layout.h" nogil:
         uint32_t asleep[2]
         shmq_sample samples[2]
         int64_t next_tick
+        shmq_journal journal
 
     struct shmq_attachment:
         uint64_t process
@@ -88,7 +99,10 @@ cdef extern from "layout.h" nogil:
 
     struct shmq_slot:
         uint64_t seq
+        uint32_t meta_bytes
+        uint8_t reason
         int64_t put_at
+        uint64_t origin_queue, origin_seq
 
     struct shmq_geometry:
         uint64_t segment_bytes
@@ -110,7 +124,7 @@ cdef extern from "queue.h" nogil:
         shmq_geometry geo
         int fd
         uint32_t attachment
-        cbool look_for_dead, damaged
+        cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
         uint64_t wanted
@@ -126,13 +140,20 @@ cdef extern from "queue.h" nogil:
 cdef extern from "segment.h" nogil:
     void shmq_lay_out(const shmq_options *options, shmq_geometry *geo)
     void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo)
-    int shmq_format(shmq_queue *q, const shmq_options *options)
+    int shmq_prepare(shmq_queue *q, const shmq_options *options)
+    void shmq_announce(shmq_queue *q)
     int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, shmq_geometry *geo)
     uint32_t shmq_version_of(const void *base)
 
 
 cdef extern from "memory.h" nogil:
     int shmq_back(shmq_queue *q, uint64_t offset, uint64_t size)
+
+
+cdef extern from "journal.h" nogil:
+    uint64_t shmq_synced(const shmq_queue *q)
+    void shmq_want_synced(shmq_queue *q, uint64_t seq)
+    int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
 
 
 cdef extern from "lock.h" nogil:
@@ -214,6 +235,56 @@ cdef extern from "siphash.h" nogil:
 cdef extern from "check.h" nogil:
     const char *shmq_check(shmq_queue *q)
     uint32_t shmq_check_all(shmq_queue *q, const char **wrong, uint32_t most)
+
+
+cdef extern from "crc32c.h" nogil:
+    uint32_t shmq_crc32c(uint32_t crc, const void *data, size_t size)
+
+
+cdef extern from "record.h" nogil:
+    enum: SHMQ_DMSQ_VERSION, SHMQ_RECORD_HEAD, SHMQ_BATCH_BYTES, SHMQ_TOTALS
+    enum: SHMQ_R_BATCH, SHMQ_R_PUT, SHMQ_R_SETTLE, SHMQ_R_UPDATE, SHMQ_R_DEDUPE
+    enum: SHMQ_R_STATE, SHMQ_R_END, SHMQ_R_INDEX, SHMQ_R_FOOTER
+    enum: SHMQ_R_GROUPED, SHMQ_R_TTL, SHMQ_R_DELAYED, SHMQ_R_DEAD, SHMQ_R_ORIGIN, SHMQ_R_HOLDS
+    enum: SHMQ_READ_OK, SHMQ_READ_END, SHMQ_READ_CUT, SHMQ_READ_CRC, SHMQ_READ_TYPE
+    enum: SHMQ_READ_MALFORMED
+
+    struct shmq_taken:
+        uint64_t hash[2]
+        uint64_t seq
+        int64_t until
+
+    struct shmq_place:
+        uint64_t offset, batch, last_seq
+
+    struct shmq_record:
+        uint8_t type, flags, priority, codec, reason
+        uint16_t deliveries
+        uint64_t seq
+        int64_t put_at
+        uint32_t body_bytes, meta_bytes
+        const void *body
+        const void *meta
+        uint64_t group
+        int64_t expires, until, dead_at
+        uint64_t origin_queue, origin_seq
+        uint32_t count
+        const void *entries
+        uint64_t batch
+        int64_t wall
+        uint64_t last_seq, bytes
+        uint32_t crc
+        uint64_t batches, puts, index, end
+        uint64_t totals[7]
+
+    size_t shmq_record_size(const shmq_record *r)
+    unsigned char *shmq_record_write(unsigned char *at, uint32_t salt, const shmq_record *r)
+    void shmq_records_seal(unsigned char *data, size_t size, uint32_t salt)
+    int shmq_record_read(const unsigned char *data, size_t size, uint32_t salt, cbool verify,
+                         shmq_record *r, size_t *next)
+    uint64_t shmq_record_settled(const shmq_record *r, uint32_t at)
+    shmq_taken shmq_record_taken(const shmq_record *r, uint32_t at)
+    shmq_place shmq_record_place(const shmq_record *r, uint32_t at)
 
 
 cdef extern from "message.h" nogil:
@@ -331,7 +402,8 @@ cdef extern from "wire.h":
         void *data
         sem_t *semaphores[2]
         uint32_t *views
-        cbool awaited
+        uint32_t promises
+        cbool awaited, confirming
         const char *name
 
     struct shmq_filling:
@@ -342,7 +414,7 @@ cdef extern from "wire.h":
         void *data
         shmq_outbox out
         shmq_filling filling
-        uint32_t unsettled
+        uint32_t unsettled, promise_count
         cbool authorised, held, fin, finished, broken
 
     struct shmq_front:
@@ -364,6 +436,7 @@ cdef extern from "wire.h":
         void (*tend)(shmq_desk *desk) noexcept
         void (*failed)(shmq_desk *desk) noexcept
         void (*wait)(shmq_desk *desk) noexcept
+        void (*confirm)(shmq_desk *desk) noexcept
 
 
 cdef extern from "outbox.h":
@@ -381,9 +454,14 @@ cdef extern from "session.h":
     void shmq_session_finish(shmq_session *session)
     void shmq_session_end(shmq_session *session)
     cbool shmq_session_is_paused(const shmq_session *session)
+    cbool shmq_session_is_ending(const shmq_session *session)
     void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
                     uint32_t size)
     void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
+
+
+cdef extern from "promise.h":
+    cbool shmq_desk_confirm(shmq_desk *desk)
 
 
 cdef extern from "deliver.h":
@@ -407,3 +485,7 @@ cdef extern from "front.h":
     int64_t shmq_front_tick(shmq_front *front, int64_t now)
     void shmq_front_drain(shmq_front *front)
     void shmq_session_renew_rights(shmq_session *session)
+
+
+cdef extern from "slot.h" nogil:
+    unsigned char *shmq_meta_of(shmq_queue *q, shmq_slot *s)

@@ -25,12 +25,14 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
 from _c cimport *
+from _follow cimport *
 from _wire cimport *
 
 import array as _array
 import numbers as _numbers
 import os as _os
 import time as _time
+import typing as _typing
 import weakref as _weakref
 from _thread import allocate_lock as _allocate_lock
 
@@ -41,6 +43,7 @@ include "common.pxi"
 include "spin.pxi"
 include "parcel.pxi"
 include "attachment.pxi"
+include "confirm.pxi"
 include "put.pxi"
 include "get.pxi"
 include "bell.pxi"
@@ -52,8 +55,10 @@ include "view.pxi"
 include "loan.pxi"
 include "consumer.pxi"
 include "deletion.pxi"
+include "journal.pxi"
 include "session.pxi"
 include "front.pxi"
 include "delivery.pxi"
 include "wire.pxi"
+include "record.pxi"
 include "testing.pxi"

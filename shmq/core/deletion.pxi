@@ -24,6 +24,8 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
     if status == SHMQ_OK:
         shmq_unlock(&q, post)
     shmq_ring(&q)
+    shmq_ring_synced(&q)
+    shmq_wake_writer(&q)
     for bell, name in enumerate((not_empty, not_full)):
         raw = name.encode()
         semaphore = sem_open(raw, 0)

@@ -28,6 +28,7 @@ cdef int _copy_name(char *to, str name) except -1:
 
 
 _OVERFLOWS = ("reject", "block", "drop-oldest")
+_DURABILITIES = ("memory", "snapshot", "journal")
 
 
 cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given) except -1:
@@ -41,12 +42,16 @@ cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given)
     o.retry = _ns(given["retry_delay"])
     o.retry_max = _ns(given["retry_delay_max"])
     o.dedupe_window = _ns(given["dedupe_window"])
+    o.snapshot_interval = _ns(given["snapshot_interval"])
+    o.hash_key = queue_id
     o.capacity = given["capacity"]
     o.priorities = given["priorities"]
     o.max_deliveries = given["max_deliveries"] or 0
     o.overflow = _OVERFLOWS.index(given["overflow"])
     o.drop_expired = given["on_expired"] == "drop"
     o.dead_letters = given["dead_letter"] is not None
+    o.durability = _DURABILITIES.index(given["durability"])
+    o.confirm = given["confirm"] == "disk"
     _copy_name(o.name, name)
     _copy_name(o.dead_letter, given["dead_letter"] or "")
     return 0
@@ -67,6 +72,9 @@ cdef dict _unpack_options(const shmq_options *o):
         "retry_delay_max": _seconds(o.retry_max),
         "dedupe_window": _seconds(o.dedupe_window),
         "overflow": _OVERFLOWS[o.overflow % 3],
+        "durability": _DURABILITIES[o.durability % 3],
+        "snapshot_interval": _seconds(o.snapshot_interval),
+        "confirm": "disk" if o.confirm else "memory",
     }
 
 
@@ -106,10 +114,13 @@ cdef class Segment:
         return 0
 
     @staticmethod
-    def create(int fd, str name, uint64_t queue_id, dict options):
+    def create(int fd, str name, uint64_t queue_id, dict options, hash_key=None,
+               bint publish=True):
         """Make an empty queue of the open, empty segment file ``fd``, which it then owns.
 
-        Raises NoSpace; the file must then be removed.
+        ``hash_key``: what groups and dedupe ids are hashed with; by default the queue's id.
+        Without ``publish`` nobody can attach until `publish`. Raises NoSpace; the file must
+        then be removed.
         """
         cdef Segment self = Segment.__new__(Segment)
         cdef shmq_options o
@@ -117,6 +128,8 @@ cdef class Segment:
         cdef int status
         self.fd = fd
         _pack_options(&o, name, queue_id, options)
+        if hash_key is not None:
+            o.hash_key = hash_key
         shmq_lay_out(&o, &self.geo)
         _os.ftruncate(fd, self.geo.segment_bytes)
         shmq_mark()
@@ -124,12 +137,20 @@ cdef class Segment:
         shmq_bind(&q, self.base, fd, &self.geo)
         status = shmq_back(&q, 0, SHMQ_PAGE)
         if status == SHMQ_OK:
-            status = shmq_format(&q, &o)
+            status = shmq_prepare(&q, &o)
         if status == SHMQ_NO_SPACE:
             raise _no_space(fd, q.wanted)
         if status != SHMQ_OK:
             raise _errors.SegmentError(f"the lock of queue {name!r} cannot be made")
+        if publish:
+            shmq_announce(&q)
         return self
+
+    def publish(self):
+        """Let others attach to a segment that was made without."""
+        cdef shmq_queue q
+        shmq_bind(&q, self.base, self.fd, &self.geo)
+        shmq_announce(&q)
 
     @staticmethod
     def attach(int fd, str name):
@@ -175,6 +196,11 @@ cdef class Segment:
     def queue_id(self):
         """The queue's id: another for each queue, even of the same name."""
         return (<shmq_header *>self.base).options.queue_id
+
+    @property
+    def hash_key(self):
+        """What its groups and dedupe ids are hashed with; it outlives the queue's id."""
+        return (<shmq_header *>self.base).options.hash_key
 
     @property
     def created_at(self):

@@ -27,6 +27,35 @@ TEST("a CRC-32C can be taken in pieces")
     CHECK_EQ(shmq_crc32c(0, "", 0), 0);
 }
 
+/* A bit at a time: the definition. */
+static uint32_t by_bits(uint32_t crc, const unsigned char *at, size_t size)
+{
+    for (crc = ~crc; size--; at++) {
+        crc ^= *at;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (0x82F63B78u & -(crc & 1));
+    }
+    return ~crc;
+}
+
+TEST("a CRC-32C is the same by bits, by tables and by the instruction, wherever it begins")
+{
+    static unsigned char bytes[10000];
+    struct chance chance = chance_of(2);
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)chance_next(&chance);
+    for (int turn = 0; turn < 2000; turn++) {
+        size_t at = chance_below(&chance, 17);
+        size_t size = turn < 300 ? (size_t)turn : chance_below(&chance, sizeof bytes - at);
+        uint32_t before = (uint32_t)chance_next(&chance);
+        uint32_t crc = by_bits(before, bytes + at, size);
+
+        CHECK_EQ(shmq_crc32c(before, bytes + at, size), crc);
+        CHECK_EQ(shmq_crc32c_portable(before, bytes + at, size), crc);
+    }
+}
+
 /* Computed with OpenSSL's SIPHASH (size 16) under the key that siphash.c derives. */
 static void expect(uint64_t key, const void *bytes, size_t size, uint64_t one, uint64_t two)
 {

@@ -75,6 +75,10 @@ static const char *check_counts(struct shmq_queue *q, const struct census *c)
     EXPECT(c->of[SHMQ_LEASED] + c->of[SHMQ_ACKED] == h->leased, "the count of leased messages is wrong");
     EXPECT(c->of[SHMQ_DEAD] + c->of[SHMQ_MOVING] == h->dead, "the count of dying is wrong");
     EXPECT(c->of[SHMQ_STAGED] == h->staged, "the count of staged messages is wrong");
+    EXPECT(c->of[SHMQ_SPENT] == h->spent, "the count of slots that wait for the journal is wrong");
+    EXPECT(!q->journaled || h->fresh_tail == h->last_seq, "the writer is not told of a put");
+    EXPECT(!q->journaled || h->hints == 0 || (h->hints <= q->geo.hints_max && !(h->hints & (h->hints - 1))),
+           "the rings of hints have no size that they can have");
     EXPECT(h->slots_made - c->of[SHMQ_FREE] == h->live, "the count of live slots is wrong");
     EXPECT(c->units == h->units_used, "the arena has lost bytes");
     EXPECT(c->cached == h->units_cached, "the count of cached bytes is wrong");

@@ -2,10 +2,18 @@
 #ifndef SHMQ_CRC32C_H
 #define SHMQ_CRC32C_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of `size` bytes; `crc` is 0, or that of the bytes before them. */
+/* The checksum of `size` bytes; `crc` is 0, or that of the bytes before them. By the
+ * processor's own instruction where it has one. */
 uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size);
+
+/* The same by tables alone, on any processor. */
+uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size);
+
+/* Whether this processor has the instruction. */
+bool shmq_crc32c_is_native(void);
 
 #endif

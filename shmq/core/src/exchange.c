@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "journal.h"
 #include "life.h"
 #include "order.h"
 
@@ -155,8 +156,9 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
         SET(s->expires, now + ttl);
     *seq = h->last_seq + 1;
     SET_ATOMIC(h->last_seq, *seq);
-    SET(s->seq, *seq);
+    SET_ATOMIC(s->seq, *seq);
     shmq_commit(s, shmq_make_word(SHMQ_READY, ttl > 0 ? SHMQ_F_TTL : 0, 0, shmq_serial_of(word)));
+    shmq_hint_fresh(q, *seq, at);
     SET(h->inbox[RING(tail)], at);
     publish(&h->inbox_tail, tail + 1);
     return SHMQ_OK;

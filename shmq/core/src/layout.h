@@ -1,6 +1,6 @@
 /* The shared segment of a queue: every byte of it.
  *
- *   header | attachments | slots | timers | order | groups | dedupe | bitmap | arena
+ *   header | attachments | slots | timers | order | groups | dedupe | journal | bitmap | arena
  *
  * The slot table is the truth, every index is derived from it: a message is one slot,
  * and a transition is committed by one atomic store of the slot's word, written after
@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
-#define SHMQ_LAYOUT_VERSION 2u
+#define SHMQ_LAYOUT_VERSION 3u
 #define SHMQ_PAGE 4096u
 #define SHMQ_UNIT 64u         /* the arena's granule: a cache line */
 #define SHMQ_NIL UINT32_MAX   /* no slot, no group */
@@ -35,6 +35,7 @@
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
 #define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
 #define SHMQ_LOCK_BYTES 48    /* room for a pthread_mutex_t on every machine          */
+#define SHMQ_LEAST_HINTS 1024u /* entries of the rings of hints at first; 2^n          */
 
 /* ---- a slot's word: serial (40 bits) | deliveries (16) | flags (4) | state (4) ---- */
 
@@ -49,6 +50,7 @@ enum shmq_state {
     SHMQ_MOVING = 7,  /* its owner moves it to another queue                           */
     SHMQ_ZOMBIE = 8,  /* settled, but a view of it is alive: the bytes stay            */
     SHMQ_ACKED = 9,   /* acknowledged by its holder, without the lock; to be set free      */
+    SHMQ_SPENT = 10,  /* settled; FREE once the journal has it: see journal.h              */
     SHMQ_STATES
 };
 
@@ -56,6 +58,7 @@ enum shmq_state {
 #define SHMQ_F_HANDED 0x10ull  /* the application has seen this delivery: it counts     */
 #define SHMQ_F_HOLDS 0x20ull   /* DELAYED by a nack: holds its group back               */
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
+#define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8
@@ -100,7 +103,7 @@ struct shmq_slot {
     uint32_t order_pos;    /* its place in the order heap; derived                     */
     uint32_t child;        /* first child in the group's heap; derived                 */
     int64_t dead_at;       /* DEAD, MOVING: when it died, ns since 1970                */
-    uint64_t origin_queue; /* STAGED: the queue's id it is moved from,                 */
+    uint64_t origin_queue; /* of a copy: the id of the queue it was moved from; or 0,  */
     uint64_t origin_seq;   /*   and its sequence number there                          */
     uint8_t reason;        /* DEAD, MOVING: enum shmq_reason; 0: not a dead letter     */
     uint8_t reserved[7];
@@ -152,6 +155,7 @@ struct shmq_party {
 
 enum shmq_bell { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
 enum shmq_overflow { SHMQ_REJECT = 0, SHMQ_BLOCK = 1, SHMQ_DROP_OLDEST = 2 };
+enum shmq_durability { SHMQ_MEMORY = 0, SHMQ_SNAPSHOT = 1, SHMQ_JOURNAL = 2 };
 
 /* What a queue was made with: fixed before the segment is published, and guarded by
  * `crc`. Times are in ns, 0 where there is none. */
@@ -165,15 +169,45 @@ struct shmq_options {
     int64_t retry;
     int64_t retry_max;
     int64_t dedupe_window;
+    int64_t snapshot_interval;
+    uint64_t hash_key; /* of groups and dedupe ids; a queue that was rebuilt keeps it  */
     uint32_t capacity;
     uint32_t priorities;
     uint32_t max_deliveries; /* 0: no limit */
     uint8_t overflow;
     uint8_t drop_expired;
     uint8_t dead_letters; /* whether there is a dead-letter queue */
-    uint8_t reserved;
+    uint8_t durability;
+    uint8_t confirm; /* 1: a put waits for the disk unless it says otherwise */
+    uint8_t reserved[7];
     char name[SHMQ_NAME_BYTES];
     char dead_letter[SHMQ_NAME_BYTES];
+};
+
+/* What the journal has of a slot: message `seq`, in commit `batch`. See journal.h. */
+struct shmq_logged {
+    uint64_t seq;
+    uint64_t batch;
+};
+
+/* How far the journal has come: written by the persistence writer alone, but `wanted`. */
+struct shmq_journal {
+    _Atomic uint64_t synced;  /* every put up to this sequence number is on disk, or over */
+    _Atomic uint64_t batch;   /* the last commit that is                                */
+    _Atomic uint32_t bell;    /* raised with each commit and failure: a futex           */
+    _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
+    uint64_t segment;         /* the published position: the journal's segment,         */
+    uint64_t offset;          /*   and its bytes that are synced                        */
+    uint64_t writer;          /* its process number in the namespace; 0: none           */
+    int64_t synced_at;        /* ns since 1970                                          */
+    uint64_t dedupe;          /* counter: the dedupe ids before are on disk             */
+    _Alignas(64) _Atomic uint64_t wanted; /* somebody waits for this sequence number    */
+    _Alignas(64) uint64_t bytes; /* since the queue was made: written to the journal,   */
+    uint64_t commits;         /*   with as many syncs,                                  */
+    uint64_t puts;            /*   messages,                                            */
+    uint64_t settles;         /*   and settlements                                      */
+    int64_t snapshot_at;      /* ns since 1970: the newest snapshot; 0: none            */
+    uint64_t snapshot_bytes;
 };
 
 struct shmq_sample {
@@ -203,6 +237,8 @@ struct shmq_header {
     uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
     _Atomic uint64_t armed[2]; /* bit b: ring parties[b], by enum shmq_bell            */
     int64_t liveness_at;    /* when the attached processes are to be looked at again   */
+    _Atomic uint32_t journal_asleep; /* what the writer is to be woken for: journal.h  */
+    _Atomic uint32_t journal_epoch;  /* raised where hints may have been lost          */
 
     /* -- the side of the puts, under `put_lock` -------------------------------------- */
     _Alignas(64) union shmq_mutex put_lock;
@@ -211,6 +247,7 @@ struct shmq_header {
     _Atomic uint32_t returned_head;
     uint32_t inbox_seen;    /* inbox_head and returned_tail, when last looked at       */
     uint32_t returned_seen;
+    _Atomic uint64_t fresh_tail; /* the last sequence number whose put is over         */
     uint32_t spare[SHMQ_CLASSES]; /* free slots for puts, by the class of their block  */
 
     /* -- the side of the gets and settlements, under `lock` -------------------------- */
@@ -235,6 +272,8 @@ struct shmq_header {
     struct shmq_list fifo[SHMQ_MAX_PRIORITIES];
     uint32_t free[SHMQ_CLASSES]; /* free slots by the class of their block              */
     uint32_t returned_out;  /* returned_head, when last looked at                      */
+    uint32_t spent;         /* SPENT slots                                             */
+    _Atomic uint64_t spent_tail; /* counter of hints to settled and changed slots      */
 
     /* -- the rings between the two sides: see exchange.h ------------------------------ */
     _Alignas(64) uint32_t inbox[SHMQ_RING];    /* put, and not in the order yet: slots    */
@@ -252,6 +291,7 @@ struct shmq_header {
     uint32_t attachments_backed;
     uint32_t units_backed;   /* of the arena                                           */
     uint32_t units_hint;     /* every unit below is in use                             */
+    uint32_t hints;          /* entries of the rings of hints, 2^n; 0: no journal      */
     _Alignas(64) uint64_t dedupe_head; /* counters: the ring's entry is counter % size */
     uint64_t dedupe_tail;
     uint32_t dedupe_size;    /* entries in the ring, a power of two; 0: none yet       */
@@ -269,6 +309,9 @@ struct shmq_header {
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
     uint32_t rung[2];                /* the entry that was rung last                   */
     struct shmq_party parties[SHMQ_PARTIES];
+
+    /* -- the persistence writer's ---------------------------------------------------- */
+    _Alignas(64) struct shmq_journal journal;
 };
 
 enum { SHMQ_OPEN = 0, SHMQ_GONE = 1, SHMQ_BROKEN = 2 };
@@ -279,11 +322,13 @@ struct shmq_geometry {
     uint64_t timer_keys, timer_slots, order_keys, order_slots;
     uint64_t groups, group_buckets;
     uint64_t dedupe, dedupe_buckets;
+    uint64_t logged, fresh, spent; /* of a queue with a journal                        */
     uint64_t bitmap, arena;
     uint64_t segment_bytes;
     uint32_t units;            /* of the arena                                         */
     uint32_t group_bucket_count;
     uint32_t dedupe_max;       /* entries the ring can grow to                         */
+    uint32_t hints_max;        /* entries the rings of hints can grow to               */
 };
 
 _Static_assert(sizeof(struct shmq_slot) == 128, "a slot is two cache lines");
@@ -292,21 +337,25 @@ _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 296, "options layout");
-_Static_assert(offsetof(struct shmq_header, segment_bytes) == 304, "header layout");
-_Static_assert(offsetof(struct shmq_header, next_tick) == 320, "header layout");
-_Static_assert(offsetof(struct shmq_header, put_lock) == 384, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox_seen) == 448, "what a put changes is one line");
-_Static_assert(offsetof(struct shmq_header, lock) == 640, "header layout");
-_Static_assert(offsetof(struct shmq_header, leases) == 704, "header layout");
-_Static_assert(offsetof(struct shmq_header, fifo) == 768, "header layout");
-_Static_assert(offsetof(struct shmq_header, free) == 896, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox) == 1088, "header layout");
-_Static_assert(offsetof(struct shmq_header, slots_made) == 2112, "header layout");
-_Static_assert(offsetof(struct shmq_header, dedupe_head) == 2176, "header layout");
-_Static_assert(offsetof(struct shmq_header, recoveries) == 2240, "header layout");
-_Static_assert(offsetof(struct shmq_header, posted) == 2304, "header layout");
-_Static_assert(offsetof(struct shmq_header, parties) == 2320, "header layout");
+_Static_assert(sizeof(struct shmq_options) == 320, "options layout");
+_Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
+_Static_assert(offsetof(struct shmq_header, segment_bytes) == 328, "header layout");
+_Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
+_Static_assert(offsetof(struct shmq_header, journal_epoch) == 444, "header layout");
+_Static_assert(offsetof(struct shmq_header, put_lock) == 448, "header layout");
+_Static_assert(offsetof(struct shmq_header, inbox_seen) == 512, "what a put changes is one line");
+_Static_assert(offsetof(struct shmq_header, lock) == 704, "header layout");
+_Static_assert(offsetof(struct shmq_header, leases) == 768, "header layout");
+_Static_assert(offsetof(struct shmq_header, fifo) == 832, "header layout");
+_Static_assert(offsetof(struct shmq_header, free) == 960, "header layout");
+_Static_assert(offsetof(struct shmq_header, spent_tail) == 1128, "header layout");
+_Static_assert(offsetof(struct shmq_header, inbox) == 1152, "header layout");
+_Static_assert(offsetof(struct shmq_header, slots_made) == 2176, "header layout");
+_Static_assert(offsetof(struct shmq_header, dedupe_head) == 2240, "header layout");
+_Static_assert(offsetof(struct shmq_header, recoveries) == 2304, "header layout");
+_Static_assert(offsetof(struct shmq_header, posted) == 2368, "header layout");
+_Static_assert(offsetof(struct shmq_header, parties) == 2384, "header layout");
+_Static_assert(offsetof(struct shmq_header, journal) == 3456, "header layout");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
 _Static_assert(sizeof(pthread_mutex_t) <= SHMQ_LOCK_BYTES, "the locks have room");

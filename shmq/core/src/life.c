@@ -1,6 +1,7 @@
 #include "life.h"
 
 #include "clock.h"
+#include "journal.h"
 #include "list.h"
 #include "move.h"
 #include "order.h"
@@ -72,6 +73,7 @@ void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason
     shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, deliveries, serial));
     shmq_list_append(q, &h->dying, s);
     SET(h->dead, h->dead + 1);
+    shmq_hint_changed(q, s);
 }
 
 void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, int64_t now)
@@ -91,6 +93,7 @@ void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, in
                      now + delay);
     else
         shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, keep, deliveries, shmq_serial_of(word)));
+    shmq_hint_changed(q, s);
 }
 
 void shmq_unlease(struct shmq_queue *q, struct shmq_slot *s)

@@ -7,6 +7,7 @@
 #include "bell.h"
 #include "clock.h"
 #include "exchange.h"
+#include "journal.h"
 #include "recover.h"
 #include "sleep.h"
 
@@ -198,8 +199,13 @@ int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
 
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
 {
+    bool hinted = q->hinted;
+
     shmq_choose_posts(q, post);
+    q->hinted = false;
     drop(q);
+    if (__builtin_expect(hinted, 0))
+        shmq_stir_writer(q);
 }
 
 int shmq_lock_puts(struct shmq_queue *q)
@@ -222,6 +228,7 @@ bool shmq_unlock_puts(struct shmq_queue *q)
     uint32_t asleep;
 
     drop_puts(q);
+    shmq_stir_writer(q);
     asleep = GET_ATOMIC(h->asleep[SHMQ_NOT_EMPTY]);
     return shmq_armed(h, SHMQ_NOT_EMPTY) ||
            (asleep && asleep > GET_ATOMIC(h->posted[SHMQ_NOT_EMPTY]));

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include "arena.h"
+#include "journal.h"
 
 #define LEAST_SLOTS 32u          /* the first step: a page of slots                     */
 #define MOST_SLOTS 4096u         /* the largest step                                    */
@@ -55,7 +56,8 @@ static int back_slot_range(struct shmq_queue *q, uint32_t from, uint32_t to)
         (status = back_entries(q, g->timer_keys, from, to, sizeof(uint64_t))) ||
         (status = back_entries(q, g->timer_slots, from, to, sizeof(uint32_t))) ||
         (status = back_entries(q, g->order_keys, from, to, sizeof(uint64_t))) ||
-        (status = back_entries(q, g->order_slots, from, to, sizeof(uint32_t))))
+        (status = back_entries(q, g->order_slots, from, to, sizeof(uint32_t))) ||
+        (status = shmq_back_journal(q, from, to)))
         return status;
     SET(q->h->slots_backed, to);
     return SHMQ_OK;
@@ -160,6 +162,8 @@ static void give_back_slots(struct shmq_queue *q)
     punch(q, q->geo.timer_slots, keep, had, sizeof(uint32_t));
     punch(q, q->geo.order_keys, keep, had, sizeof(uint64_t));
     punch(q, q->geo.order_slots, keep, had, sizeof(uint32_t));
+    if (q->journaled)
+        punch(q, q->geo.logged, keep, had, sizeof(struct shmq_logged));
 }
 
 void shmq_give_back(struct shmq_queue *q)

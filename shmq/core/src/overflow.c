@@ -65,20 +65,21 @@ static void drop(struct shmq_queue *q, struct shmq_slot *s)
 }
 
 /* Takes a slot in a queue that drops its oldest messages to make room; one that cannot
- * fit even so drops none. */
+ * fit even so drops none. Where a journal has to be told of what was dropped first, the
+ * room comes when it has been: until then the queue is full, and nothing more is dropped. */
 static int drop_and_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at)
 {
     uint32_t units = shmq_units_for(q, bytes), oldest = oldest_visible(q);
     int status = SHMQ_FULL;
 
-    if (oldest == SHMQ_NIL)
+    if (oldest == SHMQ_NIL || q->h->spent)
         return SHMQ_FULL;
     if (shmq_slot_at(q, oldest)->units < units) {
         shmq_slot_drop_cached(q);
         if (!could_fit(q, units))
             return SHMQ_FULL;
     }
-    while (status == SHMQ_FULL && oldest != SHMQ_NIL && !q->damaged) {
+    while (status == SHMQ_FULL && oldest != SHMQ_NIL && !q->h->spent && !q->damaged) {
         drop(q, shmq_slot_at(q, oldest));
         status = shmq_slot_take(q, bytes, at);
         oldest = oldest_visible(q);

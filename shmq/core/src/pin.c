@@ -51,7 +51,7 @@ int shmq_pin_at(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_vie
     struct shmq_slot *s = shmq_slot_named(q, at);
     enum shmq_state state = s ? shmq_state_of(shmq_word(s)) : SHMQ_FREE;
 
-    if (!s || s->seq != seq || state < SHMQ_READY || state == SHMQ_ZOMBIE)
+    if (!s || s->seq != seq || state < SHMQ_READY || state == SHMQ_ZOMBIE || state == SHMQ_SPENT)
         return shmq_outcome(q, SHMQ_STALE);
     return shmq_outcome(q, pin(q, s, view));
 }

@@ -95,7 +95,7 @@ static uint64_t group_hash(const struct shmq_queue *q, struct shmq_text group)
 {
     uint64_t hash[2];
 
-    shmq_siphash(q->h->options.queue_id, group.at, group.bytes, hash);
+    shmq_siphash(q->h->options.hash_key, group.at, group.bytes, hash);
     return hash[0] ? hash[0] : 1;
 }
 
@@ -119,7 +119,7 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
     if (p->group.at)
         put->group = group_hash(q, p->group);
     if (p->dedupe.at) {
-        shmq_siphash(q->h->options.queue_id, p->dedupe.at, p->dedupe.bytes, hash);
+        shmq_siphash(q->h->options.hash_key, p->dedupe.at, p->dedupe.bytes, hash);
         put->dedupe = hash;
     }
     return NULL;

@@ -1,3 +1,4 @@
+#include "journal.h"
 #include "memory.h"
 #include "message.h"
 #include "recover.h"
@@ -15,8 +16,7 @@ int shmq_purge(struct shmq_queue *q, uint64_t *removed)
 
         if (shmq_state_of(word) != SHMQ_READY && shmq_state_of(word) != SHMQ_DELAYED)
             continue;
-        shmq_commit(s, shmq_make_word(s->pins ? SHMQ_ZOMBIE : SHMQ_FREE, 0, 0,
-                                      shmq_serial_of(word)));
+        shmq_conclude(q, s);
         ++*removed;
     }
     if ((status = shmq_rebuild(q)))

@@ -2,6 +2,7 @@
 
 #include "arena.h"
 #include "dedupe.h"
+#include "journal.h"
 #include "life.h"
 #include "overflow.h"
 #include "slot.h"
@@ -51,7 +52,7 @@ static void enter(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_p
 
     *seq = q->h->last_seq + 1;
     SET(q->h->last_seq, *seq);
-    SET(s->seq, *seq);
+    SET_ATOMIC(s->seq, *seq);
     if (counts(q, put->dedupe))
         shmq_dedupe_write(q, put->dedupe, now, *seq);
     if (put->delay > 0)
@@ -60,6 +61,8 @@ static void enter(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_p
         shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, flags, 0, serial));
     if (counts(q, put->dedupe))
         shmq_dedupe_accept(q);
+    shmq_hint_fresh(q, *seq, shmq_index_of(q, s));
+    q->hinted = q->journaled;
 }
 
 static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint64_t *seq)
@@ -204,6 +207,7 @@ int shmq_abandon(struct shmq_queue *q, uint64_t receipt)
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
 
     if (!s && (s = shmq_slot_in(q, receipt, SHMQ_STAGED))) {
+        SET(s->origin_queue, 0); /* it is no copy: the original stays what it is */
         shmq_leave_group(q, s);
         SET(q->h->staged, q->h->staged - 1);
     }

@@ -22,6 +22,8 @@ struct shmq_queue {
     struct shmq_attachment *attachments;
     uint64_t *timer_keys, *order_keys;
     uint32_t *timer_slots, *order_slots;
+    struct shmq_logged *logged;
+    uint32_t *fresh, *spent;
     uint64_t *bitmap;
     unsigned char *arena;
     struct shmq_geometry geo;
@@ -40,6 +42,8 @@ struct shmq_queue {
     uint8_t middle;       /* the priority of which puts go through the inbox           */
     uint32_t leases;      /* granted through this handle, to do something every so often */
     bool exact;           /* leases are so short that they take the exact time         */
+    bool journaled;       /* the queue has a journal                                   */
+    bool hinted;          /* the writer has something to look at since the lock was taken */
     struct shmq_seal seal; /* of its receipts                                          */
     struct shmq_slot nowhere; /* what a bad index leads to                             */
     struct shmq_group no_group;

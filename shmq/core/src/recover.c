@@ -6,6 +6,7 @@
 #include "exchange.h"
 #include "group.h"
 #include "heap.h"
+#include "journal.h"
 #include "list.h"
 #include "slot.h"
 #include "timer.h"
@@ -21,6 +22,7 @@ static void forget_indexes(struct shmq_queue *q)
     SET(h->leased, 0);
     SET(h->dead, 0);
     SET(h->staged, 0);
+    SET(h->spent, 0);
     SET(h->fifo_mask, 0);
     SET(h->order_len, 0);
     SET(h->timer_len, 0);
@@ -118,6 +120,9 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
     case SHMQ_STAGED:
         SET(h->staged, h->staged + 1);
         break;
+    case SHMQ_SPENT:
+        SET(h->spent, h->spent + 1);
+        break;
     case SHMQ_FILLING:
     case SHMQ_ZOMBIE:
         break;
@@ -126,18 +131,18 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
     }
 }
 
-/* What is settled becomes FREE, or a ZOMBIE while a view of it is alive. */
+/* What is settled becomes FREE, or SPENT until the journal has it, or a ZOMBIE while a view
+ * of it is alive. */
 static uint64_t settled(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
 {
     enum shmq_state state = shmq_state_of(word);
 
-    if (state != SHMQ_ACKED && (state != SHMQ_ZOMBIE || s->pins))
+    if (state != SHMQ_ACKED && state != SHMQ_SPENT && (state != SHMQ_ZOMBIE || s->pins))
         return word;
     if (state == SHMQ_ACKED)
         SET(q->h->acked, q->h->acked + 1);
-    word = shmq_make_word(s->pins ? SHMQ_ZOMBIE : SHMQ_FREE, 0, 0, shmq_serial_of(word));
-    shmq_commit(s, word);
-    return word;
+    shmq_conclude(q, s);
+    return shmq_word(s);
 }
 
 /* FREE slots lose their blocks: nothing of the arena is owned but by what is live. */
@@ -200,6 +205,7 @@ int shmq_rebuild(struct shmq_queue *q)
     shmq_heap_build(&order);
     shmq_group_rebuild_done(q);
     shmq_dedupe_rebuild(q);
+    shmq_lose_hints(q);
     SET_ATOMIC(q->h->next_tick, 0);
     q->freed = SHMQ_MAX_CAPACITY; /* everyone may look; to be added to, so not the greatest */
     return shmq_outcome(q, SHMQ_OK);

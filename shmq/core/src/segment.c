@@ -36,6 +36,8 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->units = (uint32_t)((options->arena_bytes + SHMQ_UNIT - 1) / SHMQ_UNIT);
     geo->group_bucket_count = buckets > n && buckets > 1 ? buckets / 2 : buckets;
     geo->dedupe_max = options->dedupe_window ? (ids < 1u << 20 ? 1u << 20 : ids) : 0;
+    if (options->durability == SHMQ_JOURNAL)
+        geo->hints_max = power_up(n < SHMQ_LEAST_HINTS ? SHMQ_LEAST_HINTS : n);
     geo->attachments = region(&at, SHMQ_MAX_ATTACHMENTS, sizeof(struct shmq_attachment));
     geo->slots = region(&at, n, sizeof(struct shmq_slot));
     geo->timer_keys = region(&at, n, sizeof(uint64_t));
@@ -46,6 +48,9 @@ void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo)
     geo->group_buckets = region(&at, geo->group_bucket_count, sizeof(uint32_t));
     geo->dedupe = region(&at, geo->dedupe_max, sizeof(struct shmq_dedupe));
     geo->dedupe_buckets = region(&at, geo->dedupe_max, sizeof(uint32_t));
+    geo->logged = region(&at, geo->hints_max ? n : 0, sizeof(struct shmq_logged));
+    geo->fresh = region(&at, geo->hints_max, sizeof(uint32_t));
+    geo->spent = region(&at, geo->hints_max, sizeof(uint32_t));
     geo->bitmap = region(&at, (geo->units + 63) / 64, sizeof(uint64_t));
     geo->arena = region(&at, geo->units, SHMQ_UNIT);
     geo->segment_bytes = page_up(at);
@@ -56,6 +61,7 @@ static void know_options(struct shmq_queue *q)
     q->capacity = q->h->options.capacity;
     q->middle = (uint8_t)(q->h->options.priorities / 2);
     q->exact = q->h->options.visibility < 100 * SHMQ_COARSE;
+    q->journaled = q->h->options.durability == SHMQ_JOURNAL;
 }
 
 void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geometry *geo)
@@ -78,6 +84,9 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
     q->group_buckets = (uint32_t *)(at + geo->group_buckets);
     q->dedupe = (struct shmq_dedupe *)(at + geo->dedupe);
     q->dedupe_buckets = (uint32_t *)(at + geo->dedupe_buckets);
+    q->logged = (struct shmq_logged *)(at + geo->logged);
+    q->fresh = (uint32_t *)(at + geo->fresh);
+    q->spent = (uint32_t *)(at + geo->spent);
     q->bitmap = (uint64_t *)(at + geo->bitmap);
     q->arena = (unsigned char *)(at + geo->arena);
     q->random = (uint64_t)(uintptr_t)q | 1;
@@ -92,7 +101,7 @@ static uint32_t checksum(const struct shmq_header *h)
     return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
 }
 
-int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
+int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options)
 {
     struct shmq_header *h = q->h;
     int status;
@@ -119,17 +128,30 @@ int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
         SET(h->free[c], SHMQ_NIL);
         SET(h->spare[c], SHMQ_NIL);
     }
-    atomic_store_explicit(&h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
+    return SHMQ_OK;
+}
+
+void shmq_announce(struct shmq_queue *q)
+{
+    atomic_store_explicit(&q->h->published, (uint64_t)SHMQ_MAGIC << 32 | SHMQ_LAYOUT_VERSION,
                           memory_order_release);
     shmq_mark();
-    return SHMQ_OK;
+}
+
+int shmq_format(struct shmq_queue *q, const struct shmq_options *options)
+{
+    int status = shmq_prepare(q, options);
+
+    if (!status)
+        shmq_announce(q);
+    return status;
 }
 
 static bool sane(const struct shmq_options *o)
 {
     return o->capacity >= 1 && o->capacity <= SHMQ_MAX_CAPACITY && o->priorities >= 1 &&
            o->priorities <= SHMQ_MAX_PRIORITIES && o->arena_bytes >= 1 &&
-           o->arena_bytes <= 1ull << 37 && memchr(o->name, 0, sizeof o->name) &&
+           o->arena_bytes <= 1ull << 37 && o->durability <= SHMQ_JOURNAL && memchr(o->name, 0, sizeof o->name) &&
            memchr(o->dead_letter, 0, sizeof o->dead_letter);
 }
 

@@ -14,6 +14,10 @@ void shmq_bind(struct shmq_queue *q, void *base, int fd, const struct shmq_geome
  * last, says "ready". */
 int shmq_format(struct shmq_queue *q, const struct shmq_options *options);
 
+/* The same in two steps, so that it can be filled before anybody sees it. */
+int shmq_prepare(struct shmq_queue *q, const struct shmq_options *options);
+void shmq_announce(struct shmq_queue *q);
+
 /* Whether the `size` bytes at `base` begin a segment that may be attached to: SHMQ_OK,
  * NOT_READY, INCOMPATIBLE, TRUNCATED or DAMAGED. `mapped` is how much of it is mapped;
  * at least the header. Fills `geo` if it is OK. */

@@ -2,6 +2,7 @@
 
 #include "arena.h"
 #include "exchange.h"
+#include "journal.h"
 #include "memory.h"
 
 #define STOCK 31 /* slots made ready beside the one that is needed */
@@ -198,9 +199,16 @@ void shmq_slot_born(struct shmq_queue *q) { SET_ATOMIC(q->h->live, q->h->live + 
 
 void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s)
 {
+    shmq_set_where(s, SHMQ_NOWHERE);
+    if (q->journaled && shmq_spend(q, s))
+        return;
+    shmq_slot_release(q, s);
+}
+
+void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s)
+{
     uint64_t serial = shmq_serial_of(shmq_word(s));
 
-    shmq_set_where(s, SHMQ_NOWHERE);
     if (s->pins) {
         shmq_commit(s, shmq_make_word(SHMQ_ZOMBIE, 0, 0, serial));
         return;

@@ -16,9 +16,12 @@ void shmq_slot_drop_cached(struct shmq_queue *q);
 /* Counts a slot that has just left FREE. */
 void shmq_slot_born(struct shmq_queue *q);
 
-/* Commits FREE, or ZOMBIE while views of it are alive. The slot is in no list and no
- * group any more. */
+/* The end of a message that is in no list and no group any more: commits FREE, or ZOMBIE
+ * while views of it are alive; or SPENT, if the journal has it (journal.h). */
 void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s);
+
+/* The same of a slot that owes the journal nothing. */
+void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s);
 
 /* Where the body and the properties stand. NULL and damage if they are out of bounds. */
 unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s);

@@ -1,0 +1,56 @@
+# What the binding uses of the core for journals and snapshots. The headers in src/ are the
+# documentation.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from _c cimport cbool, shmq_queue, shmq_record, shmq_slot
+
+
+cdef extern from "record.h" nogil:
+    enum: SHMQ_TOTAL_ACKED, SHMQ_TOTAL_NACKED, SHMQ_TOTAL_EXPIRED, SHMQ_TOTAL_DEAD_LETTERED
+    enum: SHMQ_TOTAL_DROPPED, SHMQ_TOTAL_DEDUPED, SHMQ_TOTAL_REDELIVERED
+
+
+cdef extern from "journal.h" nogil:
+    void shmq_wake_writer(shmq_queue *q)
+    void shmq_ring_synced(shmq_queue *q)
+
+
+cdef extern from "follow.h" nogil:
+    struct shmq_out:
+        unsigned char *at
+        unsigned char *end
+    struct shmq_marks:
+        uint32_t *at
+        uint32_t len
+    struct shmq_follower:
+        shmq_queue *q
+        uint64_t batch, covered, puts_logged, settles_logged, needed
+        shmq_marks moved, done
+    void shmq_follow(shmq_follower *f, shmq_queue *q)
+    void shmq_unfollow(shmq_follower *f)
+    void shmq_disclaim(shmq_follower *f)
+    int shmq_collect(shmq_follower *f, shmq_out *out, uint32_t salt)
+    void shmq_arrived(shmq_follower *f, uint32_t at)
+    void shmq_copies_waiting(shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
+                             cbool *waits, uint32_t count)
+    void shmq_publish_synced(shmq_follower *f, uint64_t segment, uint64_t offset, uint64_t bytes)
+    cbool shmq_release(shmq_follower *f, uint32_t most)
+    void shmq_fail(shmq_queue *q, uint32_t error)
+    int shmq_attend(shmq_follower *f, int64_t ns, int64_t linger, uint32_t crowd,
+                    int64_t patience)
+    void shmq_nudge(shmq_follower *f)
+    int shmq_scan(shmq_queue *q, uint32_t *cursor, uint64_t limit, shmq_out *out, uint32_t salt,
+                  uint64_t *count, uint64_t *needed)
+    int shmq_scan_dedupe(shmq_queue *q, uint64_t *cursor, uint64_t limit, shmq_out *out,
+                         uint32_t salt)
+
+
+cdef extern from "restore.h" nogil:
+    struct shmq_restorer:
+        shmq_queue *q
+        int64_t now, wall
+        cbool logged
+    int shmq_restore(shmq_restorer *r, const shmq_record *record)
+    void shmq_restore_end(shmq_restorer *r, uint64_t last_seq, const uint64_t *totals,
+                          uint64_t batch, uint64_t segment, uint64_t offset)

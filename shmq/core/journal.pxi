@@ -1,0 +1,379 @@
+# Following a queue for its journal, reading it for a snapshot, and filling one from its files.
+
+cdef enum:
+    RELEASED_AT_ONCE = 256
+    LEAST_ROOM = 4096
+
+
+cdef class _Pages:
+    """Private memory that records are written to, behind room for the head of a batch."""
+
+    cdef unsigned char *base
+    cdef readonly size_t room      # bytes behind the head
+    cdef size_t used
+
+    def __cinit__(self, size_t room):
+        self.base = <unsigned char *>malloc(SHMQ_BATCH_BYTES + room)
+        if self.base == NULL:
+            raise MemoryError(f"{room} bytes for a batch of the journal")
+        self.room = room
+
+    def __dealloc__(self):
+        free(self.base)
+
+    cdef shmq_out _start(self) noexcept nogil:
+        cdef shmq_out out
+        out.at = self.base + SHMQ_BATCH_BYTES
+        out.end = out.at + self.room
+        return out
+
+    # Writes the head in front of the records; nothing without any.
+    cdef void _frame(self, uint64_t batch, uint64_t last_seq, uint32_t salt) noexcept nogil:
+        cdef shmq_record head
+        memset(&head, 0, sizeof(head))
+        head.type = SHMQ_R_BATCH
+        head.batch = batch
+        head.wall = shmq_wall()
+        head.last_seq = last_seq
+        head.bytes = self.used
+        head.crc = shmq_crc32c(0, self.base + SHMQ_BATCH_BYTES, self.used)
+        shmq_record_write(self.base, salt, &head)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        size = SHMQ_BATCH_BYTES + self.used if self.used else 0
+        PyBuffer_FillInfo(view, self, self.base, size, True, flags)
+
+
+class Collected(_typing.NamedTuple):
+    """What a `Follower` has collected."""
+
+    #: Its number; each is one above the last.
+    batch: int
+    #: The whole batch, its head included; empty: nothing is to be written, but published.
+    #: Good until the next collection.
+    data: memoryview
+    #: Every put up to this sequence number is in it, or in one before it, or over.
+    last_seq: int
+    #: How many messages, and how many settlements, are in it.
+    puts: int
+    settles: int
+    #: Whether there was more than fitted.
+    more: bool
+
+
+cdef class Follower:
+    """What the persistence writer does with one queue: see src/follow.h.
+
+    Of a handle whose queue has a journal; one at a time, and for one thread, but `wake`.
+    `collect` gives a whole batch as bytes; once they are on disk, `publish` says so.
+    """
+
+    cdef shmq_follower f
+    cdef _Attachment handle
+    cdef _Pages pages
+    cdef bint collected
+
+    def __init__(self, _Attachment handle):
+        if not handle.q.journaled:
+            raise _errors.InvalidOption(f"queue {handle.name!r} keeps no journal")
+        self.handle = handle
+        self.pages = _Pages(0)
+        shmq_follow(&self.f, &handle.q)
+        handle.q.h.journal.writer = handle.number
+
+    def __dealloc__(self):
+        shmq_unfollow(&self.f)
+
+    @property
+    def deleted(self):
+        """Whether the queue has been deleted."""
+        return self.handle.q.h.state == SHMQ_GONE
+
+    @property
+    def position(self):
+        """What was published last: the number of the journal's segment, and its bytes that
+        are synced; 0 bytes: that is not known."""
+        return self.handle.q.h.journal.segment, self.handle.q.h.journal.offset
+
+    @property
+    def synced(self):
+        """Every put up to this sequence number is on disk, or over."""
+        return shmq_synced(&self.handle.q)
+
+    @property
+    def batch(self):
+        """The number of the batch that was published last."""
+        return self.f.batch - 1
+
+    @property
+    def held(self):
+        """How many messages `moved` would give."""
+        return self.f.moved.len
+
+    @property
+    def live_bytes(self):
+        """About what the messages in the queue take in a file."""
+        h = self.handle.q.h
+        return (h.units_used - h.units_cached) * SHMQ_UNIT + h.live * 64
+
+    def withdraw(self):
+        """Take back what a writer that died had claimed and not published.
+
+        First what that one may have left behind the published position must be void.
+        """
+        with nogil:
+            shmq_disclaim(&self.f)
+
+    def collect(self, size_t most, uint32_t salt):
+        """What has changed, as a batch sealed with ``salt``; None if there is nothing.
+
+        ``most``, in bytes, is grown to what one record takes. Collects nothing anew before
+        `publish`. Raises MemoryError.
+        """
+        cdef shmq_out out
+        cdef int status = SHMQ_FULL
+        cdef shmq_follower *f = &self.f
+        cdef _Pages pages
+        if self.collected:
+            raise ValueError("the last batch was not published")
+        f.needed = 0
+        while True:
+            if self.pages.room < max(most, f.needed):
+                self.pages = _Pages(max(most, f.needed))  # the other may be looked at still
+            pages = self.pages
+            with nogil:
+                out = pages._start()
+                status = shmq_collect(f, &out, salt)
+                pages.used = out.at - pages.base - SHMQ_BATCH_BYTES
+            if status == SHMQ_NO_SPACE:
+                raise MemoryError("private memory of the journal")
+            if status == SHMQ_OK or pages.used or f.done.len or not f.needed:
+                break
+        if not pages.used and not f.done.len and f.covered <= shmq_synced(f.q):
+            return None
+        if pages.used:
+            with nogil:
+                pages._frame(f.batch, f.covered, salt)
+        self.collected = True
+        return Collected(f.batch, memoryview(pages), f.covered, f.puts_logged, f.settles_logged,
+                         status == SHMQ_FULL)
+
+    def seal(self, uint32_t salt):
+        """Seal the batch that was collected anew, for a file with another salt."""
+        cdef _Pages pages = self.pages
+        if not self.collected or not pages.used:
+            return
+        with nogil:
+            shmq_records_seal(pages.base + SHMQ_BATCH_BYTES, pages.used, salt)
+            pages._frame(self.f.batch, self.f.covered, salt)
+
+    def publish(self, uint64_t segment, uint64_t offset):
+        """The batch is on disk, and segment number ``segment`` has ``offset`` bytes that are.
+
+        Whoever waits for that is woken, and the slots of settled messages are set free.
+        """
+        cdef bint more = True
+        if not self.collected:
+            raise ValueError("no batch was collected")
+        shmq_publish_synced(&self.f, segment, offset,
+                            SHMQ_BATCH_BYTES + self.pages.used if self.pages.used else 0)
+        self.collected = False
+        while more:
+            try:
+                self.handle._lock()
+            except _errors.QueueDeleted:
+                return
+            more = shmq_release(&self.f, RELEASED_AT_ONCE)
+            self.handle._unlock()
+
+    def moved(self):
+        """Messages that went to another queue, and whose settlement is held back until they
+        are on its disk: a list of (slot, sequence number, reason, properties as msgpack).
+
+        Reason 0: redriven, to where its property ``dead`` says.
+        """
+        cdef list found = []
+        cdef shmq_slot *s
+        cdef uint32_t i
+        for i in range(self.f.moved.len):
+            s = &self.f.q.slots[self.f.moved.at[i]]
+            found.append((self.f.moved.at[i], s.seq, s.reason, _meta_of(self.f.q, s)))
+        return found
+
+    def arrived(self, slots):
+        """Let the settlements of these moved messages go with the next batch."""
+        for slot in slots:
+            shmq_arrived(&self.f, slot)
+
+    def copies_waiting(self, uint64_t origin_queue, seqs):
+        """Of messages that were moved here from that queue, those not on this one's disk yet.
+
+        ``seqs``: an iterable of sequence numbers in that queue; returns a set.
+        """
+        cdef list wanted = sorted(seqs)
+        cdef uint32_t count = len(wanted), i
+        cdef uint64_t *numbers = <uint64_t *>malloc(count * 8 + 1)
+        cdef cbool *waits = <cbool *>malloc(count + 1)
+        if numbers == NULL or waits == NULL:
+            free(numbers)
+            free(waits)
+            raise MemoryError(f"{count} numbers of messages")
+        for i in range(count):
+            numbers[i] = wanted[i]
+            waits[i] = False
+        with nogil:
+            shmq_copies_waiting(&self.handle.q, origin_queue, numbers, waits, count)
+        found = {wanted[i] for i in range(count) if waits[i]}
+        free(numbers)
+        free(waits)
+        return found
+
+    def fail(self, uint32_t error):
+        """The disk refused with that errno: whoever waits for it is told; 0: it works again."""
+        shmq_fail(&self.handle.q, error)
+
+    def wait(self, double timeout, double linger, uint32_t crowd=0, double patience=0.0):
+        """Sleep until there is something to collect, at most ``timeout`` s: whether there is.
+
+        At once if somebody waits for the disk, after up to ``patience`` s if ``crowd`` puts
+        are expected; else ``linger`` s after the first news. Ends with `wake` too.
+        """
+        cdef int status
+        cdef int64_t ns = _ns(timeout), some = _ns(linger), more = _ns(patience)
+        with nogil:
+            status = shmq_attend(&self.f, ns, some, crowd, more)
+        PyErr_CheckSignals()
+        return status == SHMQ_OK
+
+    def wake(self):
+        """Let `wait` return. For any thread."""
+        shmq_nudge(&self.f)
+
+    def snapshot_taken(self, uint64_t size):
+        """Say in the queue's figures that a snapshot of so many bytes is on disk."""
+        _count_snapshot(&self.handle.q, size)
+
+
+cdef void _count_snapshot(shmq_queue *q, uint64_t size) noexcept:
+    q.h.journal.snapshot_at = shmq_wall()
+    q.h.journal.snapshot_bytes = size
+
+
+cdef bytes _meta_of(shmq_queue *q, shmq_slot *s):
+    cdef const char *at = <const char *>shmq_meta_of(q, s)
+    if at == NULL:
+        return b""
+    return PyBytes_FromStringAndSize(at, s.meta_bytes)
+
+
+cdef class Scan:
+    """Reads a queue's messages for a snapshot, as batches, without a lock.
+
+    With ``limit``: those up to that sequence number; else those put so far. What is put
+    meanwhile is not in it; what is settled meanwhile is, or not.
+    """
+
+    cdef _Attachment handle
+    cdef _Pages pages
+    cdef uint32_t cursor
+    cdef uint64_t ids
+    cdef readonly uint64_t limit   # the last sequence number that is in it
+    cdef readonly uint64_t count   # messages so far
+    cdef int part                  # what comes next: the totals, messages, dedupe ids, nothing
+
+    def __init__(self, _Attachment handle, limit=None):
+        self.handle = handle
+        self.pages = _Pages(0)
+        self.limit = handle.q.h.last_seq if limit is None else limit
+
+    def read(self, size_t most, uint32_t salt, uint64_t batch):
+        """The next batch, bytes-like, sealed with ``salt`` and numbered; None at the end.
+
+        ``most`` is grown to what one record takes. Good until the next call.
+        """
+        cdef shmq_queue *q = &self.handle.q
+        cdef _Pages pages
+        cdef shmq_out out
+        cdef uint64_t needed = 0
+        if self.part == 3:
+            return None
+        while True:
+            if self.pages.room < max(max(most, needed), LEAST_ROOM):
+                self.pages = _Pages(max(max(most, needed), LEAST_ROOM))
+            pages = self.pages
+            with nogil:
+                out = pages._start()
+                self._fill(q, &out, salt, &needed)
+                pages.used = out.at - pages.base - SHMQ_BATCH_BYTES
+            if pages.used or self.part == 3:
+                break
+        if not pages.used:
+            return None
+        with nogil:
+            pages._frame(batch, self.limit, salt)
+        return memoryview(pages)
+
+    cdef void _fill(self, shmq_queue *q, shmq_out *out, uint32_t salt,
+                    uint64_t *needed) noexcept nogil:
+        if self.part == 0:
+            _write_totals(q, self.limit, out, salt)
+            self.part = 1
+        if self.part == 1 and shmq_scan(q, &self.cursor, self.limit, out, salt, &self.count,
+                                        needed) == SHMQ_OK:
+            self.part = 2
+        if self.part == 2 and shmq_scan_dedupe(q, &self.ids, self.limit, out, salt) == SHMQ_OK:
+            self.part = 3
+
+    def snapshot_taken(self, uint64_t size):
+        """Say in the queue's figures that this snapshot, of so many bytes, is on disk."""
+        _count_snapshot(&self.handle.q, size)
+
+
+cdef void _write_totals(shmq_queue *q, uint64_t last_seq, shmq_out *out,
+                        uint32_t salt) noexcept nogil:
+    cdef shmq_record r
+    memset(&r, 0, sizeof(r))
+    r.type = SHMQ_R_STATE
+    r.last_seq = last_seq
+    r.totals[<int>SHMQ_TOTAL_ACKED] = q.h.acked
+    r.totals[<int>SHMQ_TOTAL_NACKED] = q.h.nacked
+    r.totals[<int>SHMQ_TOTAL_EXPIRED] = q.h.expired
+    r.totals[<int>SHMQ_TOTAL_DEAD_LETTERED] = q.h.dead_lettered
+    r.totals[<int>SHMQ_TOTAL_DROPPED] = q.h.dropped
+    r.totals[<int>SHMQ_TOTAL_DEDUPED] = q.h.deduped
+    r.totals[<int>SHMQ_TOTAL_REDELIVERED] = q.h.redelivered
+    out.at = shmq_record_write(out.at, salt, &r)
+
+
+cdef class Restoration:
+    """A queue that is being filled from its files: see src/restore.h.
+
+    Of a segment that is not published yet; whoever has the messages puts them into it, in
+    the order of their sequence numbers, and then calls `finish`. Without ``logged`` its
+    journal is yet to be told of them.
+    """
+
+    cdef Segment segment
+    cdef shmq_queue q
+    cdef shmq_restorer r
+
+    def __init__(self, Segment segment, bint logged=True):
+        self.segment = segment
+        self.r.logged = logged
+        shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
+        self.r.q = &self.q
+        self.r.now = shmq_now()
+        self.r.wall = shmq_wall()
+
+    def finish(self, uint64_t last_seq, totals, uint64_t batch, uint64_t segment,
+               uint64_t offset):
+        """Let the queue go on where its files end, and publish its segment.
+
+        ``totals``: as in a STATE record, seven numbers; ``batch``, ``segment``, ``offset``:
+        where its journal stands.
+        """
+        cdef uint64_t counts[7]
+        for i in range(7):
+            counts[i] = totals[i]
+        shmq_restore_end(&self.r, last_seq, counts, batch, segment, offset)
+        self.segment.publish()

@@ -1,0 +1,204 @@
+#define _GNU_SOURCE
+#include "journal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "memory.h"
+
+#define SLICE 50000000ll /* ns: what a wake that was lost costs */
+
+/* ---- hints ---- */
+
+void shmq_hint_spent(struct shmq_queue *q, uint32_t at)
+{
+    uint64_t tail = atomic_load_explicit(&q->h->spent_tail, memory_order_relaxed);
+
+    SET_ATOMIC(q->spent[shmq_hint_of(q, tail)], at);
+    atomic_store_explicit(&q->h->spent_tail, tail + 1, memory_order_release);
+    shmq_mark();
+    q->hinted = true;
+}
+
+static uint64_t logged_seq(const struct shmq_queue *q, const struct shmq_slot *s)
+{
+    return s == &q->nowhere ? 0 : GET_ATOMIC(q->logged[s - q->slots].seq);
+}
+
+void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s)
+{
+    if (__builtin_expect(!q->journaled, 1))
+        return;
+    /* The writer that claims it right now may have read it as it was: both see the other. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (logged_seq(q, s) == s->seq)
+        shmq_hint_spent(q, shmq_index_of(q, s));
+}
+
+static bool is_message(enum shmq_state state)
+{
+    return state == SHMQ_READY || state == SHMQ_DELAYED || state == SHMQ_LEASED ||
+           state == SHMQ_ACKED || state == SHMQ_DEAD || state == SHMQ_MOVING;
+}
+
+/* Whether the journal has, or may have, what a SPENT slot was. */
+static bool is_owed(const struct shmq_queue *q, const struct shmq_slot *s)
+{
+    if (logged_seq(q, s) == s->seq)
+        return true;
+    return shmq_word(s) & SHMQ_F_MOVED && GET_ATOMIC(q->h->journal.writer);
+}
+
+/* Commits SPENT; true if it has to stay that. */
+static bool commit_spent(struct shmq_queue *q, struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s), flags = 0;
+
+    if (shmq_state_of(word) == SHMQ_SPENT)
+        return is_owed(q, s);
+    if (!q->journaled || !is_message(shmq_state_of(word)))
+        return false;
+    if (shmq_state_of(word) == SHMQ_MOVING)
+        flags = SHMQ_F_MOVED;
+    shmq_commit(s, shmq_make_word(SHMQ_SPENT, flags, 0, shmq_serial_of(word)));
+    atomic_thread_fence(memory_order_seq_cst);
+    return is_owed(q, s);
+}
+
+bool shmq_spend(struct shmq_queue *q, struct shmq_slot *s)
+{
+    if (!commit_spent(q, s))
+        return false;
+    SET(q->h->spent, q->h->spent + 1);
+    shmq_hint_spent(q, shmq_index_of(q, s));
+    return true;
+}
+
+void shmq_conclude(struct shmq_queue *q, struct shmq_slot *s)
+{
+    if (!commit_spent(q, s))
+        shmq_commit(s, shmq_make_word(s->pins ? SHMQ_ZOMBIE : SHMQ_FREE, 0, 0,
+                                      shmq_serial_of(shmq_word(s))));
+}
+
+void shmq_lose_hints(struct shmq_queue *q)
+{
+    struct shmq_header *h = q->h;
+
+    if (!q->journaled)
+        return;
+    atomic_store_explicit(&h->fresh_tail, h->last_seq, memory_order_release);
+    shmq_mark();
+    atomic_fetch_add_explicit(&h->journal_epoch, 1, memory_order_acq_rel);
+    shmq_mark();
+    q->hinted = true;
+}
+
+/* The rings grow with the slots. What they held is at other places then: the writer looks at
+ * every slot. */
+static int grow_rings(struct shmq_queue *q, uint32_t slots)
+{
+    uint32_t size = q->h->hints ? q->h->hints : SHMQ_LEAST_HINTS;
+    int status;
+
+    while (size < slots)
+        size *= 2;
+    if (size > q->geo.hints_max)
+        size = q->geo.hints_max;
+    if (size <= q->h->hints)
+        return SHMQ_OK;
+    if ((status = shmq_back(q, q->geo.fresh, (uint64_t)size * sizeof(uint32_t))) ||
+        (status = shmq_back(q, q->geo.spent, (uint64_t)size * sizeof(uint32_t))))
+        return status;
+    SET_ATOMIC(q->h->hints, size);
+    shmq_lose_hints(q);
+    return SHMQ_OK;
+}
+
+int shmq_back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots)
+{
+    int status;
+
+    if (!q->journaled)
+        return SHMQ_OK;
+    if ((status = grow_rings(q, slots)))
+        return status;
+    return shmq_back(q, q->geo.logged + (uint64_t)from * sizeof(struct shmq_logged),
+                     (uint64_t)(slots - from) * sizeof(struct shmq_logged));
+}
+
+/* ---- waking the writer ---- */
+
+static long futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *time)
+{
+    return syscall(SYS_futex, word, what, value, time, NULL, 0);
+}
+
+int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns)
+{
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+
+    if (!futex(word, FUTEX_WAIT, value, &time) || errno == EAGAIN)
+        return SHMQ_OK;
+    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
+}
+
+void shmq_futex_wake(_Atomic uint32_t *word) { (void)futex(word, FUTEX_WAKE, INT_MAX, NULL); }
+
+void shmq_wake_writer(struct shmq_queue *q)
+{
+    if (atomic_exchange_explicit(&q->h->journal_asleep, SHMQ_AWAKE, memory_order_acq_rel))
+        shmq_futex_wake(&q->h->journal_asleep);
+}
+
+void shmq_want_synced(struct shmq_queue *q, uint64_t seq)
+{
+    _Atomic uint64_t *wanted = &q->h->journal.wanted;
+    uint64_t before = atomic_load_explicit(wanted, memory_order_relaxed);
+
+    while (before < seq &&
+           !atomic_compare_exchange_weak_explicit(wanted, &before, seq, memory_order_seq_cst,
+                                                  memory_order_relaxed))
+        ;
+    atomic_thread_fence(memory_order_seq_cst);
+    if (GET_ATOMIC(q->h->journal_asleep))
+        shmq_wake_writer(q);
+}
+
+/* ---- waiting for the disk ---- */
+
+int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
+{
+    struct shmq_journal *j = &q->h->journal;
+    int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + ns;
+    uint32_t bell;
+    int status;
+
+    shmq_want_synced(q, seq);
+    for (;;) {
+        bell = atomic_load_explicit(&j->bell, memory_order_acquire);
+        if (shmq_synced(q) >= seq)
+            return SHMQ_OK;
+        if (GET_ATOMIC(q->h->state) != SHMQ_OPEN)
+            return SHMQ_DELETED;
+        if (GET_ATOMIC(j->error))
+            return SHMQ_NO_SPACE;
+        if (now >= end)
+            return SHMQ_TIMED_OUT;
+        status = shmq_futex_wait(&j->bell, bell, end - now < SLICE ? end - now : SLICE);
+        if (status == SHMQ_INTERRUPTED)
+            return status;
+        now = shmq_read_clock(CLOCK_MONOTONIC);
+    }
+}
+
+void shmq_ring_synced(struct shmq_queue *q)
+{
+    atomic_fetch_add_explicit(&q->h->journal.bell, 1, memory_order_acq_rel);
+    shmq_futex_wake(&q->h->journal.bell);
+}

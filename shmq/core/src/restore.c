@@ -1,0 +1,179 @@
+#include "restore.h"
+
+#include <string.h>
+
+#include "dedupe.h"
+#include "life.h"
+#include "list.h"
+#include "slot.h"
+
+#define FOR_EVER (INT64_MAX / 2)
+
+/* A wall time as a monotonic one, whatever stands in a file. */
+static int64_t monotonic(const struct shmq_restorer *r, int64_t wall)
+{
+    int64_t since;
+
+    if (__builtin_sub_overflow(wall, r->wall, &since) || since > FOR_EVER)
+        return FOR_EVER;
+    return since < -FOR_EVER ? -FOR_EVER : r->now + since;
+}
+
+/* What the put brought but its bytes; the slot is in its group. */
+static int dress(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq_record *record)
+{
+    s->body_bytes = record->body_bytes;
+    s->meta_bytes = record->meta_bytes;
+    s->lane = record->priority & 0xF;
+    s->codec = record->codec;
+    s->put_at = monotonic(r, record->put_at);
+    s->seq = record->seq;
+    s->owner = 0;
+    s->reason = SHMQ_ALIVE;
+    s->origin_queue = record->flags & SHMQ_R_ORIGIN ? record->origin_queue : 0;
+    s->origin_seq = s->origin_queue ? record->origin_seq : 0;
+    if (record->flags & SHMQ_R_TTL)
+        s->expires = monotonic(r, record->expires);
+    if (!(record->flags & SHMQ_R_GROUPED) || record->flags & SHMQ_R_DEAD)
+        return SHMQ_OK;
+    s->group = record->group;
+    return shmq_group_join(r->q, s);
+}
+
+static void write_bytes(struct shmq_queue *q, struct shmq_slot *s,
+                        const struct shmq_record *record)
+{
+    unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
+
+    if (body && record->body_bytes)
+        memcpy(body, record->body, record->body_bytes);
+    if (meta && record->meta_bytes)
+        memcpy(meta, record->meta, record->meta_bytes);
+}
+
+static void lay_among_the_dead(struct shmq_queue *q, struct shmq_slot *s,
+                               const struct shmq_record *record)
+{
+    s->reason = record->reason;
+    s->dead_at = record->dead_at;
+    shmq_set_where(s, SHMQ_IN_DYING);
+    shmq_commit(s, shmq_make_word(SHMQ_DEAD, 0, record->deliveries, 0));
+    shmq_list_append(q, &q->h->dying, s);
+    q->h->dead++;
+}
+
+/* Those of a group all stand behind, until at the end each group has its front. */
+static void lay_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
+                      uint32_t deliveries)
+{
+    uint64_t word = shmq_make_word(SHMQ_READY, flags, deliveries, 0);
+
+    if (!(flags & SHMQ_F_GROUPED)) {
+        shmq_make_ready(q, s, word);
+        return;
+    }
+    shmq_commit(s, word);
+    q->h->visible++;
+    if (flags & SHMQ_F_TTL)
+        shmq_timer_set(q, s);
+    shmq_group_rebuild_behind(q, s);
+}
+
+static void enter(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq_record *record)
+{
+    struct shmq_queue *q = r->q;
+    uint64_t flags = 0;
+    bool holds;
+
+    if (record->flags & SHMQ_R_DEAD) {
+        lay_among_the_dead(q, s, record);
+        return;
+    }
+    if (record->flags & SHMQ_R_GROUPED)
+        flags |= SHMQ_F_GROUPED;
+    if (record->flags & SHMQ_R_TTL)
+        flags |= SHMQ_F_TTL;
+    if (!(record->flags & SHMQ_R_DELAYED) || record->until <= r->wall) {
+        lay_ready(q, s, flags, record->deliveries);
+        return;
+    }
+    holds = record->flags & SHMQ_R_HOLDS && flags & SHMQ_F_GROUPED &&
+            shmq_group_at(q, s->group_at)->front == SHMQ_NIL;
+    if (holds)
+        flags |= SHMQ_F_HOLDS;
+    shmq_make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, record->deliveries, 0),
+                      monotonic(r, record->until));
+    if (holds)
+        shmq_group_rebuild_front(q, s);
+}
+
+int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record)
+{
+    struct shmq_queue *q = r->q;
+    uint64_t bytes = (uint64_t)record->body_bytes + record->meta_bytes;
+    struct shmq_slot *s;
+    uint32_t at;
+    int status = shmq_fits(q, record->body_bytes, record->meta_bytes);
+
+    if (status)
+        return status;
+    if (record->seq <= q->h->last_seq || (record->priority & 0xF) >= q->h->options.priorities)
+        return SHMQ_STALE;
+    if ((status = shmq_slot_take(q, bytes, &at)))
+        return shmq_outcome(q, status);
+    s = shmq_slot_at(q, at);
+    if ((status = dress(r, s, record))) {
+        shmq_slot_untake(q, s);
+        return shmq_outcome(q, status);
+    }
+    write_bytes(q, s, record);
+    shmq_slot_born(q);
+    q->h->last_seq = record->seq;
+    enter(r, s, record);
+    if (q->journaled && r->logged)
+        q->logged[at].seq = record->seq;
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+int shmq_restore_id(struct shmq_restorer *r, const struct shmq_taken *id)
+{
+    struct shmq_queue *q = r->q;
+    int64_t until = monotonic(r, id->until), window = q->h->options.dedupe_window;
+    int status;
+
+    if (!q->geo.dedupe_max || until <= r->now)
+        return SHMQ_OK;
+    if (until > r->now + window) /* the wall clock was set back */
+        until = r->now + window;
+    if ((status = shmq_dedupe_reserve(q, r->now)))
+        return shmq_outcome(q, status);
+    shmq_dedupe_write(q, id->hash, until - window, id->seq);
+    shmq_dedupe_accept(q);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
+void shmq_restore_end(struct shmq_restorer *r, uint64_t last_seq, const uint64_t *totals,
+                      uint64_t batch, uint64_t segment, uint64_t offset)
+{
+    struct shmq_header *h = r->q->h;
+
+    shmq_group_rebuild_done(r->q);
+    if (h->last_seq < last_seq)
+        h->last_seq = last_seq;
+    h->acked = totals[SHMQ_TOTAL_ACKED];
+    h->nacked = totals[SHMQ_TOTAL_NACKED];
+    h->expired = totals[SHMQ_TOTAL_EXPIRED];
+    h->dead_lettered = totals[SHMQ_TOTAL_DEAD_LETTERED];
+    h->dropped = totals[SHMQ_TOTAL_DROPPED];
+    h->deduped = totals[SHMQ_TOTAL_DEDUPED];
+    h->redelivered = totals[SHMQ_TOTAL_REDELIVERED];
+    h->fresh_tail = h->last_seq;
+    h->next_tick = 0;
+    if (!r->logged)
+        return;
+    h->journal.synced = h->last_seq;
+    h->journal.dedupe = h->dedupe_tail;
+    h->journal.batch = batch;
+    h->journal.segment = segment;
+    h->journal.offset = offset;
+}
