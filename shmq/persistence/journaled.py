@@ -101,9 +101,10 @@ class Journaled(Kept):
             self.step()  # so that all that was moved by now is known
             while slots := self._arrived(target):
                 self.follower.arrived(slots)
-                if not self.step():
+                self.step()
+                if self.error is not None:
                     return False
-            return True
+            return self.error is None
 
     def snapshot(self) -> None:
         """Write a snapshot, and remove the segments that it makes superfluous.
@@ -137,15 +138,21 @@ class Journaled(Kept):
             self.follower.withdraw()
             self._withdrawn = True
         if self._unwritten is None:
-            self._release_arrived()
-            self._unwritten = self.follower.collect(self.sizes.commit, salt)
-            self._sealed_with = salt
+            self._unwritten = self._collect(salt)
         if self._unwritten is None:
             self._more = False
             self._recover()
             return False
         self._write(self._unwritten, salt)
         return True
+
+    def _collect(self, salt: int) -> _core.Collected | None:
+        self._sealed_with = salt
+        self._release_arrived()
+        collected = self.follower.collect(self.sizes.commit, salt)
+        if collected is None and self._release_arrived():
+            collected = self.follower.collect(self.sizes.commit, salt)
+        return collected
 
     def _write(self, collected: _core.Collected, salt: int) -> None:
         if len(collected.data):
@@ -176,12 +183,15 @@ class Journaled(Kept):
             raise OSError(errno.EAGAIN, "another queue's journal is behind")
         super()._replace(snapshot)
 
-    def _release_arrived(self) -> None:
-        """Have the next commit settle what was moved, and has arrived."""
+    def _release_arrived(self) -> bool:
+        """Have the next commit settle what was moved, and has arrived; whether there is any."""
         now = time.monotonic()
-        if self.follower.held and now >= self._look_at:
-            self._look_at = now + self._look
-            self.follower.arrived(self._arrived())
+        if not self.follower.held or now < self._look_at:
+            return False
+        self._look_at = now + self._look
+        slots = self._arrived()
+        self.follower.arrived(slots)
+        return bool(slots)
 
     def _arrived(self, only: str | None = None) -> list[int]:
         """The slots of messages that were moved, to ``only`` or anywhere, and have arrived."""
