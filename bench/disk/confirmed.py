@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import random
 import struct
 import threading
@@ -29,6 +31,19 @@ LOOK = 1024
 Times = tuple[int, int, list[int]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a process does: so many calls in each thread, of so many messages.
+
+    ``piped``: not one after the other, but in a pipeline as long as a call.
+    """
+
+    calls: int
+    batch: int
+    threads: int
+    piped: bool
+
+
 class Confirmed(Contestant):
     """So many producers, each with ``batch`` messages a call, and the writer.
 
@@ -38,11 +53,21 @@ class Confirmed(Contestant):
 
     role: Role = "shmq"
 
-    def __init__(self, label: str, producers: int = 1, batch: int = 1, threads: int = 1) -> None:
+    def __init__(
+        self,
+        label: str,
+        producers: int = 1,
+        batch: int = 1,
+        threads: int = 1,
+        piped: bool = False,
+        note: str = "",
+    ) -> None:
         self.label = label
         self.producers = producers
         self.batch = batch
         self.threads = threads
+        self.piped = piped
+        self.note = note
         self.calls = 16
 
     def missing(self) -> str | None:
@@ -51,7 +76,8 @@ class Confirmed(Contestant):
 
     def tiny(self) -> Contestant:
         """See :class:`bench.row.Contestant`."""
-        few = Confirmed(self.label, min(self.producers, 3), self.batch, min(self.threads, 3))
+        producers, threads = min(self.producers, 3), min(self.threads, 3)
+        few = Confirmed(self.label, producers, self.batch, threads, self.piped, self.note)
         few.calls = 4
         return few
 
@@ -71,8 +97,11 @@ class Confirmed(Contestant):
         calls = self.calls + 1
         total = calls * self.batch * self.producers * self.threads
         with kept(durability="journal", capacity=total, arena_bytes=2 * SIZE * total) as made:
-            given = made.name, calls, self.batch, self.threads
-            sides = [Side(_produce, number, *given, core=None) for number in range(self.producers)]
+            work = Work(calls, self.batch, self.threads, self.piped)
+            sides = [
+                Side(_produce, number, made.name, work, core=None)
+                for number in range(self.producers)
+            ]
             with flushes.at_least(self.calls):
                 found: list[Times] = together(sides)
             made.lose()
@@ -90,28 +119,26 @@ def bodies_of(producer: int, count: int) -> list[bytes]:
     return [NUMBERS.pack(producer, number) + FILLER for number in range(count)]
 
 
-def _produce(stage: Stage, side: int, name: str, calls: int, batch: int, threads: int) -> Times:
+def _produce(stage: Stage, side: int, name: str, work: Work) -> Times:
     """All threads of a process. The first call of each is before the clock starts."""
     with shmq.connect(name) as broker:
         queue = broker.queue(QUEUE)
-        if threads == 1:
-            return _put(stage.meet, queue, side, calls, batch)
+        if work.threads == 1:
+            return _put(stage.meet, queue, side, work)
         found: list[Times] = []
-        barrier = threading.Barrier(threads, action=stage.meet)
+        barrier = threading.Barrier(work.threads, action=stage.meet)
         running = [
             threading.Thread(
-                target=lambda number=number: found.append(
-                    _put(barrier.wait, queue, number, calls, batch)
-                )
+                target=lambda number=number: found.append(_put(barrier.wait, queue, number, work))
             )
-            for number in range(side * threads, (side + 1) * threads)
+            for number in range(side * work.threads, (side + 1) * work.threads)
         ]
         for thread in running:
             thread.start()
         for thread in running:
             thread.join()
-    if len(found) != threads:
-        raise Failed(f"{threads - len(found)} of {threads} threads failed")
+    if len(found) != work.threads:
+        raise Failed(f"{work.threads - len(found)} of {work.threads} threads failed")
     return _together(found)
 
 
@@ -121,23 +148,35 @@ def _together(found: Sequence[Times]) -> Times:
     return begun, ended, [one for _, _, taken in found for one in taken]
 
 
-def _put(meet: Callable[[], object], queue: Any, producer: int, calls: int, batch: int) -> Times:
-    bodies = bodies_of(producer, calls * batch)
-    put: Callable[[Any], object] = lambda given: queue.put(given, confirm="disk")  # noqa: E731
-    given: list[Any] = list(bodies)
-    if batch > 1:
-        put = lambda given: _all(queue.put_many(given, confirm="disk"), batch)  # noqa: E731
-        given = [bodies[at : at + batch] for at in range(0, len(bodies), batch)]
-    put(given[0])
+def _put(meet: Callable[[], object], queue: Any, producer: int, work: Work) -> Times:
+    bodies = bodies_of(producer, work.calls * work.batch)
+    given = [bodies[at : at + work.batch] for at in range(0, len(bodies), work.batch)]
     taken = []
-    meet()
-    begun = before = now()
-    for each in given[1:]:
-        put(each)
-        after = now()
-        taken.append(after - before)
-        before = after
-    return begun, before, taken
+    with contextlib.ExitStack() as stack:
+        pipe = (
+            stack.enter_context(queue.pipeline(work.batch, confirm="disk")) if work.piped else None
+        )
+        put = _way(queue, work.batch, pipe)
+        put(given[0])
+        meet()
+        begun = before = now()
+        for part in given[1:]:
+            put(part)
+            after = now()
+            taken.append(after - before)
+            before = after
+        if pipe is not None:
+            pipe.flush()
+        return begun, now(), taken
+
+
+def _way(queue: Any, batch: int, pipe: Any) -> Callable[[list[bytes]], object]:
+    """What puts the messages of a call."""
+    if pipe is not None:
+        return lambda part: [pipe.put(body) for body in part]
+    if batch > 1:
+        return lambda part: _all(queue.put_many(part, confirm="disk"), batch)
+    return lambda part: queue.put(part[0], confirm="disk")
 
 
 def _all(accepted: int, batch: int) -> None:

@@ -47,6 +47,12 @@ def producers_row() -> Row:
 def batch_row() -> Row:
     """One producer with 64 at a time."""
     ours = Confirmed(f"shmq put_many({BATCH}), confirm=disk", batch=BATCH)
+    piped = Confirmed(
+        f"shmq pipeline({BATCH}), confirm=disk",
+        batch=BATCH,
+        piped=True,
+        note=f"p50 and p99: of {BATCH} puts",
+    )
     remote = [
         peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} under way", window=BATCH),
         peers.over_tcp(f"PRODUCE_BATCH of {BATCH}, flag 0x02", window=BATCH, batch=BATCH),
@@ -55,7 +61,7 @@ def batch_row() -> Row:
     return Row(
         key="disk-batch",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, {BATCH} at a time",
-        contestants=[ours, *remote, *others, *peers.raw_many()],
+        contestants=[ours, piped, *remote, *others, *peers.raw_many()],
         figures=FIGURES,
         bars=[
             times(ours.label, peers.RAW_MANY, 0.7),
