@@ -237,56 +237,6 @@ cdef extern from "check.h" nogil:
     uint32_t shmq_check_all(shmq_queue *q, const char **wrong, uint32_t most)
 
 
-cdef extern from "crc32c.h" nogil:
-    uint32_t shmq_crc32c(uint32_t crc, const void *data, size_t size)
-
-
-cdef extern from "record.h" nogil:
-    enum: SHMQ_DMSQ_VERSION, SHMQ_RECORD_HEAD, SHMQ_BATCH_BYTES, SHMQ_TOTALS
-    enum: SHMQ_R_BATCH, SHMQ_R_PUT, SHMQ_R_SETTLE, SHMQ_R_UPDATE, SHMQ_R_DEDUPE
-    enum: SHMQ_R_STATE, SHMQ_R_END, SHMQ_R_INDEX, SHMQ_R_FOOTER
-    enum: SHMQ_R_GROUPED, SHMQ_R_TTL, SHMQ_R_DELAYED, SHMQ_R_DEAD, SHMQ_R_ORIGIN, SHMQ_R_HOLDS
-    enum: SHMQ_READ_OK, SHMQ_READ_END, SHMQ_READ_CUT, SHMQ_READ_CRC, SHMQ_READ_TYPE
-    enum: SHMQ_READ_MALFORMED
-
-    struct shmq_taken:
-        uint64_t hash[2]
-        uint64_t seq
-        int64_t until
-
-    struct shmq_place:
-        uint64_t offset, batch, last_seq
-
-    struct shmq_record:
-        uint8_t type, flags, priority, codec, reason
-        uint16_t deliveries
-        uint64_t seq
-        int64_t put_at
-        uint32_t body_bytes, meta_bytes
-        const void *body
-        const void *meta
-        uint64_t group
-        int64_t expires, until, dead_at
-        uint64_t origin_queue, origin_seq
-        uint32_t count
-        const void *entries
-        uint64_t batch
-        int64_t wall
-        uint64_t last_seq, bytes
-        uint32_t crc
-        uint64_t batches, puts, index, end
-        uint64_t totals[7]
-
-    size_t shmq_record_size(const shmq_record *r)
-    unsigned char *shmq_record_write(unsigned char *at, uint32_t salt, const shmq_record *r)
-    void shmq_records_seal(unsigned char *data, size_t size, uint32_t salt)
-    int shmq_record_read(const unsigned char *data, size_t size, uint32_t salt, cbool verify,
-                         shmq_record *r, size_t *next)
-    uint64_t shmq_record_settled(const shmq_record *r, uint32_t at)
-    shmq_taken shmq_record_taken(const shmq_record *r, uint32_t at)
-    shmq_place shmq_record_place(const shmq_record *r, uint32_t at)
-
-
 cdef extern from "message.h" nogil:
     struct shmq_put "shmq_put":
         const void *body

@@ -26,6 +26,7 @@ from posix.unistd cimport close
 
 from _c cimport *
 from _follow cimport *
+from _record cimport *
 from _wire cimport *
 
 import array as _array
@@ -61,4 +62,5 @@ include "front.pxi"
 include "delivery.pxi"
 include "wire.pxi"
 include "record.pxi"
+include "replay.pxi"
 include "testing.pxi"

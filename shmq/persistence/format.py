@@ -81,7 +81,7 @@ class FileHeader:
 
     def pack(self) -> bytes:
         """The header as bytes, a multiple of 8 of them."""
-        names = msgpack.packb({"name": self.name, "options": dict(self.options)})
+        names: bytes = msgpack.packb({"name": self.name, "options": dict(self.options)})
         size = -(-(_FIXED.size + len(names) + _CRC.size) // 8) * 8
         fixed = _FIXED.pack(
             _MAGIC, VERSION, self.kind, _QUEUE, size, self.salt, self.queue_id, self.hash_key,

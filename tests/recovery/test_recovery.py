@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import shmq
-from tests.recovery.tools import Persist, lose
 from tests.processes.tools import PATIENCE, drain, eventually, is_sound
+from tests.recovery.tools import Persist, lose
 
 DURABLE = ("journal", "snapshot")
 
