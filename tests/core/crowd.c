@@ -2,13 +2,16 @@
 #include "crowd.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "attach.h"
 #include "clock.h"
 #include "exchange.h"
+#include "follow.h"
 #include "lock.h"
+#include "record.h"
 #include "recover.h"
 #include "sleep.h"
 #include "timer.h"
@@ -407,6 +410,84 @@ void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed)
 }
 
 /* ---- the end ---- */
+
+/* ---- the persistence writer ---- */
+
+#define SHELF (1u << 20)
+
+/* A queue's messages that were put, and not settled, in the journal; by sequence number. */
+struct shelf {
+    bool has[CROWD_MESSAGES + 1];
+    unsigned char bytes[SHELF];
+};
+
+static void put_on(struct shelf *shelf, const struct shmq_record *r)
+{
+    CHECK(r->seq <= CROWD_MESSAGES && r->body_bytes == sizeof(struct letter));
+    check_letter(r->body);
+    shelf->has[r->seq] = true;
+}
+
+static void read_batch(struct shelf *shelf, size_t size)
+{
+    struct shmq_record r;
+
+    for (size_t at = 0, next; at < size; at += next) {
+        CHECK_EQ(shmq_record_read(shelf->bytes + at, size - at, 9, true, &r, &next),
+                 SHMQ_READ_OK);
+        if (r.type == SHMQ_R_PUT)
+            put_on(shelf, &r);
+        for (uint32_t i = 0; r.type == SHMQ_R_SETTLE && i < r.count; i++)
+            shelf->has[shmq_record_settled(&r, i)] = false;
+        CHECK(r.type != SHMQ_R_UPDATE || shelf->has[r.seq]);
+    }
+}
+
+/* One batch; or, of a writer that is killed before it is published, none. */
+static void write_batch(struct shmq_follower *f, struct crowd *c, struct shelf *shelf, bool dies)
+{
+    struct shmq_out out = {shelf->bytes, shelf->bytes + SHELF};
+    bool more = true;
+
+    CHECK_EQ(shmq_collect(f, &out, 9), SHMQ_OK);
+    if (dies)
+        return;
+    read_batch(shelf, (size_t)(out.at - shelf->bytes));
+    shmq_publish_synced(f, 1, 1, 1);
+    while (more) {
+        crowd_lock(f->q);
+        more = shmq_release(f, 16);
+        crowd_unlock(f->q, c);
+    }
+}
+
+void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed)
+{
+    struct chance chance = chance_from(seed);
+    struct shelf *shelf = calloc(1, sizeof *shelf);
+    struct shmq_follower f;
+    bool last = false;
+
+    CHECK(shelf != NULL);
+    shmq_follow(&f, q);
+    while (!last) {
+        bool dies = !chance_below(&chance, 20);
+
+        last = all_done(c);
+        (void)shmq_attend(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
+        write_batch(&f, c, shelf, dies && !last);
+        if (dies && !last) {
+            shmq_unfollow(&f);
+            shmq_follow(&f, q);
+            shmq_disclaim(&f);
+        }
+    }
+    shmq_unfollow(&f);
+    CHECK_EQ(shmq_synced(q), CROWD_MESSAGES);
+    for (uint32_t seq = 0; seq <= CROWD_MESSAGES; seq++)
+        CHECK(!shelf->has[seq]);
+    free(shelf);
+}
 
 void crowd_verify(struct shmq_queue *q, struct crowd *c)
 {

@@ -73,13 +73,16 @@ TEST("whatever field of what is fixed is zeroed or filled with ones, the segment
         FIELD(options.dedupe_window), FIELD(options.capacity), FIELD(options.priorities),
         FIELD(options.max_deliveries), FIELD(options.overflow), FIELD(options.drop_expired),
         FIELD(options.dead_letters), FIELD(options.reserved), FIELD(options.name),
-        FIELD(options.dead_letter), FIELD(segment_bytes), FIELD(crc),
+        FIELD(options.dead_letter), FIELD(options.snapshot_interval), FIELD(options.hash_key),
+        FIELD(options.durability), FIELD(options.confirm), FIELD(segment_bytes), FIELD(crc),
 #undef FIELD
     };
     struct shmq_queue *q = NEW_QUEUE(.created_at = 1, .ttl = 2, .retry = 3, .retry_max = 4,
                                      .dedupe_window = 5, .max_deliveries = 6, .overflow = 1,
-                                     .drop_expired = 1, .dead_letters = 1, .reserved = 1,
-                                     .name = "queue", .dead_letter = "queue.dlq");
+                                     .drop_expired = 1, .dead_letters = 1, .reserved = {1, 1, 1, 1, 1, 1, 1},
+                                     .name = "queue", .dead_letter = "queue.dlq",
+                                     .snapshot_interval = 7, .hash_key = 8, .durability = 1,
+                                     .confirm = 1);
     struct shmq_header *h = copy_of(q);
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)

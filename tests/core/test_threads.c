@@ -6,6 +6,8 @@
 #include <pthread.h>
 
 #define WORKERS (CROWD_PRODUCERS + CROWD_CONSUMERS)
+#define MOST_THREADS (WORKERS + 2)
+#define FOLLOWER 100u
 
 struct worker {
     pthread_t thread;
@@ -39,6 +41,14 @@ static void *peek(void *argument)
     return NULL;
 }
 
+static void *follow(void *argument)
+{
+    struct worker *w = argument;
+
+    crowd_follow(w->q, w->c, w->seed + w->number);
+    return NULL;
+}
+
 static void *pass_by(void *argument)
 {
     struct worker *w = argument;
@@ -51,6 +61,8 @@ static void *(*role_of(uint32_t number))(void *)
 {
     if (number < CROWD_PRODUCERS)
         return produce;
+    if (number == FOLLOWER)
+        return follow;
     return number < WORKERS ? consume : peek;
 }
 
@@ -59,18 +71,23 @@ static void run_beside(struct shmq_queue *q, uint64_t seed, bool peeking, bool s
                        struct worker *passing)
 {
     struct crowd *c = crowd_new(0);
-    struct worker workers[WORKERS + 1];
+    struct worker workers[MOST_THREADS];
     uint32_t count = WORKERS + peeking;
 
     seed = seed_or(seed);
     for (uint32_t i = 0; i < count; i++)
         workers[i] = (struct worker){.q = sharing ? q : another_handle(q), .c = c, .number = i,
                                      .seed = seed};
+    if (q->journaled) {
+        workers[count] = workers[0];
+        workers[count].q = another_handle(q);
+        workers[count++].number = FOLLOWER;
+    }
     c->recovers = passing != NULL;
     shmq_clock_set = 0; /* these live in real time */
     crowd_unlock(q, c);
     for (uint32_t i = 0; i < count; i++)
-        CHECK(!pthread_create(&workers[i].thread, NULL, role_of(i), &workers[i]));
+        CHECK(!pthread_create(&workers[i].thread, NULL, role_of(workers[i].number), &workers[i]));
     if (passing) {
         passing->c = c;
         passing->seed = seed;
@@ -124,6 +141,34 @@ TEST("threads do so while handles come and go with leases, and the queue is reco
     struct worker passing = {.q = bare_handle(q)};
 
     run_beside(q, 36, false, false, &passing);
+}
+
+TEST("threads do so while a writer follows what they do, and is killed now and then")
+{
+    run_together(NEW_QUEUE(.capacity = 64, .visibility = HOUR, .durability = SHMQ_JOURNAL), 37,
+                 true, false);
+}
+
+TEST("threads do so in a queue that is nearly always full, and waits for its writer")
+{
+    run_together(NEW_QUEUE(.capacity = 5, .visibility = HOUR, .durability = SHMQ_JOURNAL), 38,
+                 false, false);
+}
+
+TEST("threads do so while the rings of hints grow")
+{
+    run_together(NEW_QUEUE(.capacity = CROWD_MESSAGES, .visibility = HOUR,
+                           .arena_bytes = CROWD_MESSAGES * 64, .durability = SHMQ_JOURNAL),
+                 39, false, true);
+}
+
+TEST("threads do so while a writer follows, and the queue is recovered")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 64, .visibility = HOUR,
+                                     .durability = SHMQ_JOURNAL);
+    struct worker passing = {.q = bare_handle(q)};
+
+    run_beside(q, 40, false, false, &passing);
 }
 
 /* ---- one lease, two threads ---- */

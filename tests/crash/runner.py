@@ -102,9 +102,10 @@ def judge(scenario: Scenario, stage: Stage, finished: bool) -> None:
     found = Counter(drain_all(stage))
     stage.later(LONGER_THAN_ANY_DELAY)
     found += Counter(drain_all(stage))
+    stage.sync()
     check_all(stage)
     compare(scenario, found, finished)
-    check_nothing_leaked(queue)
+    check_nothing_leaked(stage)
 
 
 def make_anew(stage: Stage, finished: bool) -> None:
@@ -159,8 +160,9 @@ def expect(body: bytes, times: int, allowed: set[int]) -> None:
         raise Broken(f"{body[:20]!r} was found {times} times, not {allowed}")
 
 
-def check_nothing_leaked(queue: Any) -> None:
+def check_nothing_leaked(stage: Stage) -> None:
     """An emptied queue takes as many messages, and bytes, as a new one."""
+    queue = stage.queue
     numbers = queue.numbers()
     for count in ("depth", "delayed", "in_flight", "dying", "arena_used"):
         if numbers[count]:
@@ -171,6 +173,7 @@ def check_nothing_leaked(queue: Any) -> None:
     if queue.put_many([b"x"] * capacity, block=False) != capacity or not queue.full():
         raise Broken("a slot was lost")
     queue.purge()
+    stage.sync()
     queue.check()
 
 

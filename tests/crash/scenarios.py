@@ -30,7 +30,17 @@ class Stage:
     held: list[Any] = dataclasses.field(default_factory=list)
     bells: Any = None
     watch: Any = None
+    writer: Any = None
     now: int = 0
+
+    def sync(self) -> None:
+        """Let the persistence writer, if there is one, write all that there is.
+
+        What has gone to another queue has arrived there.
+        """
+        while self.writer is not None and (found := self.writer.collect(4096, 0)):
+            self.writer.publish(1, self.writer.position[1] + len(found.data))
+            self.writer.arrived([slot for slot, *_ in self.writer.moved()])
 
     def later(self, seconds: float) -> None:
         """Let time pass, for this process."""
@@ -664,3 +674,75 @@ def drain(queue: Any) -> list[bytes]:
             return found
         found += message.body if message.codec == "packed" else [bytes(message.body)]
         message.ack()
+
+
+# ---- with a journal ----
+
+
+def journaled(prepare: Callable[[Stage], None]) -> dict[str, Any]:
+    """Of a queue with a journal, in which is what was prepared."""
+
+    def prepared(stage: Stage) -> None:
+        prepare(stage)
+        stage.writer = _core.Follower(stage.broker.queue("q"))
+        stage.sync()
+
+    return {"prepare": prepared, "options": {"durability": "journal"}}
+
+
+@scenario(**journaled(three), kept=ABC, added=(b"new",))
+def put_with_a_journal(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
+@scenario(**journaled(with_free_slots), kept=ABC, added=(b"new",))
+def put_quickly_with_a_journal(stage: Stage) -> None:
+    stage.queue.put(b"new")
+
+
+@scenario(**journaled(three), kept=(b"b", b"c"), removed=(b"a",), victim=take_one)
+def ack_what_is_in_the_journal(stage: Stage) -> None:
+    stage.held[0].ack()
+
+
+@scenario(**journaled(three), kept=ABC, victim=take_one)
+def nack_what_is_in_the_journal(stage: Stage) -> None:
+    stage.held[0].nack()
+
+
+@scenario(**journaled(three), kept=ABC, victim=take_one)
+def reject_what_is_in_the_journal(stage: Stage) -> None:
+    stage.held[0].reject()
+
+
+@scenario(**journaled(three), removed=ABC)
+def purge_what_is_in_the_journal(stage: Stage) -> None:
+    stage.queue.purge()
+
+
+def be_the_writer(stage: Stage) -> None:
+    stage.writer = _core.Follower(stage.queue)
+
+
+def another_writer(stage: Stage) -> None:
+    stage.writer = _core.Follower(stage.broker.queue("q"))
+    stage.writer.withdraw()
+
+
+def two_to_put_and_one_to_settle(stage: Stage) -> None:
+    three(stage)
+    stage.writer = _core.Follower(stage.broker.queue("q"))
+    stage.sync()
+    stage.queue.get().ack()
+    stage.queue.put_many([b"d", b"e"])
+
+
+@scenario(
+    prepare=two_to_put_and_one_to_settle,
+    options={"durability": "journal"},
+    victim=be_the_writer,
+    afterwards=another_writer,
+    kept=(b"b", b"c", b"d", b"e"),
+)
+def write_a_journal(stage: Stage) -> None:
+    stage.sync()

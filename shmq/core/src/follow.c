@@ -141,6 +141,12 @@ static bool is_held_back(uint64_t word)
     return shmq_state_of(word) == SHMQ_SPENT && word & SHMQ_F_MOVED;
 }
 
+static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
+
+/* What the journal must have: a message that was moved before it was logged, too, as its copy
+ * may be in memory alone. */
+static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
+
 /* What may have changed since it was logged; a lease alone is no change. */
 static bool may_differ(uint64_t word)
 {
@@ -214,17 +220,13 @@ static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot
         if (!wanted(word) || seq_of(s) != seq)
             return false;
         describe(wall, q, s, word, r);
-        atomic_thread_fence(memory_order_acquire);
+        shmq_read_fence();
         again = shmq_word(s);
         if (again == word)
             return r->seq == seq;
         word = again;
     }
 }
-
-static bool is_live_word(uint64_t word) { return is_live(shmq_state_of(word)); }
-
-static bool is_kept(uint64_t word) { return is_live_word(word) || is_held_back(word); }
 
 /* ---- what there is to look at ---- */
 
@@ -244,7 +246,7 @@ static bool follow_hints(struct shmq_follower *f)
         nominate(f, seq, GET_ATOMIC(q->fresh[shmq_hint_of(q, seq)]));
     for (uint64_t counter = f->spent; counter < spent; counter++)
         mark(f, &f->changed, GET_ATOMIC(q->spent[shmq_hint_of(q, counter)]));
-    atomic_thread_fence(memory_order_acquire);
+    shmq_read_fence();
     if (epoch_of(h) != f->epoch || tail_of(&h->fresh_tail) - f->fresh >= size ||
         tail_of(&h->spent_tail) - f->spent >= size || f->lacking)
         return false;
@@ -268,7 +270,7 @@ static void look_at(struct shmq_follower *f, uint32_t at)
 
     if (state == SHMQ_SPENT)
         mark(f, &f->changed, at);
-    else if (is_live(state) && GET_ATOMIC(f->q->logged[at].seq) != seq)
+    if (is_kept(word) && shmq_logged_seq(&f->q->logged[at]) != seq)
         nominate(f, seq, at);
     else if (is_live(state) && may_differ(word))
         mark(f, &f->changed, at);
@@ -307,12 +309,12 @@ static bool claim(struct shmq_follower *f, uint32_t at, uint64_t seq)
     struct shmq_logged *logged = &f->q->logged[at];
     const struct shmq_slot *s = &f->q->slots[at];
 
-    if (!is_live_word(shmq_word(s)) || seq_of(s) != seq)
+    if (!is_kept(shmq_word(s)) || seq_of(s) != seq)
         return false;
     SET_ATOMIC(logged->batch, f->batch);
-    SET_ATOMIC(logged->seq, seq);
-    atomic_thread_fence(memory_order_seq_cst);
-    return is_live_word(shmq_word(s)) && seq_of(s) == seq;
+    shmq_set_logged(logged, seq);
+    shmq_fence();
+    return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 
 void shmq_disclaim(struct shmq_follower *f)
@@ -323,8 +325,8 @@ void shmq_disclaim(struct shmq_follower *f)
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
 
-        if (GET_ATOMIC(logged->batch) > published && is_live_word(shmq_word(&q->slots[at])))
-            SET_ATOMIC(logged->seq, 0);
+        if (GET_ATOMIC(logged->batch) > published && is_kept(shmq_word(&q->slots[at])))
+            shmq_set_logged(logged, 0);
     }
     f->batch = published + 1;
     f->all = true;
@@ -359,7 +361,7 @@ static bool write_update(struct shmq_follower *f, struct shmq_out *out, uint32_t
 {
     const struct shmq_slot *s = &f->q->slots[at];
     struct shmq_record r;
-    uint64_t seq = GET_ATOMIC(f->q->logged[at].seq);
+    uint64_t seq = shmq_logged_seq(&f->q->logged[at]);
 
     uint64_t *last = digest_of(f, at);
 
@@ -383,13 +385,13 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
 
     *settled = 0;
     if (!s || shmq_state_of(word) != SHMQ_SPENT)
-        return !s || GET_ATOMIC(f->q->logged[at].seq) != seq_of(s) ||
+        return !s || shmq_logged_seq(&f->q->logged[at]) != seq_of(s) ||
                write_update(f, out, at, salt);
     if (word & SHMQ_F_MOVED && !arrived) {
         mark(f, &f->moved, at);
         return true;
     }
-    if (GET_ATOMIC(f->q->logged[at].seq) == seq_of(s))
+    if (shmq_logged_seq(&f->q->logged[at]) == seq_of(s))
         *settled = seq_of(s);
     mark(f, &f->done, at);
     return true;
@@ -435,15 +437,18 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
     struct shmq_slot *s = slot_of(f, c->at);
     struct shmq_record r;
 
-    if (!s || GET_ATOMIC(f->q->logged[c->at].seq) == c->seq ||
-        !read_slot(f->wall, f->q, s, c->seq, is_live_word, &r))
+    bool claimed, room;
+
+    if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
         return true;
-    if (!fits(f, out, shmq_record_size(&r)))
-        return false;
-    if (!claim(f, c->at, c->seq) || !read_slot(f->wall, f->q, s, c->seq, is_live_word, &r)) {
-        /* Settled meanwhile: nothing of it is written, whether its end saw the claim or not. */
-        SET_ATOMIC(f->q->logged[c->at].seq, 0);
-        return true;
+    claimed = claim(f, c->at, c->seq) &&
+              read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
+    room = claimed && fits(f, out, shmq_record_size(&r));
+    if (!room) {
+        /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim
+         * or not; or without room, and then it is claimed again. */
+        shmq_set_logged(&f->q->logged[c->at], 0);
+        return !claimed;
     }
     out->at = shmq_record_write(out->at, salt, &r);
     f->puts_logged++;
@@ -478,7 +483,7 @@ static bool read_id(struct shmq_queue *q, uint64_t counter, int64_t wall, struct
         id->hash[1] = GET_ATOMIC(e->hash[1]);
         id->seq = GET_ATOMIC(e->seq);
         id->until = GET_ATOMIC(e->until) + wall;
-        atomic_thread_fence(memory_order_acquire);
+        shmq_read_fence();
         again = GET_ATOMIC(h->dedupe_size);
     } while (again != size);
     return GET_ATOMIC(h->dedupe_head) <= counter;
@@ -576,7 +581,7 @@ static bool is_on_its_way(const struct shmq_queue *q, const struct shmq_slot *s,
     if (shmq_state_of(word) == SHMQ_STAGED || is_held_back(word))
         return true;
     return is_live_word(word) &&
-           (GET_ATOMIC(logged->seq) != seq_of(s) ||
+           (shmq_logged_seq(logged) != seq_of(s) ||
             GET_ATOMIC(logged->batch) > tail_of(&q->h->journal.batch));
 }
 
@@ -617,9 +622,9 @@ void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t off
 
     /* An offset of 0 between: a segment and another one's offset are never read together. */
     SET_ATOMIC(j->offset, 0);
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     SET_ATOMIC(j->segment, segment);
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     SET_ATOMIC(j->offset, offset);
     atomic_store_explicit(&j->batch, f->batch, memory_order_release);
     shmq_mark();
@@ -646,7 +651,7 @@ bool shmq_release(struct shmq_follower *f, uint32_t most)
 
         if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT)
             continue;
-        SET_ATOMIC(q->logged[at].seq, 0);
+        shmq_set_logged(&q->logged[at], 0);
         SET(q->h->spent, q->h->spent - 1);
         shmq_slot_release(q, s);
     }
@@ -704,7 +709,7 @@ static int doze(struct shmq_follower *f, enum shmq_awake what, int64_t ns)
     int status;
 
     atomic_store_explicit(&h->journal_asleep, what, memory_order_seq_cst);
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     if (is_wanted(f) || f->nudged || (what == SHMQ_IDLE && shmq_has_news(f)))
         status = SHMQ_OK;
     else
@@ -761,7 +766,7 @@ void shmq_nudge(struct shmq_follower *f)
  * slot still holds the message. */
 static bool is_still(const struct shmq_slot *s, uint64_t seq)
 {
-    atomic_thread_fence(memory_order_acquire);
+    shmq_read_fence();
     return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 

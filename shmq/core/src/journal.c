@@ -27,7 +27,7 @@ void shmq_hint_spent(struct shmq_queue *q, uint32_t at)
 
 static uint64_t logged_seq(const struct shmq_queue *q, const struct shmq_slot *s)
 {
-    return s == &q->nowhere ? 0 : GET_ATOMIC(q->logged[s - q->slots].seq);
+    return s == &q->nowhere ? 0 : shmq_logged_seq(&q->logged[s - q->slots]);
 }
 
 void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s)
@@ -35,7 +35,7 @@ void shmq_hint_changed(struct shmq_queue *q, const struct shmq_slot *s)
     if (__builtin_expect(!q->journaled, 1))
         return;
     /* The writer that claims it right now may have read it as it was: both see the other. */
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     if (logged_seq(q, s) == s->seq)
         shmq_hint_spent(q, shmq_index_of(q, s));
 }
@@ -65,8 +65,9 @@ static bool commit_spent(struct shmq_queue *q, struct shmq_slot *s)
         return false;
     if (shmq_state_of(word) == SHMQ_MOVING)
         flags = SHMQ_F_MOVED;
-    shmq_commit(s, shmq_make_word(SHMQ_SPENT, flags, 0, shmq_serial_of(word)));
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_commit(s, shmq_make_word(SHMQ_SPENT, flags, shmq_deliveries_of(word),
+                                  shmq_serial_of(word)));
+    shmq_fence();
     return is_owed(q, s);
 }
 
@@ -165,7 +166,7 @@ void shmq_want_synced(struct shmq_queue *q, uint64_t seq)
            !atomic_compare_exchange_weak_explicit(wanted, &before, seq, memory_order_seq_cst,
                                                   memory_order_relaxed))
         ;
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     if (GET_ATOMIC(q->h->journal_asleep))
         shmq_wake_writer(q);
 }

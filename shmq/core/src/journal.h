@@ -20,8 +20,9 @@
  * settlement is on disk and the writer sets it free. So a writer that is behind fills the
  * queue, which is the back-pressure; one that was never there claims nothing.
  *
- * A SPENT slot that was MOVED to another queue stays SPENT even if nothing was logged, as the
- * message's only traces may be in memory until the other queue's journal has it. */
+ * A slot that was MOVED to another queue stays SPENT even if nothing was logged, and the
+ * writer takes it for a message still: until the other queue's journal has the copy, this one
+ * has to have the original. */
 #ifndef SHMQ_JOURNAL_H
 #define SHMQ_JOURNAL_H
 
@@ -33,6 +34,19 @@ enum shmq_awake { SHMQ_AWAKE = 0, SHMQ_IDLE = 1, SHMQ_LINGERING = 2 };
 static inline uint64_t shmq_synced(const struct shmq_queue *q)
 {
     return atomic_load_explicit(&q->h->journal.synced, memory_order_acquire);
+}
+
+/* The claim of a slot. Whoever reads that it was given up, reads nothing that the writer has
+ * still to look at. */
+static inline uint64_t shmq_logged_seq(const struct shmq_logged *logged)
+{
+    return __atomic_load_n(&logged->seq, __ATOMIC_ACQUIRE);
+}
+
+static inline void shmq_set_logged(struct shmq_logged *logged, uint64_t seq)
+{
+    __atomic_store_n(&logged->seq, seq, __ATOMIC_RELEASE);
+    shmq_mark();
 }
 
 /* The size is a power of two and within the ring, whatever stands in the header. */
@@ -102,7 +116,7 @@ static inline void shmq_stir_writer(struct shmq_queue *q)
 {
     if (__builtin_expect(!q->journaled, 1))
         return;
-    atomic_thread_fence(memory_order_seq_cst);
+    shmq_fence();
     if (__builtin_expect(GET_ATOMIC(q->h->journal_asleep) == SHMQ_IDLE, 0))
         shmq_wake_writer(q);
 }
