@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import errno
-import os
-import random
-import signal
-import stat
 import threading
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 import shmq
-from shmq.persistence.catalog import catalog, segment_name, snapshot_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.writer import Writer
 from tests.persistence.chain import chain
-from tests.persistence.faults import FailingDisk
-from tests.processes.tools import PATIENCE, eventually, process
+from tests.processes.tools import PATIENCE, eventually
 
 SMALL = Sizes(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
 
