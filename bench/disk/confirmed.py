@@ -21,6 +21,8 @@ from bench.stage import Failed, Side, Stage, together
 
 #: The most messages of a turn: they are in the queue at once.
 MOST = 1 << 18
+#: Bytes of arena beside those of the messages.
+LEAST = 1 << 16
 #: Which producer, and which of its messages.
 NUMBERS = struct.Struct("<II")
 FILLER = random.Random(SIZE).randbytes(SIZE - NUMBERS.size)
@@ -96,7 +98,8 @@ class Confirmed(Contestant):
         """See :class:`bench.row.Contestant`."""
         calls = self.calls + 1
         total = calls * self.batch * self.producers * self.threads
-        with kept(durability="journal", capacity=total, arena_bytes=2 * SIZE * total) as made:
+        room = LEAST + 2 * SIZE * total
+        with kept(durability="journal", capacity=total, arena_bytes=room) as made:
             work = Work(calls, self.batch, self.threads, self.piped)
             sides = [
                 Side(_produce, number, made.name, work, core=None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from bench.disk.confirmed import LOOK
+from bench.disk.confirmed import LEAST, LOOK
 from bench.disk.writer import QUEUE
 from bench.machine import now
 from bench.stage import PATIENCE, Failed, Stage
@@ -19,7 +19,7 @@ WIDTH = 8
 
 def arena(size: int, count: int) -> int:
     """Bytes of arena that so many bodies take, and some more."""
-    return (size + size // 4 + 256) * count
+    return LEAST + (size + size // 4 + 256) * count
 
 
 def fill(stage: Stage, name: str, size: int, count: int) -> None:

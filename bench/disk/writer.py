@@ -17,7 +17,7 @@ from typing import Any
 import shmq
 from bench.compiled import ROOT
 from bench.disk.folder import scratch_folder
-from bench.scratch import delete_all, unique_name
+from bench.scratch import unique_name
 from bench.stage import Failed, Side, Stage, together
 from bench.tcp.server import PATIENCE, tether
 
@@ -38,8 +38,8 @@ class Writer:
     def start(self) -> None:
         """Start it; what is to be recovered is recovered by and by."""
         program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from shmq.cli.main import main"
-        command = [sys.executable, "-c", f"{program}; main()", "persist"]
-        where = ["--namespace", self.namespace, "--data-dir", str(self.data)]
+        command = [sys.executable, "-c", f"{program}; main()", "--namespace", self.namespace]
+        where = ["persist", "--data-dir", str(self.data)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*tether(), *command, *where], stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -108,7 +108,7 @@ class Kept:
     def remove(self) -> None:
         """Leave nothing of it in shared memory."""
         self.writer.end()
-        alone(_delete, self.name)
+        lose(self.name)
 
 
 def lose(namespace: str) -> None:
@@ -134,6 +134,9 @@ def kept(**options: Any) -> Iterator[Kept]:
         try:
             made.create()
             yield made
+        except Failed:
+            made.writer.check()
+            raise
         finally:
             made.remove()
 
@@ -155,8 +158,3 @@ def _there(stage: Stage, name: str) -> bool:
         except shmq.NoSuchQueue:
             return False
     return True
-
-
-def _delete(stage: Stage, name: str) -> None:
-    stage.meet()
-    delete_all(name)
