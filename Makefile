@@ -146,8 +146,9 @@ CLANG ?= clang
 HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
-FUZZ_wire := tests/core/fixture.c $(wildcard tests/core/wire_*.c)
-FUZZ_C := $(CORE_C) $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
+FUZZ_wire := $(CORE_C) tests/core/fixture.c $(wildcard tests/core/wire_*.c)
+FUZZ_dmsq := $(addprefix shmq/core/src/,crc32c.c record.c replay.c)
+FUZZ_C := $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
 FUZZ_H := $(wildcard shmq/core/src/*.h tests/core/*.h)
 FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src -Itests/core \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer

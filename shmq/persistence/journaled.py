@@ -176,9 +176,8 @@ class Journaled(Kept):
         return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle, limit)
 
     def _replace(self, snapshot: Snapshot) -> None:
-        """A copy that was moved here, and settled since, is only in what goes now: so the
-        message that it was must be settled in its own journal first.
-        """
+        # A copy that was moved here, and settled since, is only in what goes now. So the
+        # message that it was must be settled in its own journal first.
         if not self._moves.settle_all(self):
             raise OSError(errno.EAGAIN, "another queue's journal is behind")
         super()._replace(snapshot)

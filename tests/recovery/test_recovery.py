@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -351,7 +352,7 @@ def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
 
     assert bodies(persist.namespace, "whole") == [0, 1, 2]
     (line,) = [line for line in persist.log.splitlines() if "is not brought back" in line]
-    assert "queue jobs" in line and str(path) in line and "offset" in line
+    assert "queue jobs" in line and re.search(rf"{re.escape(str(path))}\D+\d+", line)
     with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.NoSuchQueue):
         broker.queue("jobs")
     assert path.read_bytes() == before
