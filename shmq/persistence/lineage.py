@@ -5,10 +5,17 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from shmq.errors import DamagedFile, FileError, IncompatibleFile
+from shmq.errors import DamagedFile, FileError
 from shmq.persistence.catalog import Files, segment_name, snapshot_name
 from shmq.persistence.disk import Disk
-from shmq.persistence.format import HEADER_BYTES, VERSION, read_header
+from shmq.persistence.format import (
+    HEADER_BYTES,
+    JOURNAL,
+    SNAPSHOT,
+    VERSION,
+    FileHeader,
+    read_header,
+)
 
 __all__ = ["lineage_of"]
 
@@ -24,18 +31,44 @@ def lineage_of(disk: Disk, files: Files) -> list[str]:
 
     Segments that the snapshot covers are left out, which a dead writer was about to remove;
     and so is the last one if it never got its header, behind which nothing is written
-    before it is on disk. Whether the others are whole is for who reads them.
+    before it is on disk. Raises DamagedFile for a file that is not what its name says;
+    whether they are whole is for who reads them.
     """
-    names, first = [], 0
+    names, first, key = [], 0, None
     if files.snapshot:
         names.append(snapshot_name(files.queue))
-        first = _first_segment(disk, names[0])
+        header = _header_if_any(disk, names[0])
+        if header is not None:
+            _check(disk, names[0], header, (SNAPSHOT, files.queue))
+            first, key = header.number, header.hash_key
     for number in files.segments:
         name = segment_name(files.queue, number)
-        last = number == files.segments[-1]
-        if number >= first and not (last and _never_begun(disk, name, number)):
-            names.append(name)
+        if number < first:
+            continue
+        header = _header_if_any(disk, name)
+        own = (JOURNAL, files.queue, number)
+        if number == files.segments[-1]:
+            if header is None and _never_begun(disk, name, number):
+                continue
+            if header is not None and (_said(header) != own or key not in {None, header.hash_key}):
+                continue  # what a deleted file left where the header was to be
+        if header is not None:
+            _check(disk, name, header, own)
+            key = header.hash_key
+        names.append(name)
     return names
+
+
+def _said(header: FileHeader) -> tuple[int, str, int]:
+    return header.kind, header.name, header.number
+
+
+def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -> None:
+    if _said(header)[: len(own)] != own:
+        kind = "a snapshot" if header.kind == SNAPSHOT else f"segment {header.number}"
+        raise DamagedFile(
+            str(disk.path(name)), 0, f"by its header it is {kind} of queue {header.name!r}"
+        )
 
 
 def _read(disk: Disk, name: str) -> tuple[bytes, int]:
@@ -47,11 +80,12 @@ def _read(disk: Disk, name: str) -> tuple[bytes, int]:
         disk.close(file)
 
 
-def _first_segment(disk: Disk, snapshot: str) -> int:
+def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
+    """Its header; None if it has no whole one: whoever reads it says what is wrong."""
     try:
-        return read_header(_read(disk, snapshot)[0], snapshot)[0].number
+        return read_header(_read(disk, name)[0], name)[0]
     except FileError:
-        return 0  # whoever reads it says what is wrong
+        return None
 
 
 def _never_begun(disk: Disk, name: str, number: int) -> bool:
@@ -62,14 +96,10 @@ def _never_begun(disk: Disk, name: str, number: int) -> bool:
     header is one that was damaged.
     """
     raw, length = _read(disk, name)
-    try:
-        read_header(raw, name)
-    except (DamagedFile, IncompatibleFile):
-        if len(raw) < _SIGNS.size:
-            return True
-        magic, version, size, told, names = _SIGNS.unpack_from(raw)
-        if magic == _MAGIC and version > VERSION:
-            return False
-        signs = (magic == _MAGIC, told == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
-        return sum(signs) < 2 or bool(signs[2] and length <= size)
-    return False
+    if len(raw) < _SIGNS.size:
+        return True
+    magic, version, size, told, names = _SIGNS.unpack_from(raw)
+    if magic == _MAGIC and version > VERSION:
+        return False
+    signs = (magic == _MAGIC, told == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
+    return sum(signs) < 2 or bool(signs[2] and length <= size)

@@ -68,7 +68,7 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
         if decision.lineage:
             mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
             decision.chain = Chain(mapped, salvage)
-            decision.problems = [str(problem) for problem in decision.chain.problems]
+            decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
     return decision
