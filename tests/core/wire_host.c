@@ -128,11 +128,12 @@ static uint16_t attach(struct shmq_front *front, struct shmq_desk *desk)
 static void detach(struct shmq_front *front, struct shmq_desk *desk)
 {
     (void)front;
-    for (int at = 0; at < HOST_QUEUES; at++)
+    for (int at = 0; at < HOST_QUEUES; at++) {
         if (host.waiting[at] == desk)
             host.waiting[at] = NULL;
         if (host.confirming[at] == desk)
             host.confirming[at] = NULL;
+    }
 }
 
 static uint8_t rights(struct shmq_session *session, const char *name)
