@@ -89,11 +89,18 @@ class Journaled(Kept):
         If the disk refuses, it is kept, the queue says so, and the next call tries again.
         """
         with self._lock:
+            if self.closed:
+                return False
             try:
                 return self._commit()
             except OSError as error:
                 self._fail(error)
                 return False
+
+    def refuse(self, error: Exception) -> None:
+        """The queue cannot be followed at present, for want of memory or because of damage."""
+        with self._lock:
+            self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
         """See :class:`shmq.persistence.moves.Follows`."""

@@ -34,6 +34,8 @@ log = logging.getLogger("shmq")
 
 #: How often it is looked whether a queue was made, in seconds; that is one stat(2).
 GLANCE: Final = 0.02
+#: The time of a change is exact to this many ns, at least.
+TICK: Final = 100_000_000
 #: How long it may take until a queue that was just made is kept, in seconds.
 FOUND: Final = 5.0
 #: How long the last commits of a queue may take at the end, in seconds.
@@ -167,7 +169,9 @@ class Writer:
                     self._warned.add((name, inode))
                     log.warning("queue %s is not kept on disk: %s", name, error)
                 changed_at = 0  # it may be otherwise when it is looked at again
-        self._changed_at = changed_at
+        # The clock of the file system ticks slowly: what comes within a tick changes no time.
+        settled = time.time_ns() - changed_at > TICK
+        self._changed_at = changed_at if settled else 0
 
     def _strangers(self) -> Iterator[tuple[str, int]]:
         """The queues that are not known, each with its segment's inode."""
@@ -228,12 +232,16 @@ class Writer:
     def _follow(self, kept: Journaled) -> None:
         """Write the queue's commits until it is deleted, or the writer stops."""
         while not self._stopped and not kept.deleted:
-            with contextlib.suppress(QueueDeleted):
+            try:
                 kept.attend()
                 kept.step()
+            except QueueDeleted:
+                break
+            except (ShmqError, MemoryError) as error:
+                kept.refuse(error)
             if kept.error is not None:
                 self._rest()
-        with contextlib.suppress(QueueDeleted):
+        with contextlib.suppress(ShmqError, MemoryError):
             self._write_out(kept)
 
     def _rest(self) -> None:
