@@ -32,6 +32,7 @@ class Building:
         #: Where each batch begins, and the last one ends.
         self.ends = [self.start]
         self._trailer = Trailer()
+        self._last = 0
         self._batch = max(self.header.first_batch, 1) - 1
 
     @classmethod
@@ -44,9 +45,9 @@ class Building:
         salt = self.header.salt
         body = b"".join(pack_record(kind, salt, **fields) for kind, fields in records)
         puts = [fields["seq"] for kind, fields in records if kind == "put"]
-        last = max(puts, default=0)
-        self._trailer.note(len(self.data), self._batch, last, len(puts))
-        self.data += pack_batch(body, salt, self._batch, WALL, last) + body
+        self._last = max([*puts, self._last])
+        self._trailer.note(len(self.data), self._batch, self._last, len(puts))
+        self.data += pack_batch(body, salt, self._batch, WALL, self._last) + body
         self.ends.append(len(self.data))
         return self
 

@@ -98,7 +98,7 @@ FIELDS = st.fixed_dictionaries(
         "origin_queue": st.integers(1, 2**64 - 1),
     },
 )
-STATE = st.one_of(
+STATE: st.SearchStrategy[dict[str, object]] = st.one_of(
     st.just({}),
     st.fixed_dictionaries({"until": NS, "holds": st.booleans()}),
     st.fixed_dictionaries({"reason": st.integers(1, 3), "dead_at": NS}),
