@@ -1,4 +1,7 @@
-"""Messages that are answered once they are on disk: one at a time, by many, and 64 a call."""
+"""Messages that are answered once they are on disk: one at a time, by many, and 64 a call.
+
+The disk's limit has its turn behind what is compared with it: a disk has good and bad moments.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def row() -> Row:
     return Row(
         key="disk-one",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, one at a time",
-        contestants=[ours, remote, *peers.one_by_one(), *peers.raw_one()],
+        contestants=[ours, *peers.raw_one(), remote, *peers.one_by_one()],
         figures=FIGURES,
         bars=[times(ours.label, peers.RAW_ONE, 0.85)],
         limit="a write and a sync of the disk for each message",
@@ -32,7 +35,7 @@ def producers_row() -> Row:
     return Row(
         key="disk-producers",
         title=f"Put, {SIZE} B, answered once it is on disk, {BATCH} producers, one at a time each",
-        contestants=[processes, threads, remote, *peers.producers(), *peers.raw_many()],
+        contestants=[processes, threads, *peers.raw_many(), remote, *peers.producers()],
         figures=FIGURES,
         limit="a switch to each producer and back for each sync: the sync itself they share",
     )
@@ -55,7 +58,7 @@ def batch_row() -> Row:
     return Row(
         key="disk-batch",
         title=f"Put, {SIZE} B, answered once it is on disk, one producer, {BATCH} at a time",
-        contestants=[ours, piped, *remote, *others, *peers.raw_many()],
+        contestants=[ours, *peers.raw_many(), piped, *remote, *others],
         figures=FIGURES,
         bars=[
             times(ours.label, peers.RAW_MANY, 0.7),
