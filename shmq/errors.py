@@ -11,11 +11,14 @@ import queue
 
 __all__ = [
     "ConnectionLost",
+    "DamagedFile",
     "DamagedSegment",
     "Empty",
+    "FileError",
     "Forbidden",
     "ForeignSegment",
     "Full",
+    "IncompatibleFile",
     "IncompatibleSegment",
     "InvalidName",
     "InvalidOption",
@@ -23,6 +26,7 @@ __all__ = [
     "MessageTooLarge",
     "NoSpace",
     "NoSuchQueue",
+    "NotConfirmed",
     "PutsRefused",
     "QueueDeleted",
     "QueueExists",
@@ -95,6 +99,55 @@ class ForeignSegment(SegmentError):
     """The segment belongs to someone else, or others may write to it."""
 
 
+class FileError(ShmqError):
+    """A file cannot be used as a snapshot or a journal of a queue."""
+
+
+class IncompatibleFile(FileError):
+    """The file is of a newer version of the format, or of another format altogether."""
+
+
+class DamagedFile(FileError):
+    """The file is cut off, or its bytes are not those that were written."""
+
+    #: Which file, and where in it the damage is, in bytes from its beginning.
+    path: str
+    offset: int
+    #: What is wrong there.
+    what: str
+
+    def __init__(self, path: str, offset: int, what: str) -> None:
+        super().__init__(f"{path} is damaged at byte {offset}: {what}")
+        self.path = path
+        self.offset = offset
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int, str]]:
+        return type(self), (self.path, self.offset, self.what)
+
+
+class NotConfirmed(ShmqError):
+    """What was put is in the queue, but is not known to be on disk.
+
+    The journal did not have it in time, or its disk fails. It is written as soon as that is
+    possible; put again, it would be there twice. A server that has not answered yet has it,
+    too, unless it is about to refuse it: a ``dedupe_id`` makes it safe to put it again.
+    """
+
+    #: The sequence number of the message, or of the last one; None if a server has not told it.
+    sequence: int | None
+    #: How many messages the call has put; of a server, how many it has said that it took.
+    taken: int
+
+    def __init__(self, message: str, sequence: int | None = None, taken: int = 1) -> None:
+        super().__init__(message)
+        self.sequence = sequence
+        self.taken = taken
+
+    def __reduce__(self) -> tuple[type[NotConfirmed], tuple[str, int | None, int]]:
+        return type(self), (str(self), self.sequence, self.taken)
+
+
 class PutsRefused(ShmqError):
     """Not every put of a pipeline was taken; the first refusal is the ``__cause__``.
 
@@ -107,6 +160,9 @@ class PutsRefused(ShmqError):
     refused: dict[int, ShmqError]
     #: Those that may have been taken or not: the connection was lost before the answer.
     unknown: list[int]
+    #: Those that were to be on disk, and are not known to be: on this host they are taken, a
+    #: server has not said so.
+    unconfirmed: list[int]
 
     def __init__(
         self,
@@ -114,11 +170,13 @@ class PutsRefused(ShmqError):
         taken: int = 0,
         refused: dict[int, ShmqError] | None = None,
         unknown: list[int] | None = None,
+        unconfirmed: list[int] | None = None,
     ) -> None:
         super().__init__(message)
         self.taken = taken
         self.refused = refused or {}
         self.unknown = unknown or []
+        self.unconfirmed = unconfirmed or []
 
 
 class ConnectionLost(ShmqError, ConnectionError):

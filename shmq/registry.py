@@ -3,8 +3,9 @@
 Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
-    the namespace's file: the next process number, and the byte ranges that its users
-    lock. Byte 0 is the registry lock, held while queues are made and removed. Byte N is
+    the namespace's file: the next process number, from byte 8 on the data directory if
+    there is one, and the byte ranges that its users lock. Byte 0 is the registry
+    lock, held while queues are made and removed. Byte N is
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
     across PID namespaces, which a PID does not. Numbers are never used twice, and are
@@ -28,6 +29,7 @@ import stat
 import struct
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -38,9 +40,12 @@ from shmq.errors import (
     NoSpace,
     NoSuchQueue,
     SegmentError,
+    ShmqError,
 )
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
+from shmq.persistence import erasing
+from shmq.persistence.disk import Disk
 from shmq.waiting import make_semaphores, remove_semaphores
 
 __all__ = ["FLOCK", "Namespace"]
@@ -48,6 +53,9 @@ __all__ = ["FLOCK", "Namespace"]
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
+#: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
+_DATA_DIR: Final = struct.Struct("<II")
+_DATA_DIR_AT: Final = 8
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
@@ -115,8 +123,11 @@ class Namespace:
         return True
 
     def _write(self, number: int) -> None:
+        self._write_at(number.to_bytes(8, "little"), 0)
+
+    def _write_at(self, what: bytes, where: int) -> None:
         try:
-            os.pwrite(self._fd, number.to_bytes(8, "little"), 0)
+            os.pwrite(self._fd, what, where)
         except OSError as error:
             raise _as_no_space(error, 4096) from error
 
@@ -125,6 +136,43 @@ class Namespace:
         request = FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
         answer = FLOCK.unpack(fcntl.fcntl(self._fd, command, request))
         return int(answer[0])
+
+    # ---- the data directory ----
+
+    @property
+    def data_dir(self) -> Path | None:
+        """Where its durable queues have their files; None if nobody has written any yet.
+
+        Whoever writes them has said so with `keep_in`; it is so until the last queue and
+        the last process have gone.
+        """
+        with self._lock:
+            opened = self._fd < 0
+            if opened:
+                try:
+                    self._fd = self._open(0)
+                except FileNotFoundError:
+                    return None
+            try:
+                raw = os.pread(
+                    self._fd, _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX"), _DATA_DIR_AT
+                )
+            finally:
+                if opened:
+                    self._close()
+        if len(raw) < _DATA_DIR.size:
+            return None
+        size, checksum = _DATA_DIR.unpack_from(raw)
+        path = raw[_DATA_DIR.size : _DATA_DIR.size + size]
+        return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
+
+    def keep_in(self, directory: Path) -> None:
+        """Let everybody know that the files of its durable queues are in ``directory``."""
+        path = os.fsencode(directory.absolute())
+        self.process_number()  # the file is this process's for as long as it lives
+        with self.locked():
+            record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
+            self._write_at(record, _DATA_DIR_AT)
 
     # ---- the registry lock ----
 
@@ -241,6 +289,8 @@ class Namespace:
             segment = self.look_at(queue)
             if segment is not None and not segment.deleted:
                 return segment
+            if segment is not None:
+                self.erase(queue, segment)
             self._clear(queue)
         raise _no_such_queue(queue, self.name)
 
@@ -252,8 +302,18 @@ class Namespace:
                     return name
         return None
 
-    def make_segment(self, queue: str, options: QueueOptions) -> _core.Segment:
+    def make_segment(
+        self,
+        queue: str,
+        options: QueueOptions,
+        *,
+        hash_key: int | None = None,
+        publish: bool = True,
+    ) -> _core.Segment:
         """Make the segment and the semaphores of a new queue. Needs the registry lock.
+
+        One that is made without ``publish`` is nobody's until :meth:`Segment.publish`; that
+        of a queue that is made anew has the ``hash_key`` of its first life.
 
         The segment says "ready" with its last store, so one that a dead maker left is
         told from a whole one, and its id from the beginning, so its semaphores are
@@ -273,7 +333,9 @@ class Namespace:
             _core.mark()
             make_semaphores(self.name, queue_id)
             _core.mark()
-            return _core.Segment.create(os.dup(fd), queue, queue_id, options.as_dict())
+            return _core.Segment.create(
+                os.dup(fd), queue, queue_id, options.as_dict(), hash_key, publish
+            )
         except BaseException as error:
             refusal = _as_no_space(error, 4096) if isinstance(error, OSError) else error
             self._clear(queue)
@@ -287,6 +349,30 @@ class Namespace:
         """Remove the segment and the semaphores, whatever their state."""
         with self.locked():
             self._clear(queue)
+
+    def erase(self, queue: str, segment: _core.Segment | None) -> None:
+        """Remove the files of a deleted queue, durably; None: of one that cannot be read.
+
+        Needs the registry lock. The note of it stays for a writer that lives. Raises
+        ShmqError if it cannot be done; the queue must then not be cleared away.
+        """
+        if segment is not None and segment.options["durability"] == "memory":
+            return
+        directory = self.data_dir
+        if directory is None:
+            return
+        try:
+            erasing.erase(
+                Disk(directory),
+                queue,
+                None if segment is None else segment.hash_key,
+                last=not erasing.is_written(directory),
+            )
+        except OSError as error:
+            raise ShmqError(
+                f"queue {queue!r} is deleted, but not its files in {directory}: "
+                f"{error.strerror or error}; delete it again once they can be removed"
+            ) from error
 
     def look_at(self, queue: str) -> _core.Segment | None:
         """The mapped segment, or None if it is not finished. Clears nothing away.

@@ -23,9 +23,11 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("shmq.errors", "shmq.names", "shmq.protocol", "shmq.version"),
     ("shmq.core",),
+    ("shmq.persistence.disk", "shmq.persistence.catalog", "shmq.persistence.erasing"),
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
     ("shmq.processes",),
+    ("shmq.persistence",),
     ("shmq.server", "shmq.health", "shmq.stress", "shmq.mp"),
     ("shmq.workers",),
     ("shmq",),

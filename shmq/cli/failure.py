@@ -32,7 +32,7 @@ class Code(enum.IntEnum):
     TOO_LARGE = 7
     #: Shared memory is exhausted.
     NO_SPACE = 8
-    #: The segment is damaged, foreign, or of another version.
+    #: The segment, or a file, is damaged, foreign, or of another version.
     SEGMENT = 9
     #: What was to be verified is not as it should be, or what is stale was left there.
     WRONG = 10
@@ -53,6 +53,7 @@ _CODES: tuple[tuple[type[BaseException], Code], ...] = (
     (shmq.MessageTooLarge, Code.TOO_LARGE),
     (shmq.NoSpace, Code.NO_SPACE),
     (shmq.SegmentError, Code.SEGMENT),
+    (shmq.FileError, Code.SEGMENT),
     (shmq.ConnectionLost, Code.UNREACHED),
     (shmq.ShuttingDown, Code.UNREACHED),
     (shmq.Unauthorized, Code.DENIED),

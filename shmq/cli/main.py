@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 import shmq
+from shmq.cli.backup import backup
 from shmq.cli.completion import completion
 from shmq.cli.consume import consume
 from shmq.cli.context import context
@@ -23,11 +24,14 @@ from shmq.cli.keeper import keeper
 from shmq.cli.listing import list_queues
 from shmq.cli.output import Warnings, note
 from shmq.cli.peek import peek
+from shmq.cli.persist import persist
 from shmq.cli.ping import ping
 from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
+from shmq.cli.restore import restore
 from shmq.cli.serve import serve
+from shmq.cli.snapshot import snapshot
 from shmq.cli.stats import stats
 from shmq.cli.stress import stress
 from shmq.cli.target import target_flags
@@ -122,6 +126,10 @@ for _command in (
     fsck,
     keeper,
     serve,
+    persist,
+    snapshot,
+    backup,
+    restore,
     token,
     ping,
     context,

@@ -42,8 +42,14 @@ __all__ = ["serve"]
 @click.option(
     "-d",
     "--data-dir",
-    type=click.Path(path_type=Path),
-    help="Where queues are to keep their journals. There is no persistence yet: it is refused.",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where durable queues are kept.  [default: SHMQ_DATA_DIR, or see the manual]",
+)
+@click.option(
+    "--persist/--no-persist",
+    default=None,
+    help="Whether durable queues are recovered and written.  [default: persist]",
 )
 @click.option(
     "-c",
@@ -65,6 +71,8 @@ def serve(config: Path | None, **given: Any) -> None:
     what is under way be answered, SIGHUP reads the configuration again.
     """
     context = click.get_current_context()
+    if given["data_dir"] is not None:
+        given["data_dir"] = Path(given["data_dir"]).absolute()
     over = {key: value for key, value in given.items() if value is not None}
     if "namespace" not in over and (target := target_of(context)).origin is not None:
         over["namespace"] = target.namespace

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmq import codecs, contract
-from shmq.client import awaiting, hub, moving
+from shmq.client import awaiting, confirming, hub, moving
 from shmq.client.pipeline import LocalPipeline
 from shmq.core import _core
 from shmq.errors import (
@@ -28,7 +28,7 @@ from shmq.errors import (
     ShmqError,
 )
 from shmq.names import check_name, chosen_namespace
-from shmq.options import DEAD_LETTER_ROOM, QueueOptions, check_whole
+from shmq.options import DEAD_LETTER_ROOM, Confirm, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
 
@@ -92,10 +92,10 @@ class LocalQueue(_core.Handle, contract.Queue):
         loan: contract.Loan = _core.make_loan(self, size, **properties)
         return loan
 
-    def pipeline(self, window: int = 64) -> contract.Pipeline:
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> contract.Pipeline:
         """See :class:`shmq.contract.Queue`."""
-        check_whole("window", window, 1)
-        return LocalPipeline(self)
+        self.confirms_on_disk(confirm)
+        return LocalPipeline(self, check_whole("window", window, 1), confirm)
 
     # ---- asyncio ----
 
@@ -114,13 +114,30 @@ class LocalQueue(_core.Handle, contract.Queue):
         timeout: float | None = None,
         *,
         block: bool | None = None,
+        confirm: Confirm | None = None,
         **properties: Any,
     ) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
+        confirms = self.confirms_on_disk(confirm)
+        until = time.monotonic() + timeout if confirms and timeout is not None else None
+        put = await self._aput(body, timeout, block, properties)
+        if confirms:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not await confirming.synced(self, put.sequence, left):
+                raise confirming.not_confirmed(self, put.sequence, 1)
+        return put
+
+    async def _aput(
+        self,
+        body: contract.Body,
+        timeout: float | None,
+        block: bool | None,
+        properties: dict[str, Any],
+    ) -> contract.Put:
         try:
-            return self.put(body, False, **properties)
+            return self.put(body, False, confirm="memory", **properties)
         except Full:
             waits = self.waits_when_full or timeout is not None if block is None else block
             if not waits or timeout == 0:
@@ -167,7 +184,11 @@ class LocalQueue(_core.Handle, contract.Queue):
         age = 0.0 if oldest is None else max(0.0, (_core.clock() - oldest) / 1e9)
         blocks = os.fstat(self.segment.fd).st_blocks
         return contract.QueueStats(
-            name=self.name, oldest_age=age, shm_bytes=blocks * 512, **numbers
+            name=self.name,
+            oldest_age=age,
+            shm_bytes=blocks * 512,
+            journal_writer=self.has_writer(),
+            **numbers,
         )
 
     def attachments(self) -> list[contract.Attachment]:
@@ -194,6 +215,11 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._reclaim_dead()
         return True
 
+    def has_writer(self) -> bool:
+        """Whether a persistence writer that lives follows the queue."""
+        writer = self.journal_writer
+        return bool(writer) and self._namespace.is_alive(writer)
+
     # ---- what the core leaves to policy ----
 
     @property
@@ -218,6 +244,9 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def _process_number(self) -> int:
         return self._namespace.process_number()
+
+    def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
+        return confirming.not_confirmed(self, sequence, taken)
 
     def _look_for_dead(self) -> None:
         try:
@@ -464,6 +493,7 @@ class LocalBroker(contract.Broker):
 
     def _remove(self, name: str) -> None:
         """Remove a queue, whatever its state. Needs the registry lock."""
+        segment = None
         try:
             segment = self._namespace.open_segment(name)
             names = semaphore_names(self._namespace.name, segment.queue_id)
@@ -472,6 +502,7 @@ class LocalBroker(contract.Broker):
             raise
         except SegmentError as error:
             log.info("queue %s is removed as it is: %s", name, error)
+        self._namespace.erase(name, segment)
         self._namespace.remove_segment(name)
 
     def queue(self, name: str) -> LocalQueue:

@@ -1,45 +1,64 @@
-"""A pipeline of a queue of this host, where a put is done when it returns."""
+"""A pipeline of a queue of this host, where a put is done when it returns, but for the disk."""
 
 from __future__ import annotations
 
+import collections
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmq import contract
+from shmq.client.confirming import not_confirmed
 from shmq.errors import Full, NoSpace, PutsRefused, QueueDeleted, ShmqError
+from shmq.options import Confirm
+
+if TYPE_CHECKING:
+    from shmq.client.local import LocalQueue
 
 __all__ = ["LocalPipeline", "refused"]
 
 
 def refused(
-    taken: int, failures: dict[int, ShmqError], unknown: list[int], name: str
+    taken: int,
+    failures: dict[int, ShmqError],
+    unknown: list[int],
+    name: str,
+    unconfirmed: dict[int, ShmqError] | None = None,
 ) -> PutsRefused:
     """The error that says which puts of a pipeline were taken and which were not."""
-    first = min(failures) if failures else unknown[0]
-    what = (
-        f"{len(failures)} refused, {len(unknown)} unknown"
-        if unknown
-        else (f"{len(failures)} refused")
-    )
-    why = failures.get(first, "the connection was lost")
+    doubtful = unconfirmed or {}
+    told = {**doubtful, **failures}
+    first = min(failures) if failures else min([*unknown, *doubtful])
+    what = f"{len(failures)} refused"
+    what += f", {len(unknown)} unknown" if unknown else ""
+    what += f", {len(doubtful)} not known to be on disk" if doubtful else ""
+    why = told.get(first, "the connection was lost")
     error = PutsRefused(
-        f"of {taken + len(failures) + len(unknown)} puts to queue {name!r}, {taken} were taken, "
-        f"{what}; number {first}: {why}",
+        f"of the puts to queue {name!r}, {taken} were taken, {what}; number {first}: {why}",
         taken,
         failures,
         unknown,
+        sorted(doubtful),
     )
-    error.__cause__ = failures.get(first)
+    error.__cause__ = told.get(first)
     return error
 
 
 class LocalPipeline(contract.Pipeline):
-    """See :class:`shmq.contract.Pipeline`."""
+    """See :class:`shmq.contract.Pipeline`.
 
-    def __init__(self, queue: contract.Queue) -> None:
+    What is to be on disk is put at once; the journal is asked for it at every half window, and
+    waited for once there is a whole one.
+    """
+
+    def __init__(self, queue: LocalQueue, window: int, confirm: Confirm | None) -> None:
         self._queue = queue
+        self._window = window
+        self._confirm = confirm
         self._taken = 0
         self._number = 0
+        #: Those that wait for the disk: number in the pipeline, sequence number.
+        self._flight: collections.deque[tuple[int, int]] = collections.deque()
+        self._asked = 0
 
     @property
     def taken(self) -> int:
@@ -49,17 +68,51 @@ class LocalPipeline(contract.Pipeline):
     def put(self, body: contract.Body, **properties: Any) -> int:
         """See :class:`shmq.contract.Pipeline`."""
         number = self._number
+        confirms = self._queue.confirms_on_disk(properties.pop("confirm", self._confirm))
         try:
-            self._queue.put(body, **properties)
+            put = self._queue.put(body, **properties, confirm="memory")
         except (Full, NoSpace, QueueDeleted) as error:
             self._number += 1
             raise refused(self._taken, {number: error}, [], self._queue.name) from error
         self._number += 1
         self._taken += 1
+        if confirms:
+            self._flight.append((number, put.sequence))
+            self._ask()
         return number
+
+    def _ask(self) -> None:
+        """Have the journal written as far as a half window goes, and wait for the one before."""
+        self._asked += 1
+        if self._asked * 2 >= self._window:
+            self._asked = 0
+            self._queue.wanted(self._flight[-1][1])
+        if len(self._flight) >= self._window:
+            self._settle(self._window // 2)
+
+    def _settle(self, left: int) -> None:
+        """Wait until no more than ``left`` are not on disk. Raises PutsRefused."""
+        while len(self._flight) > left:
+            last = max(seq for _, seq in list(self._flight)[: len(self._flight) - left])
+            if not self._queue.wait_synced(last, None):
+                raise self._unconfirmed()
+            while self._flight and self._flight[0][1] <= last:
+                self._flight.popleft()
+
+    def _unconfirmed(self) -> PutsRefused:
+        synced = self._queue.synced_seq
+        doubtful: dict[int, ShmqError] = {
+            number: not_confirmed(self._queue, seq, 1)
+            for number, seq in self._flight
+            if seq > synced
+        }
+        self._flight.clear()
+        return refused(self._taken, {}, [], self._queue.name, doubtful)
 
     def flush(self) -> None:
         """See :class:`shmq.contract.Pipeline`."""
+        if self._flight:
+            self._settle(0)
 
     def __exit__(
         self,
@@ -67,4 +120,5 @@ class LocalPipeline(contract.Pipeline):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        if kind is None:
+            self.flush()

@@ -17,7 +17,8 @@ class Pipeline(abc.ABC):
     Up to a window of them are under way at a time. Leaving the block waits for them all. A
     put that was refused raises :class:`~shmq.PutsRefused` at the next call or at the end of
     the block, when every answer is there: it says which were taken and which were not. Those
-    put behind a refused one may have been taken.
+    put behind a refused one may have been taken. With ``confirm="disk"`` the answer to a put
+    is that it is on disk; one that is in the queue without that is ``unconfirmed``.
     """
 
     @abc.abstractmethod

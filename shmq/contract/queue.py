@@ -11,7 +11,7 @@ from shmq.contract.batch import Batch, Packed
 from shmq.contract.message import Body, Message, Put
 from shmq.contract.pipeline import Pipeline
 from shmq.contract.stats import Attachment, QueueStats
-from shmq.options import QueueOptions
+from shmq.options import Confirm, QueueOptions
 
 
 class Loan(abc.ABC):
@@ -35,8 +35,8 @@ class Loan(abc.ABC):
     def commit(self, size: int | None = None) -> Put:
         """Put the message, its body being the first ``size`` bytes (default: all).
 
-        Raises :class:`~shmq.InvalidOption` for a size that is not within the loan, and
-        ValueError if the loan has ended.
+        Raises :class:`~shmq.InvalidOption` for a size that is not within the loan,
+        ValueError if the loan has ended, and :class:`~shmq.NotConfirmed`.
         """
 
     @abc.abstractmethod
@@ -160,6 +160,7 @@ class Queue(abc.ABC):
         codec: str | None = None,
         reply_to: str | None = None,
         correlation: str | None = None,
+        confirm: Confirm | None = None,
     ) -> Put:
         """Put one message.
 
@@ -167,12 +168,20 @@ class Queue(abc.ABC):
         the queue's ``overflow`` is ``"block"`` or a timeout is given, and raises at once
         elsewhere. ``priority`` is 0 to priorities - 1, higher first, and by default the
         middle one (priorities // 2). ``delay`` is in seconds from now, ``deliver_at`` in
-        seconds since 1970: one of the two. ``ttl`` None is the queue's. Raises
-        :class:`~shmq.Full` if there was no room in time, :class:`~shmq.MessageTooLarge`
-        at once for what can never fit, :class:`~shmq.NoSpace`,
-        :class:`~shmq.InvalidOption` for a property out of range, and TypeError for one of
-        the wrong type or a body that its codec cannot hold. A str with surrogates in it is a
-        UnicodeEncodeError.
+        seconds since 1970: one of the two. ``ttl`` None is the queue's.
+
+        ``confirm="disk"`` returns once the message is in the journal and synced, with
+        ``"memory"`` once it is in the queue; None is as the queue's option says. ``block`` is
+        about room alone, the timeout bounds both waits. Without that confirmation it raises
+        :class:`~shmq.NotConfirmed`: the message is in the queue all the same. A server
+        refuses it with :class:`~shmq.NoSpace` or :class:`~shmq.ServerError`, and has taken
+        nothing, while the disk fails; and it waits for the disk wherever the option says so.
+
+        Raises :class:`~shmq.Full` if there was no room in time,
+        :class:`~shmq.MessageTooLarge` at once for what can never fit, :class:`~shmq.NoSpace`,
+        :class:`~shmq.InvalidOption` for a property out of range and for ``confirm="disk"``
+        on a queue without a journal, and TypeError for one of the wrong type or a body that
+        its codec cannot hold. A str with surrogates in it is a UnicodeEncodeError.
         """
 
     @abc.abstractmethod
@@ -204,6 +213,7 @@ class Queue(abc.ABC):
         delay: float | None = None,
         ttl: float | None = None,
         codec: str | None = None,
+        confirm: Confirm | None = None,
     ) -> int:
         """Put the ``bodies`` in order, as many as fit, and return how many that were.
 
@@ -211,7 +221,8 @@ class Queue(abc.ABC):
         properties are those of every one of them. With ``block`` it waits for the rest as
         ``put`` does; a timeout returns the count so far, and a short count is no error. A
         body that can never fit, or cannot be encoded, raises before any is put; for the rest
-        it raises what ``put`` raises, but for :class:`~shmq.Full`.
+        it raises what ``put`` raises, but for :class:`~shmq.Full`. With ``confirm="disk"`` it
+        waits once, when they are all put.
         """
 
     @abc.abstractmethod
@@ -246,6 +257,7 @@ class Queue(abc.ABC):
         delay: float | None = None,
         ttl: float | None = None,
         dedupe_id: str | None = None,
+        confirm: Confirm | None = None,
     ) -> Put:
         """Put many records as one message, without an object for each.
 
@@ -330,14 +342,15 @@ class Queue(abc.ABC):
         timeout: float | None = None,
         *,
         block: bool | None = None,
+        confirm: Confirm | None = None,
         **properties: Any,
     ) -> Put:
-        """``put``, for a task of an event loop: others run while it waits for room.
+        """``put``, for a task of an event loop: others run while it waits.
 
         When it waits, the properties and what is raised are as with ``put``: a full queue
         whose ``overflow`` is ``"reject"`` refuses, unless there is ``block=True`` or a
-        ``timeout``. A task that is cancelled
-        while it waits has put nothing.
+        ``timeout``. A task that is cancelled while it waits for room has put nothing; one
+        that waits for the disk has put its message.
         """
 
     @abc.abstractmethod
@@ -352,16 +365,20 @@ class Queue(abc.ABC):
     def loan(self, size: int, **properties: Any) -> Loan:
         """Space for a body of ``size`` bytes, to be written in place.
 
-        The properties, ``block`` and ``timeout`` are those of ``put``, and so is what is
-        raised. The loan of a duplicate has space that goes nowhere.
+        The properties, ``block``, ``timeout`` and ``confirm`` are those of ``put``, and so is
+        what is raised; it is the commit that waits for the disk, as long as ``timeout``. The
+        loan of a duplicate has space that goes nowhere.
         """
 
     @abc.abstractmethod
-    def pipeline(self, window: int = 64) -> Pipeline:
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> Pipeline:
         """Many puts under way at a time, up to ``window``: ``with queue.pipeline() as pipe``.
 
-        For queues of a server, where a put by itself waits for its answer; on this host it
-        is a put after the other. Raises :class:`~shmq.InvalidOption` for a window below 1.
+        For queues of a server, where a put by itself waits for its answer, and for puts that
+        are to be on disk (``confirm``, of which each put may have its own), which then share
+        their syncs; else it is a put after the other on this host. Raises
+        :class:`~shmq.InvalidOption` for a window below 1, and for ``confirm="disk"`` on a
+        queue without a journal.
         """
 
     @abc.abstractmethod

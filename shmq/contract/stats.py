@@ -80,6 +80,22 @@ class QueueStats:
     waiting_get: int
     #: Waits that are asleep until there is space.
     waiting_put: int
+    #: What outlives the machine: ``"memory"``, ``"snapshot"`` or ``"journal"``.
+    durability: str = "memory"
+    #: Whether a persistence writer follows the queue.
+    journal_writer: bool = False
+    #: Puts that are not on disk yet.
+    journal_lag: int = 0
+    #: Messages that were settled, and keep their slots until the journal has that, too.
+    journal_waiting: int = 0
+    #: Every put up to this sequence number is on disk, or was settled before.
+    journal_synced: int = 0
+    #: Why the last attempt to write to the journal failed; None: it succeeded.
+    journal_error: str | None = None
+    #: What was written to the journal so far, in bytes.
+    journal_bytes: int = 0
+    #: Age of the newest snapshot; None: there is none.
+    snapshot_age: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,9 @@ cdef extern from "layout.h" nogil:
 
     struct shmq_header:
         shmq_options options
+        shmq_journal journal
+        uint64_t fresh_tail
+        uint32_t spent
         uint32_t state
         uint64_t segment_bytes
         uint64_t last_seq
@@ -99,6 +102,7 @@ cdef extern from "layout.h" nogil:
         uint32_t meta_bytes
         uint8_t reason
         int64_t put_at
+        uint64_t origin_queue, origin_seq
 
     struct shmq_geometry:
         uint64_t segment_bytes
@@ -144,6 +148,12 @@ cdef extern from "segment.h" nogil:
 
 cdef extern from "memory.h" nogil:
     int shmq_back(shmq_queue *q, uint64_t offset, uint64_t size)
+
+
+cdef extern from "journal.h" nogil:
+    uint64_t shmq_synced(const shmq_queue *q)
+    void shmq_want_synced(shmq_queue *q, uint64_t seq)
+    int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
 
 
 cdef extern from "lock.h" nogil:
@@ -342,7 +352,8 @@ cdef extern from "wire.h":
         void *data
         sem_t *semaphores[2]
         uint32_t *views
-        cbool awaited
+        uint32_t promises
+        cbool awaited, confirming
         const char *name
 
     struct shmq_filling:
@@ -353,7 +364,7 @@ cdef extern from "wire.h":
         void *data
         shmq_outbox out
         shmq_filling filling
-        uint32_t unsettled
+        uint32_t unsettled, promise_count
         cbool authorised, held, fin, finished, broken
 
     struct shmq_front:
@@ -375,6 +386,7 @@ cdef extern from "wire.h":
         void (*tend)(shmq_desk *desk) noexcept
         void (*failed)(shmq_desk *desk) noexcept
         void (*wait)(shmq_desk *desk) noexcept
+        void (*confirm)(shmq_desk *desk) noexcept
 
 
 cdef extern from "outbox.h":
@@ -392,9 +404,14 @@ cdef extern from "session.h":
     void shmq_session_finish(shmq_session *session)
     void shmq_session_end(shmq_session *session)
     cbool shmq_session_is_paused(const shmq_session *session)
+    cbool shmq_session_is_ending(const shmq_session *session)
     void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
                     uint32_t size)
     void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
+
+
+cdef extern from "promise.h":
+    cbool shmq_desk_confirm(shmq_desk *desk)
 
 
 cdef extern from "deliver.h":

@@ -26,6 +26,7 @@ from posix.unistd cimport close
 
 from _c cimport *
 from _follow cimport *
+from _record cimport *
 from _wire cimport *
 
 import array as _array
@@ -43,6 +44,7 @@ include "common.pxi"
 include "spin.pxi"
 include "parcel.pxi"
 include "attachment.pxi"
+include "confirm.pxi"
 include "put.pxi"
 include "get.pxi"
 include "bell.pxi"
@@ -59,4 +61,6 @@ include "session.pxi"
 include "front.pxi"
 include "delivery.pxi"
 include "wire.pxi"
+include "record.pxi"
+include "replay.pxi"
 include "testing.pxi"

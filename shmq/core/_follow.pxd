@@ -3,34 +3,17 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from _c cimport cbool, shmq_queue, shmq_slot
+from _c cimport cbool, shmq_queue, shmq_record, shmq_slot
 
 
 cdef extern from "record.h" nogil:
-    enum: SHMQ_R_BATCH, SHMQ_R_STATE
-    enum: SHMQ_BATCH_BYTES
-    enum: SHMQ_TOTALS
     enum: SHMQ_TOTAL_ACKED, SHMQ_TOTAL_NACKED, SHMQ_TOTAL_EXPIRED, SHMQ_TOTAL_DEAD_LETTERED
     enum: SHMQ_TOTAL_DROPPED, SHMQ_TOTAL_DEDUPED, SHMQ_TOTAL_REDELIVERED
-    struct shmq_record:
-        uint8_t type
-        uint64_t batch, last_seq, bytes
-        int64_t wall
-        uint32_t crc
-        uint64_t totals[7]
-    size_t shmq_record_size(const shmq_record *r)
-    unsigned char *shmq_record_write(unsigned char *at, uint32_t salt, const shmq_record *r)
-    void shmq_records_seal(unsigned char *bytes, size_t size, uint32_t salt)
-
-
-cdef extern from "crc32c.h" nogil:
-    uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size)
 
 
 cdef extern from "journal.h" nogil:
     void shmq_wake_writer(shmq_queue *q)
     void shmq_ring_synced(shmq_queue *q)
-    uint64_t shmq_synced(const shmq_queue *q)
 
 
 cdef extern from "follow.h" nogil:

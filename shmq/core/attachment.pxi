@@ -17,6 +17,7 @@ cdef class _Attachment:
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
+    cdef bint confirms             # confirm="disk"
 
     def __cinit__(self, *args, **kwargs):
         self.semaphores[0] = self.semaphores[1] = NULL
@@ -34,6 +35,7 @@ cdef class _Attachment:
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
         self.bells = bells.encode()
         self.q.bells = PyBytes_AS_STRING(self.bells)
+        self.confirms = self.q.h.options.confirm == 1
         # A journal has to be told of what is dropped first: until then there is no room.
         self.blocks = (self.q.h.options.overflow == 1
                        or (self.q.h.options.overflow == 2 and self.q.journaled))
@@ -79,6 +81,10 @@ cdef class _Attachment:
 
     def _bury(self, limit=256):
         """Move up to ``limit`` dying messages to the dead-letter queue."""
+        raise NotImplementedError
+
+    def _not_confirmed(self, sequence, taken):
+        """Why what was put is not known to be on disk: the error to raise."""
         raise NotImplementedError
 
     # ---- the lock ----

@@ -97,6 +97,21 @@ cdef class Front:
         self._settle()
         return more and desk != NULL
 
+    def confirmed(self, queue):
+        """Answer those whose puts the queue's journal has: whether any still wait for it."""
+        cdef shmq_desk *desk = self._desk_of(queue)
+        cdef bint more
+        if desk != NULL and (<Handle>queue).q.h.state == SHMQ_GONE:
+            shmq_desk_forget(desk, SHMQ_S_NO_QUEUE)
+        elif desk != NULL:
+            more = shmq_desk_confirm(desk)
+            desk = self._desk_of(queue)  # who goes on may have found out that the queue is gone
+            if desk != NULL:
+                desk.confirming = more
+        self._settle()
+        desk = self._desk_of(queue)
+        return desk != NULL and desk.promises > 0
+
     def forget(self, queue):
         """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""
         cdef shmq_desk *desk = self._desk_of(queue)
@@ -215,6 +230,14 @@ cdef void _wait_at_desk(shmq_desk *desk) noexcept:
         self.control.failed(error)
 
 
+cdef void _confirm_at_desk(shmq_desk *desk) noexcept:
+    cdef Front self = <Front>desk.front.data
+    try:
+        self.control.confirm(<object>desk.data)
+    except Exception as error:
+        self.control.failed(error)
+
+
 cdef shmq_hooks _hooks
 _hooks.attach = _attach_desk
 _hooks.detach = _detach_desk
@@ -224,3 +247,4 @@ _hooks.lock_slowly = _lock_desk_slowly
 _hooks.tend = _tend_desk
 _hooks.failed = _desk_failed
 _hooks.wait = _wait_at_desk
+_hooks.confirm = _confirm_at_desk

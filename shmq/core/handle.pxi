@@ -63,6 +63,7 @@ cdef class Handle(_Watcher):
             "waiting_put": h.asleep[1] + int(shmq_armed(&h, SHMQ_NOT_FULL)).bit_count(),
             "rate_in": (h.last_seq - h.samples[0].inflow) / span if span > 0 else 0.0,
             "rate_out": (h.acked - h.samples[0].outflow) / span if span > 0 else 0.0,
+            **_journal_numbers(&h),
         }
 
     def attached(self):
@@ -294,6 +295,22 @@ cdef class Handle(_Watcher):
                 at = <uint32_t>(receipt & 0xFFFFFF) + 1
         return rows
 
+    def copies_from(self, origins):
+        """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
+        cdef uint32_t at = 0, made = self.q.h.slots_made, end
+        cdef shmq_slot *s
+        cdef list rows = []
+        while at < made:
+            self._lock()
+            end = min(at + 65536, made)
+            for at in range(at, end):
+                s = &self.q.slots[at]
+                if s.origin_queue and shmq_state_of(shmq_word(s)) != SHMQ_FREE:
+                    rows.append((s.origin_queue, s.origin_seq))
+            self._unlock()
+            at = end
+        return [row for row in rows if row[0] in origins]
+
     def still_moves(self, uint64_t seq):
         """Whether message ``seq`` is here, dying or being moved."""
         cdef bint there
@@ -322,3 +339,17 @@ cdef class Handle(_Watcher):
         count = shmq_check_all(&self.q, wrong, 32)
         self._unlock()
         return [wrong[at].decode() for at in range(count)]
+
+
+cdef dict _journal_numbers(const shmq_header *h):
+    cdef shmq_journal j = h.journal
+    cdef bint journaled = _DURABILITIES[h.options.durability % 3] == "journal"
+    return {
+        "durability": _DURABILITIES[h.options.durability % 3],
+        "journal_lag": max(0, <int64_t>(h.fresh_tail - j.synced)) if journaled else 0,
+        "journal_waiting": h.spent,
+        "journal_synced": j.synced,
+        "journal_error": _os.strerror(j.error) if j.error else None,
+        "journal_bytes": j.bytes,
+        "snapshot_age": max(0.0, (shmq_wall() - j.snapshot_at) / 1e9) if j.snapshot_at else None,
+    }

@@ -12,6 +12,8 @@ cdef class Loan:
     cdef View holder
     cdef object memory
     cdef bint ended
+    cdef bint confirms           # the commit returns once it is on disk,
+    cdef object patience         #   or so many seconds after it
     cdef readonly Put put
 
     @property
@@ -39,6 +41,8 @@ cdef class Loan:
         except BaseException:
             self._abandon()  # which does nothing where the message was put
             raise
+        if self.confirms:
+            self.handle._confirm(self.put.sequence, 1, _deadline(self.patience))
         return self.put
 
     def drop(self):
@@ -111,10 +115,11 @@ cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout):
 
 def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, group=None,
               headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None,
-              reply_to=None, correlation=None):
+              reply_to=None, correlation=None, confirm=None):
     """See shmq.contract.Queue.loan."""
     cdef Parcel parcel
     cdef Loan loan
+    cdef bint confirms = handle._confirms(confirm)
     size = _whole("size", size)
     if not 0 <= size < 1 << 63:
         raise _errors.InvalidOption(f"size={size} must be 0 or more bytes")
@@ -129,8 +134,12 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
     parcel.c.body_bytes = size
     loan = _borrow(handle, parcel, block, timeout)
     if loan.ended:
+        if confirms:
+            handle._confirm(loan.put.sequence, 1, _deadline(timeout))
         return DuplicateLoan(memoryview(bytearray(size)), loan.put)
     loan.memory = memoryview(loan.holder)
+    loan.confirms = confirms
+    loan.patience = timeout
     return loan
 
 

@@ -1,17 +1,27 @@
 # Putting: small bodies under the lock, large ones beside it.
 
 @cython.no_gc_clear
-cdef class _Putter(_Attachment):
+cdef class _Putter(_Confirmer):
     """The part of a handle that puts."""
 
     def put(self, body, block=None, timeout=None, *, priority=None, group=None, headers=None,
             delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
-            correlation=None):
+            correlation=None, confirm=None):
         """See shmq.contract.Queue.put."""
         cdef shmq_put c
         cdef Parcel parcel
+        cdef Put put
+        cdef int64_t until
         if timeout is not None:
             _check_timeout(timeout)
+        if (confirm is not None or self.confirms) and self._confirms(confirm):
+            until = _deadline(timeout)
+            put = self.put(body, block, timeout, priority=priority, group=group, headers=headers,
+                           delay=delay, deliver_at=deliver_at, ttl=ttl, dedupe_id=dedupe_id,
+                           codec=codec, reply_to=reply_to, correlation=correlation,
+                           confirm="memory")
+            self._confirm(put.sequence, 1, until)
+            return put
         if (type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL and priority is None
                 and group is None and headers is None and delay is None
                 and deliver_at is None and ttl is None and dedupe_id is None
@@ -101,11 +111,13 @@ cdef class _Putter(_Attachment):
         return status == SHMQ_OK
 
     def put_packed(self, data, lengths, block=None, timeout=None, *, priority=None, group=None,
-                   headers=None, delay=None, ttl=None, dedupe_id=None):
+                   headers=None, delay=None, ttl=None, dedupe_id=None, confirm=None):
         """See shmq.contract.Queue.put_packed."""
         cdef Parcel parcel
+        cdef Put put
         cdef bytes trailer
-        _check_timeout(timeout)
+        cdef bint confirms = self._confirms(confirm)
+        cdef int64_t until = _deadline(timeout)
         if (priority is None and group is None and headers is None and delay is None
                 and ttl is None and dedupe_id is None):
             parcel = self._wrap_plainly(data, PACKED)
@@ -118,8 +130,12 @@ cdef class _Putter(_Attachment):
         parcel.c.tail_bytes = PyBytes_GET_SIZE(trailer)
         parcel.c.body_bytes += parcel.c.tail_bytes
         if parcel.c.body_bytes > MOST_QUICK:
-            return self._put_large(parcel, block, timeout)
-        return self._put(&parcel.c, block, timeout)
+            put = self._put_large(parcel, block, timeout)
+        else:
+            put = self._put(&parcel.c, block, timeout)
+        if confirms:
+            self._confirm(put.sequence, 1, until)
+        return put
 
     # A large body is written without the lock, into space that is ours and pinned: not
     # even closing the handle meanwhile lets another message have it.
@@ -188,28 +204,38 @@ cdef class _Putter(_Attachment):
         return status == SHMQ_OK
 
     def put_many(self, bodies, block=None, timeout=None, *, priority=None, group=None,
-                 headers=None, delay=None, ttl=None, codec=None):
+                 headers=None, delay=None, ttl=None, codec=None, confirm=None):
         """See shmq.contract.Queue.put_many."""
-        _check_timeout(timeout)
+        cdef bint confirms = self._confirms(confirm)
+        cdef int64_t until = _deadline(timeout)
+        cdef uint64_t last = 0
+        cdef Py_ssize_t done
         if isinstance(bodies, (str, bytes, bytearray, memoryview, dict)):
             raise TypeError(
                 f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put")
-        cdef list parcels = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
+        parcels = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
+        done = self._put_all(parcels, block, timeout, &last)
+        if confirms and done:
+            self._confirm(last, done, until)
+        return done
+
+    # Puts as many as fit: how many. `last`: the sequence number of the last one.
+    cdef Py_ssize_t _put_all(self, list parcels, block, timeout, uint64_t *last) except -1:
         cdef Py_ssize_t done = 0, count = len(parcels)
         cdef int status, round_ = 0
         cdef int64_t until = -1
         while done < count:
-            self._quick_run(parcels, &done)
+            self._quick_run(parcels, &done, last)
             if done == count:
                 break
             if self._is_large(parcels[done]):
                 try:
-                    self._put_large(parcels[done], block, timeout)
+                    last[0] = self._put_large(parcels[done], block, timeout).sequence
                 except _errors.Full:
                     return done
                 done += 1
                 continue
-            status = self._put_run(parcels, &done, round_ == 1)
+            status = self._put_run(parcels, &done, round_ == 1, last)
             if status == SHMQ_OK:
                 self._after()
                 continue
@@ -225,9 +251,9 @@ cdef class _Putter(_Attachment):
         return type(parcel) is not bytes and (<Parcel>parcel).c.body_bytes > SMALL
 
     # Puts what can be put without the lock of the gets, from parcels[done[0]] on.
-    cdef int _quick_run(self, list parcels, Py_ssize_t *done) except -1:
+    cdef int _quick_run(self, list parcels, Py_ssize_t *done, uint64_t *last) except -1:
         cdef Py_ssize_t count = len(parcels)
-        cdef uint64_t seq, copied = 0
+        cdef uint64_t copied = 0
         cdef int64_t now
         cdef shmq_put c
         cdef const shmq_put *p
@@ -245,7 +271,7 @@ cdef class _Putter(_Attachment):
                 break
             if now == 0:
                 now = shmq_put_time(&self.q, p)
-            if shmq_quick_put(&self.q, p, now, &seq) != SHMQ_OK:
+            if shmq_quick_put(&self.q, p, now, last) != SHMQ_OK:
                 break
             copied += p.body_bytes + 64
             done[0] += 1
@@ -254,9 +280,10 @@ cdef class _Putter(_Attachment):
         return 0
 
     # One critical section: puts what fits, from parcels[done[0]] on.
-    cdef int _put_run(self, list parcels, Py_ssize_t *done, bint asleep_if_full) except -1:
+    cdef int _put_run(self, list parcels, Py_ssize_t *done, bint asleep_if_full,
+                      uint64_t *last) except -1:
         cdef Py_ssize_t count = len(parcels)
-        cdef uint64_t seq, copied = 0
+        cdef uint64_t copied = 0
         cdef int64_t now
         cdef int status = SHMQ_OK
         cdef shmq_put c
@@ -270,7 +297,7 @@ cdef class _Putter(_Attachment):
             p = _small(parcel, &c)
             if p == NULL:
                 break
-            status = c_put(&self.q, p, now, &seq)
+            status = c_put(&self.q, p, now, last)
             if status != SHMQ_OK:
                 break
             copied += p.body_bytes + 64

@@ -49,7 +49,7 @@ cdef class Session:
             flags |= _WANTS_WRITE
         if shmq_session_is_paused(self.c):
             flags |= _PAUSED
-        if self.c.finished:
+        if shmq_session_is_ending(self.c):
             flags |= _ENDING
         return flags
 
@@ -62,6 +62,11 @@ cdef class Session:
     def unsettled(self):
         """Messages that it has leased."""
         return 0 if self.c == NULL else self.c.unsettled
+
+    @property
+    def promised(self):
+        """Answers that wait for the disk."""
+        return 0 if self.c == NULL else self.c.promise_count
 
     def readable(self, int fd):
         """Receive what is there, carry it out, and send what can be sent at once.

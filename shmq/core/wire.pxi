@@ -185,14 +185,14 @@ cdef class Wire:
         memcpy(at, PyBytes_AS_STRING(rest), PyBytes_GET_SIZE(rest))
         return answer
 
-    cdef Answer _produce(self, bytes meta, const char *body, uint64_t size):
+    cdef Answer _produce(self, bytes meta, const char *body, uint64_t size, uint8_t flags):
         cdef Answer answer = self._new_answer()
         cdef uint64_t head = 1
         cdef unsigned char *at
         if meta is not None:
             head += 4 + PyBytes_GET_SIZE(meta)
         at = self._request(answer, SHMQ_T_PRODUCE, True, head + size)
-        at[0] = SHMQ_WITH_PROPERTIES if meta is not None else 0
+        at[0] = flags | (SHMQ_WITH_PROPERTIES if meta is not None else 0)
         at += 1
         if meta is not None:
             at = shmq_store32(at, <uint32_t>PyBytes_GET_SIZE(meta))
@@ -201,15 +201,18 @@ cdef class Wire:
         memcpy(at, body, size)
         return answer
 
-    def produce(self, bytes meta, body):
-        """Write a PRODUCE: packed properties or None, and a buffer."""
+    def produce(self, bytes meta, body, bint durable=False):
+        """Write a PRODUCE: packed properties or None, and a buffer.
+
+        ``durable``: its answer is to come once the message is on disk.
+        """
         cdef Py_buffer buffer
-        cdef Answer answer
+        cdef uint8_t flags = SHMQ_WHEN_DURABLE if durable else 0
         if type(body) is bytes:
-            return self._produce(meta, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+            return self._produce(meta, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), flags)
         PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE)
         try:
-            return self._produce(meta, <const char *>buffer.buf, buffer.len)
+            return self._produce(meta, <const char *>buffer.buf, buffer.len, flags)
         finally:
             PyBuffer_Release(&buffer)
 
@@ -224,11 +227,12 @@ cdef class Wire:
                 return _new_put(answer.number, True)
         return answer
 
-    def produce_batch(self, list items, Py_ssize_t start, uint64_t most):
+    def produce_batch(self, list items, Py_ssize_t start, uint64_t most, bint durable=False):
         """Write a PRODUCE_BATCH of items[start:], as far as its payload has ``most`` bytes.
 
-        An item is bytes, or a tuple of packed properties or None and a buffer. Returns the
-        answer and how many are in it, which is at least one.
+        An item is bytes, or a tuple of packed properties or None and a buffer. ``durable``: the
+        answer is to come once they are on disk. Returns the answer and how many are in it,
+        which is at least one.
         """
         cdef Py_ssize_t end = start, count = len(items)
         cdef uint64_t size = 2 + PyBytes_GET_SIZE(self.name) + 5, item_size
@@ -242,7 +246,7 @@ cdef class Wire:
             end += 1
         at = self._request(answer, SHMQ_T_PRODUCE_BATCH, True,
                            size - 2 - PyBytes_GET_SIZE(self.name))
-        at[0] = 0
+        at[0] = SHMQ_WHEN_DURABLE if durable else 0
         at = shmq_store32(at + 1, <uint32_t>(end - start))
         for i in range(start, end):
             at = _write_item(at, items[i])

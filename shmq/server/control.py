@@ -69,11 +69,13 @@ class Control:
         broker: LocalBroker,
         doors: Doors,
         wait: Callable[[LocalQueue], None],
+        confirm: Callable[[LocalQueue], None],
         stirred: Callable[[Session], None],
         sooner: Callable[[], None],
     ) -> None:
         self.doors = doors
         self.wait = wait
+        self.confirm = confirm
         self.stirred = stirred
         self.sooner = sooner
         self._broker = broker

@@ -8,6 +8,7 @@ import logging
 import socket
 from typing import Any, Final
 
+from shmq.client import confirming
 from shmq.client.hub import wait_for
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.core import _core
@@ -37,6 +38,8 @@ _ROUND: Final = 1.0
 _LAST_CALL: Final = 1.0
 #: How soon is seen that one holds nothing any more, or that who waited is gone, in seconds.
 _GLANCE: Final = 0.05
+#: How soon is looked again at a journal whose disk fails, in seconds.
+_BAD_DISK: Final = 0.1
 
 #: A peer that is gone without a word is asked after so many seconds, so often, so many times.
 _KEEPALIVE: Final = (
@@ -65,6 +68,7 @@ class FrontEnd:
         self._carriers: set[Carrier] = set()
         self._stirred: set[_core.Session] = set()
         self._waiting: dict[LocalQueue, asyncio.Task[None]] = {}
+        self._confirming: dict[LocalQueue, asyncio.Task[None]] = {}
         self._timer = self._loop.call_later(0, self._keep_time)
         self._round_at = 0.0
         self._draining = False
@@ -73,7 +77,12 @@ class FrontEnd:
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
         self._control = Control(
-            self._broker, Doors(settings.tokens), self._wait, self._stir, self._sooner
+            self._broker,
+            Doors(settings.tokens),
+            self._wait,
+            self._confirm,
+            self._stir,
+            self._sooner,
         )
         self._front = _core.Front(self._control, **_limits_of(settings))
 
@@ -91,7 +100,7 @@ class FrontEnd:
             self._timer.cancel()
             for carrier in list(self._carriers):
                 carrier.close()
-            waiting = list(self._waiting.values())
+            waiting = [*self._waiting.values(), *self._confirming.values()]
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
@@ -239,6 +248,26 @@ class FrontEnd:
     def _attempt(self, queue: LocalQueue) -> bool | None:
         return None if self._front.serve(queue) else True
 
+    def _confirm(self, queue: LocalQueue) -> None:
+        if queue not in self._confirming:
+            self._confirming[queue] = self._loop.create_task(self._answer_from_disk(queue))
+
+    async def _answer_from_disk(self, queue: LocalQueue) -> None:
+        """Have those answered whose puts the queue's journal has, until nobody waits for it."""
+        try:
+            while True:
+                beyond = queue.synced_seq + 1
+                if not self._front.confirmed(queue):
+                    # Whoever is promised something from now on gets a task of their own.
+                    return
+                if not await confirming.synced(queue, beyond, None):
+                    await asyncio.sleep(_BAD_DISK)
+        except ShmqError as error:
+            log.error("queue %s: nobody waits for its journal any more: %s", queue.name, error)
+            self._front.forget(queue)
+        finally:
+            del self._confirming[queue]
+
     # ---- time ----
 
     def _sooner(self) -> None:
@@ -285,11 +314,12 @@ class FrontEnd:
     # ---- the end ----
 
     def _part(self) -> None:
-        """End those connections that have nothing to settle, and at last the others, too."""
+        """End those connections that nothing is open for, and at last the others, too."""
         now = self._loop.time()
         if now >= self._part_from:
             for carrier in list(self._carriers):
-                if not carrier.session.unsettled or now >= self._part_all_from:
+                session = carrier.session
+                if not (session.unsettled or session.promised) or now >= self._part_all_from:
                     carrier.part()
         self._end_if_empty()
         self._loop.call_later(_GLANCE, self._part)

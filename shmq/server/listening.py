@@ -12,7 +12,7 @@ from typing import Any, Final
 from shmq.errors import InvalidOption, ShmqError
 from shmq.server.settings import Settings
 
-__all__ = ["listen", "url_of"]
+__all__ = ["listen", "refuse", "url_of"]
 
 log = logging.getLogger("shmq.server")
 
@@ -21,6 +21,14 @@ BACKLOG: Final = 4096
 
 #: How long an address may still be in use by what has just ended, in seconds.
 PATIENCE: Final = 3.0
+
+
+def refuse(settings: Settings) -> None:
+    """Raise what `listen` would, without listening."""
+    family, address = _resolved(settings)
+    _refuse_exposure(settings, address[0])
+    if address[1]:
+        _refuse_shared(family, address)
 
 
 def listen(settings: Settings) -> list[socket.socket]:

@@ -29,6 +29,10 @@ class Manager:
         """The service is up, or has taken its settings over."""
         self._tell("READY=1", f"STATUS={status}")
 
+    def starting(self, status: str) -> None:
+        """What it does before it is up."""
+        self._tell(f"STATUS={status}")
+
     def reloading(self) -> None:
         """Settings are being read again."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")

@@ -58,7 +58,9 @@ class Settings:
     log_level: str = "info"
     #: Whether to listen beyond this host without a token or without TLS.
     insecure: bool = False
-    #: Where queues would keep their journals. There are none yet: anything but None is refused.
+    #: Whether durable queues are recovered and written.
+    persist: bool = True
+    #: Where; None: ``SHMQ_DATA_DIR``, or the user's usual place.
     data_dir: Path | None = None
     limits: Limits = dataclasses.field(default_factory=Limits)
     #: None: connections are not encrypted.
@@ -75,16 +77,24 @@ class Settings:
         check_whole("workers", self.workers, 1, MAX_WORKERS)
         check_name(self.namespace, "namespace")
         check_one_of("log_level", self.log_level, LEVELS)
-        if self.data_dir is not None:
-            raise InvalidOption(
-                f"data_dir={str(self.data_dir)!r}: there is no persistence yet, so nothing would "
-                f"be written there; messages are in shared memory alone, and survive every "
-                f"process but no reboot: start without it"
-            )
+        self._check_persistence()
         names = [token.name for token in self.tokens]
         for name in names:
             if names.count(name) > 1:
                 raise InvalidOption(f"two tokens have the name {name!r}: give each its own")
+
+    def _check_persistence(self) -> None:
+        if not isinstance(self.persist, bool):
+            raise TypeError(f"persist={self.persist!r} must be true or false")
+        if self.data_dir is None:
+            return
+        if not isinstance(self.data_dir, Path):
+            raise TypeError(f"data_dir={self.data_dir!r} must be a directory")
+        if not self.persist:
+            raise InvalidOption(
+                f"data_dir={str(self.data_dir)!r} and persist=False: nothing would be written "
+                f"there; drop one"
+            )
 
     @property
     def level(self) -> int:
@@ -147,6 +157,8 @@ def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         if not isinstance(rows, list):
             raise TypeError("tokens must be written as [[tokens]], once for each")
         values["tokens"] = tuple(_made(Token, "[tokens]", _table("tokens", row)) for row in rows)
+    if values.get("data_dir") == "":
+        raise InvalidOption("data_dir='' is no directory: name one, or leave it out")
     if "data_dir" in values:
         values["data_dir"] = _path(values["data_dir"], folder)
     return values

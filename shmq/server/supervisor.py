@@ -19,8 +19,9 @@ from shmq.processes.post import Post
 from shmq.processes.signals import caught
 from shmq.server import keeping, worker
 from shmq.server.census import Census
-from shmq.server.listening import listen, url_of
+from shmq.server.listening import listen, refuse, url_of
 from shmq.server.notify import Manager
+from shmq.server.persisting import PersistencePost
 from shmq.server.settings import Settings, Source
 
 __all__ = ["Supervisor"]
@@ -121,6 +122,7 @@ class Supervisor:
         self._sockets: list[socket.socket] = []
         self._fronts: list[_FrontPost] = []
         self._posts: list[Post] = []
+        self._persistence: PersistencePost | None = None
         self._url = ""
         self._up = False
         self._false_starts = 0
@@ -185,6 +187,17 @@ class Supervisor:
         if settings.tls is not None:
             settings.tls.context()  # what cannot be used is refused now
         _raise_descriptors(settings)
+        refuse(settings)
+        if settings.persist:
+            self._persistence = PersistencePost(lambda: self.settings, log)
+            self._posts = [self._persistence]
+            self._manager.starting("recovering durable queues")
+        if self._persistence is None or self._persistence.recovered:
+            self._open_doors()
+
+    def _open_doors(self) -> None:
+        """Take connections: the queues are there."""
+        settings = self.settings
         self._sockets = listen(settings)
         self._url = url_of(self._sockets[0], tls=settings.tls is not None)
         census = Census(settings.workers)
@@ -196,7 +209,7 @@ class Supervisor:
             log,
             expected={0},
         )
-        self._posts = [*self._fronts, keeper]
+        self._posts += [*self._fronts, keeper]
 
     def _go_on(self) -> bool:
         """Do what is due; whether anything is left to wait for."""
@@ -204,6 +217,8 @@ class Supervisor:
             front.hear()
         for post in self._posts:
             self._attend(post)
+        if self._persistence is not None:
+            self._follow(self._persistence)
         self._tell()
         if self._hung_up and not self._stopped:
             self._hung_up = False
@@ -213,20 +228,44 @@ class Supervisor:
         if self._cut:
             log.warning("the server ends at once")
             raise KeyboardInterrupt if self._cut == signal.SIGINT else SystemExit(128 + self._cut)
-        left = [post.who for post in self._posts if post.process is not None]
-        if left and self._drain_until is not None and time.monotonic() >= self._drain_until:
+        if self._drain_until is not None and time.monotonic() >= self._drain_until:
+            self._give_up()
+        return not self._draining or any(post.process is not None for post in self._posts)
+
+    def _follow(self, persistence: PersistencePost) -> None:
+        """Let the front ends follow the recovery, and the last snapshots follow those."""
+        persistence.hear()
+        if persistence.refusal is not None and not persistence.recovered:
+            self._refusal = self._refusal or ShmqError(persistence.refusal)
+            self._stopped = True
+        if persistence.recovered and not self._fronts and not self._stopped:
+            self._open_doors()
+            self._nudge.give()
+        if self._draining and all(post.process is None for post in self._others()):
+            self._drain_until = None  # what is not written by then would be lost
+            persistence.drain()
+
+    def _others(self) -> list[Post]:
+        return [post for post in self._posts if post is not self._persistence]
+
+    def _give_up(self) -> None:
+        """Kill what should have ended by now, but for what still has something to write."""
+        self._drain_until = None
+        late = [post for post in self._others() if post.process is not None]
+        if late:
             self._refusal = self._refusal or ShmqError(
                 f"not ended within drain={self.settings.limits.drain} s, and killed: "
-                f"{', '.join(left)}"
+                f"{', '.join(post.who for post in late)}"
             )
-            return False
-        return bool(left) or not self._draining
+        for post in late:
+            post.kill()
+        self._nudge.give()
 
     def _attend(self, post: Post) -> None:
         code = post.reap()
         if code is not None and not self._draining:
             post.replace(code)
-            self._false_starts += not self._up and post in self._fronts
+            self._false_starts += not self._up and post in {*self._fronts, self._persistence}
             if self._false_starts > _FALSE_STARTS:
                 self._refusal = ShmqError("the server's processes die at once: the log says why")
                 self._stopped = True
@@ -235,7 +274,7 @@ class Supervisor:
 
     def _tell(self) -> None:
         """Say what has been reached since."""
-        if not self._up and all(front.ready for front in self._fronts):
+        if not self._up and self._fronts and all(front.ready for front in self._fronts):
             self._up = True
             log.info(
                 "listening on %s: namespace %r, workers: %d",
@@ -274,8 +313,11 @@ class Supervisor:
         log.info("the server ends when its connections have")
         for each in self._sockets:
             each.close()
-        for post in self._posts:
+        for post in self._others():
             post.drain()
+        if self._persistence is not None and self._persistence.process is None:
+            self._persistence.drain()
+        self._nudge.give()
         self._drain_until = time.monotonic() + self.settings.limits.drain + _GRACE
 
     def _sleep(self) -> None:
@@ -290,7 +332,8 @@ class Supervisor:
                 self._alive_at = now + self._manager.interval
             times.append(self._alive_at)
         timeout = max(0.0, min(times) - now) if times else None
-        pipes = [front.pipe for front in self._fronts if front.pipe is not None]
+        speaking = [*self._fronts, *([self._persistence] if self._persistence else [])]
+        pipes = [post.pipe for post in speaking if post.pipe is not None]
         ends = [post.process.sentinel for post in self._posts if post.process is not None]
         wait([self._nudge.fileno(), *pipes, *ends], timeout)
         self._nudge.clear()

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shmq import errors
@@ -24,6 +24,8 @@ from shmq.protocol import Status
 __all__ = ["Backoff", "Connection"]
 
 Write = Callable[[_core.Wire], _core.Answer]
+Await = Callable[[_core.Wire, _core.Answer], None]
+AsyncAwait = Callable[[_core.Wire, _core.Answer], Awaitable[None]]
 
 #: How long a close waits for the server to have done what was sent before, in seconds.
 _FAREWELL = 1.0
@@ -169,11 +171,18 @@ class Connection:
     # ---- requests ----
 
     def call(
-        self, write: Write, *, again: bool = False, wait: float = 0.0, within: float = math.inf
+        self,
+        write: Write,
+        *,
+        again: bool = False,
+        wait: float = 0.0,
+        within: float = math.inf,
+        await_: Await | None = None,
     ) -> _core.Answer:
         """Carry out one request; ``wait``: seconds that the server may take beyond the timeout.
 
-        ``again``: it may be carried out twice, ``within`` so many seconds. Raises
+        ``again``: it may be carried out twice, ``within`` so many seconds. ``await_``: what waits
+        for the answer, as long as it likes; None: `await_`. Raises
         :class:`~shmq.ConnectionLost` if there is no answer in time, or the connection is lost
         and it must not be repeated.
         """
@@ -183,7 +192,10 @@ class Connection:
         while True:
             wire = self.ready(until)
             answer = write(wire)
-            self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
+            if await_ is None:
+                self.await_(wire, answer, max(0.0, until - time.monotonic()) + wait)
+            else:
+                await_(wire, answer)
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer
@@ -271,7 +283,13 @@ class Connection:
     # ---- asyncio ----
 
     async def acall(
-        self, write: Write, *, again: bool = False, wait: float = 0.0, within: float = math.inf
+        self,
+        write: Write,
+        *,
+        again: bool = False,
+        wait: float = 0.0,
+        within: float = math.inf,
+        await_: AsyncAwait | None = None,
     ) -> _core.Answer:
         """``call``, for a task. One that is cancelled waits no longer; see ``Wire.forget``."""
         began = time.monotonic()
@@ -280,7 +298,10 @@ class Connection:
         while True:
             wire = await self.aready(until)
             answer = write(wire)
-            await self.aawait(wire, answer, max(0.0, until - time.monotonic()) + wait)
+            if await_ is None:
+                await self.aawait(wire, answer, max(0.0, until - time.monotonic()) + wait)
+            else:
+                await await_(wire, answer)
             still = again and time.monotonic() - began < within
             if not self._is_to_be_repeated(wire, answer, still, until):
                 return answer

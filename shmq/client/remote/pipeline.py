@@ -9,8 +9,10 @@ from typing import Any
 
 from shmq import contract, errors
 from shmq.client.pipeline import refused
+from shmq.client.remote.confirming import is_durable
 from shmq.client.remote.encoding import encode, with_id
 from shmq.core import _core
+from shmq.options import Confirm
 from shmq.protocol import Status
 
 __all__ = ["RemotePipeline"]
@@ -24,16 +26,19 @@ class RemotePipeline(contract.Pipeline):
     Requests gather while answers are outstanding: half a window is sent in one piece.
     """
 
-    def __init__(self, queue: Any, window: int) -> None:
+    def __init__(self, queue: Any, window: int, confirm: Confirm | None) -> None:
         self._queue = queue
         self._connection = queue.connection
         self._window = window
+        self._confirm = confirm
+        self._durable = is_durable(queue, confirm)
         self._flight: collections.deque[_Flight] = collections.deque()
         self._unsent = 0
         self._number = 0
         self._taken = 0
         self._failures: dict[int, errors.ShmqError] = {}
         self._unknown: list[int] = []
+        self._unconfirmed: dict[int, errors.ShmqError] = {}
 
     @property
     def taken(self) -> int:
@@ -42,9 +47,13 @@ class RemotePipeline(contract.Pipeline):
 
     def put(self, body: contract.Body, **properties: Any) -> int:
         """See :class:`shmq.contract.Pipeline`."""
-        if self._failures or self._unknown:
+        if self._failures or self._unknown or self._unconfirmed:
             self.flush()
         queue = self._queue
+        durable = self._durable
+        if "confirm" in properties:
+            confirm = properties.pop("confirm")
+            durable = durable if confirm is None else is_durable(queue, confirm)
         if type(body) is bytes and not properties:
             meta = None
         else:
@@ -58,7 +67,8 @@ class RemotePipeline(contract.Pipeline):
         wire = self._wire()
         number = self._number
         began = time.monotonic()
-        self._flight.append((number, began, wire, wire.produce(meta, body), meta, body, known))
+        answer = wire.produce(meta, body, durable)
+        self._flight.append((number, began, wire, answer, meta, body, known, durable))
         self._number += 1
         self._unsent += 1
         if self._unsent * 2 >= self._window:
@@ -85,7 +95,10 @@ class RemotePipeline(contract.Pipeline):
             if not answer.is_ready:
                 self._unsent = 0
                 try:
-                    self._connection.await_(wire, answer, self._connection.target.request_timeout)
+                    self._queue.await_put(wire, answer, flight[-1])
+                except errors.NotConfirmed as error:
+                    self._unconfirmed[flight[0]] = error
+                    continue
                 except BaseException:
                     self._unknown.append(flight[0])
                     raise
@@ -96,9 +109,11 @@ class RemotePipeline(contract.Pipeline):
 
     def _again(self, flight: _Flight) -> None:
         """One that was refused or lost goes the way of a put that was."""
-        number, began, wire, answer, meta, body, known = flight
+        number, began, wire, answer, meta, body, known, durable = flight
         try:
-            self._queue.put_again(began, wire, answer, meta, body, None, None, known)
+            self._queue.put_again(began, wire, answer, meta, body, None, None, known, durable)
+        except errors.NotConfirmed as error:
+            self._unconfirmed[number] = error
         except errors.ConnectionLost as error:
             if wire.may_have_arrived(answer):
                 self._unknown.append(number)
@@ -112,10 +127,11 @@ class RemotePipeline(contract.Pipeline):
     def flush(self) -> None:
         """See :class:`shmq.contract.Pipeline`."""
         self._settle(0)
-        if self._failures or self._unknown:
+        if self._failures or self._unknown or self._unconfirmed:
             failures, self._failures = self._failures, {}
             unknown, self._unknown = self._unknown, []
-            raise refused(self._taken, failures, unknown, self._queue.name)
+            doubtful, self._unconfirmed = self._unconfirmed, {}
+            raise refused(self._taken, failures, unknown, self._queue.name, doubtful)
 
     def __exit__(
         self,
@@ -129,6 +145,6 @@ class RemotePipeline(contract.Pipeline):
             self._flight[-1][2].send()  # they are put, as those before them were
 
 
-#: Number, when it began, wire, answer, packed properties, body, and whether the application
-#: gave it a dedupe id.
-_Flight = tuple[int, float, _core.Wire, _core.Answer, bytes | None, Any, bool]
+#: Number, when it began, wire, answer, packed properties, body, whether the application gave
+#: it a dedupe id, and whether it is to be on disk.
+_Flight = tuple[int, float, _core.Wire, _core.Answer, bytes | None, Any, bool, bool]

@@ -15,6 +15,7 @@ import msgpack
 from shmq import contract, errors
 from shmq.client.remote import crowd, runs
 from shmq.client.remote.address import Target
+from shmq.client.remote.confirming import aconfirmed, confirmed, is_durable
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.encoding import Item, check_size, encode, with_id
@@ -24,7 +25,7 @@ from shmq.client.remote.pipeline import RemotePipeline
 from shmq.client.remote.refusal import refusal
 from shmq.core import _core
 from shmq.names import check_name
-from shmq.options import QueueOptions, check_whole
+from shmq.options import Confirm, QueueOptions, check_whole
 from shmq.protocol import FOREVER, Status, Type
 
 __all__ = ["RemoteQueue", "attach"]
@@ -67,6 +68,7 @@ class RemoteQueue(contract.Queue):
         self.identified = self._options.dedupe_window > 0
         self._window = self._options.dedupe_window
         self._waits = self._options.overflow == "block"
+        self._confirms = self._options.confirm == "disk"
 
     @property
     def name(self) -> str:
@@ -133,10 +135,12 @@ class RemoteQueue(contract.Queue):
         codec: str | None = None,
         reply_to: str | None = None,
         correlation: str | None = None,
+        confirm: Confirm | None = None,
     ) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
+        durable = (confirm is not None or self._confirms) and is_durable(self, confirm)
         if (
             type(body) is bytes
             and priority is None
@@ -168,10 +172,16 @@ class RemoteQueue(contract.Queue):
                     "correlation": correlation,
                 },
             )
-        return self._put(meta, body, block, timeout, dedupe_id is not None)
+        return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
     def _put(
-        self, meta: bytes | None, body: Any, block: bool | None, timeout: float | None, known: bool
+        self,
+        meta: bytes | None,
+        body: Any,
+        block: bool | None,
+        timeout: float | None,
+        known: bool,
+        durable: bool,
     ) -> contract.Put:
         """Put what is encoded; ``known``: it has a dedupe id that the application gave."""
         self.check_size(body, meta)
@@ -181,10 +191,14 @@ class RemoteQueue(contract.Queue):
         if wire is None or not wire.is_usable:
             wire = self._connection.ready(time.monotonic() + self._patience)
         began = time.monotonic()
-        answer = wire.put(meta, body, self._patience)
-        if type(answer) is _core.Put:
-            return answer
-        return self.put_again(began, wire, answer, meta, body, block, timeout, known)
+        if durable:
+            answer = wire.produce(meta, body, True)
+            confirmed(self, wire, answer, None if timeout is None else began + timeout)
+        else:
+            answer = wire.put(meta, body, self._patience)
+            if type(answer) is _core.Put:
+                return answer
+        return self.put_again(began, wire, answer, meta, body, block, timeout, known, durable)
 
     def put_again(
         self,
@@ -196,13 +210,14 @@ class RemoteQueue(contract.Queue):
         block: bool | None,
         timeout: float | None,
         known: bool,
+        durable: bool = False,
     ) -> contract.Put:
-        """After a first attempt that was refused or lost: wait or repeat, if that may be.
+        """What a first attempt has come to: if it was refused or lost, wait or repeat it.
 
         It ``began`` at that time (monotonic).
         """
         waits = self.waits(block, timeout)
-        until = None if timeout is None else time.monotonic() + timeout
+        until = None if timeout is None else began + timeout
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         if not answer.done:
             self._connection.give_up(wire)
@@ -217,13 +232,22 @@ class RemoteQueue(contract.Queue):
             else:
                 self._check_repeatable(wire, answer, began)
             wire = self._connection.ready(time.monotonic() + self._patience)
-            answer = wire.produce(meta, body)
-            self._connection.await_(wire, answer, self._patience)
+            answer = wire.produce(meta, body, durable)
+            self.await_put(wire, answer, durable, until)
         if answer.status == Status.DUPLICATE:
             # Of an id that is ours alone, the first one was our own first attempt.
             return _core.new_put(answer.number, known or not self.identified)
         self._check(answer)
         return _core.new_put(answer.number, False)
+
+    def await_put(
+        self, wire: _core.Wire, answer: _core.Answer, durable: bool, until: float | None = None
+    ) -> None:
+        """Wait for the answer to a put: it is there afterwards, or lost. Raises NotConfirmed."""
+        if durable:
+            confirmed(self, wire, answer, until)
+        else:
+            self._connection.await_(wire, answer, self._patience)
 
     def _check_repeatable(self, wire: _core.Wire, answer: Any, began: float) -> None:
         """Raise ConnectionLost unless the put can be sent again without being doubled."""
@@ -277,9 +301,11 @@ class RemoteQueue(contract.Queue):
         delay: float | None = None,
         ttl: float | None = None,
         codec: str | None = None,
+        confirm: Confirm | None = None,
     ) -> int:
         """See :class:`shmq.contract.Queue`."""
         _core.check_timeout(timeout)
+        durable = is_durable(self, confirm)
         if isinstance(bodies, str | bytes | bytearray | memoryview | dict):
             raise TypeError(
                 f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put"
@@ -297,7 +323,7 @@ class RemoteQueue(contract.Queue):
         small = min(self._options.max_message_bytes, self._frame() - 512)
         if not (plain and not self.identified and _core.are_bytes(items, small)):
             items = [self._item(body, properties) for body in items]
-        return self._put_items(items, self.waits(block, timeout), timeout)
+        return self._put_items(items, self.waits(block, timeout), timeout, durable)
 
     def _item(self, body: Any, properties: Mapping[str, Any]) -> Item:
         meta, buffer = encode(body, self._options.priorities, properties)
@@ -308,12 +334,14 @@ class RemoteQueue(contract.Queue):
         wire = self._connection.wire
         return _BATCH_BYTES if wire is None else min(_BATCH_BYTES, wire.max_frame)
 
-    def _put_items(self, items: list[Item], waits: bool, timeout: float | None) -> int:
+    def _put_items(
+        self, items: list[Item], waits: bool, timeout: float | None, durable: bool
+    ) -> int:
         until = None if timeout is None else time.monotonic() + timeout
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         done = 0
         while done < len(items):
-            answer = self._put_batch(items, done)
+            answer = self._put_batch(items, done, durable, until)
             accepted = answer.accepted
             done += accepted
             if answer.status == Status.OK:
@@ -331,14 +359,29 @@ class RemoteQueue(contract.Queue):
                 time.sleep(backoff.pause(left))
         return done
 
-    def _put_batch(self, items: list[Item], start: int) -> _core.Answer:
+    def _put_batch(
+        self, items: list[Item], start: int, durable: bool, until: float | None
+    ) -> _core.Answer:
         def write(wire: _core.Wire) -> _core.Answer:
-            return wire.produce_batch(items, start, min(_BATCH_BYTES, wire.max_frame))[0]
+            most = min(_BATCH_BYTES, wire.max_frame)
+            return wire.produce_batch(items, start, most, durable)[0]
+
+        def wait(wire: _core.Wire, answer: _core.Answer) -> None:
+            confirmed(self, wire, answer, until)
 
         try:
-            return self._connection.call(write, again=self.identified, within=self._window)
+            return self._connection.call(
+                write,
+                again=self.identified,
+                within=self._window,
+                await_=wait if durable else None,
+            )
         except errors.ConnectionLost as error:
             raise errors.ConnectionLost(f"{error}; {start} of {len(items)} were put") from error
+        except errors.NotConfirmed as error:
+            raise errors.NotConfirmed(
+                f"{error}; {start} of {len(items)} are", None, start
+            ) from None
 
     def put_packed(
         self,
@@ -353,9 +396,11 @@ class RemoteQueue(contract.Queue):
         delay: float | None = None,
         ttl: float | None = None,
         dedupe_id: str | None = None,
+        confirm: Confirm | None = None,
     ) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
         _core.check_timeout(timeout)
+        durable = is_durable(self, confirm)
         properties = {
             "codec": "packed",
             "priority": priority,
@@ -371,7 +416,7 @@ class RemoteQueue(contract.Queue):
         trailer = _core.packed_trailer(view.nbytes, lengths)
         body = b"".join((view.cast("B") if view.nbytes else b"", trailer))
         meta, body = encode(body, self._options.priorities, properties, encoded=True)
-        return self._put(meta, body, block, timeout, dedupe_id is not None)
+        return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
     def loan(self, size: int, **properties: Any) -> contract.Loan:
         """See :class:`shmq.contract.Queue`.
@@ -382,11 +427,12 @@ class RemoteQueue(contract.Queue):
         size = check_whole("size", size, 0)
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
         _core.check_timeout(timeout)
+        durable = is_durable(self, properties.pop("confirm", None))
         known = properties.get("dedupe_id") is not None
         meta, _ = encode(b"", self._options.priorities, properties, encoded=True)
         self._check_bytes(size, meta)
         self._wait_for_room(block, timeout)
-        return RemoteLoan(size, lambda body: self._put(meta, body, block, timeout, known))
+        return RemoteLoan(size, lambda body: self._put(meta, body, block, timeout, known, durable))
 
     def _wait_for_room(self, block: bool | None, timeout: float | None) -> None:
         waits = self.waits(block, timeout)
@@ -401,9 +447,10 @@ class RemoteQueue(contract.Queue):
             with crowd.waiting(self._key):
                 time.sleep(backoff.pause(left))
 
-    def pipeline(self, window: int = 64) -> contract.Pipeline:
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> contract.Pipeline:
         """See :class:`shmq.contract.Queue`."""
-        return RemotePipeline(self, check_whole("window", window, 1))
+        is_durable(self, confirm)
+        return RemotePipeline(self, check_whole("window", window, 1), confirm)
 
     # ---- get ----
 
@@ -567,11 +614,13 @@ class RemoteQueue(contract.Queue):
         timeout: float | None = None,
         *,
         block: bool | None = None,
+        confirm: Confirm | None = None,
         **properties: Any,
     ) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
+        durable = is_durable(self, confirm)
         meta, buffer = encode(body, self._options.priorities, properties)
         self.check_size(buffer, meta)
         known = properties.get("dedupe_id") is not None
@@ -580,11 +629,16 @@ class RemoteQueue(contract.Queue):
         waits = self.waits(block, timeout)
         until = None if timeout is None else time.monotonic() + timeout
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+
+        async def wait(wire: _core.Wire, answer: _core.Answer) -> None:
+            await aconfirmed(self, wire, answer, until)
+
         while True:
             answer = await self._connection.acall(
-                lambda wire: wire.produce(meta, buffer),
+                lambda wire: wire.produce(meta, buffer, durable),
                 again=self.identified,
                 within=self._window,
+                await_=wait if durable else None,
             )
             if answer.status == Status.DUPLICATE:
                 return _core.new_put(answer.number, known or not self.identified)
@@ -641,7 +695,9 @@ class RemoteQueue(contract.Queue):
         """
         found = self._numbers()
         numbers: dict[str, Any] = {
-            field.name: 0 for field in dataclasses.fields(contract.QueueStats)
+            field.name: 0
+            for field in dataclasses.fields(contract.QueueStats)
+            if field.default is dataclasses.MISSING
         }
         numbers |= _known(contract.QueueStats, found)
         numbers["waiting_put"] += crowd.count(self._key)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "lock.h"
+#include "promise.h"
 #include "ring.h"
 #include "session.h"
 #include "sleep.h"
@@ -137,6 +138,7 @@ void shmq_desk_forget(struct shmq_desk *desk, uint16_t status)
     desk->gone = true;
     desk->users++;
     shmq_waiters_end(desk, status);
+    shmq_promises_end(desk, status);
     shmq_tenures_void(desk);
     shmq_desk_release(desk);
 }

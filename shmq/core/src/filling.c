@@ -160,7 +160,7 @@ bool shmq_filling_received(struct shmq_session *session, size_t size)
     filling->active = false;
     if (filling->place)
         commit(filling->seat->desk, &filling->item, filling->receipt);
-    shmq_answer_item(session, &filling->item);
+    shmq_answer_item(session, filling->seat ? filling->seat->desk : NULL, &filling->item);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "desk.h"
+#include "promise.h"
 #include "session.h"
 #include "tenure.h"
 #include "waiter.h"
@@ -58,6 +59,8 @@ static void look_after(struct shmq_desk *desk)
         desk->awaited = true;
         desk->front->hooks->wait(desk);
     }
+    if (!desk->gone)
+        shmq_promises_ask(desk);
 }
 
 void shmq_front_settle(struct shmq_front *front)
@@ -118,12 +121,14 @@ static const char *overtime(const struct shmq_session *s, int64_t now)
         return "no HELLO with a good token came within the time for that";
     if (s->partial_at && is_over(s->partial_at, limits->frame, now))
         return "a frame did not become whole within the time for that";
-    if (!s->waiters && !shmq_pending(&s->out) && is_over(s->heard_at, limits->idle, now))
+    if (!s->waiters && !s->promise_count && !shmq_pending(&s->out) &&
+        is_over(s->heard_at, limits->idle, now))
         return "no frame came for too long";
     return NULL;
 }
 
-/* A peer that reads nothing is not even told. */
+/* A peer that reads nothing is not even told. One that sends no more has its answers from the
+ * disk as long as a connection may be idle. */
 static void check_session(struct shmq_session *s, int64_t now)
 {
     const char *why;
@@ -132,6 +137,10 @@ static void check_session(struct shmq_session *s, int64_t now)
         s->moved_at = now;
     else if (is_over(s->moved_at, s->front->limits.frame, now) && !s->broken)
         shmq_session_break(s);
+    if (s->finished && s->promise_count && is_over(s->heard_at, s->front->limits.idle, now)) {
+        shmq_promises_drop(s);
+        shmq_stir(s);
+    }
     if (s->finished || !(why = overtime(s, now)))
         return;
     shmq_refuse(s, 0, SHMQ_S_TIMED_OUT, why);

@@ -1,12 +1,16 @@
 #include "produce.h"
 
+#include <errno.h>
+
 #include "exchange.h"
 #include "filling.h"
 #include "lock.h"
+#include "promise.h"
 
 #define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
 
 static const char no_such_flag[] = "there is no such flag";
+static const char no_journal[] = "this queue keeps no journal";
 
 /* ---- reading ---- */
 
@@ -40,6 +44,22 @@ static bool refuse_item(struct shmq_item *item, uint16_t status, const char *why
     return false;
 }
 
+/* Whether its journal takes what is to be on disk; what is in the queue already waits. */
+static bool admit_durable(const struct shmq_queue *q, struct shmq_item *item)
+{
+    uint32_t error = atomic_load_explicit(&q->h->journal.error, memory_order_relaxed);
+
+    if (!q->journaled)
+        return refuse_item(item, SHMQ_S_UNSUPPORTED, no_journal);
+    if (error == ENOSPC || error == EDQUOT)
+        return refuse_item(item, SHMQ_S_NO_SPACE,
+                           "the disk of the queue's journal is full: nothing was taken");
+    if (error)
+        return refuse_item(item, SHMQ_S_INTERNAL,
+                           "the disk of the queue's journal fails: nothing was taken");
+    return true;
+}
+
 bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item)
 {
     const struct shmq_queue *q = seat->desk->q;
@@ -51,20 +71,46 @@ bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item)
     if (item->put.meta && (why = shmq_properties_apply(q, &item->properties, &item->put,
                                                        item->hash)))
         return refuse_item(item, SHMQ_S_BAD_REQUEST, why);
-    if (item->flags & SHMQ_WHEN_DURABLE)
-        return refuse_item(item, SHMQ_S_UNSUPPORTED, "this queue keeps no journal");
+    if (q->h->options.confirm)
+        item->flags |= SHMQ_WHEN_DURABLE;
+    if (item->flags & SHMQ_WHEN_DURABLE && !admit_durable(q, item))
+        return false;
     if (shmq_fits(q, item->put.body_bytes, item->put.meta_bytes) != SHMQ_OK)
         return refuse_item(item, SHMQ_S_TOO_LARGE, NULL);
     return true;
 }
 
-void shmq_answer_item(struct shmq_session *session, const struct shmq_item *item)
+static bool is_refused(const struct shmq_item *item)
+{
+    return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
+}
+
+static void promise_item(struct shmq_session *session, struct shmq_desk *desk,
+                         const struct shmq_item *item)
+{
+    struct shmq_promise promise = {.id = item->id, .status = item->status};
+
+    if (!is_refused(item)) {
+        promise.desk = desk;
+        promise.seq = item->seq;
+        promise.bytes = 8;
+        shmq_store64(promise.payload, item->seq);
+    }
+    shmq_promise(session, &promise, item->why);
+}
+
+void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
+                      const struct shmq_item *item)
 {
     unsigned char seq[8];
 
     if (!item->id)
         return;
-    if (item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE) {
+    if (item->flags & SHMQ_WHEN_DURABLE) {
+        promise_item(session, desk, item);
+        return;
+    }
+    if (is_refused(item)) {
         shmq_refuse(session, item->id, item->status, item->why);
         return;
     }
@@ -77,11 +123,6 @@ void shmq_answer_item(struct shmq_session *session, const struct shmq_item *item
 static bool is_large(const struct shmq_item *item)
 {
     return item->put.body_bytes >= SHMQ_DIRECT;
-}
-
-static bool is_refused(const struct shmq_item *item)
-{
-    return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
 }
 
 /* Puts what can be put without the lock of the gets, from the first on: how many. */
@@ -203,8 +244,8 @@ static uint32_t gather(struct shmq_seat *seat, struct shmq_name name, struct shm
         const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
         struct shmq_item *item = &items[count];
 
-        if (read_produce(&frame, payload, &other, item) || !shmq_same_name(name, other) || !has_good_flags(item, KNOWN_FLAGS) ||
-            !shmq_admit_item(seat, item))
+        if (read_produce(&frame, payload, &other, item) || !shmq_same_name(name, other) ||
+            !has_good_flags(item, KNOWN_FLAGS) || !shmq_admit_item(seat, item))
             break;
         frames->at = payload + frame.length;
         count++;
@@ -224,7 +265,33 @@ static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t co
     for (uint32_t i = done; i < count; i++)
         items[i].status = SHMQ_S_NO_QUEUE;
     for (uint32_t i = 0; i < count; i++)
-        shmq_answer_item(seat->session, &items[i]);
+        shmq_answer_item(seat->session, seat->desk, &items[i]);
+}
+
+/* Refuses it before anything was asked of the queue; in order with what else has the flag. */
+static void refuse_frame(struct shmq_session *session, uint32_t id, uint8_t flags,
+                         uint16_t status, const char *why)
+{
+    struct shmq_promise promise = {.id = id, .status = status};
+
+    if (id && flags & SHMQ_WHEN_DURABLE)
+        shmq_promise(session, &promise, why);
+    else
+        shmq_refuse_if_asked(session, id, status, why);
+}
+
+bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *frame,
+                         const unsigned char *payload)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+    struct shmq_name name;
+
+    if (frame->type != SHMQ_T_PRODUCE && frame->type != SHMQ_T_PRODUCE_BATCH)
+        return false;
+    if (!shmq_read_name(&r, &name) || !(shmq_read8(&r) & SHMQ_WHEN_DURABLE))
+        return false;
+    refuse_frame(session, frame->id, SHMQ_WHEN_DURABLE, SHMQ_S_SHUTTING_DOWN, NULL);
+    return true;
 }
 
 void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,
@@ -237,13 +304,13 @@ void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_fram
     const char *why = read_produce(frame, payload, &name, &items[0]);
 
     if (why)
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
+        refuse_frame(session, frame->id, items[0].flags, SHMQ_S_BAD_REQUEST, why);
     else if (!has_good_flags(&items[0], KNOWN_FLAGS))
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
+        refuse_frame(session, frame->id, items[0].flags, SHMQ_S_UNSUPPORTED, no_such_flag);
     else if (!(seat = shmq_seat_at(session, name, &status)))
-        shmq_refuse_if_asked(session, frame->id, status, NULL);
+        refuse_frame(session, frame->id, items[0].flags, status, NULL);
     else if (!shmq_admit_item(seat, &items[0]))
-        shmq_answer_item(session, &items[0]);
+        shmq_answer_item(session, NULL, &items[0]);
     else
         put_run(seat, items, gather(seat, name, items, frames));
 }
@@ -284,31 +351,50 @@ static const char *read_batch(struct shmq_reader r, uint32_t count, bool *good_f
 
 struct batch {
     uint64_t first;
+    uint64_t highest;
     uint32_t accepted;
     uint32_t id;
     uint16_t status;
+    uint8_t flags;
 };
 
-static void answer_batch(struct shmq_session *session, const struct batch *batch)
+static void answer_batch(struct shmq_seat *seat, const struct batch *batch)
 {
-    unsigned char payload[12];
+    struct shmq_promise promise = {.id = batch->id, .status = batch->status, .bytes = 12};
 
     if (!batch->id)
         return;
-    shmq_store64(shmq_store32(payload, batch->accepted), batch->first);
-    shmq_reply(session, batch->id, batch->status, payload, sizeof payload);
+    shmq_store64(shmq_store32(promise.payload, batch->accepted), batch->first);
+    if (batch->flags & SHMQ_WHEN_DURABLE) {
+        promise.desk = batch->accepted ? seat->desk : NULL;
+        promise.seq = batch->highest;
+        shmq_promise(seat->session, &promise, NULL);
+        return;
+    }
+    shmq_reply(seat->session, batch->id, batch->status, promise.payload, promise.bytes);
+}
+
+static void count_accepted(struct batch *batch, const struct shmq_item *items, uint32_t done)
+{
+    if (done && !batch->accepted)
+        batch->first = items[0].seq;
+    for (uint32_t i = 0; i < done; i++)
+        if (items[i].seq > batch->highest)
+            batch->highest = items[i].seq;
+    batch->accepted += done;
 }
 
 /* Reads up to `most` messages and admits them: how many, up to one that is refused, which is
  * `refusal`. */
 static uint32_t next_items(struct shmq_seat *seat, struct shmq_reader *r, struct shmq_item *items,
-                           uint32_t most, uint16_t *refusal)
+                           uint32_t most, uint8_t flags, uint16_t *refusal)
 {
     uint32_t count = 0;
 
     *refusal = SHMQ_S_OK;
     while (count < most) {
         (void)read_inner(r, &items[count]);
+        items[count].flags |= flags;
         if (!shmq_admit_item(seat, &items[count])) {
             *refusal = items[count].status;
             break;
@@ -327,12 +413,10 @@ static void put_batch(struct shmq_seat *seat, struct shmq_reader *r, uint32_t co
     while (count && !batch->status) {
         uint32_t most = count < SHMQ_RUN ? count : SHMQ_RUN;
         uint16_t refusal;
-        uint32_t admitted = next_items(seat, r, items, most, &refusal);
+        uint32_t admitted = next_items(seat, r, items, most, batch->flags, &refusal);
         uint32_t done = admitted ? put_some(seat->desk, items, admitted) : 0;
 
-        if (done && !batch->accepted)
-            batch->first = items[0].seq;
-        batch->accepted += done;
+        count_accepted(batch, items, done);
         batch->status = done < admitted ? items[done].status : refusal;
         count -= most;
     }
@@ -348,30 +432,32 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
     const char *why = NULL;
     bool good_flags = true;
     uint32_t count = 0;
-    uint8_t flags = 0;
 
     if (!shmq_read_name(&r, &name)) {
         why = SHMQ_WHY_NAME;
     } else {
-        flags = shmq_read8(&r);
+        batch.flags = shmq_read8(&r);
         count = shmq_read32(&r);
         why = r.bad ? "behind the name are u8 flags and u32 count"
                     : read_batch(r, count, &good_flags);
     }
     if (why)
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    else if (!good_flags || flags & ~SHMQ_WHEN_DURABLE)
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_UNSUPPORTED, no_such_flag);
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
+    else if (!good_flags || batch.flags & ~SHMQ_WHEN_DURABLE)
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_such_flag);
     else if (!(seat = shmq_seat_at(session, name, &batch.status)))
-        shmq_refuse_if_asked(session, frame->id, batch.status, NULL);
+        refuse_frame(session, frame->id, batch.flags, batch.status, NULL);
     else if (!(seat->rights & SHMQ_MAY_PRODUCE))
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_FORBIDDEN, NULL);
     else if (!count)
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, "a batch has one message or more");
-    else if (flags & SHMQ_WHEN_DURABLE)
-        shmq_refuse_if_asked(session, frame->id, SHMQ_S_UNSUPPORTED, "this queue keeps no journal");
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST,
+                     "a batch has one message or more");
+    else if (batch.flags & SHMQ_WHEN_DURABLE && !seat->desk->q->journaled)
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_journal);
     else {
+        if (seat->desk->q->h->options.confirm)
+            batch.flags |= SHMQ_WHEN_DURABLE;
         put_batch(seat, &r, count, &batch);
-        answer_batch(session, &batch);
+        answer_batch(seat, &batch);
     }
 }

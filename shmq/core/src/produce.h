@@ -12,6 +12,11 @@ void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_fram
 void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame *frame,
                           const unsigned char *payload);
 
+/* Refuses a PRODUCE or a PRODUCE_BATCH whose answer is to come from the disk with SHUTTING_DOWN,
+ * behind what was promised before: whether it was one. */
+bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *frame,
+                         const unsigned char *payload);
+
 /* ---- its steps, for a body that is still to come ---- */
 
 /* Reads flags and properties: NULL, or what is wrong with their form. */
@@ -20,6 +25,8 @@ const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item);
 /* Refuses what is not for this queue or out of range: whether it may be put. */
 bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item);
 
-void shmq_answer_item(struct shmq_session *session, const struct shmq_item *item);
+/* What became of it; `desk`: where it was put, or NULL. What is to be on disk is answered then. */
+void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
+                      const struct shmq_item *item);
 
 #endif

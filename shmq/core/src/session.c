@@ -7,6 +7,7 @@
 #include "filling.h"
 #include "msgpack.h"
 #include "produce.h"
+#include "promise.h"
 #include "settle.h"
 #include "tenure.h"
 #include "waiter.h"
@@ -67,7 +68,12 @@ static void finish(struct shmq_session *session)
 
 void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
 {
-    shmq_reply(session, id, status, why, why ? (uint32_t)strlen(why) : 0);
+    struct shmq_promise last = {.id = id, .status = status};
+
+    if (status >= SHMQ_S_BAD_MAGIC && session->promise_count)
+        shmq_promise(session, &last, why); /* what is fatal is said last */
+    else
+        shmq_reply(session, id, status, why, why ? (uint32_t)strlen(why) : 0);
     if (status >= SHMQ_S_BAD_MAGIC)
         finish(session);
 }
@@ -248,7 +254,8 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
         return;
     }
     if (session->front->draining && !is_for_the_end(frame->type)) {
-        refuse_early(session, frame, SHMQ_S_SHUTTING_DOWN, NULL);
+        if (!session->promise_count || !shmq_refuse_durable(session, frame, payload))
+            refuse_early(session, frame, SHMQ_S_SHUTTING_DOWN, NULL);
         return;
     }
     switch (frame->type) {
@@ -279,7 +286,8 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
 
 static bool is_stopped(struct shmq_session *session)
 {
-    session->held = !session->finished && shmq_pending(&session->out) >= SHMQ_OUT_HIGH;
+    session->held = !session->finished && (shmq_pending(&session->out) >= SHMQ_OUT_HIGH ||
+                                           session->promise_count >= SHMQ_PROMISES);
     return session->held || session->finished || session->broken;
 }
 
@@ -411,7 +419,9 @@ static void carry_out_range(struct shmq_session *session, const unsigned char *a
 {
     struct shmq_session *outer = begin_to_carry_out(session);
 
+    session->carrying = true;
     at = carry_out_all(session, at, end);
+    session->carrying = false;
     keep(session, at, (size_t)(end - at));
     session->front->current = outer;
     note_partial(session);
@@ -462,20 +472,25 @@ bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t s
     return true;
 }
 
+void shmq_session_go_on(struct shmq_session *session)
+{
+    if (session->finished || session->carrying || shmq_pending(&session->out) > SHMQ_OUT_LOW)
+        return;
+    if (session->blocked)
+        shmq_waiters_unblock(session);
+    if (session->held && session->promise_count <= SHMQ_PROMISES / 2) {
+        session->held = false;
+        carry_out_range(session, session->kept, session->kept + session->kept_used);
+    }
+    if (session->fin && !session->held)
+        finish(session);
+}
+
 void shmq_session_sent(struct shmq_session *session, size_t size)
 {
     shmq_outbox_sent(&session->out, size, shmq_parcel_gone);
     session->moved_at = shmq_coarse_now();
-    if (!session->finished && shmq_pending(&session->out) <= SHMQ_OUT_LOW) {
-        if (session->blocked)
-            shmq_waiters_unblock(session);
-        if (session->held) {
-            session->held = false;
-            carry_out_range(session, session->kept, session->kept + session->kept_used);
-        }
-        if (session->fin && !session->held)
-            finish(session);
-    }
+    shmq_session_go_on(session);
     if (!shmq_pending(&session->out) && session->out.room > SHMQ_OUT_LOW)
         shmq_outbox_clear(&session->out, shmq_parcel_gone);
 }
@@ -522,6 +537,7 @@ void shmq_session_end(struct shmq_session *session)
     struct shmq_front *front = session->front;
 
     finish(session);
+    shmq_promises_drop(session);
     shmq_outbox_clear(&session->out, shmq_parcel_gone);
     shmq_seats_leave(session);
     forget_stirred(session);

@@ -29,10 +29,16 @@ void shmq_session_finish(struct shmq_session *session);
 /* The connection is gone: its leases go back, and `session` is no more. */
 void shmq_session_end(struct shmq_session *session);
 
-/* Whether nothing is to be received until something was sent. */
+/* Whether nothing is to be received until something was sent, or is on disk. */
 static inline bool shmq_session_is_paused(const struct shmq_session *session)
 {
-    return session->held && !session->finished;
+    return session->finished ? session->promise_count > 0 : session->held;
+}
+
+/* Whether no more will be sent than is there. */
+static inline bool shmq_session_is_ending(const struct shmq_session *session)
+{
+    return session->finished && !session->promise_count;
 }
 
 /* ---- for the requests ---- */
@@ -57,6 +63,9 @@ static inline void shmq_refuse_if_asked(struct shmq_session *session, uint32_t i
     if (id)
         shmq_refuse(session, id, status, why);
 }
+
+/* Goes on with frames that were held back, unless there still is a reason to. */
+void shmq_session_go_on(struct shmq_session *session);
 
 /* There is something to send, or to do, for it. */
 void shmq_stir(struct shmq_session *session);

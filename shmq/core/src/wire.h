@@ -28,6 +28,7 @@
 #define SHMQ_OUT_LOW (128u << 10)  /* and it is again from here on                        */
 #define SHMQ_RUN 64u               /* operations in one critical section                  */
 #define SHMQ_WAITERS 4096u         /* CONSUMEs that wait and subscriptions of a session   */
+#define SHMQ_PROMISES 65536u       /* answers that wait for the disk: then nothing is begun */
 
 enum shmq_right {
     SHMQ_MAY_PRODUCE = 1,
@@ -39,6 +40,7 @@ enum shmq_right {
 struct shmq_session;
 struct shmq_desk;
 struct shmq_front;
+struct shmq_promise;
 
 /* What the one who runs the front provides. Statuses are those of the wire. */
 struct shmq_hooks {
@@ -61,6 +63,9 @@ struct shmq_hooks {
     /* Somebody waits for a message: from now on shmq_desk_serve is to be called whenever one
      * may have come, until it returns false. */
     void (*wait)(struct shmq_desk *desk);
+    /* Somebody waits for the disk: from now on shmq_desk_confirm is to be called whenever the
+     * queue's journal has come further, until it returns false. */
+    void (*confirm)(struct shmq_desk *desk);
 };
 
 /* What a front allows. Times in ns; 0: no limit. */
@@ -111,9 +116,12 @@ struct shmq_desk {
     struct shmq_desk *next_touched;
     int64_t tended_at;
     int64_t unused_at;               /* when the last user left                          */
-    uint32_t users;                  /* seats, and parcels on their way                  */
+    uint64_t wanted;                 /* the highest sequence number that was promised    */
+    uint32_t promises;               /* answers that wait for its journal                */
+    uint32_t users;                  /* seats, promises, and parcels on their way        */
     bool touched;                    /* something may have come, or be due               */
     bool awaited;                    /* hooks->wait was called                           */
+    bool confirming;                 /* hooks->confirm was called                        */
     bool gone;                       /* not to be found any more                         */
     uint8_t name_bytes;
     char name[SHMQ_NAME_MAX + 1];
@@ -161,6 +169,9 @@ struct shmq_session {
     unsigned char *kept;              /* the beginning of a frame, or frames held back   */
     size_t kept_used, kept_room;
     struct shmq_filling filling;
+    struct shmq_promise *promises;    /* a ring: answers that wait for the disk          */
+    uint32_t promise_first, promise_count, promise_room;
+    struct shmq_session *promising_next, *promising_before; /* the front's, if it has any */
     int64_t began_at;
     int64_t heard_at;                 /* when it began, or its last whole frame came     */
     int64_t moved_at;                 /* when some of what is to go went, or there was none */
@@ -169,7 +180,9 @@ struct shmq_session {
     uint32_t unsettled;
     uint32_t waiter_count;
     bool authorised;                  /* a HELLO was OK, or none is asked for            */
-    bool held;                        /* frames wait until there is less to send         */
+    bool held;                        /* frames wait until there is less to send, or to confirm */
+    bool carrying;                    /* frames of it are carried out                    */
+    bool promising;                   /* is in the front's list of those                 */
     bool fin;                         /* the peer sends no more                          */
     bool finished;                    /* nothing more is carried out                     */
     bool broken;                      /* no memory was left for it                       */
@@ -186,6 +199,7 @@ struct shmq_front {
     struct shmq_limits limits;
     struct shmq_session *sessions;
     struct shmq_session *stirred;
+    struct shmq_session *promising;   /* those with answers that wait for the disk       */
     struct shmq_session *current;     /* the one that is being fed                       */
     struct shmq_desk *touched;
     struct shmq_desk *buckets[SHMQ_BUCKETS];

@@ -1,0 +1,154 @@
+"""Waiting until what was put is on disk: on behalf of event loops, and the error if it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import os
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
+
+if TYPE_CHECKING:
+    from shmq.client.local import LocalQueue
+
+__all__ = ["not_confirmed", "synced"]
+
+#: The longest the thread waits before it looks for those who have given up, in seconds.
+_SLICE = 0.25
+#: How long the thread stays when nobody waits any more, in seconds.
+_LINGER = 1.0
+
+_numbers = itertools.count()
+_waiters: dict[int, Waiters] = {}
+_lock = threading.Lock()
+
+_Waiter = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
+
+
+class Waiters:
+    """The tasks of this process that wait for the journal of one queue.
+
+    A thread sleeps for them all, without the interpreter's lock, and wakes their loops. It
+    is there as long as somebody waits.
+    """
+
+    def __init__(self, queue: LocalQueue) -> None:
+        self._queue = queue
+        self._heap: list[_Waiter] = []
+        self._change = threading.Condition(_lock)
+        thread = threading.Thread(target=self._run, name=f"shmq journal {queue.name}", daemon=True)
+        thread.start()
+
+    def join(self, seq: int, future: asyncio.Future[None]) -> None:
+        """Complete the future once all up to ``seq`` is on disk, or cannot be. Holds the lock."""
+        heapq.heappush(self._heap, (seq, next(_numbers), future.get_loop(), future))
+        self._change.notify()
+
+    def _run(self) -> None:
+        while (seq := self._first()) is not None:
+            fails = False
+            try:
+                fails = not self._queue.wait_synced(seq, _SLICE) and _is_hopeless(self._queue)
+            except ShmqError:
+                fails = True
+            _wake(self._served(self._queue.synced_seq, everyone=fails))
+
+    def _first(self) -> int | None:
+        """The lowest sequence number that is waited for; None: the thread is to end."""
+        with self._change:
+            if not self._heap:
+                self._change.wait(_LINGER)
+            if self._heap:
+                return self._heap[0][0]
+            if _waiters.get(id(self._queue)) is self:
+                del _waiters[id(self._queue)]
+            return None
+
+    def _served(self, synced: int, *, everyone: bool) -> list[_Waiter]:
+        """Take those out who are to be woken; who has given up is forgotten."""
+        with self._change:
+            served = []
+            while self._heap and (everyone or self._heap[0][0] <= synced):
+                served.append(heapq.heappop(self._heap))
+            left = [waiter for waiter in self._heap if not waiter[3].done()]
+            if len(left) < len(self._heap):
+                heapq.heapify(left)
+                self._heap = left
+            return served
+
+
+def _wake(served: Iterable[_Waiter]) -> None:
+    """One call to each loop."""
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for _, _, loop, future in served:
+        loops.setdefault(loop, []).append(future)
+    for loop, futures in loops.items():
+        with contextlib.suppress(RuntimeError):  # it has been closed meanwhile
+            loop.call_soon_threadsafe(_complete, futures)
+
+
+def _complete(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def _is_hopeless(queue: LocalQueue) -> bool:
+    """Whether waiting for the journal is of no use now."""
+    return bool(queue.journal_error or queue.segment.deleted or queue.closed)
+
+
+async def synced(queue: LocalQueue, seq: int, timeout: float | None) -> bool:
+    """``queue.wait_synced``, for a task: others run while it waits."""
+    queue.wanted(seq)
+    if queue.synced_seq >= seq:
+        return True
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with _lock:
+        waiters = _waiters.get(id(queue))
+        if waiters is None:
+            waiters = _waiters[id(queue)] = Waiters(queue)
+        waiters.join(seq, future)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(future, timeout)
+    return queue.synced_seq >= seq
+
+
+def not_confirmed(queue: LocalQueue, seq: int, taken: int) -> ShmqError:
+    """The error of a put of ``taken`` messages, the last one ``seq``, that the disk has not."""
+    if queue.segment.deleted:
+        return QueueDeleted(f"queue {queue.name!r} was deleted before message {seq} was on disk")
+    what = f"message {seq}" if taken == 1 else f"{taken} messages, the last one {seq},"
+    if queue.journal_error:
+        why = (
+            f"the disk of its journal fails: {os.strerror(queue.journal_error)}; it is written as "
+            f"soon as that works again"
+        )
+    elif queue.closed:
+        why = "this handle was closed meanwhile"
+    elif not queue.has_writer():
+        why = (
+            "no persistence writer runs: start `shmq serve` or `shmq persist`, and it is written "
+            "then"
+        )
+    else:
+        why = (
+            f"its journal has come to message {queue.synced_seq} within the timeout: wait longer, "
+            f"or see `shmq stats -q {queue.name}`"
+        )
+    text = f"queue {queue.name!r} has {what} in memory, but not known to be on disk: {why}"
+    return NotConfirmed(text, seq, taken)
+
+
+def _forked() -> None:
+    global _lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
+    _lock = threading.Lock()
+    _waiters.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

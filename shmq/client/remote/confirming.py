@@ -1,0 +1,106 @@
+"""Waiting for the answers to puts that are to be on disk, which may be long in coming."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgpack
+
+from shmq import errors
+from shmq.core import _core
+from shmq.protocol import Status, Type
+
+__all__ = ["aconfirmed", "confirmed", "is_durable"]
+
+#: How long an answer is waited for until the server is asked what keeps it, in seconds.
+_PATIENCE: Final = 1.0
+
+
+def is_durable(queue: Any, confirm: str | None) -> bool:
+    """Whether a put with that ``confirm`` is to be on disk. Raises what ``put`` raises."""
+    if confirm is None:
+        return bool(queue.options.confirm == "disk")
+    if not isinstance(confirm, str):
+        raise TypeError(
+            f"confirm={confirm!r} must be one of 'memory', 'disk', not {type(confirm).__name__}"
+        )
+    if confirm not in ("memory", "disk"):
+        raise errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
+    if confirm == "disk" and queue.options.durability != "journal":
+        raise errors.InvalidOption(
+            f"confirm='disk': queue {queue.name!r} keeps no journal "
+            f"(durability={queue.options.durability!r}): make it with durability='journal', or put "
+            f"with confirm='memory'"
+        )
+    # What the queue's own option says, a server's queue does for every put.
+    return confirm == "disk" or bool(queue.options.confirm == "disk")
+
+
+def confirmed(queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None) -> None:
+    """Return once the answer is there, or lost. Raises NotConfirmed ``until`` then (monotonic).
+
+    As long as the server lives, and the disk works, it may take any time.
+    """
+    connection = queue.connection
+    try:
+        while not wire.wait(answer, _pause(until)):
+            _check_time(queue, until)
+            asked = wire.request(Type.STATS, True, b"")
+            connection.await_(wire, asked, connection.target.request_timeout)
+            if not answer.is_ready:
+                _check_disk(queue, asked)
+    except BaseException:
+        wire.forget(answer)
+        raise
+
+
+async def aconfirmed(
+    queue: Any, wire: _core.Wire, answer: _core.Answer, until: float | None
+) -> None:
+    """``confirmed``, for a task."""
+    connection = queue.connection
+    try:
+        while not await connection.attend(wire).wait(answer, _pause(until)):
+            _check_time(queue, until)
+            asked = wire.request(Type.STATS, True, b"")
+            await connection.aawait(wire, asked, connection.target.request_timeout)
+            if not answer.is_ready:
+                _check_disk(queue, asked)
+    except BaseException:
+        wire.forget(answer)
+        raise
+
+
+def _pause(until: float | None) -> float:
+    return _PATIENCE if until is None else max(0.0, min(_PATIENCE, until - time.monotonic()))
+
+
+def _check_time(queue: Any, until: float | None) -> None:
+    if until is not None and time.monotonic() >= until:
+        raise _not_confirmed(
+            queue,
+            "it was not there within the timeout: wait longer, or see that a persistence writer "
+            "runs (`shmq serve` or `shmq persist`)",
+        )
+
+
+def _check_disk(queue: Any, asked: _core.Answer) -> None:
+    """Raise NotConfirmed if the server says that the disk of the journal fails."""
+    if not asked.done or asked.status != Status.OK:
+        return
+    numbers = msgpack.unpackb(asked.payload or b"\x80", strict_map_key=False)
+    error = numbers.get("journal_error")
+    if error is not None:
+        raise _not_confirmed(
+            queue,
+            f"the disk of its journal fails: {error}; what is there is written once it works",
+        )
+
+
+def _not_confirmed(queue: Any, why: str) -> errors.NotConfirmed:
+    return errors.NotConfirmed(
+        f"what was put to queue {queue.name!r} of {queue.connection.url} is not known to be on "
+        f"disk, and the server has not said that it took it: {why}",
+        taken=0,
+    )

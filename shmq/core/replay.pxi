@@ -1,0 +1,179 @@
+# What the files of a queue say, put together: replay.h. Which file counts how far is decided
+# in shmq/persistence/chain.py.
+
+_FED = ("ok", "torn", "damaged")
+
+
+@cython.no_gc_clear
+cdef class Replay:
+    """The live messages of files that are fed from the oldest to the newest.
+
+    The buffers of the files are held until `close`. Raises MemoryError.
+    """
+
+    cdef shmq_replay r
+    cdef list buffers
+
+    def __cinit__(self, bint salvage=False):
+        self.buffers = []
+        shmq_replay_begin(&self.r, salvage)
+
+    def __dealloc__(self):
+        shmq_replay_end(&self.r)
+
+    def close(self):
+        """Let go of the buffers; nothing can be asked any more."""
+        shmq_replay_end(&self.r)
+        for view in self.buffers:
+            (<object>view).release()
+        self.buffers = []
+
+    def feed(self, data, uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
+             bint exact):
+        """Take a file: see shmq_replay_feed in replay.h.
+
+        Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
+        """
+        cdef shmq_found found
+        cdef const unsigned char *base = NULL
+        cdef uint64_t size
+        cdef int fed
+        cdef Py_buffer raw
+        view = memoryview(data).cast("B")
+        self.buffers.append(view)
+        PyObject_GetBuffer(view, &raw, PyBUF_SIMPLE)
+        base, size = <const unsigned char *>raw.buf, raw.len
+        PyBuffer_Release(&raw)
+        with nogil:
+            fed = shmq_replay_feed(&self.r, base, size, start, salt, first_batch, whole, exact,
+                                   &found)
+        if fed == SHMQ_FED_NO_MEMORY:
+            raise MemoryError(f"the index of {self.r.count} messages does not fit into memory")
+        return _FED[fed], {
+            "end": found.end, "damage": found.damage, "how": _READS[found.how],
+            "batches": found.batches, "puts": found.puts, "complete": bool(found.complete),
+        }
+
+    @property
+    def messages(self):
+        """How many live messages there are."""
+        return self.r.count
+
+    @property
+    def bytes(self):
+        """How many bytes their PUT records have."""
+        return self.r.live_bytes
+
+    @property
+    def last_seq(self):
+        """The last sequence number that was given."""
+        return self.r.last_seq
+
+    @property
+    def last_batch(self):
+        """The number of the newest batch in the file that was fed last."""
+        return self.r.last_batch
+
+    @property
+    def records(self):
+        """How many records were read."""
+        return self.r.records
+
+    @property
+    def totals(self):
+        """What the queue had counted, by `TOTALS`."""
+        return {TOTALS[i]: self.r.totals[i] for i in range(SHMQ_TOTALS)}
+
+    def origins(self):
+        """Of each copy, settled or not: the queue it is from, its number there and here."""
+        cdef shmq_copy *copies = <shmq_copy *>self.r.copies.items
+        cdef uint64_t i
+        return [(copies[i].queue, copies[i].seq, copies[i].here)
+                for i in range(self.r.copies.count)]
+
+    def skipped(self):
+        """What was salvaged from: (file by the order of feeding, offset, bytes, how it read)."""
+        cdef shmq_skipped *skipped = <shmq_skipped *>self.r.skipped.items
+        cdef uint64_t i
+        return [(skipped[i].file, skipped[i].offset, skipped[i].bytes, _READS[skipped[i].how])
+                for i in range(self.r.skipped.count)]
+
+    def discard(self, seqs):
+        """Forget messages; returns how many there were of them. Not after `sort`."""
+        if self.r.sorted:
+            raise ValueError("messages are discarded before they are sorted")
+        return sum([shmq_replay_discard(&self.r, seq) for seq in seqs])
+
+    def sort(self, int64_t wall):
+        """Sort what there is by sequence number; drop dedupe ids that end until ``wall``, ns."""
+        cdef bint sorted_
+        with nogil:
+            sorted_ = shmq_replay_sort(&self.r, wall)
+        if not sorted_:
+            raise MemoryError("the messages cannot be sorted")
+
+    def message(self, uint64_t at):
+        """The message at ``at`` of the sorted ones: fields as those of a "put"."""
+        cdef shmq_record record
+        if not self.r.sorted or at >= self.r.count:
+            raise IndexError(f"there is no message {at} of {self.r.count}")
+        shmq_replay_message(&self.r, at, &record)
+        return _fields_of(&record)
+
+    def dedupe(self):
+        """The dedupe ids: (half of the hash, other half, sequence number, until in wall ns)."""
+        cdef shmq_taken *taken = <shmq_taken *>self.r.taken.items
+        cdef uint64_t i
+        return [_taken_tuple(taken[i]) for i in range(self.r.taken.count)]
+
+    def restore(self, Restoration restoration):
+        """Put all of it into a queue that is being made, in order; `sort` comes first.
+
+        Raises :class:`shmq.NoSpace`, and :class:`shmq.FileError` for a message that does not
+        fit into a queue of these options.
+        """
+        cdef shmq_record record
+        cdef shmq_restorer *into = &restoration.r
+        cdef shmq_taken *taken = <shmq_taken *>self.r.taken.items
+        cdef uint64_t i, count = self.r.count
+        cdef int status = SHMQ_OK
+        if not self.r.sorted:
+            raise ValueError("messages are sorted before they are restored")
+        with nogil:
+            for i in range(count):
+                shmq_replay_message(&self.r, i, &record)
+                status = shmq_restore(into, &record)
+                if status != SHMQ_OK:
+                    break
+        _check_restored(restoration, status, record.seq if status else 0)
+        with nogil:
+            for i in range(self.r.taken.count):
+                status = shmq_restore_id(into, &taken[i])
+                if status != SHMQ_OK:
+                    break
+        _check_restored(restoration, SHMQ_OK if status == SHMQ_FULL else status, 0)
+
+
+cdef int _check_restored(Restoration restoration, int status, uint64_t seq) except -1:
+    if status == SHMQ_OK:
+        return 0
+    if status == SHMQ_NO_SPACE:
+        raise _no_space(restoration.segment.fd, restoration.q.wanted)
+    why = {SHMQ_FULL: "the queue is full", SHMQ_TOO_LARGE: "it is too large"}.get(
+        status, f"the core said {status}")
+    raise _errors.FileError(
+        f"message {seq} does not fit into a queue with these options: {why}; "
+        f"restore it with a larger capacity, arena_bytes or max_message_bytes")
+
+
+def closed_at(data, uint64_t start, uint32_t salt):
+    """Where the footer of the file ``data`` says that its batches end; 0: it has none.
+
+    ``start`` is where its records begin.
+    """
+    cdef Py_buffer view
+    cdef uint64_t end
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    end = shmq_replay_closed(<const unsigned char *>view.buf, view.len, start, salt)
+    PyBuffer_Release(&view)
+    return end

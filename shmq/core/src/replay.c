@@ -1,0 +1,547 @@
+#include "replay.h"
+
+#include "crc32c.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_SHIFT 44
+#define FOOTER_BYTES 32u
+#define LEAST_ROOM 1024u
+
+_Static_assert(sizeof(struct shmq_live) == 32, "two live messages to a cache line");
+
+/* ---- memory ---- */
+
+/* Room for one more item of `size` bytes at the end; NULL if there is no memory. */
+static void *append(struct shmq_replay *r, struct shmq_array *array, size_t size)
+{
+    if (array->count == array->room) {
+        uint64_t room = array->room ? 2 * array->room : 16;
+        void *items = realloc(array->items, room * size);
+
+        if (!items) {
+            r->no_memory = true;
+            return NULL;
+        }
+        array->items = items;
+        array->room = room;
+    }
+    return (char *)array->items + size * array->count++;
+}
+
+void shmq_replay_begin(struct shmq_replay *r, bool salvage)
+{
+    memset(r, 0, sizeof *r);
+    r->salvage = salvage;
+}
+
+void shmq_replay_end(struct shmq_replay *r)
+{
+    free(r->live);
+    free(r->images.items);
+    free(r->copies.items);
+    free(r->taken.items);
+    free(r->skipped.items);
+    memset(r, 0, sizeof *r);
+}
+
+/* ---- the table: linear probing, kept at most half full ---- */
+
+static inline uint64_t home_of(const struct shmq_replay *r, uint64_t seq)
+{
+    return seq * 0x9E3779B97F4A7C15ull >> 20 & (r->room - 1);
+}
+
+/* The entry of `seq`, or the free one where it belongs. */
+static struct shmq_live *entry_of(const struct shmq_replay *r, uint64_t seq)
+{
+    uint64_t at = home_of(r, seq);
+
+    while (r->live[at].seq && r->live[at].seq != seq)
+        at = (at + 1) & (r->room - 1);
+    return &r->live[at];
+}
+
+static struct shmq_live *find(const struct shmq_replay *r, uint64_t seq)
+{
+    struct shmq_live *entry = r->count ? entry_of(r, seq) : NULL;
+
+    return entry && entry->seq ? entry : NULL;
+}
+
+static bool make_room(struct shmq_replay *r)
+{
+    struct shmq_live *old = r->live;
+    uint64_t old_room = r->room, room = old_room ? 2 * old_room : LEAST_ROOM;
+    struct shmq_live *live = calloc(room, sizeof *live);
+
+    if (!live) {
+        r->no_memory = true;
+        return false;
+    }
+    r->live = live;
+    r->room = room;
+    for (uint64_t i = 0; i < old_room; i++)
+        if (old[i].seq)
+            *entry_of(r, old[i].seq) = old[i];
+    free(old);
+    return true;
+}
+
+/* Closes the gap, so that whoever probes past it still finds what is behind. */
+static void take_out(struct shmq_replay *r, struct shmq_live *entry)
+{
+    uint64_t mask = r->room - 1, gap = (uint64_t)(entry - r->live);
+
+    for (uint64_t at = (gap + 1) & mask; r->live[at].seq; at = (at + 1) & mask) {
+        uint64_t home = home_of(r, r->live[at].seq);
+
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            r->live[gap] = r->live[at];
+            gap = at;
+        }
+    }
+    r->live[gap].seq = 0;
+    r->count--;
+}
+
+/* ---- what a record changes ---- */
+
+static void put_of(const struct shmq_replay *r, const struct shmq_live *entry,
+                   struct shmq_record *record)
+{
+    const struct shmq_image *images = r->images.items;
+    const struct shmq_image *image = &images[entry->place >> FILE_SHIFT];
+    uint64_t offset = (entry->place & ((1ull << FILE_SHIFT) - 1)) * 8;
+    size_t next;
+
+    shmq_record_read(image->bytes + offset, image->size - offset, image->salt, false, record,
+                     &next);
+}
+
+static void forget(struct shmq_replay *r, struct shmq_live *entry)
+{
+    r->live_bytes -= 8ull * entry->size;
+    take_out(r, entry);
+}
+
+static void set_state(struct shmq_live *entry, const struct shmq_record *record)
+{
+    entry->deliveries = record->deliveries;
+    entry->flags = record->flags & SHMQ_R_UPDATABLE;
+    entry->reason = record->reason;
+    entry->when = record->flags & SHMQ_R_DEAD ? record->dead_at : record->until;
+}
+
+static void put(struct shmq_replay *r, uint64_t place, const struct shmq_record *record)
+{
+    struct shmq_live *entry;
+
+    if (record->flags & SHMQ_R_ORIGIN) {
+        struct shmq_copy *copy = append(r, &r->copies, sizeof *copy);
+
+        if (copy)
+            *copy = (struct shmq_copy){record->origin_queue, record->origin_seq, record->seq};
+    }
+    if (2 * (r->count + 1) > r->room && !make_room(r))
+        return;
+    entry = entry_of(r, record->seq);
+    if (entry->seq)
+        r->live_bytes -= 8ull * entry->size;
+    else
+        r->count++;
+    entry->seq = record->seq;
+    entry->place = place;
+    entry->size = (uint32_t)(shmq_record_size(record) / 8);
+    set_state(entry, record);
+    r->live_bytes += 8ull * entry->size;
+    r->puts++;
+    if (record->seq > r->last_seq)
+        r->last_seq = record->seq;
+}
+
+static void take(struct shmq_replay *r, const struct shmq_record *record)
+{
+    for (uint32_t i = 0; i < record->count; i++) {
+        struct shmq_taken *taken = append(r, &r->taken, sizeof *taken);
+
+        if (!taken)
+            return;
+        *taken = shmq_record_taken(record, i);
+    }
+}
+
+static void apply(struct shmq_replay *r, uint64_t place, const struct shmq_record *record)
+{
+    struct shmq_live *entry;
+
+    r->records++;
+    switch (record->type) {
+    case SHMQ_R_PUT:
+        put(r, place, record);
+        break;
+    case SHMQ_R_SETTLE:
+        for (uint32_t i = 0; i < record->count; i++)
+            if ((entry = find(r, shmq_record_settled(record, i))))
+                forget(r, entry);
+        break;
+    case SHMQ_R_UPDATE:
+        if ((entry = find(r, record->seq)))
+            set_state(entry, record);
+        break;
+    case SHMQ_R_DEDUPE:
+        take(r, record);
+        break;
+    case SHMQ_R_STATE:
+        memcpy(r->totals, record->totals, sizeof r->totals);
+        /* fall through */
+    default:
+        if (record->last_seq > r->last_seq)
+            r->last_seq = record->last_seq;
+        break;
+    }
+}
+
+bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq)
+{
+    struct shmq_live *entry = find(r, seq);
+
+    if (entry)
+        forget(r, entry);
+    return entry != NULL;
+}
+
+/* ---- a file ---- */
+
+/* Where one is in a file. */
+struct walk {
+    struct shmq_replay *r;
+    const unsigned char *bytes;
+    uint64_t size; /* that count                                                        */
+    uint64_t at;
+    uint64_t file;
+    uint32_t salt;
+    struct shmq_found *found;
+};
+
+static enum shmq_read read_at(const struct walk *w, uint64_t at, bool verify,
+                              struct shmq_record *record, size_t *next)
+{
+    return shmq_record_read(w->bytes + at, w->size - at, w->salt, verify, record, next);
+}
+
+/* A record that stands in no batch, or in none but at its head. */
+static bool frames(const struct shmq_record *record)
+{
+    return record->type == SHMQ_R_BATCH || record->type >= SHMQ_R_END;
+}
+
+static void apply_at(struct walk *w, uint64_t at, const struct shmq_record *record)
+{
+    apply(w->r, w->file << FILE_SHIFT | at / 8, record);
+    w->found->puts += record->type == SHMQ_R_PUT;
+}
+
+/* The records of a batch whose checksum is right. Their own need not be compared, as the
+ * batch's covers all their bytes. */
+static bool apply_batch(struct walk *w, uint64_t at, uint64_t end)
+{
+    struct walk inner = *w;
+    struct shmq_record record;
+    size_t next;
+
+    inner.size = end;
+    for (; at < end; at += next) {
+        enum shmq_read how = read_at(&inner, at, false, &record, &next);
+
+        if (how != SHMQ_READ_OK || frames(&record)) {
+            w->found->damage = at;
+            w->found->how = how == SHMQ_READ_OK || how == SHMQ_READ_END ? SHMQ_READ_MALFORMED : how;
+            return false;
+        }
+        apply_at(w, at, &record);
+    }
+    return true;
+}
+
+/* Whether the batch with this head is there to its end, and later than the one before. */
+static bool batch_is_whole(const struct walk *w, const struct shmq_record *head, uint64_t at)
+{
+    return head->batch > w->r->last_batch && head->bytes <= w->size - at &&
+           shmq_crc32c(0, w->bytes + at, head->bytes) == head->crc;
+}
+
+/* Whether a batch later than the last one stands anywhere behind: then what is here has been
+ * whole, as none is begun before the one in front of it is on disk. */
+static bool goes_on(const struct walk *w)
+{
+    struct shmq_record record;
+    size_t next;
+
+    for (uint64_t at = w->at + 8; at + SHMQ_BATCH_BYTES <= w->size; at += 8)
+        if (w->bytes[at] == (SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8 &&
+            w->bytes[at + SHMQ_RECORD_HEAD] == SHMQ_R_BATCH &&
+            read_at(w, at, true, &record, &next) == SHMQ_READ_OK &&
+            record.type == SHMQ_R_BATCH && record.batch > w->r->last_batch)
+            return true;
+    return false;
+}
+
+/* The next place from `at` on where a record stands whose checksum is right; the size if
+ * there is none. What cannot be a record is told without its checksum. */
+static uint64_t next_record(const struct walk *w, uint64_t at)
+{
+    struct shmq_record record;
+    size_t next;
+
+    for (; at < w->size; at += 8)
+        if (read_at(w, at, false, &record, &next) == SHMQ_READ_OK &&
+            read_at(w, at, true, &record, &next) == SHMQ_READ_OK)
+            return at;
+    return w->size;
+}
+
+/* Lists the bytes up to `next` as skipped, and goes there. */
+static void skip_to(struct walk *w, uint64_t next, enum shmq_read how)
+{
+    struct shmq_array *list = &w->r->skipped;
+    struct shmq_skipped *last = list->count ? (struct shmq_skipped *)list->items + list->count - 1
+                                            : NULL;
+
+    if (last && last->file == w->file && last->offset + last->bytes == w->at)
+        last->bytes += next - w->at;
+    else if ((last = append(w->r, list, sizeof *last)))
+        *last = (struct shmq_skipped){(uint32_t)w->file, how, w->at, next - w->at};
+    w->at = next;
+}
+
+/* A BATCH that is met while salvaging: whether to go on by whole batches from here. */
+static bool salvage_batch(struct walk *w, const struct shmq_record *head, size_t next, bool first)
+{
+    uint64_t rest = w->size - w->at - next;
+
+    if (head->batch <= w->r->last_batch) {
+        skip_to(w, w->at + next + (head->bytes < rest ? head->bytes : rest), SHMQ_READ_MALFORMED);
+        return false;
+    }
+    if (!first && batch_is_whole(w, head, w->at + next))
+        return true;
+    apply(w->r, 0, head);
+    w->r->last_batch = head->batch;
+    w->at += next;
+    return false;
+}
+
+/* Record by record, from the damage on, until a whole batch comes, or the end. Moves on. */
+static void salvage(struct walk *w, uint64_t whole)
+{
+    struct shmq_record record;
+    size_t next;
+
+    for (bool first = true; w->at < w->size && !w->r->no_memory; first = false) {
+        enum shmq_read how = read_at(w, w->at, true, &record, &next);
+
+        if (how != SHMQ_READ_OK) {
+            skip_to(w, next_record(w, w->at + 8), how);
+        } else if (record.type == SHMQ_R_BATCH) {
+            if (salvage_batch(w, &record, next, first))
+                return;
+        } else if (record.type < SHMQ_R_END) {
+            apply_at(w, w->at, &record);
+            w->at += next;
+        } else if (first || w->at < whole) {
+            skip_to(w, w->at + next, SHMQ_READ_MALFORMED);
+        } else {
+            return;
+        }
+    }
+}
+
+static bool is_end(struct walk *w, const struct shmq_record *record)
+{
+    struct shmq_found *found = w->found;
+
+    if (record->type != SHMQ_R_END)
+        return false;
+    found->complete = record->batches == found->batches && record->puts == found->puts;
+    return true;
+}
+
+static enum shmq_fed damaged(struct walk *w, enum shmq_read how)
+{
+    w->found->damage = w->at;
+    w->found->how = how == SHMQ_READ_OK ? SHMQ_READ_MALFORMED : how;
+    return SHMQ_FED_DAMAGED;
+}
+
+/* Why the BATCH at hand does not count: where the first wrong record of it stands. */
+static enum shmq_fed damaged_batch(struct walk *w, const struct shmq_record *head, uint64_t at)
+{
+    uint64_t end = head->bytes <= w->size - at ? at + head->bytes : w->size;
+    struct shmq_record record;
+    size_t next;
+
+    if (head->batch <= w->r->last_batch)
+        return damaged(w, SHMQ_READ_MALFORMED);
+    for (; at < end; at += next) {
+        enum shmq_read how = read_at(w, at, true, &record, &next);
+
+        if (how != SHMQ_READ_OK) {
+            w->at = at;
+            return damaged(w, how == SHMQ_READ_END ? SHMQ_READ_CRC : how);
+        }
+    }
+    w->at = at;
+    return damaged(w, at < w->size ? SHMQ_READ_CRC : SHMQ_READ_CUT);
+}
+
+/* One batch further. OK: there was one, or else `w->at` is the end. */
+static enum shmq_fed step(struct walk *w, uint64_t whole, bool *over)
+{
+    struct shmq_record head;
+    size_t next;
+    enum shmq_read how = read_at(w, w->at, true, &head, &next);
+
+    if (how == SHMQ_READ_OK && head.type == SHMQ_R_BATCH &&
+        batch_is_whole(w, &head, w->at + next)) {
+        if (!apply_batch(w, w->at + next, w->at + next + head.bytes))
+            return SHMQ_FED_DAMAGED;
+        apply(w->r, 0, &head);
+        w->r->last_batch = head.batch;
+        w->found->batches++;
+        w->at += next + head.bytes;
+        return w->r->no_memory ? SHMQ_FED_NO_MEMORY : SHMQ_FED_OK;
+    }
+    *over = true;
+    if (w->at >= whole && how == SHMQ_READ_OK && is_end(w, &head))
+        return SHMQ_FED_OK;
+    if (w->at >= whole && !goes_on(w))
+        return how == SHMQ_READ_END ? SHMQ_FED_OK : SHMQ_FED_TORN;
+    if (how == SHMQ_READ_OK && head.type == SHMQ_R_BATCH)
+        return damaged_batch(w, &head, w->at + next);
+    return damaged(w, how);
+}
+
+static enum shmq_fed walk_file(struct walk *w, uint64_t whole, bool exact)
+{
+    for (;;) {
+        enum shmq_fed fed = SHMQ_FED_OK;
+        bool over = false;
+
+        w->found->end = w->at;
+        if (exact && w->at == whole)
+            return SHMQ_FED_OK;
+        fed = step(w, whole, &over);
+        if (fed == SHMQ_FED_DAMAGED && w->r->salvage && w->found->end < w->size) {
+            w->at = w->found->end;
+            salvage(w, whole);
+            continue;
+        }
+        if (fed == SHMQ_FED_DAMAGED && w->r->salvage) {
+            skip_to(w, whole, SHMQ_READ_CUT);
+            return SHMQ_FED_OK;
+        }
+        if (fed != SHMQ_FED_OK || over)
+            return fed;
+    }
+}
+
+enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
+                               uint64_t start, uint32_t salt, uint64_t first_batch,
+                               uint64_t whole, bool exact, struct shmq_found *found)
+{
+    struct shmq_image *image = append(r, &r->images, sizeof *image);
+    struct walk w = {.r = r, .bytes = bytes, .salt = salt, .at = start, .found = found};
+
+    memset(found, 0, sizeof *found);
+    if (!image)
+        return SHMQ_FED_NO_MEMORY;
+    *image = (struct shmq_image){bytes, size, salt};
+    r->last_batch = first_batch ? first_batch - 1 : 0;
+    w.file = r->images.count - 1;
+    w.size = exact && whole < size ? whole : size;
+    w.size -= w.size % 8;
+    return walk_file(&w, whole, exact);
+}
+
+uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t start,
+                            uint32_t salt)
+{
+    struct shmq_record record;
+    size_t next;
+
+    if (size % 8 || size < start + FOOTER_BYTES ||
+        shmq_record_read(bytes + size - FOOTER_BYTES, FOOTER_BYTES, salt, true, &record, &next) !=
+            SHMQ_READ_OK)
+        return 0;
+    return record.type == SHMQ_R_FOOTER && record.end >= start && record.end < size ? record.end
+                                                                                    : 0;
+}
+
+/* ---- the outcome ---- */
+
+static int by_live(const void *one, const void *other)
+{
+    uint64_t a = ((const struct shmq_live *)one)->seq, b = ((const struct shmq_live *)other)->seq;
+
+    return (a > b) - (a < b);
+}
+
+static int by_taken(const void *one, const void *other)
+{
+    const struct shmq_taken *a = one, *b = other;
+
+    if (a->seq != b->seq)
+        return a->seq < b->seq ? -1 : 1;
+    return memcmp(a->hash, b->hash, sizeof a->hash);
+}
+
+static void sort_taken(struct shmq_replay *r, int64_t wall)
+{
+    struct shmq_taken *taken = r->taken.items;
+    uint64_t kept = 0;
+
+    for (uint64_t i = 0; i < r->taken.count; i++)
+        if (taken[i].until > wall)
+            taken[kept++] = taken[i];
+    r->taken.count = kept;
+    if (!kept)
+        return;
+    qsort(taken, kept, sizeof *taken, by_taken);
+    kept = 1;
+    for (uint64_t i = 1; i < r->taken.count; i++)
+        if (by_taken(&taken[i], &taken[kept - 1]))
+            taken[kept++] = taken[i];
+    r->taken.count = kept;
+}
+
+bool shmq_replay_sort(struct shmq_replay *r, int64_t wall)
+{
+    uint64_t kept = 0;
+
+    if (r->no_memory)
+        return false;
+    if (r->sorted)
+        return true;
+    for (uint64_t i = 0; i < r->room; i++)
+        if (r->live[i].seq)
+            r->live[kept++] = r->live[i];
+    if (kept)
+        qsort(r->live, kept, sizeof *r->live, by_live);
+    sort_taken(r, wall);
+    r->sorted = true;
+    return true;
+}
+
+void shmq_replay_message(const struct shmq_replay *r, uint64_t at, struct shmq_record *record)
+{
+    const struct shmq_live *entry = &r->live[at];
+
+    put_of(r, entry, record);
+    record->flags = (record->flags & ~SHMQ_R_UPDATABLE) | entry->flags;
+    record->deliveries = entry->deliveries;
+    record->reason = entry->reason;
+    record->until = entry->flags & SHMQ_R_DELAYED ? entry->when : 0;
+    record->dead_at = entry->flags & SHMQ_R_DEAD ? entry->when : 0;
+}

@@ -1,0 +1,109 @@
+/* What the files of a queue say, put together: its live messages, and what it had counted.
+ *
+ * In private memory: of each live message where its PUT stands, and its newest state, 32
+ * bytes; the files must stay where they are until shmq_replay_end. Files are fed from the
+ * oldest to the newest, the snapshot first. */
+#ifndef SHMQ_REPLAY_H
+#define SHMQ_REPLAY_H
+
+#include "record.h"
+
+/* A live message. */
+struct shmq_live {
+    uint64_t seq;        /* 0: the entry is free                                        */
+    uint64_t place;      /* file << 44 | offset / 8                                     */
+    int64_t when;        /* DELAYED: until; DEAD: dead_at                               */
+    uint16_t deliveries;
+    uint8_t flags;
+    uint8_t reason;
+    uint32_t size;       /* of its PUT, in units of 8 bytes                              */
+};
+
+/* A copy of a message of another queue, settled or not. */
+struct shmq_copy {
+    uint64_t queue;
+    uint64_t seq; /* there                                                              */
+    uint64_t here;
+};
+
+/* Bytes that are no records, of a file that was salvaged. */
+struct shmq_skipped {
+    uint32_t file; /* by the order of feeding                                           */
+    enum shmq_read how;
+    uint64_t offset;
+    uint64_t bytes;
+};
+
+struct shmq_image {
+    const unsigned char *bytes;
+    uint64_t size;
+    uint32_t salt;
+};
+
+/* A growing array. */
+struct shmq_array {
+    void *items;
+    uint64_t count, room;
+};
+
+struct shmq_replay {
+    struct shmq_live *live; /* a hash table; once sorted, an array                      */
+    uint64_t room;          /* of the table: a power of two                             */
+    uint64_t count;
+    uint64_t live_bytes;    /* of their PUT records                                     */
+    uint64_t last_seq;
+    uint64_t last_batch;
+    uint64_t totals[SHMQ_TOTALS];
+    struct shmq_array images;   /* struct shmq_image                               */
+    struct shmq_array copies;   /* struct shmq_copy                                */
+    struct shmq_array taken;    /* struct shmq_taken                               */
+    struct shmq_array skipped;  /* struct shmq_skipped                             */
+    uint64_t records, puts; /* read                                                     */
+    bool salvage;
+    bool sorted;
+    bool no_memory;
+};
+
+enum shmq_fed {
+    SHMQ_FED_OK = 0,
+    SHMQ_FED_TORN,      /* the last batch was not written to its end: it does not count  */
+    SHMQ_FED_DAMAGED,
+    SHMQ_FED_NO_MEMORY,
+};
+
+/* What was found in a file. */
+struct shmq_found {
+    uint64_t end;       /* behind the last batch that counts                            */
+    uint64_t damage;    /* DAMAGED: where                                               */
+    enum shmq_read how; /*   and what is wrong there                                    */
+    uint64_t batches;   /* that count                                                   */
+    uint64_t puts;      /* PUT records in them                                          */
+    bool complete;      /* there is an END, and it counts the same                      */
+};
+
+void shmq_replay_begin(struct shmq_replay *r, bool salvage);
+void shmq_replay_end(struct shmq_replay *r);
+
+/* Takes the file `bytes`, whose records begin at `start` and whose batches are numbered from
+ * `first_batch` on. Up to `whole` all of it must be
+ * batches without a gap. From there on it may end in a torn batch, unless `exact`: then what
+ * is behind `whole` does not count. If it is being salvaged, what is damaged is skipped and
+ * listed, and this does not return DAMAGED. */
+enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
+                               uint64_t start, uint32_t salt, uint64_t first_batch,
+                               uint64_t whole, bool exact, struct shmq_found *found);
+
+/* Forgets a live message; false if there is none of that number. Not once sorted. */
+bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq);
+
+/* Sorts the live messages by their numbers, after which shmq_replay_message gives the one at
+ * `at` < count as a PUT of how it is now; and the dedupe entries of which `until` is after
+ * `wall`, also by their numbers. false: no memory. */
+bool shmq_replay_sort(struct shmq_replay *r, int64_t wall);
+void shmq_replay_message(const struct shmq_replay *r, uint64_t at, struct shmq_record *record);
+
+/* Where the footer of a closed file says that its batches end: 0 if it has none. */
+uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t start,
+                            uint32_t salt);
+
+#endif

@@ -1,0 +1,1 @@
+"""What is kept of queues on disk, and how it comes back."""

@@ -1,0 +1,82 @@
+"""Which file of the directory is what.
+
+For queue ``NAME``: ``NAME.dmsq`` is its snapshot, and ``NAME@0000000000000001.dmsq`` and so
+on are the segments of its journal, whose numbers are never used again; ``.NAME.dmsq.tmp`` is
+a snapshot that is being written. ``@`` is in no queue's name, so none can be taken for
+another's. Files that belong to another life of the name are set aside as ``FILE.ID``, with
+the hash key of their queue in 16 hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["SUFFIX", "Files", "aside", "catalog", "segment_name", "snapshot_name", "unfinished"]
+
+SUFFIX: Final = ".dmsq"
+
+_SEGMENT: Final = re.compile(r"(?P<queue>[^@]+)@(?P<number>\d{16})\.dmsq", re.ASCII)
+_SNAPSHOT: Final = re.compile(r"(?P<queue>[^@]+)\.dmsq", re.ASCII)
+_UNFINISHED: Final = re.compile(r"\.(?P<queue>[^@]+)\.dmsq\.tmp", re.ASCII)
+
+
+@dataclass
+class Files:
+    """What there is of one queue."""
+
+    queue: str
+    snapshot: bool = False
+    unfinished: bool = False
+    #: The numbers of its segments, ascending.
+    segments: list[int] = field(default_factory=list)
+
+    def names(self) -> Iterator[str]:
+        """The names of all its files; the snapshot first."""
+        if self.snapshot:
+            yield snapshot_name(self.queue)
+        if self.unfinished:
+            yield unfinished(self.queue)
+        yield from (segment_name(self.queue, number) for number in self.segments)
+
+
+def snapshot_name(queue: str) -> str:
+    """The queue's snapshot."""
+    return f"{queue}{SUFFIX}"
+
+
+def segment_name(queue: str, number: int) -> str:
+    """The segment of that number of the queue's journal."""
+    return f"{queue}@{number:016d}{SUFFIX}"
+
+
+def unfinished(queue: str) -> str:
+    """What the queue's next snapshot is called before it is whole."""
+    return f".{queue}{SUFFIX}.tmp"
+
+
+def aside(name: str, hash_key: int) -> str:
+    """What a file of another life of its queue is renamed to."""
+    return f"{name}.{hash_key:016x}"
+
+
+def catalog(names: Iterable[str]) -> dict[str, Files]:
+    """The queues that have files among ``names``; other names are left out."""
+    found: dict[str, Files] = {}
+    for name in sorted(names):
+        for pattern in (_SEGMENT, _SNAPSHOT, _UNFINISHED):
+            if (match := pattern.fullmatch(name)) is not None:
+                break
+        else:
+            continue
+        queue = match["queue"]
+        files = found.setdefault(queue, Files(queue))
+        if pattern is _SEGMENT:
+            files.segments.append(int(match["number"]))
+        elif pattern is _SNAPSHOT:
+            files.snapshot = True
+        else:
+            files.unfinished = True
+    return found

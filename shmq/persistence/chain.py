@@ -1,0 +1,275 @@
+"""What a queue's files hold: a snapshot, and the journal's segments from its number on.
+
+A :class:`Chain` is read as a whole, without shared memory: the files are checked against
+each other and put together into the messages that are live, in order. Which files belong to
+the chain is for the caller to say.
+
+How far a file counts: a segment as far as the next one says (``previous_end``), a closed one
+at least as far as its footer says, a snapshot to its end. Only behind that may the last file
+end in a batch that was not written to its end; anything else is damage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import mmap
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from shmq.core import _core
+from shmq.errors import DamagedFile
+from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
+
+__all__ = ["Chain", "Problem", "map_file", "read_file"]
+
+_WHAT: Final = {
+    "end": "there is nothing where more must follow",
+    "cut": "a record is cut off",
+    "crc": "a record's checksum is not that of its bytes",
+    "type": "a record is of a type that there is not",
+    "malformed": "a record contradicts itself, or stands where it cannot",
+}
+
+
+class Problem(NamedTuple):
+    """What was skipped of a file that was salvaged."""
+
+    path: str
+    offset: int
+    #: How many bytes; 0 if the file as a whole is missing, or could not be read.
+    bytes: int
+    what: str
+
+    def __str__(self) -> str:
+        extent = f"{self.bytes} bytes skipped" if self.bytes else "skipped"
+        return f"{self.path} at byte {self.offset}: {extent}: {self.what}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    data: Any
+    header: FileHeader
+    start: int
+    closed: int
+
+
+class Chain:
+    """The state of a queue by its ``files``: paths, each with the file's bytes as a buffer.
+
+    Raises :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what
+    is damaged is skipped and listed in ``problems``. Raises
+    :class:`~shmq.IncompatibleFile` for a newer version in either case. The buffers are held
+    until :meth:`close`.
+    """
+
+    def __init__(self, files: Iterable[tuple[str, Any]], salvage: bool = False) -> None:
+        self._salvage = salvage
+        self._replay = _core.Replay(salvage)
+        self._sorted = False
+        self.problems: list[Problem] = []
+        #: Whether the last segment ends in a batch that does not count.
+        self.torn = False
+        #: The highest segment, and how many of its bytes count; 0 without a segment.
+        self.segment = self.end = 0
+        snapshot, segments = self._arrange(files)
+        everything = [*([snapshot] if snapshot else []), *segments]
+        if not everything:
+            raise ValueError("no file of the chain can be read")
+        self._fed: list[str] = []
+        newest = everything[-1].header
+        self.name, self.options = newest.name, dict(newest.options)
+        self.hash_key = newest.hash_key
+        self.queue_ids = {file.header.queue_id for file in everything}
+        if snapshot:
+            self.segment = max(0, snapshot.header.number - 1)
+            self._feed_snapshot(snapshot)
+        self._feed_segments(segments)
+        for file, offset, count, how in self._replay.skipped():
+            self.problems.append(Problem(self._fed[file], offset, count, _WHAT[how]))
+
+    @classmethod
+    def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> Chain:
+        """The chain of the files at ``paths``, which nobody may shorten while it is open."""
+        return cls([(os.fspath(path), map_file(path)) for path in paths], salvage)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files' bytes; nothing can be asked any more."""
+        self._replay.close()
+
+    @property
+    def messages(self) -> int:
+        """How many messages are live."""
+        return self._replay.messages
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the records of the live messages have."""
+        return self._replay.bytes
+
+    @property
+    def last_seq(self) -> int:
+        """The last sequence number that was given."""
+        return self._replay.last_seq
+
+    @property
+    def last_batch(self) -> int:
+        """The number of the newest batch of the last file."""
+        return self._replay.last_batch
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """What the queue had counted when that was written last."""
+        return self._replay.totals
+
+    def origins(self) -> list[tuple[int, int, int]]:
+        """Of each copy of another queue's message, live or settled.
+
+        The other queue's id, the sequence number there, and the one here.
+        """
+        return self._replay.origins()
+
+    def discard(self, seqs: Iterable[int]) -> int:
+        """Forget messages, before any are asked for; returns how many of them there were."""
+        return self._replay.discard(seqs)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The live messages by sequence number: the fields of a "put", times in wall ns."""
+        self._sort()
+        return map(self._replay.message, range(self._replay.messages))
+
+    def dedupe(self) -> list[tuple[int, int, int, int]]:
+        """The dedupe ids: two halves of the hash, sequence number, until in wall ns."""
+        self._sort()
+        return self._replay.dedupe()
+
+    def restore(self, segment: _core.Segment, logged: bool = True) -> None:
+        """Fill the unpublished ``segment`` with all of it, and publish that.
+
+        ``logged``: the files are those of the queue's own journal, which goes on behind
+        them. Raises :class:`~shmq.NoSpace`, and :class:`~shmq.FileError` for messages that do
+        not fit into a queue with the segment's options.
+        """
+        self._sort()
+        restoration = _core.Restoration(segment, logged)
+        self._replay.restore(restoration)
+        place = (self.last_batch, self.segment, self.end) if logged else (0, 0, 0)
+        restoration.finish(self.last_seq, tuple(self.totals.values()), *place)
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._replay.sort(time.time_ns())
+            self._sorted = True
+
+    # -- which files there are ---------------------------------------------------------
+
+    def _arrange(self, files: Iterable[tuple[str, Any]]) -> tuple[_File | None, list[_File]]:
+        """The snapshot, and the segments that count on top of it, in order."""
+        found = [file for path, data in files if (file := self._open(path, data))]
+        for file in found[1:]:
+            self._check_kin(found[0], file)
+        snapshots = [file for file in found if file.header.kind == SNAPSHOT]
+        if len(snapshots) > 1:
+            raise ValueError(f"{snapshots[0].path} and {snapshots[1].path}: one snapshot at most")
+        snapshot = snapshots[0] if snapshots else None
+        first = snapshot.header.number if snapshot else 0
+        segments = [
+            file for file in found if file.header.kind != SNAPSHOT and file.header.number >= first
+        ]
+        segments.sort(key=lambda file: file.header.number)
+        if segments:
+            self._check_first(snapshot, segments[0])
+        return snapshot, segments
+
+    def _open(self, path: str, data: Any) -> _File | None:
+        try:
+            header, start = read_header(memoryview(data)[:HEADER_BYTES], path)
+        except DamagedFile as error:
+            if not self._salvage:
+                raise
+            self.problems.append(Problem(path, error.offset, 0, error.what))
+            return None
+        closed = _core.closed_at(data, start, header.salt)
+        return _File(path, data, header, start, closed)
+
+    def _check_kin(self, one: _File, other: _File) -> None:
+        mine, theirs = one.header, other.header
+        if (mine.name, mine.hash_key) != (theirs.name, theirs.hash_key):
+            raise DamagedFile(
+                other.path,
+                0,
+                f"it is of queue {theirs.name!r} ({theirs.hash_key:016x}), and {one.path} of "
+                f"{mine.name!r} ({mine.hash_key:016x})",
+            )
+
+    def _check_first(self, snapshot: _File | None, segment: _File) -> None:
+        number = segment.header.number
+        if snapshot and number != snapshot.header.number:
+            self._miss(segment, f"segments {snapshot.header.number} to {number - 1} are missing")
+        elif not snapshot and segment.header.previous_end:
+            self._miss(segment, "what is before it is missing, and there is no snapshot")
+
+    def _miss(self, segment: _File, what: str) -> None:
+        if not self._salvage:
+            raise DamagedFile(segment.path, 0, what)
+        self.problems.append(Problem(segment.path, 0, 0, what))
+
+    # -- what is in them ---------------------------------------------------------------
+
+    def _feed_snapshot(self, file: _File) -> None:
+        found = self._feed(file, file.closed or len(file.data), False)
+        if not found["complete"]:
+            what = "the snapshot is not complete"
+            if not self._salvage:
+                raise DamagedFile(file.path, found["end"], what)
+            self.problems.append(Problem(file.path, found["end"], 0, what))
+
+    def _feed_segments(self, segments: list[_File]) -> None:
+        for at, file in enumerate(segments):
+            number, after = file.header.number, segments[at + 1] if at + 1 < len(segments) else None
+            if after and after.header.number != number + 1:
+                self._miss(after, f"segments {number + 1} to {after.header.number - 1} are missing")
+                after = None
+            whole = max(file.start, after.header.previous_end if after else file.closed)
+            found = self._feed(file, whole, after is not None)
+            self.segment, self.end = number, found["end"]
+
+    def _feed(self, file: _File, whole: int, exact: bool) -> dict[str, Any]:
+        self._fed.append(file.path)
+        fed, found = self._replay.feed(
+            file.data, file.start, file.header.salt, file.header.first_batch, whole, exact
+        )
+        self.torn = fed == "torn"
+        if fed == "damaged":
+            raise DamagedFile(file.path, found["damage"], _WHAT[found["how"]])
+        return found
+
+
+def map_file(path: str | os.PathLike[str]) -> Any:
+    """The file's bytes, mapped; as long as that is used, nobody may shorten the file."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        return mmap.mmap(file, size, access=mmap.ACCESS_READ) if size else b""
+    finally:
+        os.close(file)
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """The file's bytes, read: for a file that is in use."""
+    return Path(path).read_bytes()

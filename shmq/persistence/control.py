@@ -1,0 +1,219 @@
+"""How other commands ask the running writer: for snapshots, and for a consistent cut.
+
+A socket in the data directory, which nobody but the user may enter. Requests and answers
+are lines of JSON; the descriptors of a cut's files go with their lines. The connection ends
+behind the last answer, and earlier only if the writer does.
+
+request ``{"do": "snapshot", "queues": [NAME, …]}``: a line ``{"queue": NAME, "error": null}``
+for each, once it is durable, or with what went wrong.
+
+request ``{"do": "cut", "queues": [NAME, …]}``: a line
+``{"queue": NAME, "name": FILE, "bytes": N}`` for each file, with its descriptor, and a last
+line ``{"error": null}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from shmq.errors import ShmqError
+
+__all__ = ["Control", "CutFile", "Source", "ask_for_cut", "ask_for_snapshots"]
+
+log = logging.getLogger("shmq")
+
+_NAME: Final = "writer.sock"
+_MOST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CutFile:
+    """A file of a cut: its first ``bytes`` bytes belong to it. The descriptor is the holder's."""
+
+    queue: str
+    name: str
+    bytes: int
+    descriptor: int
+
+
+class Source(Protocol):
+    """The writer, as far as it is asked."""
+
+    def snapshot(self, name: str, timeout: float | None = None) -> None:
+        """Return once a snapshot newer than this call is durable. Raises ShmqError."""
+
+    def cut(self, names: list[str]) -> list[CutFile]:
+        """The files that hold what these queues do at one moment. Raises ShmqError."""
+
+
+@contextlib.contextmanager
+def _address(directory: Path) -> Iterator[str]:
+    """The socket's address, however long the directory's path: see unix(7), sun_path."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{opened}/{_NAME}"
+    finally:
+        os.close(opened)
+
+
+class Control:
+    """Answers for the ``source``, in threads of its own, until it is closed."""
+
+    def __init__(self, directory: Path, source: Source) -> None:
+        self._source = source
+        self._path = directory / _NAME
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._path.unlink(missing_ok=True)  # of a writer that died: there is one at a time
+        before = os.umask(0o177)
+        try:
+            with _address(directory) as address:
+                self._listening.bind(address)
+        finally:
+            os.umask(before)
+        self._listening.listen(64)
+        threading.Thread(target=self._serve, name="control", daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more requests."""
+        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                way, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(way,), daemon=True).start()
+
+    def _answer(self, way: socket.socket) -> None:
+        with way, contextlib.suppress(BrokenPipeError, ConnectionError):
+            try:
+                asked = json.loads(next(_lines(way)))
+                do: Callable[[socket.socket, list[str]], None] = {
+                    "snapshot": self._snapshot,
+                    "cut": self._cut,
+                }[asked["do"]]
+                names = [str(name) for name in asked["queues"]]
+            except (StopIteration, ValueError, KeyError, TypeError):
+                _say(way, {"error": "this writer does not know the request: use its own shmq"})
+                return
+            do(way, names)
+
+    def _snapshot(self, way: socket.socket, names: list[str]) -> None:
+        for name in names:
+            _say(way, {"queue": name, "error": _outcome(lambda n=name: self._source.snapshot(n))})
+
+    def _cut(self, way: socket.socket, names: list[str]) -> None:
+        files: list[CutFile] = []
+        error = _outcome(lambda: files.extend(self._source.cut(names)))
+        try:
+            for file in files:
+                said = {"queue": file.queue, "name": file.name, "bytes": file.bytes}
+                socket.send_fds(way, [_line(said)], [file.descriptor])
+            _say(way, {"error": error})
+        finally:
+            for file in files:
+                os.close(file.descriptor)
+
+
+def _outcome(work: Callable[[], object]) -> str | None:
+    """What went wrong, in words; None if nothing did."""
+    try:
+        work()
+    except (ShmqError, OSError) as error:
+        return str(error)
+    return None
+
+
+def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Have the writer of the directory write these; yields each with what went wrong, or None.
+
+    Raises ShmqError if there is no writer, or if it ends before it has answered.
+    """
+    left = list(queues)
+    with _asked(directory, "snapshot", queues) as way:
+        for line in _lines(way):
+            said = json.loads(line)
+            if "queue" not in said:
+                raise ShmqError(said["error"])
+            left.remove(said["queue"])
+            yield said["queue"], said["error"]
+    if left:
+        raise ShmqError(f"the writer ended before it had written {', '.join(left)}: ask again")
+
+
+def ask_for_cut(directory: Path, queues: list[str]) -> list[CutFile]:
+    """The files of a consistent cut; the descriptors are the caller's. Raises ShmqError."""
+    files: list[CutFile] = []
+    try:
+        with _asked(directory, "cut", queues) as way:
+            for said, descriptor in _told_with_files(way):
+                if descriptor is not None:
+                    files.append(CutFile(said["queue"], said["name"], said["bytes"], descriptor))
+                elif said["error"] is None:
+                    return files
+                else:
+                    raise ShmqError(said["error"])
+        raise ShmqError("the writer ended before it had told where its files end: ask again")
+    except BaseException:
+        for file in files:
+            os.close(file.descriptor)
+        raise
+
+
+def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
+    """The lines, each with the descriptor that came with it.
+
+    The kernel joins no bytes that come with different descriptors, but what follows without
+    one may come with the bytes before.
+    """
+    rest = b""
+    while True:
+        raw, descriptors, *_ = socket.recv_fds(way, 4096, 1)
+        if not raw:
+            return
+        *lines, rest = (rest + raw).split(b"\n")
+        for at, line in enumerate(lines):
+            yield json.loads(line), descriptors[0] if descriptors and at == 0 else None
+
+
+@contextlib.contextmanager
+def _asked(directory: Path, do: str, queues: list[str]) -> Iterator[socket.socket]:
+    way = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with way:
+        try:
+            with _address(directory) as address:
+                way.connect(address)
+        except OSError as error:
+            raise ShmqError(
+                f"nobody writes in {directory} ({error.strerror}): start shmq serve or shmq persist"
+            ) from error
+        _say(way, {"do": do, "queues": queues})
+        yield way
+
+
+def _say(way: socket.socket, what: dict[str, Any]) -> None:
+    way.sendall(_line(what))
+
+
+def _line(what: dict[str, Any]) -> bytes:
+    return json.dumps(what).encode() + b"\n"
+
+
+def _lines(way: socket.socket) -> Iterator[bytes]:
+    """The lines that come, until the other side ends."""
+    with way.makefile("rb") as file:
+        while line := file.readline(_MOST):
+            yield line

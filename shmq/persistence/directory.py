@@ -1,0 +1,153 @@
+"""Where a namespace's durable queues have their files, and who may write there.
+
+One writer at a time: it holds flock(2) on ``writer.lock``, which the kernel releases at its
+death. The file names the namespace, so that no other one's queues come to lie there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from shmq.errors import InvalidOption, ShmqError
+from shmq.persistence.disk import Disk
+from shmq.persistence.erasing import LOCK
+from shmq.registry import Namespace
+
+__all__ = ["DataDirectory", "chosen_directory"]
+
+_SYSTEM: Final = Path("/var/lib")
+_FIRST: Final = "the writer of namespace "
+
+
+def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None) -> Path:
+    """Where the files are: ``given``, else ``SHMQ_DATA_DIR``, else the user's usual place.
+
+    That is ``/var/lib/shmq/NAMESPACE`` for root, and for others ``shmq/NAMESPACE`` in
+    ``XDG_STATE_HOME``, which is ``~/.local/state`` unless it says otherwise. A variable that
+    is empty counts as not set. Raises :class:`~shmq.InvalidOption` for an empty path, and
+    for a user without a home.
+    """
+    if given is not None:
+        if not os.fspath(given):
+            raise InvalidOption("data_dir='' is no directory: name one, or leave it out")
+        return Path(given).absolute()
+    named = os.environ.get("SHMQ_DATA_DIR")
+    if named:
+        return Path(named).absolute()
+    return _state_home() / "shmq" / namespace
+
+
+def _state_home() -> Path:
+    if os.geteuid() == 0:
+        return _SYSTEM
+    named = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if named.is_absolute():  # one that is not is to be ignored, the XDG specification says
+        return named
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise InvalidOption(
+            "this user has no home directory to keep queues in: name a directory with "
+            "data_dir, --data-dir or SHMQ_DATA_DIR"
+        ) from error
+
+
+class DataDirectory:
+    """The directory of one namespace's files, through ``disk``. For any thread.
+
+    It is made, and taken, when there is something to keep: see `ready`.
+    """
+
+    def __init__(self, namespace: str, disk: Disk) -> None:
+        self.namespace = namespace
+        self.disk = disk
+        self._guard = threading.Lock()
+        self._lock = -1
+        self._taken: list[Callable[[], None]] = []
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.disk.directory
+
+    @property
+    def held(self) -> bool:
+        """Whether this object has taken it."""
+        return self._lock >= 0
+
+    def exists(self) -> bool:
+        """Whether there is such a directory."""
+        return self.path.is_dir()
+
+    def when_taken(self, call: Callable[[], None]) -> None:
+        """Have ``call`` called once this is taken."""
+        self._taken.append(call)
+
+    def ready(self) -> None:
+        """Make it if need be, and be its only writer until `close`. Does it once.
+
+        The namespace's file says from now on where it is. Raises
+        :class:`~shmq.ShmqError` if another process writes there, if it is another
+        namespace's, or if it cannot be made.
+        """
+        with self._guard:
+            if self.held:
+                return
+            try:
+                self.disk.make()
+                lock = self._take()
+            except OSError as error:
+                raise ShmqError(
+                    f"data_dir={str(self.path)!r} cannot be used: {error.strerror or error}"
+                ) from error
+            try:
+                Namespace.of(self.namespace).keep_in(self.path)
+            except BaseException:
+                os.close(lock)
+                raise
+            self._lock = lock
+        for call in self._taken:
+            call()
+
+    def _take(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(self.path / LOCK, flags, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._sign(lock)
+        except BlockingIOError:
+            os.close(lock)
+            raise ShmqError(
+                f"data_dir={str(self.path)!r}: another process writes there already; end it "
+                f"first (fuser {self.path / LOCK} finds it), or name another directory"
+            ) from None
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+
+    def _sign(self, lock: int) -> None:
+        """Say whose it is. Raises ShmqError if it is another namespace's."""
+        told = os.pread(lock, 512, 0).decode("ascii", "replace").strip()
+        other = told.removeprefix(_FIRST)
+        if told.startswith(_FIRST) and other != self.namespace:
+            raise ShmqError(
+                f"data_dir={str(self.path)!r} has the files of namespace {other!r}, not of "
+                f"{self.namespace!r}: name another directory; shmq restore takes queues from one "
+                f"namespace to another"
+            )
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{_FIRST}{self.namespace}\n".encode("ascii"), 0)
+
+    def close(self) -> None:
+        """Let others write there."""
+        with self._guard, contextlib.suppress(OSError):
+            if self.held:
+                os.close(self._lock)
+                self._lock = -1

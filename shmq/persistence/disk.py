@@ -1,0 +1,129 @@
+"""The only way to the disk: one directory and the files in it.
+
+Whatever else of this package touches a file does it through this object, so that one that
+records, or fails, can take its place. Nothing here decides anything or tries again: a call
+is one system call, and raises OSError where that fails.
+
+What a power cut leaves of it: of a file, any part of what was written since its last
+`sync`, and the zeros or the old bytes in between; of the directory, any part of the names
+made, renamed and unlinked since its last `sync_directory`, each of them whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["Disk"]
+
+#: writev(2) takes no more pieces than this in one call.
+_PIECES: Final = 1024
+_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Disk:
+    """The files of one directory, by name. For any thread; a file is for one at a time.
+
+    A file that is open is a descriptor, an int. Every call raises OSError.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+
+    def make(self) -> None:
+        """Make the directory, mode 0700, if there is none; its parents too.
+
+        Its name is synced even if it is there: its maker may have died before that. Raises
+        PermissionError for one that is another user's, or that others may enter.
+        """
+        path = self.directory.absolute()
+        missing = [at for at in (path, *path.parents) if not at.exists()]
+        for at in reversed(missing):
+            at.mkdir(mode=0o700, exist_ok=True)
+        for at in reversed(missing or [path]):
+            _sync_directory(at.parent)
+        status = self.directory.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise PermissionError(
+                f"{self.directory} belongs to user {status.st_uid} and has mode "
+                f"{stat.S_IMODE(status.st_mode):04o}, so others may read what queues hold: "
+                f"make it your own, with mode 0700, or name another directory"
+            )
+
+    def names(self) -> list[str]:
+        """The names of all files, sorted; none if there is no directory."""
+        try:
+            return sorted(os.listdir(self.directory))
+        except FileNotFoundError:
+            return []
+
+    def create(self, name: str) -> int:
+        """A new file of that name, mode 0600, open. Raises FileExistsError."""
+        return os.open(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600)
+
+    def open(self, name: str) -> int:
+        """The file of that name, to be read and written. Raises FileNotFoundError."""
+        return os.open(self.path(name), os.O_RDWR | _FLAGS)
+
+    def close(self, file: int) -> None:
+        """Close the file. What was not synced may or may not reach the disk."""
+        os.close(file)
+
+    def size(self, file: int) -> int:
+        """Its length in bytes."""
+        return os.fstat(file).st_size
+
+    def read(self, file: int, count: int, offset: int) -> bytes:
+        """Up to ``count`` bytes from ``offset`` on; fewer at the end."""
+        return os.pread(file, count, offset)
+
+    def write(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+        """Write the pieces one behind the other; returns how many bytes, maybe not all."""
+        return os.pwritev(file, pieces[:_PIECES], offset)
+
+    def truncate(self, file: int, length: int) -> None:
+        """Cut the file off behind ``length`` bytes."""
+        os.ftruncate(file, length)
+
+    def sync(self, file: int) -> None:
+        """What was written to the file survives the machine from here on.
+
+        After a failure nothing is known of what was written since the last success, and a
+        later success says nothing of it either.
+        """
+        os.fdatasync(file)
+
+    def push(self, file: int, offset: int, length: int) -> None:
+        """Have these bytes written soon, and out of the page cache; waits for nothing.
+
+        Linux begins to write them when it is told that they will not be needed
+        (posix_fadvise(2), POSIX_FADV_DONTNEED). It promises nothing.
+        """
+        os.posix_fadvise(file, offset, length, os.POSIX_FADV_DONTNEED)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of the file that had it."""
+        self.path(old).rename(self.path(new))
+
+    def unlink(self, name: str) -> None:
+        """Remove the name. Raises FileNotFoundError."""
+        self.path(name).unlink()
+
+    def sync_directory(self) -> None:
+        """The names of the files survive the machine as they are now."""
+        _sync_directory(self.directory)
+
+    def path(self, name: str) -> Path:
+        """Where the file of that name is, for what is only read by mapping it."""
+        return self.directory / name
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,135 @@
+"""Removing the files of a queue that was deleted, so that they stay removed.
+
+The names of a directory reach the disk one by one and in any order, and half of a queue's
+files is not an earlier state of it. So a note comes first, and is synced: whoever finds one
+finishes what it says. It names the lives that ended, by their hash keys, so that files of a
+new queue of that name are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import struct
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from shmq.persistence.catalog import SUFFIX, catalog
+from shmq.persistence.disk import Disk
+
+__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_written", "note"]
+
+#: The name of the file whose lock, flock(2), the directory's writer holds.
+LOCK: Final = "writer.lock"
+
+_NOTE: Final = re.compile(r"\.(?P<queue>[^@]+)\.dmsq\.gone", re.ASCII)
+#: Of a file's header: the magic, 20 bytes up to the hash key, and that.
+_HEADER: Final = struct.Struct("<4s20xQ")
+_KEY: Final = struct.Struct("<Q")
+
+
+def is_written(directory: Path) -> bool:
+    """Whether a process writes there now."""
+    try:
+        lock = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def note(queue: str) -> str:
+    """What says that the queue's files are to go."""
+    return f".{queue}{SUFFIX}.gone"
+
+
+def hash_key_of(disk: Disk, name: str) -> int | None:
+    """The hash key in the file's header; None if it has none, or is gone."""
+    try:
+        file = disk.open(name)
+    except FileNotFoundError:
+        return None
+    try:
+        raw = disk.read(file, _HEADER.size, 0)
+    finally:
+        disk.close(file)
+    if len(raw) < _HEADER.size:
+        return None
+    magic, key = _HEADER.unpack(raw)
+    return int(key) if magic == b"DMSQ" else None
+
+
+def erase(disk: Disk, queue: str, hash_key: int | None = None, *, last: bool = True) -> bool:
+    """Remove the files of the queue, durably; whether there were any.
+
+    Those of the lives with ``hash_key``, or of all. Unless it is the ``last`` word, the
+    note stays for the queue's writer, which may be making another file just now and calls
+    this when it is not. Raises OSError; then the files are there, or the note is.
+    """
+    files = catalog(disk.names()).get(queue)
+    if files is None and note(queue) not in disk.names():
+        return False
+    found = (hash_key_of(disk, name) for name in (files.names() if files else ()))
+    keys = {key for key in found if key is not None and hash_key in {None, key}}
+    _write_note(disk, queue, keys)
+    _remove(disk, queue, keys, last=last)
+    return True
+
+
+def _write_note(disk: Disk, queue: str, keys: Collection[int]) -> None:
+    """Add the keys to the queue's note."""
+    try:
+        file, before = disk.create(note(queue)), 0
+    except FileExistsError:
+        file = disk.open(note(queue))
+        before = disk.size(file) // _KEY.size * _KEY.size
+    try:
+        disk.write(file, [b"".join(_KEY.pack(key) for key in sorted(keys))], before)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    disk.sync_directory()
+
+
+def finish(disk: Disk) -> list[str]:
+    """Carry out every note that there is; the names of those queues. Raises OSError."""
+    notes = [match for match in map(_NOTE.fullmatch, disk.names()) if match is not None]
+    told = {match["queue"]: _told(disk, match[0]) for match in notes}
+    if told:
+        disk.sync_directory()
+    for queue, keys in told.items():
+        _remove(disk, queue, keys, last=True)
+    return [*told]
+
+
+def _told(disk: Disk, name: str) -> set[int]:
+    """What a note says; whoever wrote it may have died before it was synced."""
+    file = disk.open(name)
+    try:
+        disk.sync(file)
+        raw = disk.read(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
+    whole = len(raw) // _KEY.size * _KEY.size
+    return {key for (key,) in _KEY.iter_unpack(raw[:whole])}
+
+
+def _remove(disk: Disk, queue: str, keys: Collection[int], *, last: bool) -> None:
+    files = catalog(disk.names()).get(queue)
+    for name in files.names() if files else ():
+        with contextlib.suppress(FileNotFoundError):
+            if hash_key_of(disk, name) in keys:
+                disk.unlink(name)
+    disk.sync_directory()
+    if last:
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(note(queue))
+        disk.sync_directory()

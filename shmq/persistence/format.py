@@ -1,0 +1,168 @@
+"""The bytes of a ``.dmsq`` file around its records: header, batches, and the end.
+
+``docs/dmsq.md`` specifies all of it; the records themselves are those of the core
+(``record.h``). A writer packs a :class:`FileHeader`, then batches (:func:`pack_batch` goes
+before the records of each), and closes the file with what :class:`Trailer` gives. A reader
+begins with :func:`read_header`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from shmq.core import _core
+from shmq.core._core import pack_batch, pack_record, read_record, seal_records
+from shmq.errors import DamagedFile, IncompatibleFile
+
+__all__ = [
+    "BATCH_BYTES",
+    "HEADER_BYTES",
+    "JOURNAL",
+    "SNAPSHOT",
+    "VERSION",
+    "FileHeader",
+    "Trailer",
+    "new_salt",
+    "pack_batch",
+    "pack_record",
+    "read_header",
+    "read_record",
+    "seal_records",
+]
+
+VERSION: Final = 1
+SNAPSHOT: Final = 1
+JOURNAL: Final = 2
+#: Bytes of every BATCH record.
+BATCH_BYTES: Final = 56
+#: What is enough to read of a file to have its header: names and options are short.
+HEADER_BYTES: Final = 65536
+#: How far apart the entries of an index are, in bytes of the file.
+INDEXED: Final = 64 << 10
+
+_MAGIC = b"DMSQ"
+_QUEUE = 1
+_FIXED = struct.Struct("<4sHBBIIQQQQqQII")
+_CRC = struct.Struct("<I")
+
+
+def new_salt() -> int:
+    """A random number for the checksums of a file."""
+    return int.from_bytes(os.urandom(4), "little")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FileHeader:
+    """What stands at the beginning of a file."""
+
+    #: ``SNAPSHOT`` or ``JOURNAL`` (a segment of it).
+    kind: int
+    #: The queue's name, and its options by name as ``QueueOptions.as_dict`` gives them.
+    name: str
+    options: Mapping[str, Any]
+    #: What the checksums of the records begin with.
+    salt: int
+    queue_id: int
+    hash_key: int
+    #: A segment's number; of a snapshot, the first segment to be replayed on top of it.
+    number: int
+    #: A segment's: how many bytes of segment ``number - 1`` count.
+    previous_end: int = 0
+    #: When the file was made, in ns since 1970.
+    created: int
+    #: The number of the first batch in the file.
+    first_batch: int = 0
+
+    def pack(self) -> bytes:
+        """The header as bytes, a multiple of 8 of them."""
+        names: bytes = msgpack.packb({"name": self.name, "options": dict(self.options)})
+        size = -(-(_FIXED.size + len(names) + _CRC.size) // 8) * 8
+        fixed = _FIXED.pack(
+            _MAGIC, VERSION, self.kind, _QUEUE, size, self.salt, self.queue_id, self.hash_key,
+            self.number, self.previous_end, self.created, self.first_batch, len(names), 0,
+        )  # fmt: skip
+        text = (fixed + names).ljust(size - _CRC.size, b"\0")
+        return text + _CRC.pack(_core.crc32c(text))
+
+
+def read_header(data: bytes | bytearray | memoryview, path: str) -> tuple[FileHeader, int]:
+    """The header that ``data``, the beginning of the file ``path``, has; and its bytes.
+
+    Raises :class:`~shmq.errors.IncompatibleFile` for another kind of file or a newer
+    version, and :class:`~shmq.errors.DamagedFile` if it is not whole.
+    """
+    data = memoryview(data).cast("B")
+    _check_version(data, path)
+    if len(data) < _FIXED.size:
+        raise DamagedFile(path, len(data), "the header is cut off")
+    _, _, kind, scope, size, salt, queue_id, hash_key, number, *rest = _FIXED.unpack_from(data)
+    previous_end, created, first_batch, names, zero = rest
+    if size % 8 or not _FIXED.size + names + _CRC.size <= size <= HEADER_BYTES:
+        raise DamagedFile(path, 8, f"a header cannot have {size} bytes")
+    if len(data) < size:
+        raise DamagedFile(path, len(data), f"the header of {size} bytes is cut off")
+    if _CRC.unpack_from(data, size - _CRC.size)[0] != _core.crc32c(data[: size - _CRC.size]):
+        raise DamagedFile(path, 0, "the header's checksum is not that of its bytes")
+    name, options = _read_names(bytes(data[_FIXED.size : _FIXED.size + names]), path)
+    if kind not in {SNAPSHOT, JOURNAL} or scope != _QUEUE or zero:
+        raise DamagedFile(path, 6, f"there is no file of kind {kind} and scope {scope}")
+    header = FileHeader(
+        kind=kind, name=name, options=options, salt=salt, queue_id=queue_id, hash_key=hash_key,
+        number=number, previous_end=previous_end, created=created, first_batch=first_batch,
+    )  # fmt: skip
+    return header, size
+
+
+def _check_version(data: memoryview, path: str) -> None:
+    if len(data) >= 4 and data[:4] != _MAGIC and any(data[:4]):
+        raise IncompatibleFile(f"{path} is no .dmsq file: it begins with {bytes(data[:4])!r}")
+    if len(data) < 8 or not any(data[:4]):
+        raise DamagedFile(path, 0, "there is no header")
+    version = int.from_bytes(data[4:6], "little")
+    if version > VERSION:
+        raise IncompatibleFile(
+            f"{path} is of format version {version}, and this shmq reads up to {VERSION}: "
+            f"use the shmq that wrote it, or a newer one"
+        )
+    if version == 0:
+        raise DamagedFile(path, 4, "there is no format version 0")
+
+
+def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any]]:
+    try:
+        names = msgpack.unpackb(raw)
+        return str(names["name"]), dict(names["options"])
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise DamagedFile(path, _FIXED.size, f"name and options cannot be read: {error}") from None
+
+
+class Trailer:
+    """What a closed file ends with: that it is complete, and where its batches are."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int, int]] = []
+        self._batch = self._last_seq = self._batches = self._puts = 0
+
+    def note(self, offset: int, batch: int, last_seq: int, puts: int = 0) -> None:
+        """Count the batch whose BATCH record is at ``offset``, and that has ``puts`` of PUT."""
+        if not self._places or offset - self._places[-1][0] >= INDEXED:
+            self._places.append((offset, batch, last_seq))
+        self._batch, self._last_seq = batch, max(self._last_seq, last_seq)
+        self._batches += 1
+        self._puts += puts
+
+    def pack(self, end: int, salt: int) -> bytes:
+        """The bytes to write at ``end``, where the last batch ends; the file ends with them."""
+        complete = pack_record(
+            "end", salt, batch=self._batch, last_seq=self._last_seq,
+            batches=self._batches, puts=self._puts,
+        )  # fmt: skip
+        index = pack_record("index", salt, entries=self._places)
+        footer = pack_record("footer", salt, end=end, index=end + len(complete))
+        return complete + index + footer

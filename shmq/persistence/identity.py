@@ -1,0 +1,44 @@
+"""The queue that a file is of."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmq.core import _core
+from shmq.persistence.format import FileHeader, new_salt
+
+__all__ = ["Identity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the headers of all its files say."""
+
+    name: str
+    queue_id: int
+    hash_key: int
+    options: dict[str, Any] = field(hash=False)
+
+    @classmethod
+    def of(cls, segment: _core.Segment, name: str) -> Identity:
+        """That of the queue in the segment."""
+        return cls(name, segment.queue_id, segment.hash_key, segment.options)
+
+    def header(
+        self, kind: int, number: int, *, previous_end: int = 0, first_batch: int = 0
+    ) -> FileHeader:
+        """The header of a file that is made now, with a salt of its own."""
+        return FileHeader(
+            kind=kind,
+            name=self.name,
+            options=self.options,
+            salt=new_salt(),
+            queue_id=self.queue_id,
+            hash_key=self.hash_key,
+            number=number,
+            previous_end=previous_end,
+            created=time.time_ns(),
+            first_batch=first_batch,
+        )

@@ -1,0 +1,188 @@
+"""The journal of one queue: its segments, and how they are written.
+
+What is on disk for certain is the *position*: a segment and how many of its bytes. A commit
+is written behind it and synced, and only then the position moves on, so that a machine that
+stops leaves at most one commit torn, the last one.
+
+After a failure nothing is assumed of the file that it happened in: the segment ends where
+the position says, and the next commit goes to a new one, whose header says so too.
+
+A segment is made, and its name synced, before anything goes into it. One that was made but
+never came to be the position holds nothing, and makes room for another of its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from shmq.core import _core
+from shmq.persistence.catalog import catalog, segment_name
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import JOURNAL, Trailer
+from shmq.persistence.identity import Identity
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.writing import write_whole
+
+__all__ = ["Journal"]
+
+#: Zeros are written ahead of commits of up to this part of them: they are to cost less than
+#: what they save, which is that a sync has a longer file to record.
+_SMALL: Final = 16
+_PAGE: Final = 4096
+
+
+class Journal:
+    """The segments of one queue's journal, from a position on. For one thread at a time."""
+
+    def __init__(
+        self, disk: Disk, identity: Identity, segment: int, offset: int, sizes: Sizes
+    ) -> None:
+        #: The position: the segment that was synced last, and how many bytes of it.
+        self.segment = segment
+        self.offset = offset
+        #: What the records of the next commit are to be sealed with, once `ready`.
+        self.salt = 0
+        self._disk = disk
+        self._identity = identity
+        self._sizes = sizes
+        self._zeros = memoryview(bytes(sizes.ahead))
+        self._file = -1
+        self._number = 0
+        self._end = 0
+        self._written = 0  # how long the file is: zeros ahead of the end, or what is torn
+        self._trailer = Trailer()
+        self._lengths = self._found()
+
+    @property
+    def next_segment(self) -> int:
+        """The number of the segment that follows the position's."""
+        return self.segment + 1
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all segments have."""
+        return sum(self._lengths.values())
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the segment that is being written has its length."""
+        return self._file >= 0 and self._end >= self._sizes.segment
+
+    def parts(self, least: int) -> list[tuple[int, int]]:
+        """The segments from number ``least`` on, each with how many bytes are synced."""
+        return [
+            (number, self.offset if number == self.segment else length)
+            for number, length in sorted(self._lengths.items())
+            if least <= number <= self.segment or (self._file >= 0 and number == self._number)
+        ]
+
+    def ready(self, first_batch: int) -> int:
+        """Have a segment open for the commit ``first_batch``; returns its salt.
+
+        Its header, which says where the one before ends, is on disk. Raises OSError.
+        """
+        if self._file < 0:
+            self._begin(first_batch)
+        return self.salt
+
+    def append(self, commit: _core.Collected) -> None:
+        """Write a commit that is sealed with the salt, sync it, move the position.
+
+        Raises OSError; then it is to be sealed and appended anew, when this is `ready`.
+        """
+        end = self._end + len(commit.data)
+        pieces = [commit.data, self._ahead(end)]
+        try:
+            written = write_whole(self._disk, self._file, pieces, self._end)
+            self._disk.sync(self._file)
+        except OSError:
+            self.abandon()
+            raise
+        self._trailer.note(self._end, commit.batch, commit.last_seq, commit.puts)
+        self._end = end
+        self._written = max(self._written, written)
+        self.segment, self.offset = self._number, end
+        self._lengths[self._number] = end
+
+    def roll(self) -> int:
+        """End the segment; returns the number of the one that the next commit goes to."""
+        if self._file >= 0 and self.segment == self._number:
+            with contextlib.suppress(OSError):  # what it adds for readers may be missing
+                self._conclude()
+            self.abandon()
+        return self.next_segment
+
+    def abandon(self) -> None:
+        """Leave the segment as it is, and its file to the disk."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+
+    def drop_before(self, number: int) -> None:
+        """Remove the segments below ``number``, durably. Raises OSError."""
+        doomed = sorted(each for each in self._lengths if each < number)
+        for each in doomed:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.unlink(segment_name(self._identity.name, each))
+        if doomed:
+            self._disk.sync_directory()
+        for each in doomed:
+            del self._lengths[each]
+
+    def _found(self) -> dict[int, int]:
+        """The lengths of the segments that there are, by number."""
+        files = catalog(self._disk.names()).get(self._identity.name)
+        return {number: self._length_of(number) for number in (files.segments if files else ())}
+
+    def _length_of(self, number: int) -> int:
+        file = self._disk.open(segment_name(self._identity.name, number))
+        try:
+            return self._disk.size(file)
+        finally:
+            self._disk.close(file)
+
+    def _begin(self, first_batch: int) -> None:
+        number = self.next_segment
+        name = segment_name(self._identity.name, number)
+        self._clear(name)
+        header = self._identity.header(
+            JOURNAL, number, previous_end=self.offset, first_batch=first_batch
+        )
+        file = self._disk.create(name)
+        try:
+            end = write_whole(self._disk, file, [header.pack()], 0)
+            self._disk.sync(file)
+            self._disk.sync_directory()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+            raise
+        self._file, self._number, self.salt = file, number, header.salt
+        self._end = self._written = self._lengths[number] = end
+        self._trailer = Trailer()
+
+    def _clear(self, name: str) -> None:
+        """Remove what bears the name of a segment that nothing was ever published of."""
+        try:
+            self._disk.unlink(name)
+        except FileNotFoundError:
+            return
+        self._disk.sync_directory()
+
+    def _ahead(self, end: int) -> memoryview:
+        """The zeros to write behind a commit that ends at ``end``."""
+        if end <= self._written or (end - self._end) * _SMALL > self._sizes.ahead:
+            return self._zeros[:0]
+        most = min(end + self._sizes.ahead, self._sizes.segment)
+        return self._zeros[: max(0, most // _PAGE * _PAGE - end)]
+
+    def _conclude(self) -> None:
+        """Add what a closed file ends with, and cut off what is behind."""
+        trailer = self._trailer.pack(self._end, self.salt)
+        end = write_whole(self._disk, self._file, [trailer], self._end)
+        if self._written > end:
+            self._disk.truncate(self._file, end)
+        self._disk.sync(self._file)
+        self._lengths[self._number] = end

@@ -1,0 +1,226 @@
+"""A queue with a journal: what changed is collected, written, synced, and published.
+
+While one commit is being synced the next one gathers in the queue, and goes out whole with
+the next write and the next sync. So the disk sets the pace, and how many share a sync.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from typing import Final
+
+from shmq.client.local import LocalQueue
+from shmq.core import _core
+from shmq.persistence.catalog import segment_name
+from shmq.persistence.disk import Disk
+from shmq.persistence.journal import Journal
+from shmq.persistence.kept import Kept
+from shmq.persistence.moves import Moves, target_of
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.snapshot import Snapshot
+
+__all__ = ["Journaled"]
+
+log = logging.getLogger("shmq")
+
+#: How long a commit waits for more where nobody waits for it, in seconds: what is
+#: acknowledged meanwhile is never written.
+LINGER: Final = 0.005
+#: How often it is looked whether moved messages have arrived, in seconds.
+LOOK: Final = 0.05
+#: After a failure the disk is tried again this often, in seconds.
+RETRY: Final = 0.5
+#: How long a crowd of puts that were confirmed at once is waited for to come back, as a part
+#: of what the last write and sync took.
+PATIENCE: Final = 0.2
+#: The longest sleep, in seconds.
+LONGEST: Final = 1.0
+#: A journal is compacted when it is longer than this many times what the queue holds.
+SPARSE: Final = 2
+
+
+class Journaled(Kept):
+    """One queue with durability "journal". Any thread may call any of it.
+
+    Nothing runs by itself: `step` writes one commit, and `attend` waits until there is one.
+    """
+
+    def __init__(
+        self, disk: Disk, handle: LocalQueue, sizes: Sizes, moves: Moves, look: float = LOOK
+    ) -> None:
+        super().__init__(disk, handle, sizes)
+        self.follower = _core.Follower(handle)
+        self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
+        self._moves = moves
+        self._look = look
+        self._look_at = 0.0
+        #: Collected and claimed, but not on disk: kept until it is.
+        self._unwritten: _core.Collected | None = None
+        self._sealed_with = 0
+        self._crowd = 0
+        self._patience = 0.0
+        self._withdrawn = False
+        self._more = False
+        moves.enter(self)
+
+    @property
+    def pending(self) -> bool:
+        """Whether more was to be written than the last commit took."""
+        return self._more or self._unwritten is not None
+
+    @property
+    def due(self) -> bool:
+        """Whether the journal is to be replaced by a snapshot now."""
+        journal, live = self.journal.bytes, self.follower.live_bytes
+        return journal > max(SPARSE * live, 2 * self.sizes.segment)
+
+    def attend(self) -> None:
+        """Sleep until there is something to do, or the disk is to be tried again."""
+        if self._more:
+            return
+        longest = LOOK if self.follower.held else LONGEST
+        self.follower.wait(longest, LINGER, self._crowd, self._patience)
+
+    def step(self) -> bool:
+        """Write one commit, if there is anything to write; whether one was written.
+
+        If the disk refuses, it is kept, the queue says so, and the next call tries again.
+        """
+        with self._lock:
+            try:
+                return self._commit()
+            except OSError as error:
+                self._fail(error)
+                return False
+
+    def settle_arrived(self, target: str) -> bool:
+        """See :class:`shmq.persistence.moves.Follows`."""
+        with self._lock:
+            self.step()  # so that all that was moved by now is known
+            while slots := self._arrived(target):
+                self.follower.arrived(slots)
+                self.step()
+                if self.error is not None:
+                    return False
+            return self.error is None
+
+    def snapshot(self) -> None:
+        """Write a snapshot, and remove the segments that it makes superfluous.
+
+        Raises OSError.
+        """
+        super().snapshot()
+        with self._lock:
+            self.journal.drop_before(self.number)
+
+    def parts(self) -> list[tuple[str, int]]:
+        """See :meth:`Kept.parts`."""
+        return [
+            *super().parts(),
+            *(
+                (segment_name(self.name, number), length)
+                for number, length in self.journal.parts(max(1, self.number))
+            ),
+        ]
+
+    def close(self) -> None:
+        """See :meth:`Kept.close`."""
+        self._moves.leave(self)
+        with self._lock:
+            self.journal.abandon()
+        super().close()
+
+    def _commit(self) -> bool:
+        salt = self.journal.ready(self.follower.batch + 1)
+        if not self._withdrawn:
+            self.follower.withdraw()
+            self._withdrawn = True
+        if self._unwritten is None:
+            self._unwritten = self._collect(salt)
+        if self._unwritten is None:
+            self._more = False
+            self._recover()
+            return False
+        self._write(self._unwritten, salt)
+        return True
+
+    def _collect(self, salt: int) -> _core.Collected | None:
+        self._sealed_with = salt
+        self._release_arrived()
+        collected = self.follower.collect(self.sizes.commit, salt)
+        if collected is None and self._release_arrived():
+            collected = self.follower.collect(self.sizes.commit, salt)
+        return collected
+
+    def _write(self, collected: _core.Collected, salt: int) -> None:
+        if len(collected.data):
+            if self._sealed_with != salt:
+                self.follower.seal(salt)
+                self._sealed_with = salt
+            began = time.monotonic()
+            self.journal.append(collected)
+            self._crowd = collected.puts
+            self._patience = (time.monotonic() - began) * PATIENCE
+        self._recover()
+        self.follower.publish(self.journal.segment, self.journal.offset)
+        collected.data.release()
+        self._unwritten, self._more = None, collected.more
+        if self.journal.is_long:
+            self.journal.roll()
+
+    def _begin(self) -> tuple[Snapshot, _core.Scan]:
+        with self._lock:
+            number, limit = self.journal.roll(), self.follower.synced
+        return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle, limit)
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        """A copy that was moved here, and settled since, is only in what goes now: so the
+        message that it was must be settled in its own journal first.
+        """
+        if not self._moves.settle_all(self):
+            raise OSError(errno.EAGAIN, "another queue's journal is behind")
+        super()._replace(snapshot)
+
+    def _release_arrived(self) -> bool:
+        """Have the next commit settle what was moved, and has arrived; whether there is any."""
+        now = time.monotonic()
+        if not self.follower.held or now < self._look_at:
+            return False
+        self._look_at = now + self._look
+        slots = self._arrived()
+        self.follower.arrived(slots)
+        return bool(slots)
+
+    def _arrived(self, only: str | None = None) -> list[int]:
+        """The slots of messages that were moved, to ``only`` or anywhere, and have arrived."""
+        by_target: dict[str | None, dict[int, int]] = {}
+        for slot, seq, reason, meta in self.follower.moved():
+            target = target_of(reason, meta, self.handle.options.dead_letter)
+            if only is None or only == target:
+                by_target.setdefault(target, {})[seq] = slot
+        found = []
+        for target, slots in by_target.items():
+            arrived = self._moves.arrived(self.identity.queue_id, target, list(slots))
+            found += [slots[seq] for seq in arrived]
+        return found
+
+    def _fail(self, error: OSError) -> None:
+        if self.error is None or self.error.errno != error.errno:
+            log.error(
+                "queue %s cannot be written to %s: %s; it is tried again every %s s, and "
+                "nothing is confirmed until then",
+                self.name,
+                self.disk.directory,
+                error.strerror,
+                RETRY,
+            )
+            self.follower.fail(error.errno or errno.EIO)
+        self.error = error
+
+    def _recover(self) -> None:
+        if self.error is not None:
+            log.warning("queue %s is written to %s again", self.name, self.disk.directory)
+            self.error = None
+            self.follower.fail(0)

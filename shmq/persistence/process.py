@@ -1,0 +1,66 @@
+"""The whole of what a persistence process does: recover, then write until it is to end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from shmq.persistence.control import Control
+from shmq.persistence.directory import DataDirectory, chosen_directory
+from shmq.persistence.disk import Disk
+from shmq.persistence.recovery import recover
+from shmq.persistence.writer import Writer
+
+__all__ = ["Persistence"]
+
+log = logging.getLogger("shmq")
+
+
+class Persistence:
+    """Recovers the durable queues of a namespace, and writes them until `stop`.
+
+    ``data_dir`` is where; None: see :func:`~shmq.persistence.directory.chosen_directory`,
+    which says what is raised.
+    """
+
+    def __init__(self, namespace: str, data_dir: Path | None = None) -> None:
+        disk = Disk(chosen_directory(namespace, data_dir))
+        self.directory = DataDirectory(namespace, disk)
+        self._namespace = namespace
+        self._control: Control | None = None
+        self._starting = threading.Lock()
+        self._writer = Writer(namespace, self.directory)
+
+    def recover(self) -> None:
+        """Bring back the queues whose segments are gone; what becomes of each is logged.
+
+        A directory that is not there yet is made when there is something to keep. Raises
+        :class:`~shmq.ShmqError` if the directory cannot be used, or another process
+        writes there.
+        """
+        if self.directory.exists():
+            self.directory.ready()
+            recover(self.directory)
+        self.directory.when_taken(self._listen)
+        if self.directory.held:
+            self._listen()
+
+    def _listen(self) -> None:
+        with self._starting:
+            if self._control is None:
+                self._control = Control(self.directory.path, self._writer)
+                log.info("durable queues are kept in %s", self.directory.path)
+
+    def run(self) -> None:
+        """Write until `stop` is called; the last snapshots are made before it returns."""
+        try:
+            self._writer.run()
+        finally:
+            if self._control is not None:
+                self._control.close()
+            self.directory.close()
+
+    def stop(self) -> None:
+        """Let `run` return when all is written. For any thread, or a signal handler."""
+        self._writer.stop()

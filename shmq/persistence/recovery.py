@@ -1,0 +1,225 @@
+"""Bringing back the queues whose segments are gone.
+
+What each queue holds is decided from the files alone: `plan`. Then those without a segment
+are made anew, under the registry lock, and nobody sees one before it is whole. The files
+stay as they are, and the writer goes on behind them, so that a recovery that is killed
+begins again with what the last one found.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from shmq.client.local import attach
+from shmq.errors import NoSuchQueue, SegmentError, ShmqError
+from shmq.persistence import erasing
+from shmq.persistence.catalog import Files, aside, catalog, unfinished
+from shmq.persistence.chain import Chain, read_chain
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.disk import Disk
+from shmq.persistence.lineage import Lineage, lineage_of
+from shmq.persistence.rebuilding import rebuild
+from shmq.registry import Namespace
+
+__all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves"]
+
+log = logging.getLogger("shmq")
+
+
+@dataclass(slots=True)
+class Decision:
+    """What the files of one queue come to."""
+
+    queue: str
+    files: Files
+    lineage: Lineage | None = None
+    #: What it holds; None if nothing was ever finished, or the files are damaged.
+    chain: Chain | None = None
+    #: What is wrong with them; None if they are whole.
+    error: ShmqError | None = None
+    #: What was left out, where intact pieces were asked for.
+    problems: list[str] = field(default_factory=list)
+
+
+def plan(disk: Disk, *, salvage: bool = False) -> dict[str, Decision]:
+    """What the queues of the directory hold, by name.
+
+    Changes nothing, and needs no shared memory. A message that was on its way between two
+    queues, and is in the files of both, is where it was going. With ``salvage``, damaged
+    files count as far as they are intact.
+    """
+    decisions = {
+        name: _decide(disk, files, salvage=salvage)
+        for name, files in catalog(disk.names()).items()
+        if files.snapshot or files.segments
+    }
+    settle_moves([one.chain for one in decisions.values() if one.chain is not None])
+    return decisions
+
+
+def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
+    decision = Decision(files.queue, files)
+    try:
+        decision.lineage = lineage_of(disk, files)
+        if decision.lineage is not None:
+            mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage.names]
+            decision.chain = read_chain(mapped, salvage)
+            decision.problems = [_told(*skipped) for skipped in decision.chain.skipped]
+    except ShmqError as error:
+        decision.error = error
+    return decision
+
+
+def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
+    """The file's bytes, which are read from the disk as they are looked at."""
+    file = disk.open(name)
+    try:
+        length = disk.size(file)
+        return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
+    finally:
+        disk.close(file)
+
+
+def _told(path: str, offset: int, size: int, what: str) -> str:
+    return f"{path}, offset {offset}: {size} bytes are left out, {what}"
+
+
+def settle_moves(chains: Iterable[Chain]) -> None:
+    """Let each message that two queues have be in the one that it went to."""
+    every = list(chains)
+    by_id = {queue_id: chain for chain in every for queue_id in chain.queue_ids}
+    for chain in every:
+        for origin_queue, origin_seq, _ in chain.origins():
+            source = by_id.get(origin_queue)
+            if source is not None and source is not chain:
+                source.discard([origin_seq])
+
+
+def recover(directory: DataDirectory) -> dict[str, Decision]:
+    """Make the queues anew whose segments are gone; what becomes of each is logged.
+
+    Returns what was decided of those. Needs a directory that is held. Queues that are
+    there stay as they are; the files of another life of their name are set aside. One
+    that cannot be brought back is left on disk as it is. May be killed at any moment, and
+    called again. Raises :class:`~shmq.ShmqError` if the directory cannot be read.
+    """
+    disk = directory.disk
+    registry = Namespace.of(directory.namespace)
+    try:
+        with registry.locked():
+            disk.sync_directory()  # whoever changed it may have died before
+            erasing.finish(disk)
+            live = live_keys(registry)
+            _sweep(disk)
+            _set_strangers_aside(disk, live)
+            if catalog(disk.names()).keys() <= live.keys():
+                return {}
+            decisions = plan(disk)
+            lost = {name: one for name, one in decisions.items() if name not in live}
+            _leave_what_moved(registry, live, lost)
+            for name in sorted(lost):
+                _bring_back(registry, lost[name])
+            return lost
+    except OSError as error:
+        raise ShmqError(
+            f"data_dir={str(directory.path)!r} cannot be read: {error.strerror or error}"
+        ) from error
+
+
+def live_keys(registry: Namespace) -> dict[str, int | None]:
+    """The hash keys of the queues that are there; None for one that cannot be read.
+
+    What is half made or half deleted is cleared away. Needs the registry lock.
+    """
+    found: dict[str, int | None] = {}
+    for name in registry.queue_names():
+        try:
+            found[name] = registry.open_segment(name).hash_key
+        except NoSuchQueue:
+            continue
+        except SegmentError as error:
+            log.error("queue %s is there, and cannot be used: %s", name, error)
+            found[name] = None
+    return found
+
+
+def _sweep(disk: Disk) -> None:
+    """Remove snapshots that were never finished."""
+    stale = [unfinished(name) for name, files in catalog(disk.names()).items() if files.unfinished]
+    for name in stale:
+        disk.unlink(name)
+    if stale:
+        disk.sync_directory()
+
+
+def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
+    for name, files in catalog(disk.names()).items():
+        if live.get(name) is not None:
+            keys = {file: erasing.hash_key_of(disk, file) for file in files.names()}
+            strangers = {file: key for file, key in keys.items() if key not in {live[name], None}}
+            if strangers:
+                set_aside(disk, name, strangers)
+
+
+def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[str]:
+    """Rename the queue's ``files``, given with their hash keys; their names now. Durable."""
+    renamed = []
+    for file, key in files.items():
+        there = aside(file, key or 0)
+        disk.rename(file, there)
+        renamed.append(there)
+        log.warning(
+            "queue %s: %s is not of the queue that is there now, and is called %s from now on",
+            queue,
+            disk.path(file),
+            there,
+        )
+    disk.sync_directory()
+    return renamed
+
+
+def _leave_what_moved(
+    registry: Namespace, live: Iterable[str], lost: Mapping[str, Decision]
+) -> None:
+    """What a queue that is there has taken over is not to come back where it was."""
+    sources = {
+        queue_id: one.chain
+        for one in lost.values()
+        if one.chain is not None
+        for queue_id in one.chain.queue_ids
+    }
+    for name in live:
+        try:
+            queue = attach(registry, name)
+        except ShmqError:
+            continue
+        with queue:
+            for queue_id, seq in queue.copies_from(sources):
+                sources[queue_id].discard([seq])
+
+
+def _bring_back(registry: Namespace, decision: Decision) -> None:
+    name = decision.queue
+    if decision.error is None and decision.chain is not None:
+        try:
+            rebuild(registry, name, decision.chain, logged=True)
+        except ShmqError as error:
+            decision.error = error
+        else:
+            log.info(
+                "queue %s is back: %d messages, from %s",
+                name,
+                decision.chain.messages,
+                ", ".join(decision.lineage.names if decision.lineage else ()),
+            )
+    if decision.error is not None:
+        log.error(
+            "queue %s is not brought back: %s; its files are left as they are, and "
+            "shmq restore --salvage -q %s takes what is intact",
+            name,
+            decision.error,
+            name,
+        )

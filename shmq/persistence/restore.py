@@ -1,0 +1,108 @@
+"""Making queues from files that nobody writes: a backup, or those of a damaged queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from shmq.errors import NoSuchQueue, ShmqError
+from shmq.names import check_name
+from shmq.persistence import erasing
+from shmq.persistence.catalog import catalog
+from shmq.persistence.directory import chosen_directory
+from shmq.persistence.disk import Disk
+from shmq.persistence.rebuilding import rebuild
+from shmq.persistence.recovery import Decision, plan, set_aside
+from shmq.registry import Namespace
+
+__all__ = ["DAMAGED", "RESTORED", "SALVAGED", "THERE", "Restored", "restore"]
+
+log = logging.getLogger("shmq")
+
+#: What becomes of a queue: made, made of what is intact, left as it is, not made.
+RESTORED: Final = "restored"
+SALVAGED: Final = "salvaged"
+THERE: Final = "there"
+DAMAGED: Final = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A queue, and what came of it."""
+
+    queue: str
+    state: str
+    messages: int = 0
+    #: What is wrong with its files, in words.
+    problems: list[str] = field(default_factory=list)
+
+
+def restore(
+    namespace: str,
+    source: Path | None = None,
+    queues: Sequence[str] = (),
+    new_name: str | None = None,
+    *,
+    salvage: bool = False,
+) -> list[Restored]:
+    """Make the queues that ``source`` has files of, or ``queues`` alone of them.
+
+    Without a source it is the namespace's own directory. ``new_name`` is for one queue.
+    Damaged queues are made of what is intact if ``salvage``, and else not at all. Raises
+    :class:`~shmq.NoSuchQueue` for one without files there, :class:`~shmq.InvalidName`, and
+    :class:`~shmq.ShmqError`.
+    """
+    registry = Namespace.of(namespace)
+    own = registry.data_dir or chosen_directory(namespace)
+    disk = Disk(own if source is None else source.absolute())
+    if not disk.directory.is_dir():
+        raise ShmqError(f"{disk.directory} is no directory: there is nothing to restore")
+    if new_name is not None:
+        check_name(new_name)
+    try:
+        with registry.locked():
+            decisions = plan(disk, salvage=salvage)
+            for name in queues:
+                if name not in decisions:
+                    raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}")
+            return [
+                _restore(registry, disk, own, decisions[name], new_name or name)
+                for name in (dict.fromkeys(queues) or sorted(decisions))
+            ]
+    except OSError as error:
+        raise ShmqError(f"{error.filename or disk.directory}: {error.strerror or error}") from error
+
+
+def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, name: str) -> Restored:
+    if registry.path_of(name).exists() and _is_there(registry, name):
+        return Restored(name, THERE)
+    if decision.error is not None:
+        return Restored(name, DAMAGED, 0, [str(decision.error)])
+    if decision.chain is None:
+        return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
+    intact = not decision.problems
+    logged = intact and name == decision.queue and disk.directory == own
+    if not logged:
+        _make_way(own, name)
+    rebuild(registry, name, decision.chain, logged=logged)
+    state = RESTORED if intact else SALVAGED
+    return Restored(name, state, decision.chain.messages, list(decision.problems))
+
+
+def _is_there(registry: Namespace, name: str) -> bool:
+    try:
+        registry.open_segment(name)
+    except NoSuchQueue:  # what was half made is cleared away
+        return False
+    return True
+
+
+def _make_way(own: Path, name: str) -> None:
+    """Set aside what the namespace's own directory has of that name."""
+    disk = Disk(own)
+    files = catalog(disk.names()).get(name)
+    if files is not None:
+        set_aside(disk, name, {file: erasing.hash_key_of(disk, file) for file in files.names()})

@@ -1,0 +1,107 @@
+"""The one thread that writes snapshots, of all queues, one after the other."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from shmq.errors import QueueDeleted, ShmqError
+from shmq.persistence.kept import Kept
+
+__all__ = ["Shutter"]
+
+log = logging.getLogger("shmq")
+
+#: A snapshot that failed is tried again after this long, in seconds.
+AGAIN: Final = 0.5
+
+
+class Order:
+    """A snapshot that is to be written, and what came of it."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self.done = threading.Event()
+        self.error: Exception | None = None
+
+
+class Shutter:
+    """Writes snapshots in a thread of its own, from `start` to `finish`."""
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="snapshots")
+        self._lock = threading.Lock()
+        self._ordered: set[Kept] = set()
+        self._not_before: dict[Kept, float] = {}
+        self._ended = False
+
+    def start(self) -> None:
+        """Begin to carry out orders."""
+        self._thread.start()
+
+    def expose(self, all_kept: Iterable[Kept]) -> None:
+        """Order a snapshot of each of these for which one is due."""
+        now = time.monotonic()
+        for kept in all_kept:
+            with self._lock:
+                waits = kept in self._ordered or self._not_before.get(kept, 0.0) > now
+            if not waits and not kept.deleted and kept.due:
+                self._order(kept)
+
+    def take(self, kept: Kept, timeout: float | None) -> None:
+        """Return once a snapshot, begun after this call, is written.
+
+        Raises ShmqError if it cannot be, or takes longer than ``timeout`` seconds.
+        """
+        order = self._order(kept)
+        if not order.done.wait(timeout):
+            raise ShmqError(
+                f"the snapshot of queue {kept.name!r} was not written within {timeout} s: it "
+                f"still may be"
+            )
+        if order.error is not None:
+            raise ShmqError(
+                f"the snapshot of queue {kept.name!r} could not be written: {order.error}"
+            ) from order.error
+
+    def finish(self, last: Iterable[Kept]) -> None:
+        """Carry out what was ordered, then write a last snapshot of each of these."""
+        for kept in last:
+            if not kept.deleted:
+                self._order(kept)
+        with self._lock:
+            self._ended = True
+        self._orders.put(None)
+        if self._thread.ident is None:
+            self._run()
+        else:
+            self._thread.join()
+
+    def _order(self, kept: Kept) -> Order:
+        order = Order(kept)
+        with self._lock:
+            if self._ended:
+                raise ShmqError("the writer is ending: ask the next one")
+            self._ordered.add(kept)
+            self._orders.put(order)
+        return order
+
+    def _run(self) -> None:
+        while (order := self._orders.get()) is not None:
+            with self._lock:
+                self._ordered.discard(order.kept)
+            try:
+                order.kept.snapshot()
+            except QueueDeleted as error:
+                order.error = error
+            except (OSError, ShmqError) as error:
+                order.error = error
+                log.error("queue %s: no snapshot can be written: %s", order.kept.name, error)
+                with self._lock:
+                    self._not_before[order.kept] = time.monotonic() + AGAIN
+            order.done.set()

@@ -1,0 +1,21 @@
+"""How much is written at a time, and when a file is long enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Sizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """In bytes. The defaults are what a writer uses."""
+
+    #: A segment that has as much is closed behind its last commit.
+    segment: int = 64 << 20
+    #: Zeros that are written ahead of small commits, at most; 0: none.
+    ahead: int = 1 << 20
+    #: What is collected for one commit, but for a message that is longer.
+    commit: int = 8 << 20
+    #: What of a snapshot is copied out of the queue at a time.
+    chunk: int = 8 << 20

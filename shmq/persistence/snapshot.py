@@ -1,0 +1,70 @@
+"""A snapshot of one queue: written aside, synced, then put in the place of the last one.
+
+Nothing is held while it is written: the queue goes on, and messages are taken as they are
+found. So it is no picture of one moment. With the segments from its number on, it is: what
+became of a message since the journal rolled is in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from shmq.core import _core
+from shmq.persistence.catalog import snapshot_name, unfinished
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import SNAPSHOT, Trailer
+from shmq.persistence.identity import Identity
+from shmq.persistence.writing import write_whole
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot:
+    """One snapshot of a queue: `write` it, then `install` it; or `discard` it.
+
+    ``number`` is the first segment to be replayed on top of it.
+    """
+
+    def __init__(self, disk: Disk, identity: Identity, number: int) -> None:
+        self.number = number
+        #: How long it is, once written.
+        self.bytes = 0
+        self._disk = disk
+        self._identity = identity
+
+    def write(self, scan: _core.Scan, chunk: int) -> None:
+        """Copy the queue to the file that is not the snapshot yet, and sync it.
+
+        ``chunk`` is how much is copied at a time. Raises OSError.
+        """
+        self.discard()
+        file = self._disk.create(unfinished(self._identity.name))
+        try:
+            for piece in self._pieces(scan, chunk):
+                start, self.bytes = self.bytes, write_whole(self._disk, file, [piece], self.bytes)
+                self._disk.push(file, start, self.bytes - start)
+            self._disk.sync(file)
+        finally:
+            self._disk.close(file)
+
+    def install(self) -> None:
+        """Give it the snapshot's name. That is to be synced before anything is removed."""
+        self._disk.rename(unfinished(self._identity.name), snapshot_name(self._identity.name))
+
+    def discard(self) -> None:
+        """Remove what is not whole."""
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(unfinished(self._identity.name))
+
+    def _pieces(self, scan: _core.Scan, chunk: int) -> Iterator[bytes | memoryview]:
+        header = self._identity.header(SNAPSHOT, self.number, first_batch=1)
+        trailer = Trailer()
+        yield header.pack()
+        batch, before = 1, 0
+        while (piece := scan.read(chunk, header.salt, batch)) is not None:
+            trailer.note(self.bytes, batch, scan.limit, scan.count - before)
+            yield piece
+            batch, before = batch + 1, scan.count
+            piece.release()
+        yield trailer.pack(self.bytes, header.salt)

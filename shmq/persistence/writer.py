@@ -1,0 +1,244 @@
+"""The writer: keeps every durable queue of a namespace on disk, as long as it runs.
+
+It is one more process that attaches. A thread for each queue with a journal writes its
+commits, one thread for all writes the snapshots, and the thread of `Writer.run` looks for
+queues that came, and for those that went.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from shmq.client.local import attach
+from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.names import SHM, chosen_namespace
+from shmq.persistence.control import CutFile
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.journaled import RETRY, Journaled
+from shmq.persistence.kept import Kept
+from shmq.persistence.moves import Moves
+from shmq.persistence.shutter import Shutter
+from shmq.persistence.sizes import Sizes
+from shmq.registry import Namespace
+
+__all__ = ["Writer"]
+
+log = logging.getLogger("shmq")
+
+#: How often it is looked whether a queue was made, in seconds; that is one stat(2).
+GLANCE: Final = 0.02
+#: How long the last commits of a queue may take at the end, in seconds.
+LAST: Final = 10.0
+
+
+class Writer:
+    """Keeps the durable queues of a namespace in a directory. `run` until `stop`.
+
+    The directory is made and taken before the first file, see
+    :class:`~shmq.persistence.directory.DataDirectory`. ``namespace`` is as for
+    :func:`shmq.connect`. Raises :class:`~shmq.InvalidName`.
+    """
+
+    def __init__(
+        self, namespace: str | None, directory: DataDirectory, sizes: Sizes | None = None
+    ) -> None:
+        self._namespace = Namespace.of(chosen_namespace(namespace))
+        self._directory = directory
+        self._sizes = sizes or Sizes()
+        self._moves = Moves(self._namespace)
+        self._shutter = Shutter()
+        self._kept: dict[str, Kept] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        #: Segments that were looked at and need no writer, by name and inode.
+        self._passed: set[tuple[str, int]] = set()
+        self._lock = threading.Lock()
+        self._changed_at = 0
+        self._stopped = False
+        # Not an Event: to set one within a signal handler may wait for the wait it is to end.
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Keep the queues until `stop` is called; then write what is left, and return.
+
+        Raises ShmqError if the directory cannot be used.
+        """
+        try:
+            self._look_around()
+            self._shutter.start()
+            while not self._stopped:
+                with contextlib.suppress(queue.Empty):
+                    self._wake.get(timeout=GLANCE)
+                self._look_around()
+                self._shutter.expose(self._list())
+        finally:
+            self._stopped = True
+            self._end()
+
+    def stop(self) -> None:
+        """Let `run` return soon. For any thread, and for signal handlers."""
+        self._stopped = True
+        self._wake.put(None)
+
+    def followed(self) -> list[str]:
+        """The names of the queues that are kept, sorted."""
+        return [kept.name for kept in self._list()]
+
+    def snapshot(self, name: str, timeout: float | None = None) -> None:
+        """Return once a snapshot of the queue, begun after this call, is on disk.
+
+        For any thread while `run` runs. Raises ShmqError if the queue is not kept, if the
+        disk refuses, or if it takes longer than ``timeout`` seconds.
+        """
+        self._shutter.take(self._named(name), timeout)
+
+    def cut(self, names: list[str]) -> list[CutFile]:
+        """The files that hold these queues at one moment, open; the caller closes them.
+
+        No commit is published in any queue meanwhile, so that a message on its way between
+        two of them is in one. Raises ShmqError for a queue that is not kept, and OSError.
+        """
+        wanted = sorted({name: self._named(name) for name in names}.items())
+        files: list[CutFile] = []
+        with contextlib.ExitStack() as held:
+            for _, kept in wanted:
+                held.enter_context(kept.held())
+            try:
+                for name, kept in wanted:
+                    for file, length in kept.parts():
+                        opened = self._directory.disk.open(file)
+                        files.append(CutFile(name, file, length, opened))
+            except BaseException:
+                for each in files:
+                    os.close(each.descriptor)
+                raise
+        return files
+
+    def _named(self, name: str) -> Kept:
+        with self._lock:
+            kept = self._kept.get(name)
+        if kept is None:
+            raise ShmqError(
+                f"queue {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
+                f"make it with durability='snapshot' or 'journal'"
+            )
+        return kept
+
+    def _list(self) -> list[Kept]:
+        with self._lock:
+            return [self._kept[name] for name in sorted(self._kept)]
+
+    # ---- queues that come and go ----
+
+    def _look_around(self) -> None:
+        for name in [kept.name for kept in self._list() if kept.deleted]:
+            self._leave(name)
+        # Read first: what changes while it is looked at is seen the next time.
+        changed_at = SHM.stat().st_mtime_ns
+        if changed_at == self._changed_at:
+            return
+        for name, inode in list(self._strangers()):
+            try:
+                self._look_at(name)
+                self._passed.add((name, inode))
+            except (NoSuchQueue, QueueDeleted):
+                continue
+            except (ShmqError, OSError) as error:
+                log.warning("queue %s is not kept on disk: %s", name, error)
+                changed_at = 0  # it may be otherwise when it is looked at again
+        self._changed_at = changed_at
+
+    def _strangers(self) -> Iterator[tuple[str, int]]:
+        """The queues that are not known, each with its segment's inode."""
+        there = set()
+        for name in self._namespace.queue_names():
+            with contextlib.suppress(FileNotFoundError):
+                there.add((name, self._namespace.path_of(name).stat().st_ino))
+        self._passed &= there
+        yield from sorted(there - self._passed)
+
+    def _look_at(self, name: str) -> None:
+        durability = self._namespace.open_segment(name).options["durability"]
+        if durability == "memory":
+            return
+        if name in self._kept:  # it was deleted and made anew
+            self._leave(name)
+        self._directory.ready()
+        handle = attach(self._namespace, name)
+        try:
+            if durability == "journal":
+                self._keep(Journaled(self._directory.disk, handle, self._sizes, self._moves))
+            else:
+                self._keep(Kept(self._directory.disk, handle, self._sizes))
+        except BaseException:
+            handle.close()
+            raise
+
+    def _keep(self, kept: Kept) -> None:
+        with self._lock:
+            self._kept[kept.name] = kept
+        if isinstance(kept, Journaled):
+            thread = threading.Thread(target=self._follow, args=(kept,), name=kept.name)
+            self._threads[kept.name] = thread
+            thread.start()
+        log.info("queue %s is kept in %s", kept.name, self._directory.path)
+
+    def _leave(self, name: str) -> None:
+        """The queue is no more: so are its files."""
+        with self._lock:
+            kept = self._kept.pop(name)
+        self._finish(kept)
+
+    def _finish(self, kept: Kept) -> None:
+        thread = self._threads.pop(kept.name, None)
+        if isinstance(kept, Journaled):
+            kept.follower.wake()
+        if thread is not None:
+            thread.join()
+        try:
+            kept.close()
+        except OSError as error:
+            log.error("queue %s: its files cannot be removed: %s", kept.name, error)
+
+    # ---- the threads ----
+
+    def _follow(self, kept: Journaled) -> None:
+        """Write the queue's commits until it is deleted, or the writer stops."""
+        while not self._stopped and not kept.deleted:
+            with contextlib.suppress(QueueDeleted):
+                kept.attend()
+                kept.step()
+            if kept.error is not None:
+                self._rest()
+        with contextlib.suppress(QueueDeleted):
+            self._write_out(kept)
+
+    def _rest(self) -> None:
+        end = time.monotonic() + RETRY
+        while not self._stopped and time.monotonic() < end:
+            time.sleep(GLANCE)
+
+    def _write_out(self, kept: Journaled) -> None:
+        """Write what was there when the writer was stopped."""
+        last, end = kept.handle.last_sequence, time.monotonic() + LAST
+        while not kept.deleted and kept.step() and time.monotonic() < end:
+            if kept.follower.synced >= last and not kept.pending:
+                return
+
+    def _end(self) -> None:
+        for kept in self._list():
+            if isinstance(kept, Journaled):
+                kept.follower.wake()
+        for thread in self._threads.values():
+            thread.join()
+        self._shutter.finish([kept for kept in self._list() if not isinstance(kept, Journaled)])
+        for kept in self._list():
+            with self._lock:
+                del self._kept[kept.name]
+            self._finish(kept)

@@ -1,0 +1,103 @@
+"""The process of a server that recovers durable queues, and writes them."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.errors import ShmqError
+from shmq.persistence.directory import chosen_directory
+from shmq.persistence.process import Persistence
+from shmq.processes.lines import show_on_stderr
+from shmq.processes.post import Post
+from shmq.processes.signals import leave_to_the_supervisor
+from shmq.processes.tether import tether
+from shmq.server.settings import Settings
+
+__all__ = ["PersistencePost", "main"]
+
+#: What the process tells its supervisor; anything else is why it cannot begin.
+_RECOVERED: Final = ""
+
+#: The longest pause before one that dies again and again is started anew, in seconds.
+_LONGEST_PAUSE: Final = 2.0
+
+
+def main(
+    namespace: str, data_dir: Path | None, level: int, pipe: Connection, supervisor: int
+) -> None:
+    """Recover, say so, and write until SIGTERM, or the end of the ``supervisor``."""
+    tether(supervisor, signal.SIGTERM)
+    leave_to_the_supervisor(lambda: os._exit(0))  # a recovery may end at any moment
+    show_on_stderr("shmq", level)
+    try:
+        persistence = Persistence(namespace, data_dir)
+        persistence.recover()
+    except ShmqError as error:
+        pipe.send(str(error))
+        raise SystemExit(1) from None
+    leave_to_the_supervisor(persistence.stop)
+    pipe.send(_RECOVERED)
+    persistence.run()
+
+
+class PersistencePost(Post):
+    """The place of that process, with the pipe from it."""
+
+    def __init__(self, settings: Callable[[], Settings], log: logging.Logger) -> None:
+        first = settings()
+        directory = chosen_directory(first.namespace, first.data_dir)
+        #: Whether the queues have been recovered, or there is nothing to recover.
+        self.recovered = not directory.is_dir()
+        #: Why the last process could not begin.
+        self.refusal: str | None = None
+        self.pipe: Connection | None = None
+        self._there: Connection | None = None
+
+        def arguments() -> tuple[Any, ...]:
+            self.pipe, self._there = multiprocessing.Pipe(duplex=False)
+            now = settings()
+            return now.namespace, now.data_dir, now.level, self._there, os.getpid()
+
+        super().__init__(
+            "persistence", main, arguments, log, expected={0}, longest_pause=_LONGEST_PAUSE
+        )
+
+    def start(self) -> bool:
+        """See :class:`Post`."""
+        started = super().start()
+        if self._there is not None:
+            self._there.close()
+            self._there = None
+        if not started:
+            self._hang_up()
+        return started
+
+    def reap(self) -> int | None:
+        """See :class:`Post`."""
+        code = super().reap()
+        if code is not None:
+            self.hear()
+            self._hang_up()
+        return code
+
+    def hear(self) -> None:
+        """Take what the process says."""
+        try:
+            while self.pipe is not None and self.pipe.poll():
+                said = self.pipe.recv()
+                self.recovered = self.recovered or said == _RECOVERED
+                self.refusal = said or None
+        except (EOFError, OSError):
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None

@@ -1,0 +1,159 @@
+"""A persistence writer of a test's own, in a process of its own, whose disk fails when told to.
+
+The tests tell it in lines on its standard input: ``fail ERRNO`` and ``mend``, each answered
+with an empty line, and the end of its input, with which it writes what is left and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import shmq
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.disk import Disk
+from shmq.persistence.writer import Writer
+from tests.processes.tools import PATIENCE, ROOT, eventually
+
+__all__ = ["Persister", "persisting"]
+
+
+class Persister:
+    """The tests' side. It keeps the namespace's queues in a directory, over several lives."""
+
+    def __init__(self, namespace: str, folder: Path) -> None:
+        self.namespace = namespace
+        self.folder = folder
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.persisting", self.namespace, str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        self._ask("mend")
+
+    def fail(self, code: int) -> None:
+        """From now on the disk refuses with that errno."""
+        self._ask(f"fail {code}")
+
+    def mend(self) -> None:
+        """The disk works again."""
+        self._ask("mend")
+
+    def _ask(self, line: str) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "\n", "the writer has ended"
+
+    def freeze(self) -> None:
+        """It does nothing until it is thawed; its files and locks stay as they are."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._forget()
+
+    def stop(self) -> None:
+        """Let it write what is left, and end."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._forget() == 0
+
+    def _forget(self) -> int:
+        process, self._process = self._process, None
+        assert process is not None
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            pipe.close()
+        return process.wait(PATIENCE)
+
+    def follows(self, queue: shmq.Queue) -> None:
+        """Return once it follows the queue."""
+        eventually(lambda: queue.stats().journal_writer, "the writer follows the queue")
+
+    def close(self) -> None:
+        """End it in whatever way."""
+        if self._process is not None:
+            self.kill()
+
+
+@contextlib.contextmanager
+def persisting(namespace: str) -> Iterator[Persister]:
+    """A writer of the namespace's durable queues, started, for the length of the block."""
+    with tempfile.TemporaryDirectory(prefix="shmq-disk-") as folder:
+        persister = Persister(namespace, Path(folder))
+        try:
+            persister.start()
+            yield persister
+        finally:
+            persister.close()
+
+
+class _Disk(Disk):
+    """Refuses all that writes while ``code`` is not 0."""
+
+    code = 0
+
+    def _check(self) -> None:
+        if self.code:
+            raise OSError(self.code, os.strerror(self.code))
+
+    def create(self, name: str) -> int:
+        self._check()
+        return super().create(name)
+
+    def write(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+        self._check()
+        return super().write(file, pieces, offset)
+
+    def sync(self, file: int) -> None:
+        self._check()
+        super().sync(file)
+
+
+def _obey(disk: _Disk, writer: Writer) -> None:
+    for line in sys.stdin:
+        order, *rest = line.split()
+        disk.code = int(rest[0]) if order == "fail" else 0
+        print(flush=True)
+    writer.stop()
+
+
+def _main(namespace: str, folder: str) -> None:
+    disk = _Disk(folder)
+    directory = DataDirectory(namespace, disk)
+    writer = Writer(namespace, directory)
+    threading.Thread(target=_obey, args=(disk, writer), daemon=True).start()
+    try:
+        writer.run()
+    finally:
+        directory.close()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
