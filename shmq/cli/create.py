@@ -76,6 +76,22 @@ _seconds_or_none = params.or_none(params.seconds)
     type=click.Choice(["reject", "block", "drop-oldest"]),
     help="What a put to a full queue does [reject].",
 )
+@click.option(
+    "--durability",
+    type=click.Choice(["memory", "snapshot", "journal"]),
+    help="What outlives the machine: nothing, the newest snapshot, every message [memory].",
+)
+@click.option(
+    "--snapshot-interval",
+    type=params.seconds,
+    metavar="TIME",
+    help="How often a queue with snapshots is written to disk [30s].",
+)
+@click.option(
+    "--confirm",
+    type=click.Choice(["memory", "disk"]),
+    help="Where a message is when its put returns; disk takes a journal [memory].",
+)
 @json_flag
 @connected
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:

@@ -14,6 +14,7 @@ from shmq.cli.escape import one_line
 from shmq.cli.failure import describe
 from shmq.cli.output import age, cell, table
 from shmq.cli.target import is_this_process
+from shmq.health.journals import journal_problem
 
 __all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]
 
@@ -30,6 +31,10 @@ class Row:
     rate_in: float = 0.0
     rate_out: float = 0.0
     dead_lettered: int = 0
+    #: Messages that are not on disk yet, of a queue with a journal.
+    journal_lag: int = 0
+    #: What is wrong with the queue's disk; None: nothing.
+    unkept: str | None = None
     #: Processes asleep until a message comes, or until there is space.
     waiting: int = 0
     #: The other processes that are attached, by name and pid.
@@ -59,12 +64,23 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "in/s": lambda row: f"{row.rate_in:,.0f}",
     "out/s": lambda row: f"{row.rate_out:,.0f}",
     "dead": lambda row: f"{row.dead_lettered:,}",
+    "to disk": lambda row: f"{row.journal_lag:,}" + ("!" if row.unkept else ""),
     "waiting": lambda row: f"{row.waiting:,}",
     "who": lambda row: ", ".join(row.who),
 }
 
 #: Which go first where there is no room for all.
-_DISPENSABLE = ("who", "waiting", "delayed", "dead", "oldest", "in flight", "in/s", "out/s")
+_DISPENSABLE = (
+    "who",
+    "waiting",
+    "to disk",
+    "delayed",
+    "dead",
+    "oldest",
+    "in flight",
+    "in/s",
+    "out/s",
+)
 
 #: What a table on a terminal has between two columns, and around them all.
 _GAP = 3
@@ -102,6 +118,8 @@ def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
         rate_in=stats.rate_in,
         rate_out=stats.rate_out,
         dead_lettered=stats.dead_lettered,
+        journal_lag=stats.journal_lag,
+        unkept=journal_problem(stats),
         waiting=stats.waiting_get + stats.waiting_put,
         who=[name if count == 1 else f"{name} ({count})" for name, count in who.items()],
     )

@@ -17,6 +17,7 @@ from shmq.cli.output import counted, note, show, show_json
 from shmq.cli.progress import progress
 from shmq.cli.putting import CODECS, Putting
 from shmq.cli.stop import Stop
+from shmq.options import Confirm
 
 __all__ = ["produce"]
 
@@ -58,6 +59,11 @@ __all__ = ["produce"]
 @click.option(
     "--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME each time."
 )
+@click.option(
+    "--confirm",
+    type=click.Choice(["memory", "disk"]),
+    help="Where the messages are when it says that they were put [as the queue's option says].",
+)
 @json_flag
 @click.pass_context
 @connected
@@ -73,6 +79,7 @@ def produce(
     codec: str,
     block: bool | None,
     timeout: float | None,
+    confirm: Confirm | None,
     as_json: bool,
     **properties: Any,
 ) -> None:
@@ -87,7 +94,7 @@ def produce(
     properties["headers"] = _headers(headers)
     with broker.queue(name) as queue, Stop() as stop:
         lines = None if messages else open_lines(path, queue.options.max_message_bytes)
-        putting = Putting(queue, stop, codec, properties, block, timeout)
+        putting = Putting(queue, stop, codec, properties, block, timeout, confirm)
         with _stopping(context, stop), _reporting(putting, as_json):
             if lines is not None:
                 _put_lines(putting, lines, stop)

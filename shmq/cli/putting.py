@@ -12,6 +12,7 @@ import click
 
 import shmq
 from shmq.cli.stop import Stop
+from shmq.options import Confirm
 
 __all__ = ["CODECS", "Putting"]
 
@@ -27,7 +28,7 @@ class Putting:
 
     ``block`` and ``timeout`` are those of ``Queue.put``; the timeout counts from the
     last message that went in. A stop ends it by KeyboardInterrupt, with
-    :attr:`count` exact.
+    :attr:`count` exact; of messages that are to be on disk it has those that are.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class Putting:
         properties: dict[str, Any],
         block: bool | None,
         timeout: float | None,
+        confirm: Confirm | None = None,
     ) -> None:
         self._queue = queue
         self._stop = stop
         self._codec = codec
-        self._properties = properties
+        self._properties = {**properties, "confirm": confirm}
+        self._confirms = (confirm or queue.options.confirm) == "disk"
         self._longest = queue.options.max_message_bytes
         if block is None:
             block = timeout is not None or queue.options.overflow == "block"
@@ -96,11 +99,11 @@ class Putting:
         since, rest = time.monotonic(), bodies
         while rest:
             left = self._patience - (time.monotonic() - since)
-            with _refusing():
+            with _refusing(), self._waiting_for_disk():
                 taken = self._queue.put_many(
                     rest,
                     left > 0,
-                    min(left, SLICE) if left > 0 else None,
+                    self._slice(left),
                     codec=self._codec,
                     **self._properties,
                 )
@@ -112,6 +115,17 @@ class Putting:
                 raise shmq.Full(self._full())
             if self._stop.signal:
                 raise KeyboardInterrupt
+
+    def _slice(self, left: float) -> float | None:
+        """How long one put of many may wait; for the disk it waits in one piece."""
+        if left <= 0:
+            return None
+        if self._confirms:
+            return left if left < float("inf") else None
+        return min(left, SLICE)
+
+    def _waiting_for_disk(self) -> contextlib.AbstractContextManager[object]:
+        return self._stop.interruptible() if self._confirms else contextlib.nullcontext()
 
     def _full(self) -> str:
         return (

@@ -11,10 +11,18 @@ import shmq
 from shmq.cli.failure import Code, code_of, describe
 from shmq.cli.flags import connected, json_flag, queue_flag
 from shmq.cli.output import age, amount, cell, note, show_json, show_table, table
+from shmq.health.journals import journal_problem
 
 __all__ = ["stats"]
 
-_IN_BYTES = ("arena_bytes", "arena_used", "arena_largest_free", "shm_bytes", "max_message_bytes")
+_IN_BYTES = (
+    "arena_bytes",
+    "arena_used",
+    "arena_largest_free",
+    "shm_bytes",
+    "max_message_bytes",
+    "journal_bytes",
+)
 _IN_SECONDS = (
     "oldest_age",
     "visibility_timeout",
@@ -22,6 +30,8 @@ _IN_SECONDS = (
     "retry_delay",
     "retry_delay_max",
     "dedupe_window",
+    "snapshot_interval",
+    "snapshot_age",
 )
 _PER_SECOND = ("rate_in", "rate_out")
 
@@ -84,6 +94,7 @@ def _show_one(numbers: shmq.QueueStats, options: shmq.QueueOptions) -> None:
             if key != "name":
                 made.add_row(cell(key.replace("_", " ")), cell(_shown(key, value)))
         show_table(made)
+    _warn(numbers)
 
 
 def _show_all(every: list[shmq.QueueStats]) -> None:
@@ -104,11 +115,22 @@ def _show_all(every: list[shmq.QueueStats]) -> None:
         values = (_shown(key, getattr(numbers, key)) for key in columns.values())
         made.add_row(cell(numbers.name), *(cell(value) for value in values))
     show_table(made)
+    for numbers in every:
+        _warn(numbers)
+
+
+def _warn(numbers: shmq.QueueStats) -> None:
+    """Say what is wrong with the queue's disk, where that can be missed in a table."""
+    problem = journal_problem(numbers)
+    if problem is not None:
+        note(f"{numbers.name}: {problem}")
 
 
 def _shown(key: str, value: Any) -> str:
     if value is None:
         return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if key in _IN_BYTES:
         return amount(value)
     if key in _IN_SECONDS:

@@ -88,8 +88,8 @@ def _print(broker: shmq.Broker, order: str) -> None:
         width = Console().width if sys.stdout.isatty() else None
         show_table(draw(sound, width))
     for row in rows:
-        if row.problem is not None:
-            note(f"{row.name}: {row.problem}")
+        if row.problem is not None or row.unkept is not None:
+            note(f"{row.name}: {row.problem or row.unkept}")
     if not rows:
         note(f"namespace {broker.namespace!r} has no queues")
 
@@ -119,8 +119,9 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
     """All that the screen shows, cut to its size."""
     width, height = console.size
     sound = [row for row in rows if row.problem is None]
-    broken = [row for row in rows if row.problem is not None]
-    lines = [f"{row.name}: {row.problem}" for row in broken[: height // 3]]
+    told = {row.name: row.problem or row.unkept for row in rows}
+    wrong = [f"{name}: {problem}" for name, problem in told.items() if problem is not None]
+    lines = wrong[: height // 3]
     room = height - _AROUND - len(lines)
     if len(sound) > room:
         room = max(room - 1, 1)

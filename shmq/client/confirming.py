@@ -9,12 +9,9 @@ import itertools
 import os
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
-
-if TYPE_CHECKING:
-    from shmq.client.local import LocalQueue
 
 __all__ = ["not_confirmed", "synced"]
 
@@ -37,7 +34,7 @@ class Waiters:
     is there as long as somebody waits.
     """
 
-    def __init__(self, queue: LocalQueue) -> None:
+    def __init__(self, queue: Any) -> None:
         self._queue = queue
         self._heap: list[_Waiter] = []
         self._change = threading.Condition(_lock)
@@ -98,12 +95,12 @@ def _complete(futures: list[asyncio.Future[None]]) -> None:
             future.set_result(None)
 
 
-def _is_hopeless(queue: LocalQueue) -> bool:
+def _is_hopeless(queue: Any) -> bool:
     """Whether waiting for the journal is of no use now."""
     return bool(queue.journal_error or queue.segment.deleted or queue.closed)
 
 
-async def synced(queue: LocalQueue, seq: int, timeout: float | None) -> bool:
+async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
     """``queue.wait_synced``, for a task: others run while it waits."""
     queue.wanted(seq)
     if queue.synced_seq >= seq:
@@ -116,10 +113,10 @@ async def synced(queue: LocalQueue, seq: int, timeout: float | None) -> bool:
         waiters.join(seq, future)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(future, timeout)
-    return queue.synced_seq >= seq
+    return bool(queue.synced_seq >= seq)
 
 
-def not_confirmed(queue: LocalQueue, seq: int, taken: int) -> ShmqError:
+def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
     """The error of a put of ``taken`` messages, the last one ``seq``, that the disk has not."""
     if queue.segment.deleted:
         return QueueDeleted(f"queue {queue.name!r} was deleted before message {seq} was on disk")

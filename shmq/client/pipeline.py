@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import collections
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shmq import contract
 from shmq.client.confirming import not_confirmed
 from shmq.errors import Full, NoSpace, PutsRefused, QueueDeleted, ShmqError
 from shmq.options import Confirm
-
-if TYPE_CHECKING:
-    from shmq.client.local import LocalQueue
 
 __all__ = ["LocalPipeline", "refused"]
 
@@ -50,7 +47,7 @@ class LocalPipeline(contract.Pipeline):
     waited for once there is a whole one.
     """
 
-    def __init__(self, queue: LocalQueue, window: int, confirm: Confirm | None) -> None:
+    def __init__(self, queue: Any, window: int, confirm: Confirm | None) -> None:
         self._queue = queue
         self._window = window
         self._confirm = confirm

@@ -20,6 +20,7 @@ from shmq.client.local import LocalQueue
 from shmq.core import _core
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.health.apart import Crashed, Stuck, apart
+from shmq.health.journals import journal_problem
 from shmq.names import SHM, check_name
 from shmq.registry import Namespace
 from shmq.waiting import bell_owner, semaphore_names
@@ -40,7 +41,8 @@ class Finding:
     #: deleted), ``semaphore`` (without its queue), ``bell`` (of a dead process),
     #: ``attachment`` (of a dead process), ``copy`` (of a message whose mover died),
     #: ``namespace`` (a file without a queue or a process); these are removed. ``queue``
-    #: (unusable) and ``file`` (not understood) never are.
+    #: (unusable), ``disk`` (a queue that is not kept on disk) and ``file`` (not understood)
+    #: never are.
     kind: str
     #: The queue's or the file's name.
     name: str
@@ -224,15 +226,21 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
             return []
         with LocalQueue(registry, name, segment) as queue:
             found = [*_dead(registry, queue), *_copies(registry, queue)]
-            if not (found and fix):
-                return found
-            queue.tend()
-            left = [*_dead(registry, queue), *_copies(registry, queue)]
-            return [{**one, "fixed": one not in left} for one in found]
+            if found and fix:
+                queue.tend()
+                left = [*_dead(registry, queue), *_copies(registry, queue)]
+                found = [{**one, "fixed": one not in left} for one in found]
+            return [*found, *_disk(registry, queue)]
     except (NoSuchQueue, QueueDeleted):
         return []
     except (ShmqError, OSError) as error:
         return [_found(namespace, "queue", name, str(error))]
+
+
+def _disk(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+    problem = journal_problem(queue.stats())
+    if problem is not None:
+        yield _found(registry.name, "disk", queue.name, problem)
 
 
 def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:

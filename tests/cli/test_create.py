@@ -31,6 +31,9 @@ def test_every_option_has_its_flag(shell: Shell, broker: shmq.Broker) -> None:
         "--retry-delay-max": "10s",
         "--dedupe-window": "1m",
         "--overflow": "drop-oldest",
+        "--durability": "journal",
+        "--snapshot-interval": "1m",
+        "--confirm": "disk",
     }
 
     shell("create", "-q", "jobs", *(part for flag in flags.items() for part in flag))
@@ -49,6 +52,9 @@ def test_every_option_has_its_flag(shell: Shell, broker: shmq.Broker) -> None:
         retry_delay_max=10.0,
         dedupe_window=60.0,
         overflow="drop-oldest",
+        durability="journal",
+        snapshot_interval=60.0,
+        confirm="disk",
     )
     assert broker.queue("jobs").options == options
     assert {flag[2:].replace("-", "_") for flag in flags} == set(options.as_dict())

@@ -99,7 +99,7 @@ def test_a_plain_put_returns_at_once_though_nobody_writes(
 def test_without_a_writer_it_is_not_confirmed_within_its_timeout_and_in_the_queue(
     unwritten: Queue, way: Callable[..., Any]
 ) -> None:
-    with pytest.raises(shmq.NotConfirmed, match="not known to be on disk.*persist"):
+    with pytest.raises(shmq.NotConfirmed, match=r"not known to be on disk.*persist"):
         way(unwritten, b"x", SHORT, confirm="disk")
     eventually(lambda: unwritten.qsize() >= 1, "it is in the queue")
 

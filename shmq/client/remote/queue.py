@@ -192,7 +192,7 @@ class RemoteQueue(contract.Queue):
             wire = self._connection.ready(time.monotonic() + self._patience)
         began = time.monotonic()
         if durable:
-            answer = wire.produce(meta, body, True)
+            answer: Any = wire.produce(meta, body, True)
             confirmed(self, wire, answer, None if timeout is None else began + timeout)
         else:
             answer = wire.put(meta, body, self._patience)

@@ -1,0 +1,71 @@
+"""Queues that are kept on disk, on the command line."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+
+import shmq
+from shmq.cli.failure import Code
+from tests.cli.tools import Shell
+from tests.persisting import persisting
+from tests.processes.tools import eventually
+
+
+@pytest.fixture
+def queue(shell: Shell, broker: shmq.Broker) -> shmq.Queue:
+    return broker.create_queue("jobs", durability="journal")
+
+
+def test_confirmed_messages_are_on_disk(shell: Shell, queue: shmq.Queue) -> None:
+    with persisting(shell.namespace):
+        ran = shell("produce", "-q", "jobs", "-m", "one", "--confirm", "disk")
+        assert ran.text == "message 1 put on queue 'jobs'\n"
+        assert queue.stats().journal_synced == 1
+
+        ran = shell("produce", "-q", "jobs", "--confirm", "disk", stdin="two\nthree\n")
+        assert ran.text == "2 messages put on queue 'jobs'\n"
+        assert queue.stats().journal_synced == 3
+
+
+def test_without_a_writer_it_says_what_to_start(shell: Shell, queue: shmq.Queue) -> None:
+    for given in (("-m", "x"), ("-m", "x", "-m", "y")):
+        ran = shell(
+            "produce", "-q", "jobs", *given, "--confirm", "disk", "--timeout", "100ms",
+            code=Code.REFUSED,
+        )  # fmt: skip
+        assert "shmq persist" in ran.error
+
+
+def test_without_a_journal_it_is_refused(shell: Shell, broker: shmq.Broker) -> None:
+    broker.create_queue("plain")
+    ran = shell("produce", "-q", "plain", "-m", "x", "--confirm", "disk", code=Code.REFUSED)
+    assert "keeps no journal" in ran.error
+    assert broker.queue("plain").qsize() == 0
+
+
+def test_a_queue_that_nobody_keeps_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
+    queue.put(b"x")
+    for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
+        assert "no persistence writer keeps it on disk" in shell(*command).error
+    ran = shell("doctor", code=Code.WRONG)
+    assert "no persistence writer" in ran.text.replace("\n", " ")
+    with persisting(shell.namespace) as persister:
+        persister.follows(queue)
+        assert shell("stats").error == ""
+        shell("doctor")
+
+
+def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
+    with persisting(shell.namespace) as persister:
+        persister.follows(queue)
+        persister.fail(errno.ENOSPC)
+        queue.put(b"x")
+        eventually(lambda: queue.stats().journal_error is not None, "the disk has failed")
+        for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
+            assert "No space left on device" in shell(*command).error
+        (row,) = (json.loads(shell("stats", "-q", "jobs", "--json").text),)
+        assert row["journal_error"] == "No space left on device"
+        assert row["journal_lag"] == 1
