@@ -3,12 +3,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from _c cimport cbool, shmq_queue, shmq_record, shmq_slot
-
-
-cdef extern from "record.h" nogil:
-    enum: SHMQ_TOTAL_ACKED, SHMQ_TOTAL_NACKED, SHMQ_TOTAL_EXPIRED, SHMQ_TOTAL_DEAD_LETTERED
-    enum: SHMQ_TOTAL_DROPPED, SHMQ_TOTAL_DEDUPED, SHMQ_TOTAL_REDELIVERED
+from _c cimport cbool, shmq_queue, shmq_slot
+from _record cimport shmq_record, shmq_taken
 
 
 cdef extern from "journal.h" nogil:
@@ -52,5 +48,6 @@ cdef extern from "restore.h" nogil:
         int64_t now, wall
         cbool logged
     int shmq_restore(shmq_restorer *r, const shmq_record *record)
+    int shmq_restore_id(shmq_restorer *r, const shmq_taken *id)
     void shmq_restore_end(shmq_restorer *r, uint64_t last_seq, const uint64_t *totals,
                           uint64_t batch, uint64_t segment, uint64_t offset)
