@@ -25,7 +25,8 @@ help:
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
-	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang)'
+	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
+	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
@@ -131,27 +132,33 @@ $(foreach variant,plain address thread,$(eval $(call variant_rules,$(variant))))
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
-# --- fuzzing: the protocol engine under libFuzzer, AddressSanitizer and UBSan ------------
+# --- fuzzing: the protocol engine under libFuzzer, AddressSanitizer and UBSan; or, with
+# HARNESS=dmsq, what reads files ----------------------------------------------------------
 
-# What is new goes to build/fuzz/found; `make fuzz-keep` takes what adds to the kept corpus
+# What is new goes to build/fuzz/found_…; `make fuzz-keep` takes what adds to the kept corpus
 # into it. FUZZ adds flags of libFuzzer: make fuzz FUZZ='-runs=10000000 -fork=2'
 CLANG ?= clang
-FUZZER := build/fuzz/fuzz_wire
-FUZZ_C := $(CORE_C) tests/core/fixture.c $(wildcard tests/core/wire_*.c tests/fuzz/*.c)
+HARNESS := wire
+FUZZER := build/fuzz/fuzz_$(HARNESS)
+FOUND := build/fuzz/found_$(HARNESS)
+FUZZ_wire := tests/core/fixture.c $(wildcard tests/core/wire_*.c)
+FUZZ_C := $(CORE_C) $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
 FUZZ_H := $(wildcard shmq/core/src/*.h tests/core/*.h)
 FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src -Itests/core \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-CORPUS := tests/fuzz/corpus
+CORPUS_wire := tests/fuzz/corpus
+CORPUS_dmsq := tests/fuzz/corpus_dmsq
+CORPUS := $(CORPUS_$(HARNESS))
 
 .PHONY: fuzz fuzz-keep
 
 fuzz: $(FUZZER)
-	@mkdir -p build/fuzz/found
+	@mkdir -p $(FOUND)
 	ASAN_OPTIONS=quarantine_size_mb=8 $(FUZZER) -max_total_time=$(SECONDS) -max_len=2048 \
-	    -artifact_prefix=build/fuzz/ -print_final_stats=1 $(FUZZ) build/fuzz/found $(CORPUS)
+	    -artifact_prefix=build/fuzz/ -print_final_stats=1 $(FUZZ) $(FOUND) $(CORPUS)
 
 fuzz-keep: $(FUZZER)
-	$(FUZZER) -set_cover_merge=1 -use_counters=0 $(CORPUS) build/fuzz/found
+	$(FUZZER) -set_cover_merge=1 -use_counters=0 $(CORPUS) $(FOUND)
 
 $(FUZZER): $(FUZZ_C) $(FUZZ_H) Makefile
 	@command -v $(CLANG) >/dev/null || { \

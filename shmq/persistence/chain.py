@@ -24,7 +24,7 @@ from shmq.core import _core
 from shmq.errors import DamagedFile
 from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
-__all__ = ["Chain", "Problem", "map_file", "read_file"]
+__all__ = ["Chain", "Skipped", "map_file", "read_chain", "read_file"]
 
 _WHAT: Final = {
     "end": "there is nothing where more must follow",
@@ -35,7 +35,7 @@ _WHAT: Final = {
 }
 
 
-class Problem(NamedTuple):
+class Skipped(NamedTuple):
     """What was skipped of a file that was salvaged."""
 
     path: str
@@ -62,7 +62,7 @@ class Chain:
     """The state of a queue by its ``files``: paths, each with the file's bytes as a buffer.
 
     Raises :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what
-    is damaged is skipped and listed in ``problems``. Raises
+    is damaged is skipped and listed in ``skipped``. Raises
     :class:`~shmq.IncompatibleFile` for a newer version in either case. The buffers are held
     until :meth:`close`.
     """
@@ -71,7 +71,7 @@ class Chain:
         self._salvage = salvage
         self._replay = _core.Replay(salvage)
         self._sorted = False
-        self.problems: list[Problem] = []
+        self.skipped: list[Skipped] = []
         #: Whether the last segment ends in a batch that does not count.
         self.torn = False
         #: The highest segment, and how many of its bytes count; 0 without a segment.
@@ -90,7 +90,7 @@ class Chain:
             self._feed_snapshot(snapshot)
         self._feed_segments(segments)
         for file, offset, count, how in self._replay.skipped():
-            self.problems.append(Problem(self._fed[file], offset, count, _WHAT[how]))
+            self.skipped.append(Skipped(self._fed[file], offset, count, _WHAT[how]))
 
     @classmethod
     def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> Chain:
@@ -202,7 +202,7 @@ class Chain:
         except DamagedFile as error:
             if not self._salvage:
                 raise
-            self.problems.append(Problem(path, error.offset, 0, error.what))
+            self.skipped.append(Skipped(path, error.offset, 0, error.what))
             return None
         closed = _core.closed_at(data, start, header.salt)
         return _File(path, data, header, start, closed)
@@ -227,7 +227,7 @@ class Chain:
     def _miss(self, segment: _File, what: str) -> None:
         if not self._salvage:
             raise DamagedFile(segment.path, 0, what)
-        self.problems.append(Problem(segment.path, 0, 0, what))
+        self.skipped.append(Skipped(segment.path, 0, 0, what))
 
     # -- what is in them ---------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Chain:
             what = "the snapshot is not complete"
             if not self._salvage:
                 raise DamagedFile(file.path, found["end"], what)
-            self.problems.append(Problem(file.path, found["end"], 0, what))
+            self.skipped.append(Skipped(file.path, found["end"], 0, what))
 
     def _feed_segments(self, segments: list[_File]) -> None:
         for at, file in enumerate(segments):
@@ -258,6 +258,11 @@ class Chain:
         if fed == "damaged":
             raise DamagedFile(file.path, found["damage"], _WHAT[found["how"]])
         return found
+
+
+def read_chain(files: Iterable[tuple[str, Any]], salvage: bool = False) -> Chain:
+    """The :class:`Chain` of ``files``: paths, each with the file's bytes as a buffer."""
+    return Chain(files, salvage)
 
 
 def map_file(path: str | os.PathLike[str]) -> Any:

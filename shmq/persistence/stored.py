@@ -1,0 +1,89 @@
+"""A message as it stands in a file, to look at."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shmq import codecs
+from shmq.client.moving import dead_letter
+from shmq.contract import DeadLetter
+
+__all__ = ["StoredMessage"]
+
+_REASONS: Final = ("", "rejected", "max_deliveries", "expired")
+
+
+class StoredMessage:
+    """A message of the file's queue ``queue``, of the ``fields`` that its record has.
+
+    Its members are those of :class:`shmq.Message` that can be read. Times are in seconds
+    since 1970.
+    """
+
+    def __init__(self, queue: str, fields: Mapping[str, Any]) -> None:
+        self.sequence: int = fields["seq"]
+        self.priority: int = fields["priority"]
+        #: How often it has been delivered.
+        self.delivery_count: int = fields["deliveries"]
+        self.put_at: float = fields["put_at"] / 1e9
+        #: When it becomes visible, or when its ttl ends; None: now, and never.
+        self.visible_at: float | None = _seconds(fields.get("until"))
+        self.expires_at: float | None = _seconds(fields.get("expires"))
+        self._queue = queue
+        self._raw: bytes = fields["body"]
+        self._meta: bytes = fields["meta"]
+        self._number: int = fields["codec"]
+        self._reason: int = fields.get("reason", 0)
+        self._dead_at: int = fields.get("dead_at", 0)
+
+    @functools.cached_property
+    def properties(self) -> dict[str, Any]:
+        """The properties of the message, by their names on the wire."""
+        return codecs.unpack_properties(self._meta)
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers."""
+        headers = self.properties.get("headers")
+        return headers if isinstance(headers, Mapping) else {}
+
+    @property
+    def group(self) -> str | None:
+        """The group."""
+        return self.properties.get("group")
+
+    @property
+    def codec(self) -> str:
+        """The name of the body's codec."""
+        if self._number < len(codecs.CODECS):
+            return codecs.CODECS[self._number]
+        return str(self.properties.get("codec", "bytes"))
+
+    @property
+    def body(self) -> Any:
+        """The body by its codec. Raises :class:`~shmq.ShmqError` if it is not of that."""
+        return codecs.decode_body(self._raw, self._number, self.codec)
+
+    @property
+    def view(self) -> memoryview:
+        """The body's bytes."""
+        return memoryview(self._raw)
+
+    @property
+    def dead(self) -> DeadLetter | None:
+        """Why it is a dead letter, in its own queue still or in that for dead letters."""
+        if self._reason:
+            return DeadLetter(
+                reason=_REASONS[self._reason],
+                queue=self._queue,
+                deliveries=self.delivery_count,
+                at=self._dead_at / 1e9,
+            )
+        properties = self.properties.get("dead")
+        return dead_letter(properties) if properties else None
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e9
