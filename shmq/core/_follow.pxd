@@ -19,10 +19,13 @@ cdef extern from "follow.h" nogil:
     struct shmq_marks:
         uint32_t *at
         uint32_t len
+    struct shmq_candidates:
+        uint32_t len
     struct shmq_follower:
         shmq_queue *q
         uint64_t batch, covered, puts_logged, settles_logged, needed
-        shmq_marks moved, done
+        shmq_marks moved
+        shmq_candidates done
     void shmq_follow(shmq_follower *f, shmq_queue *q)
     void shmq_unfollow(shmq_follower *f)
     void shmq_disclaim(shmq_follower *f)

@@ -344,6 +344,37 @@ TEST("a message that was moved before it was logged is written all the same")
     shmq_unfollow(&f);
 }
 
+/* Whoever settles a message commits SPENT for a moment, even if the slot is free at once. */
+TEST("a slot that was seen in passing is not set free for another message")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1, .durability = SHMQ_JOURNAL, .dead_letters = 1);
+    struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
+    struct shmq_follower f;
+    uint64_t receipt, word;
+    size_t written;
+
+    disk_bytes = 0;
+    q->h->journal.writer = PROCESS;
+    f = follow(q);
+    put_text(q, "one");
+    receipt = take_next(q).receipt;
+    word = shmq_word(&q->slots[0]);
+    shmq_commit(&q->slots[0], shmq_make_word(SHMQ_SPENT, 0, 0, shmq_serial_of(word)));
+    CHECK_EQ(collect_into(&f, ROOM, &written), SHMQ_OK);
+    CHECK_EQ(written, 0);
+    shmq_commit(&q->slots[0], word);
+    CHECK_EQ(shmq_ack(q, receipt, now), SHMQ_OK);
+    CHECK_EQ(q->h->live, 0);
+    put_text(q, "two");
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    bury(q, graves, false);
+    CHECK_EQ(q->h->spent, 1);
+    publish(&f, 0);
+    CHECK_EQ(q->h->spent, 1);
+    CHECK_TEXT(sync_all(&f), "P2");
+    shmq_unfollow(&f);
+}
+
 TEST("a copy that was voided leaves no trace")
 {
     struct shmq_queue *q = new_journaled(8);

@@ -36,7 +36,7 @@ void shmq_follow(struct shmq_follower *f, struct shmq_queue *q)
 
 void shmq_unfollow(struct shmq_follower *f)
 {
-    free(f->puts);
+    free(f->puts.at);
     free(f->changed.at);
     free(f->done.at);
     free(f->moved.at);
@@ -71,13 +71,13 @@ static void mark(struct shmq_follower *f, struct shmq_marks *marks, uint32_t at)
     marks->at[marks->len++] = at;
 }
 
-static void nominate(struct shmq_follower *f, uint64_t seq, uint32_t at)
+static void note(struct shmq_follower *f, struct shmq_candidates *list, uint64_t seq, uint32_t at)
 {
-    if (!room_for((void **)&f->puts, f->puts_len, &f->puts_room, sizeof *f->puts)) {
+    if (!room_for((void **)&list->at, list->len, &list->room, sizeof *list->at)) {
         f->lacking = f->all = true;
         return;
     }
-    f->puts[f->puts_len++] = (struct shmq_candidate){seq, at};
+    list->at[list->len++] = (struct shmq_candidate){seq, at};
 }
 
 /* What was written last of the message in that slot: the writer's alone, so that it is
@@ -113,8 +113,9 @@ static uint64_t digest(const struct shmq_record *r)
 static void forget_puts_done(struct shmq_follower *f)
 {
     if (f->puts_at)
-        memmove(f->puts, f->puts + f->puts_at, (f->puts_len - f->puts_at) * sizeof *f->puts);
-    f->puts_len -= f->puts_at;
+        memmove(f->puts.at, f->puts.at + f->puts_at,
+                (f->puts.len - f->puts_at) * sizeof *f->puts.at);
+    f->puts.len -= f->puts_at;
     f->puts_at = 0;
 }
 
@@ -243,7 +244,7 @@ static bool follow_hints(struct shmq_follower *f)
     if (epoch_of(h) != f->epoch || fresh - f->fresh >= size || spent - f->spent >= size)
         return fresh == f->fresh && spent == f->spent && epoch_of(h) == f->epoch;
     for (uint64_t seq = f->fresh + 1; seq <= fresh; seq++)
-        nominate(f, seq, GET_ATOMIC(q->fresh[shmq_hint_of(q, seq)]));
+        note(f, &f->puts, seq, GET_ATOMIC(q->fresh[shmq_hint_of(q, seq)]));
     for (uint64_t counter = f->spent; counter < spent; counter++)
         mark(f, &f->changed, GET_ATOMIC(q->spent[shmq_hint_of(q, counter)]));
     shmq_read_fence();
@@ -271,7 +272,7 @@ static void look_at(struct shmq_follower *f, uint32_t at)
     if (state == SHMQ_SPENT)
         mark(f, &f->changed, at);
     if (is_kept(word) && shmq_logged_seq(&f->q->logged[at]) != seq)
-        nominate(f, seq, at);
+        note(f, &f->puts, seq, at);
     else if (is_live(state) && may_differ(word))
         mark(f, &f->changed, at);
 }
@@ -284,19 +285,19 @@ static void look_at_all(struct shmq_follower *f)
     f->epoch = epoch_of(q->h);
     f->spent = tail_of(&q->h->spent_tail);
     f->fresh = tail_of(&q->h->fresh_tail);
-    f->puts_at = f->puts_len = f->changed.len = f->moved.len = 0;
+    f->puts_at = f->puts.len = f->changed.len = f->moved.len = 0;
     f->lacking = f->all = false;
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++)
         look_at(f, at);
-    if (f->puts_len)
-        qsort(f->puts, f->puts_len, sizeof *f->puts, by_seq);
+    if (f->puts.len)
+        qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
 }
 
 bool shmq_has_news(const struct shmq_follower *f)
 {
     const struct shmq_header *h = f->q->h;
 
-    return f->all || f->changed.len || f->arrived.len || f->puts_at < f->puts_len ||
+    return f->all || f->changed.len || f->arrived.len || f->puts_at < f->puts.len ||
            tail_of(&h->fresh_tail) != f->fresh || tail_of(&h->spent_tail) != f->spent ||
            epoch_of(h) != f->epoch;
 }
@@ -393,7 +394,8 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
     }
     if (shmq_logged_seq(&f->q->logged[at]) == seq_of(s))
         *settled = seq_of(s);
-    mark(f, &f->done, at);
+    /* Unless that was but a glance of one that is set free at once. */
+    note(f, &f->done, seq_of(s), at);
     return true;
 }
 
@@ -459,8 +461,8 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
 
 static bool follow_puts(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
 {
-    while (f->puts_at < f->puts_len) {
-        if (!follow_put(f, out, &f->puts[f->puts_at], salt))
+    while (f->puts_at < f->puts.len) {
+        if (!follow_put(f, out, &f->puts.at[f->puts_at], salt))
             return false;
         f->puts_at++;
     }
@@ -552,7 +554,7 @@ int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
         look_at_all(f);
     whole = follow_changes(f, out, &f->arrived, salt) &&
             follow_changes(f, out, &f->changed, salt) && follow_puts(f, out, salt);
-    f->covered = f->puts_at < f->puts_len ? f->puts[f->puts_at].seq - 1 : f->fresh;
+    f->covered = f->puts_at < f->puts.len ? f->puts.at[f->puts_at].seq - 1 : f->fresh;
     if (f->covered < shmq_synced(f->q))
         f->covered = shmq_synced(f->q);
     whole = write_ids(f->q, &f->dedupe, f->covered, f->wall, out, salt) && whole;
@@ -646,12 +648,12 @@ bool shmq_release(struct shmq_follower *f, uint32_t most)
     struct shmq_queue *q = f->q;
 
     for (; most && f->done.len; most--) {
-        uint32_t at = f->done.at[--f->done.len];
-        struct shmq_slot *s = slot_of(f, at);
+        struct shmq_candidate done = f->done.at[--f->done.len];
+        struct shmq_slot *s = slot_of(f, done.at);
 
-        if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT)
+        if (!s || shmq_state_of(shmq_word(s)) != SHMQ_SPENT || s->seq != done.seq)
             continue;
-        shmq_set_logged(&q->logged[at], 0);
+        shmq_set_logged(&q->logged[done.at], 0);
         SET(q->h->spent, q->h->spent - 1);
         shmq_slot_release(q, s);
     }
@@ -732,7 +734,7 @@ int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t cr
         int64_t until = end;
         int status;
 
-        if (GET_ATOMIC(f->q->h->state) != SHMQ_OPEN)
+        if (shmq_glance(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_wanted(f)) {
             await_crowd(f, crowd, patience);

@@ -20,7 +20,12 @@ struct shmq_candidate {
     uint32_t at;
 };
 
-/* A list of slots, in private memory. */
+/* Lists in private memory: of messages, and of slots. */
+struct shmq_candidates {
+    struct shmq_candidate *at;
+    uint32_t len, room;
+};
+
 struct shmq_marks {
     uint32_t *at;
     uint32_t len, room;
@@ -36,10 +41,10 @@ struct shmq_follower {
     uint64_t covered;              /* every put up to here is in it, or before         */
     uint64_t puts_logged, settles_logged; /* by it                                     */
     uint64_t needed;               /* bytes that the next record takes, if it had no room */
-    struct shmq_candidate *puts;   /* to be written, from `puts_at` on                 */
-    uint32_t puts_at, puts_len, puts_room;
+    struct shmq_candidates puts;   /* to be written,                                   */
+    uint32_t puts_at;              /*   from here on                                   */
     struct shmq_marks changed;     /* hinted, to be looked at                          */
-    struct shmq_marks done;        /* SPENT; to be set free once this is published     */
+    struct shmq_candidates done;   /* SPENT; to be set free once this is published     */
     struct shmq_marks moved;       /* SPENT; another queue's journal must have it first */
     struct shmq_marks arrived;     /* that were moved, and that it has                 */
     uint64_t *digests;             /* of what was written last of each slot            */

@@ -167,7 +167,7 @@ void shmq_want_synced(struct shmq_queue *q, uint64_t seq)
                                                   memory_order_relaxed))
         ;
     shmq_fence();
-    if (GET_ATOMIC(q->h->journal_asleep))
+    if (shmq_glance(&q->h->journal_asleep))
         shmq_wake_writer(q);
 }
 
@@ -185,9 +185,9 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
         bell = atomic_load_explicit(&j->bell, memory_order_acquire);
         if (shmq_synced(q) >= seq)
             return SHMQ_OK;
-        if (GET_ATOMIC(q->h->state) != SHMQ_OPEN)
+        if (shmq_glance(&q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
-        if (GET_ATOMIC(j->error))
+        if (shmq_glance(&j->error))
             return SHMQ_NO_SPACE;
         if (now >= end)
             return SHMQ_TIMED_OUT;

@@ -83,6 +83,12 @@ static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct sh
     return s == &q->nowhere ? SHMQ_NIL : (uint32_t)(s - q->slots);
 }
 
+/* An atomic member, to look, not to rely on. */
+static inline uint32_t shmq_glance(const _Atomic uint32_t *place)
+{
+    return atomic_load_explicit((_Atomic uint32_t *)place, memory_order_relaxed);
+}
+
 /* A full fence. ThreadSanitizer knows of none: an atomic operation is one for the processor. */
 static inline void shmq_fence(void)
 {
