@@ -387,6 +387,8 @@ cdef class Wire:
                     PyErr_CheckSignals()
                     if self.has_output and not self.sending:
                         return True  # to be sent first
+                if self.strays:
+                    return True  # to be given back first: they may be what is waited for
             return True
         finally:
             self._stop_reading()

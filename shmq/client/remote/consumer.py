@@ -145,10 +145,13 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         """The subscription; another one if all of its credit is in the application's hands."""
         self._belong_to(wire)
         stream = self._stream
-        if stream is not None and self.acks.in_hand >= self._prefetch:
+        # What has come for it since the last look is there, and is no reason for another one.
+        if stream is not None and self.acks.in_hand >= self._prefetch and not stream.messages:
             self.acks.put()
             wire.unsubscribe(stream)
             wire.forget(stream)
+            if stream.messages:  # read by another thread just now
+                wire.give_back(stream.messages)
             self._stream = stream = None
         if stream is None:
             stream = self._stream = wire.subscribe(self._prefetch, self._lease, self.acks)
@@ -169,11 +172,16 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
     def _stop_streaming(self, wire: _core.Wire) -> bool:
         """The time is over: whether something came at the last moment."""
         stream, self._stream = self._stream, None
-        if stream is None or stream.done or wire.is_broken:
+        if stream is None or wire.is_broken:
             return False
-        wire.wait(wire.unsubscribe(stream), _ENDING)
-        wire.forget(stream)
-        if not stream.messages:
+        if not stream.done:
+            wire.wait(wire.unsubscribe(stream), _ENDING)
+            wire.forget(stream)
+        return self._had(stream)
+
+    def _had(self, stream: _core.Answer) -> bool:
+        """Whether the subscription, which has ended, brought something still."""
+        if stream.lost or not stream.messages:
             return False
         self.ahead, self.at = stream.messages, 0
         return True
@@ -215,11 +223,12 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         self.acks.ended = True
         rest = self.waiting
         self.ahead, self.at = [], 0
-        if stream is not None and not stream.done:
-            stream.stop()
-            wire.wait(wire.unsubscribe(stream), _ENDING)
+        if stream is not None:
+            if not stream.done:
+                stream.stop()
+                wire.wait(wire.unsubscribe(stream), _ENDING)
+                wire.forget(stream)
             rest = rest + list(stream.messages or ())
-            wire.forget(stream)
         if rest and not wire.is_broken:
             wire.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
         elif self.acks.last is not None and not wire.is_broken:
@@ -242,9 +251,10 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         self.acks.put()
         self.acks.ended = True
         rest = self.waiting
-        if self._stream is not None and not self._stream.done:
-            wire.unsubscribe(self._stream)
-            wire.forget(self._stream)
+        if self._stream is not None:
+            if not self._stream.done:
+                wire.unsubscribe(self._stream)
+                wire.forget(self._stream)
             rest = rest + list(self._stream.messages or ())
         wire.give_back(rest)
         wire.send()
@@ -310,14 +320,12 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
 
     async def _astop_streaming(self, wire: _core.Wire) -> bool:
         stream, self._stream = self._stream, None
-        if stream is None or stream.done or wire.is_broken:
+        if stream is None or wire.is_broken:
             return False
-        await self._connection.attend(wire).wait(wire.unsubscribe(stream), _ENDING)
-        wire.forget(stream)
-        if not stream.messages:
-            return False
-        self.ahead, self.at = stream.messages, 0
-        return True
+        if not stream.done:
+            await self._connection.attend(wire).wait(wire.unsubscribe(stream), _ENDING)
+            wire.forget(stream)
+        return self._had(stream)
 
     async def aclose(self) -> None:
         """``close``, for a task."""
@@ -332,11 +340,12 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         attendance = self._connection.attend(wire)
         rest = self.waiting
         self.ahead, self.at = [], 0
-        if stream is not None and not stream.done:
-            await attendance.wait(wire.unsubscribe(stream), _ENDING)
+        if stream is not None:
+            if not stream.done:
+                await attendance.wait(wire.unsubscribe(stream), _ENDING)
+                stream.stop()
+                wire.forget(stream)
             rest = rest + list(stream.messages or ())
-            stream.stop()
-            wire.forget(stream)
         if rest and not wire.is_broken:
             await attendance.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
         elif self.acks.last is not None and not wire.is_broken:

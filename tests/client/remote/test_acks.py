@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
@@ -22,6 +23,22 @@ def test_acks_of_a_consumer_are_sent_together(proxy: Proxy, afar: Broker, queue:
 
         assert queue.stats().acked == 64
         assert proxy.requests.count(Type.ACK) < 16
+
+
+@pytest.mark.parametrize("pause", [0, 0.02])
+def test_what_is_sent_ahead_to_a_consumer_at_its_limit_is_not_kept_back(
+    broker: Broker, queue: Queue, pause: float
+) -> None:
+    queue.put_many(range(4))
+    with queue.consume(prefetch=2, timeout=MOMENT) as messages:
+        other = broker.queue("q")
+        # Settled elsewhere: for all that the consumer knows it has its whole prefetch in hand.
+        assert other.ack_many([next(messages), next(messages)]) == []
+        eventually(lambda: other.stats().in_flight == 2, "the next two were sent ahead")
+        time.sleep(pause)
+
+        assert [message.body for message in messages] == [2, 3]
+    assert other.stats().redelivered == 0
 
 
 def test_acks_do_not_wait_for_the_next_call(broker: Broker, queue: Queue) -> None:
