@@ -54,7 +54,7 @@ class PersistencePost(Post):
         first = settings()
         directory = chosen_directory(first.namespace, first.data_dir)
         #: Whether the queues have been recovered, or there is nothing to recover.
-        self.recovered = not directory.is_dir()
+        self.recovered = not directory.exists()
         #: Why the last process could not begin.
         self.refusal: str | None = None
         self.pipe: Connection | None = None
