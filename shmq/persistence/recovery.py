@@ -118,7 +118,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             lost = {name: one for name, one in decisions.items() if name not in live}
             _leave_what_moved(registry, live, lost)
             for name in sorted(lost):
-                _bring_back(registry, lost[name])
+                _bring_back(registry, disk, lost[name])
             return lost
     except OSError as error:
         raise ShmqError(
@@ -193,10 +193,11 @@ def _leave_what_moved(
                 sources[hash_key].leave(seq)
 
 
-def _bring_back(registry: Namespace, decision: Decision) -> None:
+def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
     name = decision.queue
     if decision.error is None and decision.chain is not None:
         try:
+            _sync(disk, decision.lineage)
             rebuild(registry, name, decision.chain, logged=True)
         except ShmqError as error:
             decision.error = error
@@ -215,3 +216,16 @@ def _bring_back(registry: Namespace, decision: Decision) -> None:
             decision.error,
             name,
         )
+
+
+def _sync(disk: Disk, names: Iterable[str]) -> None:
+    """Have what was read of these files on disk: whoever wrote them may have died before.
+
+    What goes on behind them counts on it.
+    """
+    for name in names:
+        file = disk.open(name)
+        try:
+            disk.sync(file)
+        finally:
+            disk.close(file)
