@@ -221,11 +221,13 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
 def _sync(disk: Disk, names: Iterable[str]) -> None:
     """Have what was read of these files on disk: whoever wrote them may have died before.
 
-    What goes on behind them counts on it.
+    What goes on behind them counts on it. Raises ShmqError.
     """
     for name in names:
         file = disk.open(name)
         try:
             disk.sync(file)
+        except OSError as error:
+            raise ShmqError(f"{disk.path(name)} cannot be synced: {error.strerror}") from error
         finally:
             disk.close(file)
