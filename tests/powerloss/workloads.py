@@ -105,6 +105,54 @@ def dead_letters_first(station: Station) -> None:
     dead_letters(station, (GRAVES, "q"))
 
 
+def moved_unwritten(station: Station) -> None:
+    """What the journal never saw is a dead letter before the other journal has it."""
+    app = station.app
+    app.create("q")
+    app.put("q", 100)
+    app.reject(app.get("q"))
+    app.put("q", 100)
+    station.step("q")
+    app.put("q", 100)
+    app.ack(app.get("q"))
+    app.reject(app.get("q"))
+    station.step("q")
+    station.step()
+
+
+def moved_after_recovery(station: Station) -> None:
+    """What was recovered is a dead letter before its queue's new life is in any file."""
+    app = station.app
+    app.create("q")
+    for _ in range(3):
+        app.put("q", 100)
+    station.step()
+    station.lose_memory()
+    app.reject(app.get("q"))
+    station.step(GRAVES)
+    station.restart()
+    app.reject(app.get("q"))
+    station.step(GRAVES)
+    station.step()
+
+
+def numbers_of_the_lost(station: Station) -> None:
+    """A copy is written before its original, which is lost; new messages get other numbers."""
+    app = station.app
+    app.create("q")
+    app.put("q", 50)
+    station.step()
+    app.put("q", 100)
+    app.ack(app.get("q"))
+    app.reject(app.get("q"))
+    station.step(GRAVES)
+    station.lose_memory()
+    for _ in range(3):
+        app.put("q", 20)
+    station.step()
+    station.step()
+
+
 def redriven(station: Station) -> None:
     app = station.app
     app.create("q")
@@ -402,6 +450,9 @@ WORKLOADS: Final = (
     Workload("nacks", nacks),
     Workload("dead letters", dead_letters),
     Workload("dead letters, the other queue first", dead_letters_first),
+    Workload("moved before it was written", moved_unwritten),
+    Workload("moved after a recovery", moved_after_recovery),
+    Workload("the numbers of what was lost", numbers_of_the_lost),
     Workload("redriven", redriven),
     Workload("a grave that is forgotten first", grave_forgotten),
     Workload("dedupe ids", deduped),
