@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from shmq.persistence import recovery
+from shmq.persistence.chain import Chain
 from tests.powerloss import broken
 from tests.powerloss.recording import failing
 from tests.powerloss.recovering import Recoverer
@@ -17,6 +19,8 @@ from tests.powerloss.workloads import (
     Workload,
     dead_letters,
     failed_sync,
+    lost_between,
+    numbers_of_the_lost,
     puts,
     random_workload,
     snapshots,
@@ -69,3 +73,19 @@ def test_a_writer_that_is_broken_is_found_out(
     make: Make, workload: Workload, tmp_path: Path
 ) -> None:
     assert trial(workload, tmp_path, most=400, make=make).wrong
+
+
+def test_a_recovery_that_does_not_sync_what_it_counts_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "_sync", lambda disk, names: None)
+    (wrong,) = trial(Workload("lost", lost_between), tmp_path, most=400).wrong
+    assert "damaged" in wrong
+
+
+def test_a_recovery_that_gives_numbers_again_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Chain, "leave", lambda chain, seq: chain.discard([seq]))
+    (wrong,) = trial(Workload("numbers", numbers_of_the_lost), tmp_path, most=400).wrong
+    assert "lost" in wrong
