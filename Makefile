@@ -16,7 +16,8 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test model soak bench bench-tcp bench-disk fuzz reference clean
+.PHONY: help demo test lint core-test model powerloss soak bench bench-tcp bench-disk fuzz
+.PHONY: reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -24,6 +25,7 @@ help:
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
+	@echo 'make powerloss          cut the power in every state of the disk, and recover'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
@@ -48,7 +50,12 @@ model:
 	elif [ '$(SPIN)' = required ]; then echo 'make model: there is no spin' >&2; exit 1; \
 	else echo 'make model: passed over, there is no spin (apt install spin)'; fi
 
-# Over TCP, the server being killed, too: make soak SOAK=--tcp
+# More states, or some of the workloads: make powerloss POWERLOSS='--states 1000000'
+powerloss: $(VENV)/test
+	$(BIN)/python -m tests.powerloss $(POWERLOSS)
+
+# Over TCP, the server being killed, too: make soak SOAK=--tcp. With a journal, everything
+# being killed and the shared memory lost: make soak SOAK=--durable
 soak: $(VENV)/test
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(SOAK)
 

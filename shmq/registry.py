@@ -294,11 +294,11 @@ class Namespace:
             self._clear(queue)
         raise _no_such_queue(queue, self.name)
 
-    def find(self, queue_id: int) -> str | None:
-        """The name of the queue with that id."""
+    def find(self, hash_key: int) -> str | None:
+        """The name of the queue with that hash key, which it has in all its lives."""
         for name in self.queue_names():
             with contextlib.suppress(SegmentError, NoSuchQueue):
-                if self.open_segment(name).queue_id == queue_id:
+                if self.open_segment(name).hash_key == hash_key:
                     return name
         return None
 

@@ -279,9 +279,9 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._reclaim_dead()
         self._bury()
 
-    def open_by_id(self, queue_id: int) -> LocalQueue | None:
+    def open_by_id(self, hash_key: int) -> LocalQueue | None:
         """See :class:`shmq.client.moving.Doors`."""
-        name = self._namespace.find(queue_id)
+        name = self._namespace.find(hash_key)
         return None if name is None else self.open_by_name(name)
 
     def open_by_name(self, name: str) -> LocalQueue | None:

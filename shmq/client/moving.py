@@ -45,7 +45,7 @@ class Doors(Protocol):
     def open_by_name(self, name: str) -> _core.Handle | None:
         """A queue of the namespace, or None."""
 
-    def open_by_id(self, queue_id: int) -> Source | None:
+    def open_by_id(self, hash_key: int) -> Source | None:
         """The queue of that id, or None."""
 
 
@@ -101,7 +101,7 @@ def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
     target = doors.open_by_name(letter["queue"]) if letter else None
     if target is not None:
         with contextlib.closing(target):
-            target.void_copies(source.segment.queue_id, taken.sequence)
+            target.void_copies(source.segment.hash_key, taken.sequence)
     source.untake(taken.receipt)
 
 
@@ -139,7 +139,7 @@ def move(
             taken.codec,
             taken.priority,
             group,
-            source.segment.queue_id,
+            source.segment.hash_key,
             taken.sequence,
         )
     except BaseException:

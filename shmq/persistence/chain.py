@@ -75,6 +75,8 @@ class Chain:
         self._partial = partial
         self._replay = _core.Replay(salvage)
         self._sorted = False
+        #: The highest number of a message that has gone to another queue.
+        self._left = 0
         self.skipped: list[Skipped] = []
         #: Whether the last segment ends in a batch that does not count.
         self.torn = False
@@ -129,7 +131,7 @@ class Chain:
     @property
     def last_seq(self) -> int:
         """The last sequence number that was given."""
-        return self._replay.last_seq
+        return max(self._replay.last_seq, self._left)
 
     @property
     def last_batch(self) -> int:
@@ -147,6 +149,14 @@ class Chain:
         The other queue's id, the sequence number there, and the one here.
         """
         return self._replay.origins()
+
+    def leave(self, seq: int) -> None:
+        """That message has gone to another queue, and its number is not given again.
+
+        It may be one of which nothing is in these files: its copy was written first.
+        """
+        self._replay.discard([seq])
+        self._left = max(self._left, seq)
 
     def discard(self, seqs: Iterable[int]) -> int:
         """Forget messages, before any are asked for; returns how many of them there were."""

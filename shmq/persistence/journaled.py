@@ -208,7 +208,7 @@ class Journaled(Kept):
                 by_target.setdefault(target, {})[seq] = slot
         found = []
         for target, slots in by_target.items():
-            arrived = self._moves.arrived(self.identity.queue_id, target, list(slots))
+            arrived = self._moves.arrived(self.identity.hash_key, target, list(slots))
             found += [slots[seq] for seq in arrived]
         return found
 

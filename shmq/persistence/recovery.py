@@ -87,12 +87,12 @@ def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
 def settle_moves(chains: Iterable[Chain]) -> None:
     """Let each message that two queues have be in the one that it went to."""
     every = list(chains)
-    by_id = {queue_id: chain for chain in every for queue_id in chain.queue_ids}
+    by_key = {chain.hash_key: chain for chain in every}
     for chain in every:
         for origin_queue, origin_seq, _ in chain.origins():
-            source = by_id.get(origin_queue)
+            source = by_key.get(origin_queue)
             if source is not None and source is not chain:
-                source.discard([origin_seq])
+                source.leave(origin_seq)
 
 
 def recover(directory: DataDirectory) -> dict[str, Decision]:
@@ -118,7 +118,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             lost = {name: one for name, one in decisions.items() if name not in live}
             _leave_what_moved(registry, live, lost)
             for name in sorted(lost):
-                _bring_back(registry, lost[name])
+                _bring_back(registry, disk, lost[name])
             return lost
     except OSError as error:
         raise ShmqError(
@@ -182,26 +182,22 @@ def _leave_what_moved(
     registry: Namespace, live: Iterable[str], lost: Mapping[str, Decision]
 ) -> None:
     """What a queue that is there has taken over is not to come back where it was."""
-    sources = {
-        queue_id: one.chain
-        for one in lost.values()
-        if one.chain is not None
-        for queue_id in one.chain.queue_ids
-    }
+    sources = {one.chain.hash_key: one.chain for one in lost.values() if one.chain is not None}
     for name in live:
         try:
             queue = attach(registry, name)
         except ShmqError:
             continue
         with queue:
-            for queue_id, seq in queue.copies_from(sources):
-                sources[queue_id].discard([seq])
+            for hash_key, seq in queue.copies_from(sources):
+                sources[hash_key].leave(seq)
 
 
-def _bring_back(registry: Namespace, decision: Decision) -> None:
+def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
     name = decision.queue
     if decision.error is None and decision.chain is not None:
         try:
+            _sync(disk, decision.lineage)
             rebuild(registry, name, decision.chain, logged=True)
         except ShmqError as error:
             decision.error = error
@@ -220,3 +216,18 @@ def _bring_back(registry: Namespace, decision: Decision) -> None:
             decision.error,
             name,
         )
+
+
+def _sync(disk: Disk, names: Iterable[str]) -> None:
+    """Have what was read of these files on disk: whoever wrote them may have died before.
+
+    What goes on behind them counts on it. Raises ShmqError.
+    """
+    for name in names:
+        file = disk.open(name)
+        try:
+            disk.sync(file)
+        except OSError as error:
+            raise ShmqError(f"{disk.path(name)} cannot be synced: {error.strerror}") from error
+        finally:
+            disk.close(file)

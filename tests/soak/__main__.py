@@ -14,7 +14,7 @@ import shmq
 from shmq.stress.crew import Crew
 from shmq.stress.journal import Journal, read_all
 from shmq.stress.verdict import WRONGS, Verdict, judge
-from tests.soak import over_tcp, workers
+from tests.soak import durable, over_tcp, workers
 from tests.soak.draining import check, drain
 
 PRODUCERS = 3
@@ -54,12 +54,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
-    parser.add_argument("--tcp", action="store_true", help="through a server, killed as well")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--tcp", action="store_true", help="through a server, killed as well")
+    way.add_argument("--durable", action="store_true", help="with a journal; the memory is lost")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     served = 0
     if arguments.tcp:
         verdict, killed, served = over_tcp.soak(arguments.seconds, arguments.seed)
+    elif arguments.durable:
+        rounds = max(4, int(arguments.seconds / 10))
+        verdict, killed, served = durable.soak(arguments.seconds, arguments.seed, rounds)
+        print(f"the memory was lost {rounds} times")
     else:
         verdict, killed = soak(arguments.seconds, arguments.seed)
     print(

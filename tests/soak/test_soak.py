@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
 from shmq.stress.verdict import judge
-from tests.soak import over_tcp
+from tests.soak import durable, over_tcp
 from tests.soak.__main__ import soak
 
 
@@ -23,6 +23,26 @@ def test_so_it_does_over_tcp_whoever_serves_is_killed() -> None:
     assert killed >= 3
     assert served >= 3
     assert verdict.put > 0
+
+
+def test_what_the_disk_confirmed_comes_out_though_the_memory_is_lost() -> None:
+    verdict, killed, served = durable.soak(seconds=6, seed=20_261_123, rounds=3)
+
+    assert not verdict.wrong()
+    assert killed > 5
+    assert served > 0
+    assert verdict.put > 100
+
+
+def test_an_ack_that_the_lost_memory_alone_knew_does_not_count() -> None:
+    steps = [record(INTENT, 1), record(PUT, 2), record(GOT, 3), record(ACKING, 4)]
+    steps += [record(ACKED, 5), record(GOT, 9, worker=2)]
+    killed_at = {1: 6}
+
+    unsure = durable.known(steps, [durable.Loss(last=1, safe=4)])
+    assert not judge(unsure, killed_at).wrong()
+    sure = durable.known(steps, [durable.Loss(last=1, safe=5)])
+    assert judge(sure, killed_at).back_after_ack == {7}
 
 
 def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:
