@@ -102,6 +102,8 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         while not self.ended:
             wire, stream = self._subscribed()
             self.acks.put()
+            if self.at < len(self.ahead):
+                return True
             left = None if until is None else max(0.0, until - time.monotonic())
             wire.wait(stream, left)
             if self._came(wire, stream):
@@ -149,6 +151,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
             self.acks.put()
             wire.unsubscribe(stream)
             wire.forget(stream)
+            self._collect()  # whoever read last may have read messages, too
             self._stream = stream = None
         if stream is None:
             stream = self._stream = wire.subscribe(self._prefetch, self._lease, self.acks)
@@ -294,6 +297,8 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
             wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
             stream = self._subscribe(wire)
             self.acks.put()
+            if self.at < len(self.ahead):
+                return True
             left = None if until is None else max(0.0, until - time.monotonic())
             await connection.attend(wire).wait(stream, left)
             if self._came(wire, stream):
