@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test model soak bench bench-tcp fuzz reference clean
+.PHONY: help demo test lint core-test model soak bench bench-tcp bench-disk fuzz reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -30,6 +30,7 @@ help:
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
+	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
@@ -61,6 +62,10 @@ bench: $(VENV)/bench
 # The peers' servers: apt install redis-server beanstalkd nats-server; what is absent is left out.
 bench-tcp: $(VENV)/bench
 	$(BIN)/python -m bench --tcp $(BENCH)
+
+# On a real disk: SHMQ_BENCH_DISK names a folder, if temporary files are kept in memory.
+bench-disk: $(VENV)/bench
+	$(BIN)/python -m bench --disk $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist bench/results *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -141,8 +146,9 @@ CLANG ?= clang
 HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
-FUZZ_wire := tests/core/fixture.c $(wildcard tests/core/wire_*.c)
-FUZZ_C := $(CORE_C) $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
+FUZZ_wire := $(CORE_C) tests/core/fixture.c $(wildcard tests/core/wire_*.c)
+FUZZ_dmsq := $(addprefix shmq/core/src/,crc32c.c record.c replay.c)
+FUZZ_C := $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
 FUZZ_H := $(wildcard shmq/core/src/*.h tests/core/*.h)
 FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src -Itests/core \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer

@@ -13,7 +13,7 @@ from bench.row import Figure, Role, Verdict
 #: Where runs leave what they found; git ignores it.
 RESULTS = Path(__file__).resolve().parent / "results"
 #: The file of each table in it.
-LOCAL_RESULTS, TCP_RESULTS = "results.json", "tcp.json"
+LOCAL_RESULTS, TCP_RESULTS, DISK_RESULTS = "results.json", "tcp.json", "disk.json"
 
 
 @dataclasses.dataclass

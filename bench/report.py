@@ -14,11 +14,20 @@ from rich.console import Console
 
 from bench import table
 from bench.compiled import ROOT
-from bench.record import LOCAL_RESULTS, RESULTS, TCP_RESULTS, Entry, Record, RowRecord
+from bench.record import (
+    DISK_RESULTS,
+    LOCAL_RESULTS,
+    RESULTS,
+    TCP_RESULTS,
+    Entry,
+    Record,
+    RowRecord,
+)
 from bench.row import number
 
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
 TCP_BEGIN, TCP_END = "<!-- measured over TCP -->\n", "<!-- end of measured over TCP -->\n"
+DISK_BEGIN, DISK_END = "<!-- measured on disk -->\n", "<!-- end of measured on disk -->\n"
 TIMES = "\N{MULTIPLICATION SIGN}"
 _MET = {True: "met", False: "**missed**", None: "not measured"}
 
@@ -61,20 +70,30 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="into the documents")
     given = parser.parse_args()
-    local, tcp = given.results / LOCAL_RESULTS, given.results / TCP_RESULTS
-    if not (local.exists() or tcp.exists()):
-        parser.error(f"there is neither {local} nor {tcp}: run make bench or make bench-tcp")
-    for path in (local, tcp):
-        if path.exists() and not given.write:
+    paths = [given.results / name for name in (LOCAL_RESULTS, TCP_RESULTS, DISK_RESULTS)]
+    if not any(path.exists() for path in paths):
+        parser.error(
+            f"there is none of {', '.join(map(str, paths))}: run make bench, make bench-tcp or "
+            f"make bench-disk"
+        )
+    for path in paths:
+        if path.exists() and given.write:
+            write(Record.read(path), path.name, ROOT)
+        elif path.exists():
             table.show(Record.read(path), Console(width=150))
-    if given.write and local.exists():
-        record = Record.read(local)
-        replace(ROOT / "docs/performance.md", document(record))
-        replace(ROOT / "README.md", ratios(record))
-    if given.write and tcp.exists():
-        record = Record.read(tcp)
-        replace(ROOT / "docs/performance.md", document(record), TCP_BEGIN, TCP_END)
-        replace(ROOT / "README.md", rates(record), TCP_BEGIN, TCP_END)
+
+
+def write(record: Record, name: str, root: Path) -> None:
+    """Put what the results of that name have into the documents below ``root``."""
+    page, readme = root / "docs/performance.md", root / "README.md"
+    if name == LOCAL_RESULTS:
+        replace(page, document(record))
+        replace(readme, ratios(record))
+    elif name == TCP_RESULTS:
+        replace(page, document(record), TCP_BEGIN, TCP_END)
+        replace(readme, rates(record), TCP_BEGIN, TCP_END)
+    else:
+        replace(page, document(record), DISK_BEGIN, DISK_END)
 
 
 def replace(path: Path, text: str, first: str = BEGIN, last: str = END) -> None:
@@ -93,6 +112,7 @@ def document(record: Record) -> str:
     """The whole table as Markdown."""
     machine = record.machine
     where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
+    where += f", {machine['disk']}" if "disk" in machine else ""
     when = f"Python {machine['python']}, {machine['date']}"
     turns = f"{record.repetitions} turns of about {record.seconds:g} s"
     lines = [

@@ -33,6 +33,7 @@ struct plan {
     uint64_t messages; /* of a round */
     unsigned rounds;   /* that are timed, after one that is not */
     int patience;      /* seconds without any answer after which one was lost */
+    bool files;        /* what the broker is asked to keep is kept in files, and answered then */
 };
 
 struct crew;

@@ -1,8 +1,10 @@
 /* load WORK -p PORT [-a ADDRESS] [-q QUEUE] [-c CONNECTIONS] [-w WINDOW] [-b BATCH]
- *      [-s SIZE] [-n MESSAGES] [-r ROUNDS] [-t PATIENCE]
+ *      [-s SIZE] [-n MESSAGES] [-r ROUNDS] [-t PATIENCE] [-f 0|1]
  *
  * Does the work ROUNDS times, with MESSAGES each time, after a round that is not timed, and
  * prints what it took as JSON. An answer that does not come within PATIENCE seconds was lost.
+ * With -f 1 a stream of NATS is in files, a queue of shmq has a journal, and what is put there
+ * is answered when it is on disk.
  * `load idle` holds CONNECTIONS open until its input ends. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +50,7 @@ static struct plan planned(int argc, char **argv)
                         .patience = 30};
     int option;
 
-    while ((option = getopt(argc, argv, "p:a:q:c:w:b:s:n:r:t:")) != -1) {
+    while ((option = getopt(argc, argv, "p:a:q:c:w:b:s:n:r:t:f:")) != -1) {
         switch (option) {
         case 'p': plan.port = (int)counted(optarg, 1); break;
         case 'a': plan.host = optarg; break;
@@ -60,6 +62,7 @@ static struct plan planned(int argc, char **argv)
         case 'n': plan.messages = counted(optarg, 1); break;
         case 'r': plan.rounds = (unsigned)counted(optarg, 1); break;
         case 't': plan.patience = (int)counted(optarg, 1); break;
+        case 'f': plan.files = counted(optarg, 0) > 0; break;
         default: exit(2);
         }
     }

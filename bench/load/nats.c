@@ -1,4 +1,4 @@
-/* NATS JetStream, a stream in memory: PUB with an acknowledgement; pull and +ACK. */
+/* NATS JetStream, a stream in memory or in files: PUB with an acknowledgement; pull and +ACK. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +55,8 @@ static void ready(struct line *line)
     line_write_all(line, "SUB answer 1\r\n", 14);
     leave(line);
     snprintf(json, sizeof(json), "{\"name\":\"" STREAM "\",\"subjects\":[\"%s\"],"
-             "\"storage\":\"memory\",\"retention\":\"workqueue\",\"num_replicas\":1}",
-             line->crew->plan->queue);
+             "\"storage\":\"%s\",\"retention\":\"workqueue\",\"num_replicas\":1}",
+             line->crew->plan->queue, line->crew->plan->files ? "file" : "memory");
     request(line, "STREAM.CREATE." STREAM, json, true);
     request(line, "CONSUMER.DURABLE.CREATE." STREAM "." CONSUMER,
             "{\"stream_name\":\"" STREAM "\",\"config\":{\"durable_name\":\"" CONSUMER "\","

@@ -20,6 +20,12 @@ static void told(struct line *line, uint64_t sequence, uint64_t count)
     crew->done += count;
 }
 
+/* The flags of a request: whether it is answered only when it is on disk. */
+static uint8_t confirm(const struct plan *plan)
+{
+    return plan->files ? 0x02 : 0;
+}
+
 /* ---- PRODUCE ---- */
 
 static size_t head_of(const struct line *line)
@@ -37,7 +43,7 @@ static void produce_open(struct line *line)
         uint8_t *at = frame_begin(line->out + n * frame, FRAME_PRODUCE, 0, frame - FRAME_HEADER);
 
         at = frame_name(at, plan->queue);
-        *at++ = 0;
+        *at++ = confirm(plan);
         body_make(at, plan->size, 0);
     }
 }
@@ -107,7 +113,7 @@ static void batch_open(struct line *line)
         uint8_t *at = frame_begin(from, FRAME_PRODUCE_BATCH, 0, frame - FRAME_HEADER);
 
         at = frame_name(at, plan->queue);
-        *at++ = 0;
+        *at++ = confirm(plan);
         at = put32(at, line->crew->batch);
         for (unsigned n = 0; n < line->crew->batch; n++) {
             *at++ = 0;

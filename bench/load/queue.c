@@ -21,14 +21,19 @@ static uint8_t *number(uint8_t *at, const char *key, uint64_t value)
     return put64(at, value);
 }
 
-/* Room for the messages of a round, whatever is taken for each beside its body. */
+/* Room for the messages of a round, whatever is taken for each beside its body; with a journal,
+ * for those of the round before, too, which wait there until it has their end. */
 static uint8_t *options(uint8_t *at, const struct plan *plan)
 {
-    uint64_t body = plan->size + 64;
+    uint64_t body = plan->size + 64, messages = plan->messages * (plan->files ? 2 : 1);
 
-    *at++ = 0x85;
-    at = number(at, "capacity", plan->messages);
-    at = number(at, "arena_bytes", plan->messages * (body + body / 4) + (1u << 20));
+    *at++ = plan->files ? 0x86 : 0x85;
+    if (plan->files) {
+        at = text(at, "durability");
+        at = text(at, "journal");
+    }
+    at = number(at, "capacity", messages);
+    at = number(at, "arena_bytes", messages * (body + body / 4) + (1u << 20));
     at = number(at, "max_message_bytes", plan->size + 4096);
     at = number(at, "visibility_timeout", 600);
     at = text(at, "dead_letter");

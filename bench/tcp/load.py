@@ -93,7 +93,9 @@ class Load(Contestant):
         self.options = {"c": connections, "w": window, "b": batch, "s": size}
         self.place = place
         self.note = note
-        self.role: Role = "shmq" if server is Shmq else "limit" if server is Echo else "peer"
+        self.role: Role = (
+            "shmq" if issubclass(server, Shmq) else "limit" if server is Echo else "peer"
+        )
         self.most = max(batch, min(MOST_MESSAGES, MOST_BYTES // size))
         self.messages = min(self.most, 4 * window * connections)
         self.rounds = 1

@@ -36,7 +36,7 @@ class Server(abc.ABC):
     package: ClassVar[str] = ""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="bench-"))
+        self.folder = self.make_folder()
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -46,6 +46,10 @@ class Server(abc.ABC):
         if shutil.which(cls.program) or Path("/usr/sbin", cls.program).exists():
             return None
         return f"{cls.program} is not installed (apt install {cls.package})"
+
+    def make_folder(self) -> Path:
+        """A new folder for what it writes; :meth:`end` removes it."""
+        return Path(tempfile.mkdtemp(prefix="bench-"))
 
     @abc.abstractmethod
     def command(self) -> list[str]:

@@ -17,6 +17,7 @@ from shmq.cli.completion import completion
 from shmq.cli.consume import consume
 from shmq.cli.context import context
 from shmq.cli.create import create
+from shmq.cli.dmsq import dmsq
 from shmq.cli.doctor import doctor
 from shmq.cli.failure import Code, code_of, describe
 from shmq.cli.fsck import fsck
@@ -130,6 +131,7 @@ for _command in (
     snapshot,
     backup,
     restore,
+    dmsq,
     token,
     ping,
     context,

@@ -10,23 +10,67 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import shmq
 
-__all__ = ["FORMATS", "as_dict", "as_json", "as_text", "raw"]
+__all__ = ["FORMATS", "Readable", "as_dict", "as_json", "as_text", "dumps", "raw"]
 
 #: What ``--format`` takes.
 FORMATS = ("body", "json", "raw")
 
 
-def raw(message: shmq.Message) -> bytes:
+class Readable(Protocol):
+    """What is shown of a message, wherever it comes from."""
+
+    @property
+    def sequence(self) -> int:
+        """Its sequence number."""
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+
+    @property
+    def group(self) -> str | None:
+        """Its group."""
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it has been delivered."""
+
+    @property
+    def codec(self) -> str:
+        """The name of its codec."""
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """Its headers."""
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """All of its properties."""
+
+    @property
+    def dead(self) -> shmq.DeadLetter | None:
+        """Why it is a dead letter."""
+
+    @property
+    def body(self) -> Any:
+        """The body, decoded."""
+
+    @property
+    def view(self) -> memoryview:
+        """The body's bytes."""
+
+
+def raw(message: Readable) -> bytes:
     """The body's bytes as they were put."""
     with message.view as view:
         return bytes(view)
 
 
-def as_text(message: shmq.Message) -> str:
+def as_text(message: Readable) -> str:
     """The body to read: text as it is, bytes as UTF-8 with the rest escaped, else JSON."""
     body = _decoded(message)
     if isinstance(body, str):
@@ -34,17 +78,17 @@ def as_text(message: shmq.Message) -> str:
     if isinstance(body, bytes):
         return body.decode(errors="backslashreplace")
     try:
-        return _dumps(_plain(body))
+        return dumps(_plain(body))
     except (ValueError, RecursionError):
         return raw(message).decode(errors="backslashreplace")
 
 
-def as_json(message: shmq.Message) -> str:
+def as_json(message: Readable) -> str:
     """:func:`as_dict` as one line of ASCII."""
-    return _dumps(as_dict(message))
+    return dumps(as_dict(message))
 
 
-def as_dict(message: shmq.Message) -> dict[str, Any]:
+def as_dict(message: Readable) -> dict[str, Any]:
     """The message with its properties, out of what JSON can hold.
 
     ``encoding`` says what ``body`` is: ``text`` (the body is that string), ``json``
@@ -65,26 +109,26 @@ def as_dict(message: shmq.Message) -> dict[str, Any]:
     }
 
 
-def _other_properties(message: shmq.Message) -> dict[str, Any]:
+def _other_properties(message: Readable) -> dict[str, Any]:
     shown = ("pri", "group", "headers", "codec", "dead")
     return {key: value for key, value in message.properties.items() if key not in shown}
 
 
-def _body(message: shmq.Message) -> tuple[Any, str]:
+def _body(message: Readable) -> tuple[Any, str]:
     body = _decoded(message)
     if isinstance(body, str):
         return body, "text"
     if not isinstance(body, bytes):
         try:
             plain = _plain(body)
-            _dumps(plain)
+            dumps(plain)
             return plain, "json"
         except (ValueError, RecursionError):
             body = raw(message)
     return _base64(body), "base64"
 
 
-def _decoded(message: shmq.Message) -> Any:
+def _decoded(message: Readable) -> Any:
     """The body as its codec has it, or its bytes where they are not what the codec says."""
     try:
         return message.body
@@ -110,12 +154,13 @@ def _plain(value: Any) -> Any:
 def _key(key: Any) -> str:
     if isinstance(key, bytes):
         return key.decode(errors="backslashreplace")
-    return key if isinstance(key, str) else _dumps(_plain(key))
+    return key if isinstance(key, str) else dumps(_plain(key))
 
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _dumps(value: Any) -> str:
+def dumps(value: Any) -> str:
+    """``value`` as one line of ASCII."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from shmq.core import _core
-from shmq.errors import DamagedFile
+from shmq.errors import DamagedFile, FileError
 from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
 __all__ = ["Chain", "Skipped", "map_file", "read_chain", "read_file"]
@@ -61,14 +61,18 @@ class _File:
 class Chain:
     """The state of a queue by its ``files``: paths, each with the file's bytes as a buffer.
 
-    Raises :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what
-    is damaged is skipped and listed in ``skipped``. Raises
-    :class:`~shmq.IncompatibleFile` for a newer version in either case. The buffers are held
-    until :meth:`close`.
+    Raises :class:`~shmq.FileError` for files that are not of one queue, and
+    :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what is
+    damaged is skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a
+    newer version in either case. With ``partial``, what was before the first file may be
+    missing. The buffers are held until :meth:`close`.
     """
 
-    def __init__(self, files: Iterable[tuple[str, Any]], salvage: bool = False) -> None:
+    def __init__(
+        self, files: Iterable[tuple[str, Any]], salvage: bool = False, partial: bool = False
+    ) -> None:
         self._salvage = salvage
+        self._partial = partial
         self._replay = _core.Replay(salvage)
         self._sorted = False
         self.skipped: list[Skipped] = []
@@ -79,7 +83,7 @@ class Chain:
         snapshot, segments = self._arrange(files)
         everything = [*([snapshot] if snapshot else []), *segments]
         if not everything:
-            raise ValueError("no file of the chain can be read")
+            raise FileError("none of the files can be read")
         self._fed: list[str] = []
         newest = everything[-1].header
         self.name, self.options = newest.name, dict(newest.options)
@@ -185,14 +189,16 @@ class Chain:
             self._check_kin(found[0], file)
         snapshots = [file for file in found if file.header.kind == SNAPSHOT]
         if len(snapshots) > 1:
-            raise ValueError(f"{snapshots[0].path} and {snapshots[1].path}: one snapshot at most")
+            raise FileError(
+                f"{snapshots[0].path} and {snapshots[1].path} are both snapshots: give one of them"
+            )
         snapshot = snapshots[0] if snapshots else None
         first = snapshot.header.number if snapshot else 0
         segments = [
             file for file in found if file.header.kind != SNAPSHOT and file.header.number >= first
         ]
         segments.sort(key=lambda file: file.header.number)
-        if segments:
+        if segments and not self._partial:
             self._check_first(snapshot, segments[0])
         return snapshot, segments
 
@@ -210,11 +216,9 @@ class Chain:
     def _check_kin(self, one: _File, other: _File) -> None:
         mine, theirs = one.header, other.header
         if (mine.name, mine.hash_key) != (theirs.name, theirs.hash_key):
-            raise DamagedFile(
-                other.path,
-                0,
-                f"it is of queue {theirs.name!r} ({theirs.hash_key:016x}), and {one.path} of "
-                f"{mine.name!r} ({mine.hash_key:016x})",
+            raise FileError(
+                f"{other.path} is of queue {theirs.name!r} ({theirs.hash_key:016x}), and "
+                f"{one.path} of {mine.name!r} ({mine.hash_key:016x}): give files of one queue"
             )
 
     def _check_first(self, snapshot: _File | None, segment: _File) -> None:
@@ -237,7 +241,8 @@ class Chain:
             what = "the snapshot is not complete"
             if not self._salvage:
                 raise DamagedFile(file.path, found["end"], what)
-            self.skipped.append(Skipped(file.path, found["end"], 0, what))
+            if not self._replay.skipped():
+                self.skipped.append(Skipped(file.path, found["end"], 0, what))
 
     def _feed_segments(self, segments: list[_File]) -> None:
         for at, file in enumerate(segments):

@@ -113,7 +113,7 @@ class Control:
 
     def _snapshot(self, way: socket.socket, names: list[str]) -> None:
         for name in names:
-            _say(way, {"queue": name, "error": _outcome(lambda n=name: self._source.snapshot(n))})
+            _say(way, {"queue": name, "error": _outcome(self._source.snapshot, name)})
 
     def _cut(self, way: socket.socket, names: list[str]) -> None:
         files: list[CutFile] = []
@@ -128,10 +128,10 @@ class Control:
                 os.close(file.descriptor)
 
 
-def _outcome(work: Callable[[], object]) -> str | None:
+def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
     """What went wrong, in words; None if nothing did."""
     try:
-        work()
+        work(*arguments)
     except (ShmqError, OSError) as error:
         return str(error)
     return None

@@ -62,7 +62,7 @@ class Journal:
     @property
     def bytes(self) -> int:
         """How many bytes all segments have."""
-        return sum(self._lengths.values())
+        return sum(list(self._lengths.values()))  # any thread may ask
 
     @property
     def is_long(self) -> bool:

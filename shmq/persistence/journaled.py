@@ -89,11 +89,18 @@ class Journaled(Kept):
         If the disk refuses, it is kept, the queue says so, and the next call tries again.
         """
         with self._lock:
+            if self.closed:
+                return False
             try:
                 return self._commit()
             except OSError as error:
                 self._fail(error)
                 return False
+
+    def refuse(self, error: Exception) -> None:
+        """The queue cannot be followed at present, for want of memory or because of damage."""
+        with self._lock:
+            self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
         """See :class:`shmq.persistence.moves.Follows`."""
@@ -176,9 +183,8 @@ class Journaled(Kept):
         return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle, limit)
 
     def _replace(self, snapshot: Snapshot) -> None:
-        """A copy that was moved here, and settled since, is only in what goes now: so the
-        message that it was must be settled in its own journal first.
-        """
+        # A copy that was moved here, and settled since, is only in what goes now. So the
+        # message that it was must be settled in its own journal first.
         if not self._moves.settle_all(self):
             raise OSError(errno.EAGAIN, "another queue's journal is behind")
         super()._replace(snapshot)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 
 from shmq.client.local import LocalQueue
 from shmq.core import _core
+from shmq.errors import QueueDeleted
 from shmq.persistence import erasing
 from shmq.persistence.catalog import aside, catalog, snapshot_name, unfinished
 from shmq.persistence.disk import Disk
@@ -43,6 +45,8 @@ class Kept:
         self.error: OSError | None = None
         # One snapshot at a time; taken before `_lock`.
         self._writing = threading.Lock()
+        #: Whether it was detached: nothing is written any more.
+        self.closed = False
         self._lock = threading.RLock()
         self._settle_in()
 
@@ -57,14 +61,20 @@ class Kept:
         return time.monotonic() >= self.snapshot_at + self.interval
 
     def snapshot(self) -> None:
-        """Write a snapshot, and put it in the place of the last. Raises OSError."""
+        """Write a snapshot, and put it in the place of the last.
+
+        Raises OSError, and QueueDeleted.
+        """
         with self._writing:
+            if self.closed:
+                raise QueueDeleted(f"queue {self.name!r} is no more")
             self.snapshot_at = time.monotonic()
             snapshot, scan = self._begin()
             try:
                 snapshot.write(scan, self.sizes.chunk)
                 self._replace(snapshot)
             except BaseException:
+                self.snapshot_at = -math.inf  # it stays due
                 with contextlib.suppress(OSError):
                     snapshot.discard()
                 raise
@@ -73,7 +83,7 @@ class Kept:
     def close(self) -> None:
         """Detach. The files of a queue that is no more are removed. Raises OSError."""
         with self._writing, self._lock:
-            gone = self.deleted
+            gone, self.closed = self.deleted, True
             self.handle.close()
             if gone:
                 erasing.erase(self.disk, self.name, self.identity.hash_key)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
-from shmq.errors import DamagedFile, IncompatibleFile
+from shmq.errors import DamagedFile, FileError
 from shmq.persistence.catalog import Files, segment_name, snapshot_name
 from shmq.persistence.disk import Disk
-from shmq.persistence.format import HEADER_BYTES, VERSION, FileHeader, read_header
+from shmq.persistence.format import (
+    HEADER_BYTES,
+    JOURNAL,
+    SNAPSHOT,
+    VERSION,
+    FileHeader,
+    read_header,
+)
 
-__all__ = ["Lineage", "lineage_of"]
+__all__ = ["lineage_of"]
 
 #: Of a header: the magic, the version, its size, the segment's number, the length of the names.
 _SIGNS: Final = struct.Struct("<4sH2xI20xQ24xI")
@@ -20,45 +26,49 @@ _MAGIC: Final = b"DMSQ"
 _BESIDE_NAMES: Final = 76
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """The files of a queue in the order in which they are read.
+def lineage_of(disk: Disk, files: Files) -> list[str]:
+    """The names of the files that a queue is to be read from; none: nothing was finished.
 
-    ``useless`` are those that a dead writer was about to remove, or never began to use.
+    Segments that the snapshot covers are left out, which a dead writer was about to remove;
+    and so is the last one if it never got its header, behind which nothing is written
+    before it is on disk. Raises DamagedFile for a file that is not what its name says;
+    whether they are whole is for who reads them.
     """
-
-    names: list[str]
-    hash_key: int
-    useless: list[str]
-
-
-def lineage_of(disk: Disk, files: Files) -> Lineage | None:
-    """The files of the queue that count; None if nothing was ever finished.
-
-    Only headers are read. Raises DamagedFile where a header is damaged or a file is
-    missing, and IncompatibleFile. The last segment may never have got its header: nothing
-    is written behind one that is not on disk.
-    """
-    headers: dict[int, FileHeader] = {}
-    useless: list[str] = []
-    first = 1
+    names, first, key = [], 0, None
     if files.snapshot:
-        snapshot = _header(disk, snapshot_name(files.queue))
-        first = snapshot.number
+        names.append(snapshot_name(files.queue))
+        header = _header_if_any(disk, names[0])
+        if header is not None:
+            _check(disk, names[0], header, (SNAPSHOT, files.queue))
+            first, key = header.number, header.hash_key
     for number in files.segments:
         name = segment_name(files.queue, number)
-        last = number == files.segments[-1]
-        if number < first or (last and _never_begun(disk, name, number)):
-            useless.append(name)
-        else:
-            headers[number] = _header(disk, name)
-    _refuse_gaps(disk, files, first, [*headers])
-    names = [segment_name(files.queue, number) for number in headers]
-    every = [*headers.values()]
-    if files.snapshot:
-        names.insert(0, snapshot_name(files.queue))
-        every.insert(0, snapshot)
-    return Lineage(names, every[-1].hash_key, useless) if every else None
+        if number < first:
+            continue
+        header = _header_if_any(disk, name)
+        own = (JOURNAL, files.queue, number)
+        if number == files.segments[-1]:
+            if header is None and _never_begun(disk, name, number):
+                continue
+            if header is not None and (_said(header) != own or key not in {None, header.hash_key}):
+                continue  # what a deleted file left where the header was to be
+        if header is not None:
+            _check(disk, name, header, own)
+            key = header.hash_key
+        names.append(name)
+    return names
+
+
+def _said(header: FileHeader) -> tuple[int, str, int]:
+    return header.kind, header.name, header.number
+
+
+def _check(disk: Disk, name: str, header: FileHeader, own: tuple[object, ...]) -> None:
+    if _said(header)[: len(own)] != own:
+        kind = "a snapshot" if header.kind == SNAPSHOT else f"segment {header.number}"
+        raise DamagedFile(
+            str(disk.path(name)), 0, f"by its header it is {kind} of queue {header.name!r}"
+        )
 
 
 def _read(disk: Disk, name: str) -> tuple[bytes, int]:
@@ -70,8 +80,12 @@ def _read(disk: Disk, name: str) -> tuple[bytes, int]:
         disk.close(file)
 
 
-def _header(disk: Disk, name: str) -> FileHeader:
-    return read_header(_read(disk, name)[0], str(disk.path(name)))[0]
+def _header_if_any(disk: Disk, name: str) -> FileHeader | None:
+    """Its header; None if it has no whole one: whoever reads it says what is wrong."""
+    try:
+        return read_header(_read(disk, name)[0], name)[0]
+    except FileError:
+        return None
 
 
 def _never_begun(disk: Disk, name: str, number: int) -> bool:
@@ -82,25 +96,10 @@ def _never_begun(disk: Disk, name: str, number: int) -> bool:
     header is one that was damaged.
     """
     raw, length = _read(disk, name)
-    try:
-        read_header(raw, name)
-    except (DamagedFile, IncompatibleFile):
-        if len(raw) < _SIGNS.size:
-            return True
-        magic, version, size, told, names = _SIGNS.unpack_from(raw)
-        if magic == _MAGIC and version > VERSION:
-            return False
-        signs = (magic == _MAGIC, told == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
-        return sum(signs) < 2 or (signs[2] and length <= size)
-    return False
-
-
-def _refuse_gaps(disk: Disk, files: Files, first: int, numbers: list[int]) -> None:
-    for wanted, number in enumerate(numbers, first):
-        if number != wanted:
-            needed = segment_name(files.queue, number)
-            raise DamagedFile(
-                str(disk.path(segment_name(files.queue, wanted))),
-                0,
-                f"it is missing, and {needed} goes on from it",
-            )
+    if len(raw) < _SIGNS.size:
+        return True
+    magic, version, size, told, names = _SIGNS.unpack_from(raw)
+    if magic == _MAGIC and version > VERSION:
+        return False
+    signs = (magic == _MAGIC, told == number, size == -(-(_BESIDE_NAMES + names) // 8) * 8)
+    return sum(signs) < 2 or bool(signs[2] and length <= size)

@@ -8,7 +8,6 @@ copy counts.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import Protocol
 
 from shmq.codecs import unpack_properties
@@ -80,10 +79,8 @@ class Moves:
         Whether that was done: it is not where a source's disk refuses.
         """
         with self._lock:
-            sources: Iterable[Follows] = [
-                each for each in self._followed.values() if each is not target
-            ]
-        return all([source.settle_arrived(target.name) for source in sources])
+            sources = [each for each in self._followed.values() if each is not target]
+        return all(source.settle_arrived(target.name) for source in sources)
 
     def _has_journal(self, queue: str) -> bool:
         try:

@@ -17,10 +17,10 @@ from shmq.client.local import attach
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
 from shmq.persistence.catalog import Files, aside, catalog, unfinished
-from shmq.persistence.chain import Chain, read_chain
+from shmq.persistence.chain import Chain
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
-from shmq.persistence.lineage import Lineage, lineage_of
+from shmq.persistence.lineage import lineage_of
 from shmq.persistence.rebuilding import rebuild
 from shmq.registry import Namespace
 
@@ -35,7 +35,8 @@ class Decision:
 
     queue: str
     files: Files
-    lineage: Lineage | None = None
+    #: The names of the files that count.
+    lineage: list[str] = field(default_factory=list)
     #: What it holds; None if nothing was ever finished, or the files are damaged.
     chain: Chain | None = None
     #: What is wrong with them; None if they are whole.
@@ -64,10 +65,10 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
     decision = Decision(files.queue, files)
     try:
         decision.lineage = lineage_of(disk, files)
-        if decision.lineage is not None:
-            mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage.names]
-            decision.chain = read_chain(mapped, salvage)
-            decision.problems = [_told(*skipped) for skipped in decision.chain.skipped]
+        if decision.lineage:
+            mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
+            decision.chain = Chain(mapped, salvage)
+            decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
     return decision
@@ -81,10 +82,6 @@ def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
         return mmap.mmap(file, length, access=mmap.ACCESS_READ) if length else b""
     finally:
         disk.close(file)
-
-
-def _told(path: str, offset: int, size: int, what: str) -> str:
-    return f"{path}, offset {offset}: {size} bytes are left out, {what}"
 
 
 def settle_moves(chains: Iterable[Chain]) -> None:
@@ -213,7 +210,7 @@ def _bring_back(registry: Namespace, decision: Decision) -> None:
                 "queue %s is back: %d messages, from %s",
                 name,
                 decision.chain.messages,
-                ", ".join(decision.lineage.names if decision.lineage else ()),
+                ", ".join(decision.lineage),
             )
     if decision.error is not None:
         log.error(

@@ -38,6 +38,7 @@ class Shutter:
         self._lock = threading.Lock()
         self._ordered: set[Kept] = set()
         self._not_before: dict[Kept, float] = {}
+        self._failures: dict[Kept, str] = {}
         self._ended = False
 
     def start(self) -> None:
@@ -99,9 +100,25 @@ class Shutter:
                 order.kept.snapshot()
             except QueueDeleted as error:
                 order.error = error
+                self._worked(order.kept)
             except (OSError, ShmqError) as error:
                 order.error = error
-                log.error("queue %s: no snapshot can be written: %s", order.kept.name, error)
-                with self._lock:
-                    self._not_before[order.kept] = time.monotonic() + AGAIN
+                self._failed(order.kept, error)
+            else:
+                self._worked(order.kept)
             order.done.set()
+
+    def _failed(self, kept: Kept, error: Exception) -> None:
+        """Say so, once; it is tried again for as long as it is due."""
+        if self._failures.get(kept) != str(error):
+            log.error("queue %s: no snapshot can be written: %s", kept.name, error)
+        with self._lock:
+            self._failures[kept] = str(error)
+            self._not_before[kept] = time.monotonic() + AGAIN
+
+    def _worked(self, kept: Kept) -> None:
+        with self._lock:
+            self._not_before.pop(kept, None)
+            failure = self._failures.pop(kept, None)
+        if failure is not None:
+            log.warning("queue %s: a snapshot is written again", kept.name)

@@ -6,9 +6,12 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgpack
+
 from shmq import codecs
 from shmq.client.moving import dead_letter
 from shmq.contract import DeadLetter
+from shmq.errors import FileError
 
 __all__ = ["StoredMessage"]
 
@@ -40,8 +43,17 @@ class StoredMessage:
 
     @functools.cached_property
     def properties(self) -> dict[str, Any]:
-        """The properties of the message, by their names on the wire."""
-        return codecs.unpack_properties(self._meta)
+        """The properties of the message, by their names on the wire.
+
+        Raises :class:`~shmq.FileError` if they are no msgpack.
+        """
+        try:
+            return codecs.unpack_properties(self._meta)
+        except (ValueError, msgpack.UnpackException) as error:
+            raise FileError(
+                f"the properties of message {self.sequence} of queue {self._queue!r} cannot be "
+                f"read: {error}"
+            ) from error
 
     @property
     def headers(self) -> Mapping[str, Any]:

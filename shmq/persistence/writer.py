@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from shmq.client.local import attach
-from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.names import SHM, chosen_namespace
 from shmq.persistence.control import CutFile
 from shmq.persistence.directory import DataDirectory
@@ -34,6 +34,10 @@ log = logging.getLogger("shmq")
 
 #: How often it is looked whether a queue was made, in seconds; that is one stat(2).
 GLANCE: Final = 0.02
+#: The time of a change is exact to this many ns, at least.
+TICK: Final = 100_000_000
+#: How long it may take until a queue that was just made is kept, in seconds.
+FOUND: Final = 5.0
 #: How long the last commits of a queue may take at the end, in seconds.
 LAST: Final = 10.0
 
@@ -58,6 +62,7 @@ class Writer:
         self._threads: dict[str, threading.Thread] = {}
         #: Segments that were looked at and need no writer, by name and inode.
         self._passed: set[tuple[str, int]] = set()
+        self._warned: set[tuple[str, int]] = set()
         self._lock = threading.Lock()
         self._changed_at = 0
         self._stopped = False
@@ -77,6 +82,7 @@ class Writer:
                     self._wake.get(timeout=GLANCE)
                 self._look_around()
                 self._shutter.expose(self._list())
+            self._look_around()  # what was made before it was stopped is kept, too
         finally:
             self._stopped = True
             self._end()
@@ -121,14 +127,19 @@ class Writer:
         return files
 
     def _named(self, name: str) -> Kept:
-        with self._lock:
-            kept = self._kept.get(name)
-        if kept is None:
-            raise ShmqError(
-                f"queue {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
-                f"make it with durability='snapshot' or 'journal'"
-            )
-        return kept
+        """The queue, once it was found. Raises ShmqError for one that is not kept."""
+        end = time.monotonic() + FOUND
+        while True:
+            with self._lock:
+                if (kept := self._kept.get(name)) is not None:
+                    return kept
+            if self._durability_of(name) == "memory" or time.monotonic() >= end:
+                raise ShmqError(
+                    f"queue {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
+                    f"make it with durability='snapshot' or 'journal'; if it has that, the "
+                    f"writer's log says more"
+                )
+            time.sleep(GLANCE)
 
     def _list(self) -> list[Kept]:
         with self._lock:
@@ -144,15 +155,23 @@ class Writer:
         if changed_at == self._changed_at:
             return
         for name, inode in list(self._strangers()):
+            durability = self._durability_of(name)
+            if durability != "memory":
+                self._directory.ready()
             try:
-                self._look_at(name)
+                if durability != "memory":
+                    self._attach(name, durability)
                 self._passed.add((name, inode))
             except (NoSuchQueue, QueueDeleted):
                 continue
             except (ShmqError, OSError) as error:
-                log.warning("queue %s is not kept on disk: %s", name, error)
+                if (name, inode) not in self._warned:
+                    self._warned.add((name, inode))
+                    log.warning("queue %s is not kept on disk: %s", name, error)
                 changed_at = 0  # it may be otherwise when it is looked at again
-        self._changed_at = changed_at
+        # The clock of the file system ticks slowly: what comes within a tick changes no time.
+        settled = time.time_ns() - changed_at > TICK
+        self._changed_at = changed_at if settled else 0
 
     def _strangers(self) -> Iterator[tuple[str, int]]:
         """The queues that are not known, each with its segment's inode."""
@@ -163,13 +182,15 @@ class Writer:
         self._passed &= there
         yield from sorted(there - self._passed)
 
-    def _look_at(self, name: str) -> None:
-        durability = self._namespace.open_segment(name).options["durability"]
-        if durability == "memory":
-            return
+    def _durability_of(self, name: str) -> str:
+        try:
+            return str(self._namespace.open_segment(name).options["durability"])
+        except (NoSuchQueue, SegmentError):
+            return "memory"
+
+    def _attach(self, name: str, durability: str) -> None:
         if name in self._kept:  # it was deleted and made anew
             self._leave(name)
-        self._directory.ready()
         handle = attach(self._namespace, name)
         try:
             if durability == "journal":
@@ -211,12 +232,16 @@ class Writer:
     def _follow(self, kept: Journaled) -> None:
         """Write the queue's commits until it is deleted, or the writer stops."""
         while not self._stopped and not kept.deleted:
-            with contextlib.suppress(QueueDeleted):
+            try:
                 kept.attend()
                 kept.step()
+            except QueueDeleted:
+                break
+            except (ShmqError, MemoryError) as error:
+                kept.refuse(error)
             if kept.error is not None:
                 self._rest()
-        with contextlib.suppress(QueueDeleted):
+        with contextlib.suppress(ShmqError, MemoryError):
             self._write_out(kept)
 
     def _rest(self) -> None:

@@ -332,8 +332,9 @@ class Supervisor:
                 self._alive_at = now + self._manager.interval
             times.append(self._alive_at)
         timeout = max(0.0, min(times) - now) if times else None
-        speaking = [*self._fronts, *([self._persistence] if self._persistence else [])]
-        pipes = [post.pipe for post in speaking if post.pipe is not None]
+        pipes = [front.pipe for front in self._fronts if front.pipe is not None]
+        if self._persistence is not None and self._persistence.pipe is not None:
+            pipes.append(self._persistence.pipe)
         ends = [post.process.sentinel for post in self._posts if post.process is not None]
         wait([self._nudge.fileno(), *pipes, *ends], timeout)
         self._nudge.clear()

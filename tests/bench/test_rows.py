@@ -15,7 +15,10 @@ import pytest
 
 from bench import report
 from bench.compiled import ROOT
-from bench.record import LOCAL_RESULTS, TCP_RESULTS, Record
+from bench.disk import folder
+from bench.disk.rows import DISK
+from bench.disk.servers import Redis
+from bench.record import DISK_RESULTS, LOCAL_RESULTS, TCP_RESULTS, Record
 from bench.row import Row, number
 from bench.rows import LOCAL, rows
 from bench.tcp.rows import TCP
@@ -26,6 +29,7 @@ SHM = Path("/dev/shm")
 TABLES: dict[str, tuple[list[Row], list[str], str]] = {
     "local": (rows(table=LOCAL), [], LOCAL_RESULTS),
     "tcp": (rows(table=TCP), ["--tcp"], TCP_RESULTS),
+    "disk": (rows(table=DISK), ["--disk"], DISK_RESULTS),
 }
 ROWS = [(table, row.key) for table, (found, _, _) in TABLES.items() for row in found]
 CONTESTANTS = [
@@ -50,8 +54,15 @@ def bench(*arguments: object) -> tuple[subprocess.Popen[str], str, str]:
 
 
 def _left_by(pid: int) -> list[str]:
-    """What is in shared memory of the run with that number."""
-    return [path.name for path in SHM.iterdir() if f"bench-{pid}-" in path.name]
+    """What is in shared memory, and on disk, of the run with that number."""
+    where = [SHM, *folder.candidates()]
+    return [
+        path.name
+        for here in where
+        if here.is_dir()
+        for path in here.iterdir()
+        if f"bench-{pid}-" in path.name
+    ]
 
 
 @pytest.fixture(scope="module", params=TABLES)
@@ -71,7 +82,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         folder = tmp_path_factory.mktemp("results")
         process, printed, complained = bench(*TABLES[table][1], "--tiny", "--results", folder)
         assert process.returncode == 0, complained
-        assert _left_by(process.pid) == [], "the run left something in shared memory"
+        assert _left_by(process.pid) == [], "the run left something behind"
         (folder / "printed").write_text(printed)
         return folder
 
@@ -126,12 +137,17 @@ def test_only_the_rows_asked_for_are_run() -> None:
     [
         ["--only", "one-call", "--contestant", "shmq"],
         ["--tcp", "--only", "tcp-produce", "--contestant", "shmq"],
+        ["--disk", "--only", "disk-one", "--contestant", "Redis"],
+        ["--disk", "--only", "disk-one", "--contestant", "shmq"],
     ],
-    ids=["local", "tcp"],
+    ids=["local", "tcp", "disk-peer", "disk"],
 )
 def test_a_run_that_is_ended_early_leaves_nothing(
     row: list[str], end: signal.Signals, tmp_path: Path
 ) -> None:
+    lacking = (folder.missing() or Redis.missing()) if "--disk" in row else None
+    if lacking is not None:
+        pytest.skip(lacking)
     command = [*row, "--seconds", "60"]
     process = subprocess.Popen(
         [sys.executable, "-m", "bench", *command, "--results", str(tmp_path)],
@@ -202,6 +218,11 @@ def test_the_documents_have_the_marks(name: str) -> None:
     text = (ROOT / name).read_text()
     assert text.count(report.BEGIN) == text.count(report.END) == 1
     assert text.count(report.TCP_BEGIN) == text.count(report.TCP_END) == 1
+
+
+def test_the_page_has_the_marks_of_what_is_on_disk() -> None:
+    text = (ROOT / "docs/performance.md").read_text()
+    assert text.count(report.DISK_BEGIN) == text.count(report.DISK_END) == 1
 
 
 def test_a_missing_peer_is_named_with_the_reason(record: Record) -> None:

@@ -344,6 +344,26 @@ TEST("a message that was moved before it was logged is written all the same")
     shmq_unfollow(&f);
 }
 
+TEST("so it is where somebody waits for the first writer to come")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
+    struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
+    struct shmq_follower f;
+
+    disk_bytes = 0;
+    put_text(q, "poison");
+    shmq_want_synced(q, 1);
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    bury(q, graves, true);
+    put_text(q, "nobody waits for this one");
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    bury(q, graves, true);
+    CHECK_EQ(q->h->live, 1);
+    f = follow(q);
+    CHECK_TEXT(sync_all(&f), "P1");
+    shmq_unfollow(&f);
+}
+
 /* Whoever settles a message commits SPENT for a moment, even if the slot is free at once. */
 TEST("a slot that was seen in passing is not set free for another message")
 {

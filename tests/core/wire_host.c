@@ -6,12 +6,13 @@
 #include "desk.h"
 #include "lock.h"
 #include "move.h"
+#include "promise.h"
 #include "timer.h"
 #include "waiter.h"
 
 #define KIB 1024u
 #define MOST_SAVED (16 * KIB) /* of a region: no input comes so far */
-#define REGIONS 12
+#define REGIONS 15
 
 /* A part of a segment, as it was when the queue was new. */
 struct saved {
@@ -45,7 +46,7 @@ static void save_all(uint32_t at)
     const struct shmq_geometry *g = &q->geo;
     const uint64_t ends[REGIONS + 1] = {0, g->attachments, g->slots, g->timer_keys,
         g->timer_slots, g->order_keys, g->order_slots, g->groups, g->group_buckets, g->dedupe,
-        g->dedupe_buckets, g->bitmap, g->arena};
+        g->dedupe_buckets, g->logged, g->fresh, g->spent, g->bitmap, g->arena};
 
     for (int i = 0; i < REGIONS; i++)
         save(&saved[at][i], q->base, ends[i], ends[i + 1]);
@@ -72,7 +73,8 @@ static void make_all(void)
     make(1, NEW_QUEUE(.queue_id = 13, .capacity = 4, .arena_bytes = 4 * KIB, .ttl = 5 * SECOND,
                       .visibility = SECOND / 2, .overflow = SHMQ_DROP_OLDEST, .priorities = 1));
     make(2, NEW_QUEUE(.queue_id = 17, .capacity = 32, .arena_bytes = 256 * KIB,
-                      .max_message_bytes = 128 * KIB, .priorities = 16));
+                      .max_message_bytes = 128 * KIB, .priorities = 16,
+                      .durability = SHMQ_JOURNAL));
 }
 
 static void restore(void)
@@ -82,7 +84,7 @@ static void restore(void)
             memcpy(saved[at][i].at, saved[at][i].was, saved[at][i].bytes);
         *host.queues[at] = handles[at][0];
         *host.others[at] = handles[at][1];
-        host.waiting[at] = NULL;
+        host.waiting[at] = host.confirming[at] = NULL;
         host.views[at] = 0;
         host.deleted[at] = host.damaged[at] = false;
     }
@@ -126,9 +128,12 @@ static uint16_t attach(struct shmq_front *front, struct shmq_desk *desk)
 static void detach(struct shmq_front *front, struct shmq_desk *desk)
 {
     (void)front;
-    for (int at = 0; at < HOST_QUEUES; at++)
+    for (int at = 0; at < HOST_QUEUES; at++) {
         if (host.waiting[at] == desk)
             host.waiting[at] = NULL;
+        if (host.confirming[at] == desk)
+            host.confirming[at] = NULL;
+    }
 }
 
 static uint8_t rights(struct shmq_session *session, const char *name)
@@ -200,6 +205,9 @@ static void tend(struct shmq_desk *desk) { desk->q->look_for_dead = false; }
 
 static void wait_for(struct shmq_desk *desk) { host.waiting[index_of(desk->name)] = desk; }
 
+/* The journal is written at once: whoever waits for it is answered in host_settle. */
+static void confirm(struct shmq_desk *desk) { host.confirming[index_of(desk->name)] = desk; }
+
 /* Nothing else than a damaged queue is a fault of the server. */
 static void failed(struct shmq_desk *desk) { CHECK(host.damaged[index_of(desk->name)]); }
 
@@ -211,6 +219,7 @@ static const struct shmq_hooks hooks = {
     .lock_slowly = lock_slowly,
     .tend = tend,
     .wait = wait_for,
+    .confirm = confirm,
     .failed = failed,
 };
 
@@ -246,6 +255,21 @@ struct shmq_session *host_session(bool weak)
     return session;
 }
 
+static void confirm_all(void)
+{
+    for (int at = 0; at < HOST_QUEUES; at++) {
+        struct shmq_desk *desk = host.confirming[at];
+
+        if (!desk)
+            continue;
+        atomic_store(&desk->q->h->journal.synced, desk->q->h->last_seq);
+        host.confirming[at] = NULL;
+        desk->confirming = false;
+        CHECK(!shmq_desk_confirm(desk));
+    }
+    shmq_front_settle(&host.front);
+}
+
 void host_settle(void)
 {
     shmq_front_settle(&host.front);
@@ -258,6 +282,7 @@ void host_settle(void)
         }
     }
     shmq_front_settle(&host.front);
+    confirm_all();
     while (shmq_front_next_stirred(&host.front))
         continue;
 }
@@ -298,7 +323,7 @@ void host_end(void)
         uint32_t post[2];
 
         CHECK_EQ(host.views[at], 0);
-        CHECK(!host.waiting[at]);
+        CHECK(!host.waiting[at] && !host.confirming[at]);
         if (host.deleted[at] || host.damaged[at])
             continue;
         CHECK_EQ(shmq_lock(host.queues[at]), SHMQ_OK);

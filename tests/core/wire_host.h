@@ -17,6 +17,7 @@ struct host {
     struct shmq_queue *queues[HOST_QUEUES];    /* the front's handles                    */
     struct shmq_queue *others[HOST_QUEUES];    /* of another process, which lives        */
     struct shmq_desk *waiting[HOST_QUEUES];    /* hooks->wait was called                 */
+    struct shmq_desk *confirming[HOST_QUEUES]; /* hooks->confirm was called              */
     uint32_t views[HOST_QUEUES];
     bool deleted[HOST_QUEUES];
     bool damaged[HOST_QUEUES];

@@ -49,6 +49,10 @@ def _exchange(title: str, defines: str, *, holds: bool = True) -> Run:
     return Run(title, "exchange.pml", defines, holds)
 
 
+def _claims(title: str, defines: str, holds: bool = True) -> Run:
+    return Run(title, "claims.pml", defines, holds)
+
+
 _2_WORKERS: Final = "WORKERS=2 MOST_DEATHS=1"
 _1X1: Final = "PRODUCERS=1 CONSUMERS=1"
 _1X2: Final = "PRODUCERS=1 CONSUMERS=2"
@@ -91,6 +95,12 @@ RUNS: Final = (
     _exchange(
         "exchange: broken: a death is not written down", "BROKEN_NOT_WRITTEN_DOWN", holds=False
     ),
+    _claims("claims: a writer that dies twice", "MOST_DEATHS=2"),
+    _claims("claims: broken: the settler has no fence", "BROKEN_NO_FENCE_OF_THE_SETTLER", False),
+    _claims("claims: broken: the writer has no fence", "BROKEN_NO_FENCE_OF_THE_WRITER", False),
+    _claims("claims: broken: set free with a claim", "BROKEN_FREED_AT_ONCE", False),
+    _claims("claims: broken: those of the dead are trusted", "BROKEN_CLAIMS_ARE_TRUSTED", False),
+    _claims("claims: broken: one look at a word is enough", "BROKEN_A_GLANCE_IS_TRUSTED", False),
     _queue("semaphores: two producers, two consumers", "MOST_SLICES=0"),
     _queue("semaphores: two producers, a slice, signals", f"{_2X1} MOST_SLICES=1"),
     _queue("semaphores: slices and signals without end, deaths", f"{_1X1} MOST_DEATHS=2"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from shmq.persistence.kept import Kept
 from shmq.persistence.moves import Moves
 from shmq.persistence.sizes import Sizes
 from shmq.registry import Namespace
+from tests.processes.tools import Start
 
 SMALL = Sizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
 
@@ -77,4 +78,9 @@ def run_out(kept: Journaled) -> None:
     assert kept.error is None
 
 
-Make = Callable[[Desk], Journaled]
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts children of the test."""
+    starter = Start()
+    yield starter
+    starter.close()

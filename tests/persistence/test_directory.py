@@ -32,11 +32,11 @@ def test_what_is_given_goes_over_the_variable_and_that_over_the_usual_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("HOME", "/ada")
 
-    assert chosen_directory("shop") == Path("/home/ada/.local/state/shmq/shop")
+    assert chosen_directory("shop") == Path("/ada/.local/state/shmq/shop")
     monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")
-    assert chosen_directory("shop") == Path("/home/ada/.local/state/shmq/shop")
+    assert chosen_directory("shop") == Path("/ada/.local/state/shmq/shop")
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert chosen_directory("shop") == Path("/state/shmq/shop")
     monkeypatch.setenv("SHMQ_DATA_DIR", "")

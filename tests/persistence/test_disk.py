@@ -56,7 +56,7 @@ def test_a_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [Disk, ShortDisk])
 def test_what_is_written_in_pieces_is_there_whole(tmp_path: Path, kind: type[Disk]) -> None:
     disk = kind(tmp_path)
-    pieces = [b"x" * 5, b"", memoryview(b"y" * 20), *[b"z"] * 2000]
+    pieces: list[bytes | memoryview] = [b"x" * 5, b"", memoryview(b"y" * 20), *[b"z"] * 2000]
     file = disk.create("a")
 
     end = write_whole(disk, file, pieces, 3)

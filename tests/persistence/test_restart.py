@@ -6,6 +6,7 @@ import random
 
 import shmq
 from shmq.persistence.catalog import catalog, snapshot_name
+from shmq.persistence.journaled import Journaled
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
 
@@ -32,11 +33,7 @@ def test_what_was_written_and_not_published_is_written_again(desk: Desk) -> None
     queue.put(b"a")
     run_out(first)
     queue.put_many([b"b", b"c"])
-    salt = first.journal.ready(first.follower.batch + 1)
-    collected = first.follower.collect(1 << 20, salt)
-    assert collected is not None
-    first.journal.append(collected)  # on disk, and killed before anybody knew
-    collected.data.release()
+    write_unpublished(first)
     desk.lose(first)
     queue.get().ack()
     queue.get().ack()
@@ -107,29 +104,40 @@ def test_killed_at_random_moments_it_loses_and_doubles_nothing(desk: Desk) -> No
     live: set[int] = set()
     for _ in range(300):
         deed = chance.random()
-        if deed < 0.4 and len(live) < 50:
-            live |= {queue.put(b"x" * 100).sequence for _ in range(chance.randint(1, 9))}
-        elif deed < 0.6:
-            for message in queue.get_many(chance.randint(1, 9), block=False):
-                message.ack()
-                live.remove(message.sequence)
-        elif deed < 0.7:
-            for message in queue.get_many(1, block=False):
-                message.nack()
+        if deed < 0.7:
+            use(queue, chance, deed, live)
         elif deed < 0.9:
             kept.step()
         elif deed < 0.93:
             kept.snapshot()
         else:
             if chance.random() < 0.5:
-                kept._unwritten = kept.follower.collect(1 << 16, kept.journal.ready(1))
-                if kept._unwritten is not None and len(kept._unwritten.data):
-                    kept.journal.append(kept._unwritten)
+                write_unpublished(kept)
             desk.lose(kept)
             kept = desk.keep()
     run_out(kept)
     assert set(chain(desk.disk, "q")) == live
     assert queue.qsize() == len(live)
+
+
+def use(queue: shmq.Queue, chance: random.Random, deed: float, live: set[int]) -> None:
+    """Put, acknowledge, or return; ``live`` is what is in the queue."""
+    if deed < 0.4 and len(live) < 50:
+        live |= {queue.put(b"x" * 100).sequence for _ in range(chance.randint(1, 9))}
+        return
+    for message in queue.get_many(chance.randint(1, 9), block=False):
+        if deed < 0.6:
+            message.ack()
+            live.remove(message.sequence)
+        else:
+            message.nack()
+
+
+def write_unpublished(kept: Journaled) -> None:
+    """A commit gets to the disk, and nobody is told."""
+    collected = kept.follower.collect(1 << 16, kept.journal.ready(kept.follower.batch + 1))
+    if collected is not None and len(collected.data):
+        kept.journal.append(collected)
 
 
 def test_files_of_another_queue_of_that_name_are_set_aside(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -70,7 +71,6 @@ def test_what_was_acknowledged_stays_away_and_the_numbers_go_on(lives: Lives) ->
 
     queue = lives(work)
 
-    assert queue.stats().acked == 4
     assert queue.put(10).sequence == 11
     assert drain(queue) == [4, 5, 6, 7, 8, 9, 10]
 
@@ -115,7 +115,8 @@ def test_deliveries_are_counted_on(lives: Lives) -> None:
     assert message.delivery_count == 3
     message.nack()
     with shmq.connect(queue.namespace.name) as broker:  # type: ignore[attr-defined]
-        assert broker.queue("jobs.dlq").get(timeout=PATIENCE).dead.reason == "max_deliveries"
+        letter = broker.queue("jobs.dlq").get(timeout=PATIENCE).dead
+        assert letter is not None and letter.reason == "max_deliveries"
 
 
 def test_a_lease_does_not_survive(lives: Lives) -> None:
@@ -152,6 +153,7 @@ def test_a_ttl_goes_on(lives: Lives) -> None:
         time.sleep(0.3)
         queue.qsize()
         dead = broker.queue("jobs.dlq").get(timeout=PATIENCE)
+        assert dead.dead is not None
         assert (dead.body, dead.dead.reason) == ("short", "expired")
         assert [message.body for message in queue.peek()] == ["long", "ever"]
 
@@ -181,6 +183,7 @@ def test_dead_letters_come_back_and_can_be_sent_back(lives: Lives) -> None:
         graves = broker.queue("jobs.dlq")
         assert graves.options.durability == queue.options.durability
         (letter,) = graves.peek()
+        assert letter.dead is not None
         assert (letter.dead.reason, letter.dead.queue) == ("rejected", "jobs")
         assert queue.redrive() == 1
         assert drain(queue) == [b"x", b"y"]
@@ -349,7 +352,7 @@ def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
 
     assert bodies(persist.namespace, "whole") == [0, 1, 2]
     (line,) = [line for line in persist.log.splitlines() if "is not brought back" in line]
-    assert "queue jobs" in line and str(path) in line and "offset" in line
+    assert "queue jobs" in line and re.search(rf"{re.escape(str(path))}\D+\d+", line)
     with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.NoSuchQueue):
         broker.queue("jobs")
     assert path.read_bytes() == before

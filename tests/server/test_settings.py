@@ -24,6 +24,8 @@ workers = 3
 namespace = "shop"
 log_level = "debug"
 insecure = true
+persist = true
+data_dir = "data"
 
 [limits]
 connections = 5
@@ -63,6 +65,8 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         namespace="shop",
         log_level="debug",
         insecure=True,
+        persist=True,
+        data_dir=tmp_path / "data",
         limits=Limits(
             connections=5,
             max_frame=65536,
@@ -84,7 +88,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
     assert all(
         getattr(settings, field.name) != getattr(defaults, field.name)
         for field in dataclasses.fields(Settings)
-        if field.name != "data_dir"
+        if field.name != "persist"
     )
 
 
@@ -141,7 +145,10 @@ def test_without_a_file_there_are_the_defaults() -> None:
         ("[limits]\nidle = 0", "idle=0 s is out of range"),
         ("[limits]\nmax_frame = 1", "max_frame=1 is out of range"),
         ("[tls]\ncertificate = 5", "certificate=5 must be a path"),
-        ("data_dir = 'here'", "there is no persistence yet"),
+        ("data_dir = ''", "data_dir='' is no directory"),
+        ("data_dir = 5", "data_dir=5 must be a directory"),
+        ("persist = 'no'", "persist='no' must be true or false"),
+        ("persist = false\ndata_dir = 'here'", "nothing would be written there; drop one"),
         ("port = ", "it is not TOML"),
         (f"[[tokens]]\nname='a'\nhash='{HASH}'\n" * 2, "two tokens have the name 'a'"),
     ],

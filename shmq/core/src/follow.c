@@ -382,20 +382,24 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
                           bool arrived, uint32_t salt, uint64_t *settled)
 {
     struct shmq_slot *s = slot_of(f, at);
-    uint64_t word = s ? shmq_word(s) : 0;
+    uint64_t word = s ? shmq_word(s) : 0, seq = s ? seq_of(s) : 0;
 
     *settled = 0;
-    if (!s || shmq_state_of(word) != SHMQ_SPENT)
-        return !s || shmq_logged_seq(&f->q->logged[at]) != seq_of(s) ||
-               write_update(f, out, at, salt);
+    if (!s)
+        return true;
+    if (shmq_state_of(word) != SHMQ_SPENT)
+        return shmq_logged_seq(&f->q->logged[at]) != seq || write_update(f, out, at, salt);
     if (word & SHMQ_F_MOVED && !arrived) {
         mark(f, &f->moved, at);
         return true;
     }
-    if (shmq_logged_seq(&f->q->logged[at]) == seq_of(s))
-        *settled = seq_of(s);
-    /* Unless that was but a glance of one that is set free at once. */
-    note(f, &f->done, seq_of(s), at);
+    /* A slot that owes nothing is SPENT for a moment, and may hold another message by now. */
+    shmq_read_fence();
+    if (shmq_word(s) != word)
+        return true;
+    if (shmq_logged_seq(&f->q->logged[at]) == seq)
+        *settled = seq;
+    note(f, &f->done, seq, at);
     return true;
 }
 

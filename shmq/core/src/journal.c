@@ -46,12 +46,17 @@ static bool is_message(enum shmq_state state)
            state == SHMQ_ACKED || state == SHMQ_DEAD || state == SHMQ_MOVING;
 }
 
-/* Whether the journal has, or may have, what a SPENT slot was. */
+/* Whether the journal has, or may have, what a SPENT slot was; or is to have it, as it was
+ * moved on, and a writer is there, or somebody waits for one. */
 static bool is_owed(const struct shmq_queue *q, const struct shmq_slot *s)
 {
+    const struct shmq_journal *j = &q->h->journal;
+
     if (logged_seq(q, s) == s->seq)
         return true;
-    return shmq_word(s) & SHMQ_F_MOVED && GET_ATOMIC(q->h->journal.writer);
+    return shmq_word(s) & SHMQ_F_MOVED &&
+           (GET_ATOMIC(j->writer) ||
+            atomic_load_explicit((_Atomic uint64_t *)&j->wanted, memory_order_relaxed) >= s->seq);
 }
 
 /* Commits SPENT; true if it has to stay that. */

@@ -276,14 +276,15 @@ static bool batch_is_whole(const struct walk *w, const struct shmq_record *head,
  * whole, as none is begun before the one in front of it is on disk. */
 static bool goes_on(const struct walk *w)
 {
+    static const unsigned char words[4] = {(SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8};
     struct shmq_record record;
     size_t next;
 
     for (uint64_t at = w->at + 8; at + SHMQ_BATCH_BYTES <= w->size; at += 8)
-        if (w->bytes[at] == (SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8 &&
+        if (!memcmp(w->bytes + at, words, sizeof words) &&
             w->bytes[at + SHMQ_RECORD_HEAD] == SHMQ_R_BATCH &&
             read_at(w, at, true, &record, &next) == SHMQ_READ_OK &&
-            record.type == SHMQ_R_BATCH && record.batch > w->r->last_batch)
+            record.batch > w->r->last_batch)
             return true;
     return false;
 }

@@ -1,0 +1,1 @@
+"""What reaches the disk, beside the disk itself and its other users: ``python -m bench --disk``."""

@@ -1,0 +1,212 @@
+"""Producers whose puts return once they are on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import shmq
+from bench.disk import flushes, folder
+from bench.disk.figures import MEDIAN, SIZE, TAIL
+from bench.disk.timing import percentiles
+from bench.disk.writer import QUEUE, alone, kept
+from bench.machine import now
+from bench.row import Contestant, Role
+from bench.stage import Failed, Side, Stage, together
+
+#: The most messages of a turn: they are in the queue at once.
+MOST = 1 << 18
+#: Bytes of arena beside those of the messages.
+LEAST = 1 << 16
+#: Which producer, and which of its messages.
+NUMBERS = struct.Struct("<II")
+FILLER = random.Random(SIZE).randbytes(SIZE - NUMBERS.size)
+#: Messages that a look at what is on disk takes at once.
+LOOK = 1024
+
+#: When the clock began and ended, and what each put took, in ns.
+Times = tuple[int, int, list[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a process does: so many calls in each thread, of so many messages.
+
+    ``piped``: not one after the other, but in a pipeline as long as a call.
+    """
+
+    calls: int
+    batch: int
+    threads: int
+    piped: bool
+
+
+class Confirmed(Contestant):
+    """So many producers, each with ``batch`` messages a call, and the writer.
+
+    At the end of a turn the writer is killed and the queue's memory is removed: what the disk
+    has of it is recovered and must be all that was confirmed.
+    """
+
+    role: Role = "shmq"
+
+    def __init__(
+        self,
+        label: str,
+        producers: int = 1,
+        batch: int = 1,
+        threads: int = 1,
+        piped: bool = False,
+        note: str = "",
+    ) -> None:
+        self.label = label
+        self.producers = producers
+        self.batch = batch
+        self.threads = threads
+        self.piped = piped
+        self.note = note
+        self.calls = 16
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return folder.missing()
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        producers, threads = min(self.producers, 3), min(self.threads, 3)
+        few = Confirmed(self.label, producers, self.batch, threads, self.piped, self.note)
+        few.calls = 4
+        return few
+
+    def calibrate(self, seconds: float) -> None:
+        """See :class:`bench.row.Contestant`."""
+        each = self.producers * self.threads * self.batch
+        most = max(1, MOST // each)
+        while True:
+            wanted = int(self.turn()["rate"] * seconds / each)
+            if wanted <= 4 * self.calls or self.calls == most:
+                break
+            self.calls = min(most, wanted, 16 * self.calls)
+        self.calls = max(1, min(most, wanted))
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        calls = self.calls + 1
+        total = calls * self.batch * self.producers * self.threads
+        room = LEAST + 2 * SIZE * total
+        with kept(durability="journal", capacity=total, arena_bytes=room) as made:
+            work = Work(calls, self.batch, self.threads, self.piped)
+            sides = [
+                Side(_produce, number, made.name, work, core=None)
+                for number in range(self.producers)
+            ]
+            with flushes.at_least(self.calls):
+                found: list[Times] = together(sides)
+            made.lose()
+            made.recover()
+            alone(_look, made.name, self.producers * self.threads, calls * self.batch)
+        begun = min(first for first, _, _ in found)
+        ended = max(last for _, last, _ in found)
+        median, tail = percentiles([one for _, _, taken in found for one in taken])
+        timed = self.calls * self.batch * self.producers * self.threads
+        return {"rate": timed * 1e9 / (ended - begun), MEDIAN.key: median, TAIL.key: tail}
+
+
+def bodies_of(producer: int, count: int) -> list[bytes]:
+    """The messages of a producer, in their order."""
+    return [NUMBERS.pack(producer, number) + FILLER for number in range(count)]
+
+
+def _produce(stage: Stage, side: int, name: str, work: Work) -> Times:
+    """All threads of a process. The first call of each is before the clock starts."""
+    with shmq.connect(name) as broker:
+        queue = broker.queue(QUEUE)
+        if work.threads == 1:
+            return _put(stage.meet, queue, side, work)
+        found: list[Times] = []
+        barrier = threading.Barrier(work.threads, action=stage.meet)
+        running = [
+            threading.Thread(
+                target=lambda number=number: found.append(_put(barrier.wait, queue, number, work))
+            )
+            for number in range(side * work.threads, (side + 1) * work.threads)
+        ]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    if len(found) != work.threads:
+        raise Failed(f"{work.threads - len(found)} of {work.threads} threads failed")
+    return _together(found)
+
+
+def _together(found: Sequence[Times]) -> Times:
+    begun = min(first for first, _, _ in found)
+    ended = max(last for _, last, _ in found)
+    return begun, ended, [one for _, _, taken in found for one in taken]
+
+
+def _put(meet: Callable[[], object], queue: Any, producer: int, work: Work) -> Times:
+    bodies = bodies_of(producer, work.calls * work.batch)
+    given = [bodies[at : at + work.batch] for at in range(0, len(bodies), work.batch)]
+    taken = []
+    with contextlib.ExitStack() as stack:
+        pipe = (
+            stack.enter_context(queue.pipeline(work.batch, confirm="disk")) if work.piped else None
+        )
+        put = _way(queue, work.batch, pipe)
+        put(given[0])
+        meet()
+        begun = before = now()
+        for part in given[1:]:
+            put(part)
+            after = now()
+            taken.append(after - before)
+            before = after
+        if pipe is not None:
+            pipe.flush()
+        return begun, now(), taken
+
+
+def _way(queue: Any, batch: int, pipe: Any) -> Callable[[list[bytes]], object]:
+    """What puts the messages of a call."""
+    if pipe is not None:
+        return lambda part: [pipe.put(body) for body in part]
+    if batch > 1:
+        return lambda part: _all(queue.put_many(part, confirm="disk"), batch)
+    return lambda part: queue.put(part[0], confirm="disk")
+
+
+def _all(accepted: int, batch: int) -> None:
+    if accepted != batch:
+        raise Failed(f"{accepted} messages of {batch} were accepted")
+
+
+def _look(stage: Stage, name: str, producers: int, each: int) -> None:
+    """Every message of every producer is there once, whole, and in its producer's order."""
+    stage.meet()
+    expected = [0] * producers
+    with shmq.connect(name) as broker:
+        queue = broker.queue(QUEUE)
+        while found := queue.get_many(LOOK, block=False):
+            for message in found:
+                producer, number = NUMBERS.unpack_from(message.body)
+                if message.body[NUMBERS.size :] != FILLER or producer >= producers:
+                    raise Failed(f"message {number} came from the disk with other bytes")
+                if number != expected[producer]:
+                    raise Failed(
+                        f"message {number} of producer {producer} came from the disk in place "
+                        f"of message {expected[producer]}"
+                    )
+                expected[producer] += 1
+    if expected != [each] * producers:
+        short = min(range(producers), key=lambda producer: expected[producer])
+        raise Failed(
+            f"of producer {short}, {expected[short]} messages are on disk where {each} were "
+            f"confirmed"
+        )

@@ -1,0 +1,14 @@
+"""The figures of the rows on disk, and what all of them send."""
+
+from __future__ import annotations
+
+from bench.row import Figure
+
+#: Bytes of a body, unless a row says otherwise.
+SIZE = 128
+#: Messages of a sync, of a pipeline and of a transaction, wherever there are more than one.
+BATCH = 64
+
+MEDIAN = Figure("p50", "µs", higher_is_better=False)
+TAIL = Figure("p99", "µs", higher_is_better=False)
+BANDWIDTH = Figure("bandwidth", "MB/s")

@@ -1,0 +1,113 @@
+"""Who else answers once it is on disk, with one message at a time or with 64 under way."""
+
+from __future__ import annotations
+
+import shutil
+
+from bench.disk import flushes
+from bench.disk.figures import BATCH, SIZE
+from bench.disk.limits import Raw
+from bench.disk.servers import Beanstalkd, Nats, Redis, Shmq
+from bench.disk.sqlite import Sqlite
+from bench.row import Contestant
+from bench.tcp.load import Load, load
+from bench.tcp.server import Server
+
+#: What the disk's limits are called.
+RAW_ONE = "C, write and fdatasync, one by one"
+RAW_MANY = f"C, write and fdatasync, {BATCH} at a time"
+RAW_ZEROS = "C, the same over zeros that are on disk"
+
+
+class Kept(Load):
+    """A work with a server that keeps what it answers on disk."""
+
+    def __init__(
+        self,
+        label: str,
+        server: type[Server],
+        work: str,
+        *,
+        connections: int = 1,
+        window: int = 1,
+        batch: int = 1,
+    ) -> None:
+        super().__init__(
+            label, server, work, connections=connections, window=window, batch=batch, size=SIZE
+        )
+
+    def measure(self, port: int) -> dict[str, float]:
+        """See :class:`bench.tcp.load.Load`."""
+        together = self.options["c"] * max(self.options["w"], self.options["b"])
+        with flushes.at_least(self.messages * self.rounds // together):
+            found = load(self.work, port, n=self.messages, r=self.rounds, f=1, **self.options)
+        return {key: float(found[key]) for key in ("rate", "p50", "p99")}
+
+
+def over_tcp(what: str, **how: int) -> Contestant:
+    """The same of shmq over TCP: PRODUCE, or PRODUCE_BATCH, with the flag 0x02."""
+    work = "batch" if how.get("batch", 1) > 1 else "produce"
+    return Kept(f"shmq {what}", Shmq, work, **how)
+
+
+class LeftOut(Contestant):
+    """A peer that is named, and not measured."""
+
+    label = "RabbitMQ, durable, confirmed"
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        if shutil.which("rabbitmq-server") or shutil.which("rabbitmq-server", path="/usr/sbin"):
+            return "left out: the load generator does not speak AMQP"
+        return "left out: rabbitmq-server is not installed"
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        raise NotImplementedError(f"{self.label} is not measured")
+
+
+#: The brokers: what they are called, and their work.
+BROKERS: tuple[tuple[str, type[Server], str], ...] = (
+    ("Redis LPUSH, appendfsync=always", Redis, "redis-push"),
+    ("beanstalkd put, -f0", Beanstalkd, "beanstalkd-put"),
+    ("NATS JetStream publish, sync always", Nats, "nats-publish"),
+)
+
+
+def one_by_one() -> list[Contestant]:
+    """One producer, which waits for each answer."""
+    brokers = [Kept(label, server, work) for label, server, work in BROKERS]
+    return [*brokers, Sqlite("SQLite FULL, a transaction each", 1), LeftOut()]
+
+
+def producers() -> list[Contestant]:
+    """64 producers, each of which waits for each answer. SQLite has one writer at a time."""
+    brokers = [
+        Kept(f"{label}, {BATCH} connections", server, work, connections=BATCH)
+        for label, server, work in BROKERS
+    ]
+    return [*brokers, LeftOut()]
+
+
+def batches() -> list[Contestant]:
+    """One producer with 64 under way, or with transactions of 64."""
+    brokers = [
+        Kept(f"{label}, {BATCH} under way", server, work, window=BATCH)
+        for label, server, work in BROKERS
+    ]
+    return [*brokers, Sqlite(f"SQLite FULL, transactions of {BATCH}", BATCH), LeftOut()]
+
+
+def labels(contestants: list[Contestant]) -> list[str]:
+    """What they are called, for a bar."""
+    return [contestant.label for contestant in contestants]
+
+
+def raw_one() -> list[Contestant]:
+    """The disk's limit for one message at a time, and the same over zeros."""
+    return [Raw(RAW_ONE, 1, "append"), Raw(RAW_ZEROS, 1, "overwrite", "for information")]
+
+
+def raw_many() -> list[Contestant]:
+    """The disk's limit for 64 at a time, and the same over zeros."""
+    return [Raw(RAW_MANY, BATCH, "append"), Raw(RAW_ZEROS, BATCH, "overwrite", "for information")]

@@ -1,0 +1,18 @@
+"""The rows on disk, in the order of their table: one file a kind of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.disk.rows import confirmed, journal, recovery, snapshot
+from bench.row import Row
+
+DISK: tuple[Callable[[], Row], ...] = (
+    confirmed.row,
+    confirmed.producers_row,
+    confirmed.batch_row,
+    journal.row,
+    journal.kib_row,
+    snapshot.row,
+    recovery.row,
+)

@@ -1,0 +1,68 @@
+"""Messages that are answered once they are on disk: one at a time, by many, and 64 a call.
+
+The disk's limit has its turn behind what is compared with it: a disk has good and bad moments.
+"""
+
+from __future__ import annotations
+
+from bench.disk import peers
+from bench.disk.confirmed import Confirmed
+from bench.disk.figures import BATCH, MEDIAN, SIZE, TAIL
+from bench.row import RATE, Row, times, times_best
+
+FIGURES = (RATE, MEDIAN, TAIL)
+
+
+def row() -> Row:
+    """One producer, which waits for each."""
+    ours = Confirmed("shmq put, confirm=disk")
+    remote = peers.over_tcp("PRODUCE, flag 0x02")
+    return Row(
+        key="disk-one",
+        title=f"Put, {SIZE} B, answered once it is on disk, one producer, one at a time",
+        contestants=[ours, *peers.raw_one(), remote, *peers.one_by_one()],
+        figures=FIGURES,
+        bars=[times(ours.label, peers.RAW_ONE, 0.85)],
+        limit="a write and a sync of the disk for each message",
+    )
+
+
+def producers_row() -> Row:
+    """64 producers that each wait for each. The bar of many together is at the next row."""
+    processes = Confirmed(f"shmq put, confirm=disk, {BATCH} processes", producers=BATCH)
+    threads = Confirmed(f"shmq put, confirm=disk, {BATCH} threads", threads=BATCH)
+    remote = peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} connections", connections=BATCH)
+    return Row(
+        key="disk-producers",
+        title=f"Put, {SIZE} B, answered once it is on disk, {BATCH} producers, one at a time each",
+        contestants=[processes, threads, *peers.raw_many(), remote, *peers.producers()],
+        figures=FIGURES,
+        limit="a switch to each producer and back for each sync: the sync itself they share",
+    )
+
+
+def batch_row() -> Row:
+    """One producer with 64 at a time."""
+    ours = Confirmed(f"shmq put_many({BATCH}), confirm=disk", batch=BATCH)
+    piped = Confirmed(
+        f"shmq pipeline({BATCH}), confirm=disk",
+        batch=BATCH,
+        piped=True,
+        note=f"p50 and p99: of {BATCH} puts",
+    )
+    remote = [
+        peers.over_tcp(f"PRODUCE, flag 0x02, {BATCH} under way", window=BATCH),
+        peers.over_tcp(f"PRODUCE_BATCH of {BATCH}, flag 0x02", window=BATCH, batch=BATCH),
+    ]
+    others = peers.batches()
+    return Row(
+        key="disk-batch",
+        title=f"Put, {SIZE} B, answered once it is on disk, one producer, {BATCH} at a time",
+        contestants=[ours, *peers.raw_many(), piped, *remote, *others],
+        figures=FIGURES,
+        bars=[
+            times(ours.label, peers.RAW_MANY, 0.7),
+            times_best(ours.label, peers.labels(others), 2.5),
+        ],
+        limit="a write and a sync of the disk for each batch",
+    )

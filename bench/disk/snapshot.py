@@ -1,0 +1,126 @@
+"""A snapshot of a large queue, and what a producer of it notices."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import shmq
+from bench.disk import filled
+from bench.disk.figures import BANDWIDTH
+from bench.disk.limits import Sequential
+from bench.disk.timing import share
+from bench.disk.writer import QUEUE, Kept, alone, kept
+from bench.machine import now
+from bench.row import Contestant, Figure, Role
+from bench.stage import Failed, Side, Stage, together
+
+DISK = Figure("disk", "MB/s")
+SHARE = Figure("share", "of the disk's")
+STALL = Figure("p99", "ms of a put", higher_is_better=False)
+WORST = Figure("worst", "ms of a put", higher_is_better=False)
+
+#: Bytes of a body that the queue holds, and of one that is put meanwhile.
+HELD, PUT = 16384, 1024
+#: Seconds from one put to the next, and the most of them.
+PAUSE, MOST_PUTS = 0.0005, 40_000
+#: Longer than any run: snapshots are made when they are asked for.
+NEVER = 1e6
+
+
+class Snapshot(Contestant):
+    """One snapshot, asked for while a producer puts at a steady pace, and the disk's own rate.
+
+    A put counts from when it was due, so that a stall is felt by all that fall into it. Before
+    and afterwards, half as many bytes are written by the loop in C. At last the memory is lost, and
+    what the snapshot has is recovered and looked at.
+    """
+
+    role: Role = "shmq"
+    label = "shmq, a snapshot"
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.note = f"bodies of {HELD >> 10} KiB; {round(1 / PAUSE):,} puts/s of {PUT} B meanwhile"
+        self.disk = Sequential(total // 2)
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return self.disk.missing()
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        return Snapshot(4 << 20)
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        count = self.total // HELD
+        room = filled.arena(HELD, count) + filled.arena(PUT, MOST_PUTS)
+        with kept(
+            durability="snapshot",
+            snapshot_interval=NEVER,
+            capacity=count + MOST_PUTS,
+            arena_bytes=room,
+        ) as made:
+            alone(filled.fill, made.name, HELD, count)
+            before = self.disk.bandwidth()
+            bandwidth, late = self._snapshot(made)
+            after = self.disk.bandwidth()
+            made.lose()
+            made.recover()
+            alone(filled.look, made.name, HELD, count)
+        disk = 2 / (1 / before + 1 / after)
+        return {
+            BANDWIDTH.key: bandwidth,
+            DISK.key: disk,
+            SHARE.key: bandwidth / disk,
+            STALL.key: share(late, 0.99) / 1e3,
+            WORST.key: max(late) / 1e6,
+        }
+
+    def _snapshot(self, made: Kept) -> tuple[float, list[int]]:
+        """Its bytes on disk, in MB/s, and how late the puts were."""
+        made.writer.listens()
+        data = made.writer.data
+        marker = data.parent / "done"
+        asking = Side(_ask, data, marker, core=None)
+        putting = Side(_put, made.name, marker, core=None)
+        taken, late = together([asking, putting])
+        written = (data / f"{QUEUE}.dmsq").stat().st_size
+        if written < self.total:
+            raise Failed(f"the snapshot has {written} bytes of {self.total}")
+        return written * 1e3 / taken, late
+
+
+def _ask(stage: Stage, data: Path, marker: Path) -> int:
+    """How long the snapshot took, in ns."""
+    from shmq.persistence.control import ask_for_snapshots
+
+    try:
+        stage.meet()
+        begun = now()
+        for queue, error in ask_for_snapshots(data, [QUEUE]):
+            if error is not None:
+                raise Failed(f"there is no snapshot of {queue}: {error}")
+        return now() - begun
+    finally:
+        marker.touch()
+
+
+def _put(stage: Stage, name: str, marker: Path) -> list[int]:
+    """By how much each put ended after it was due, in ns, until the marker is there."""
+    body = bytes(PUT)
+    late: list[int] = []
+    with shmq.connect(name) as broker:
+        put = broker.queue(QUEUE).put
+        put(body)
+        stage.meet()
+        due = time.monotonic()
+        while len(late) < MOST_PUTS - 1 and not (marker.exists() and late):
+            due += PAUSE
+            left = due - time.monotonic()
+            if left > 0:
+                time.sleep(left)
+            put(body)
+            late.append(int((time.monotonic() - due) * 1e9))
+    return late

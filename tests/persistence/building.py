@@ -1,0 +1,71 @@
+"""Files made by hand: records in batches, behind a header."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from shmq.persistence.format import (
+    JOURNAL,
+    SNAPSHOT,
+    FileHeader,
+    Trailer,
+    pack_batch,
+    pack_record,
+)
+
+SALT = 0x5EED
+HASH_KEY = 0x1122334455667788
+WALL = 1_700_000_000_000_000_000
+
+
+class Building:
+    """A file that is being made: a segment, or a snapshot."""
+
+    def __init__(self, kind: int = JOURNAL, number: int = 1, **fields: Any) -> None:
+        given = {
+            "name": "q", "options": {"capacity": 64}, "salt": SALT, "queue_id": 7,
+            "hash_key": HASH_KEY, "created": WALL, **fields,
+        }  # fmt: skip
+        self.header = FileHeader(kind=kind, number=number, **given)
+        self.data = bytearray(self.header.pack())
+        self.start = len(self.data)
+        #: Where each batch begins, and the last one ends.
+        self.ends = [self.start]
+        self._trailer = Trailer()
+        self._last = 0
+        self._batch = max(self.header.first_batch, 1) - 1
+
+    @classmethod
+    def snapshot(cls, number: int, **fields: Any) -> Self:
+        return cls(SNAPSHOT, number, **fields)
+
+    def batch(self, *records: tuple[str, dict[str, Any]]) -> Self:
+        """Add a batch of records: types with their fields."""
+        self._batch += 1
+        salt = self.header.salt
+        body = b"".join(pack_record(kind, salt, **fields) for kind, fields in records)
+        puts = [fields["seq"] for kind, fields in records if kind == "put"]
+        self._last = max([*puts, self._last])
+        self._trailer.note(len(self.data), self._batch, self._last, len(puts))
+        self.data += pack_batch(body, salt, self._batch, WALL, self._last) + body
+        self.ends.append(len(self.data))
+        return self
+
+    def close(self) -> Self:
+        self.data += self._trailer.pack(len(self.data), self.header.salt)
+        return self
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.data)
+
+
+def put(seq: int, body: bytes = b"body", **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "put", {"seq": seq, "body": body, "put_at": WALL, **fields}
+
+
+def settle(*seqs: int) -> tuple[str, dict[str, Any]]:
+    return "settle", {"entries": list(seqs)}
+
+
+def update(seq: int, **fields: Any) -> tuple[str, dict[str, Any]]:
+    return "update", {"seq": seq, **fields}
