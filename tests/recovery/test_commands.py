@@ -182,6 +182,7 @@ def test_what_is_there_is_left_alone(persist: Persist, shell: Shell, tmp_path: P
 
 
 def test_what_cannot_be_restored_is_told(persist: Persist, shell: Shell, tmp_path: Path) -> None:
+    confirmed(persist.namespace, 1)
     (tmp_path / "empty").mkdir()
     assert "no queues to restore" in shell("restore", str(tmp_path / "empty")).err.decode()
     assert "is no directory" in shell("restore", str(tmp_path / "none"), code=1).error
