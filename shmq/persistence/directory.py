@@ -82,8 +82,8 @@ class DataDirectory:
         return self._lock >= 0
 
     def exists(self) -> bool:
-        """Whether there is such a directory."""
-        return self.path.is_dir()
+        """Whether there is something of that name; `ready` refuses what is no directory."""
+        return self.path.exists()
 
     def when_taken(self, call: Callable[[], None]) -> None:
         """Have ``call`` called once this is taken."""

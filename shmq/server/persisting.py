@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -32,9 +33,13 @@ _LONGEST_PAUSE: Final = 2.0
 def main(
     namespace: str, data_dir: Path | None, level: int, pipe: Connection, supervisor: int
 ) -> None:
-    """Recover, say so, and write until SIGTERM, or the end of the ``supervisor``."""
+    """Recover, say so, and write until SIGTERM, or the end of the ``supervisor``.
+
+    One that is to end before it has begun still writes what there is by then.
+    """
     tether(supervisor, signal.SIGTERM)
-    leave_to_the_supervisor(lambda: os._exit(0))  # a recovery may end at any moment
+    early: list[bool] = []
+    leave_to_the_supervisor(lambda: early.append(True))
     show_on_stderr("shmq", level)
     try:
         persistence = Persistence(namespace, data_dir)
@@ -43,7 +48,10 @@ def main(
         pipe.send(str(error))
         raise SystemExit(1) from None
     leave_to_the_supervisor(persistence.stop)
-    pipe.send(_RECOVERED)
+    if early:
+        persistence.stop()
+    with contextlib.suppress(OSError):  # a supervisor that was killed hears nothing
+        pipe.send(_RECOVERED)
     persistence.run()
 
 
@@ -54,7 +62,7 @@ class PersistencePost(Post):
         first = settings()
         directory = chosen_directory(first.namespace, first.data_dir)
         #: Whether the queues have been recovered, or there is nothing to recover.
-        self.recovered = not directory.is_dir()
+        self.recovered = not directory.exists()
         #: Why the last process could not begin.
         self.refusal: str | None = None
         self.pipe: Connection | None = None

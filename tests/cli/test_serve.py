@@ -62,7 +62,7 @@ def test_its_own_namespace_flag_goes_over_the_commands(shell: Shell) -> None:
     ("flags", "told"),
     [
         (("--bind", "0.0.0.0"), "without tokens and TLS"),
-        (("--data-dir", "/dev/null"), "is a file"),
+        (("--data-dir", "README.md"), "is a file"),
         (("--config", "none.toml"), "none.toml: it cannot be read: No such file"),
         (("--port", "70000"), "--port"),
         (("--workers", "0"), "--workers"),
