@@ -31,8 +31,8 @@ class Row:
     rate_in: float = 0.0
     rate_out: float = 0.0
     dead_lettered: int = 0
-    #: Messages that are not on disk yet, of a queue with a journal.
-    journal_lag: int = 0
+    #: Messages that are not on disk yet; None: the queue is in memory alone.
+    journal_lag: int | None = None
     #: What is wrong with the queue's disk; None: nothing.
     unkept: str | None = None
     #: Processes asleep until a message comes, or until there is space.
@@ -54,6 +54,13 @@ ORDERS: dict[str, Callable[[Row], float]] = {
     "dead": lambda row: row.dead_lettered,
 }
 
+
+def _to_disk(row: Row) -> str:
+    if row.journal_lag is None:
+        return ""
+    return f"{row.journal_lag:,}" + ("!" if row.unkept else "")
+
+
 #: The columns, in the order in which they stand.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "queue": lambda row: row.name,
@@ -64,7 +71,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "in/s": lambda row: f"{row.rate_in:,.0f}",
     "out/s": lambda row: f"{row.rate_out:,.0f}",
     "dead": lambda row: f"{row.dead_lettered:,}",
-    "to disk": lambda row: f"{row.journal_lag:,}" + ("!" if row.unkept else ""),
+    "to disk": _to_disk,
     "waiting": lambda row: f"{row.waiting:,}",
     "who": lambda row: ", ".join(row.who),
 }
@@ -118,7 +125,7 @@ def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
         rate_in=stats.rate_in,
         rate_out=stats.rate_out,
         dead_lettered=stats.dead_lettered,
-        journal_lag=stats.journal_lag,
+        journal_lag=None if stats.durability == "memory" else stats.journal_lag,
         unkept=journal_problem(stats),
         waiting=stats.waiting_get + stats.waiting_put,
         who=[name if count == 1 else f"{name} ({count})" for name, count in who.items()],
@@ -135,6 +142,7 @@ def draw(rows: Sequence[Row], width: int | None = None) -> Table:
     cells = {
         column: [column, *(one_line(text(row)) for row in rows)]
         for column, text in _COLUMNS.items()
+        if column != "to disk" or any(row.journal_lag is not None for row in rows)
     }
     widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
     if width is not None:
@@ -157,7 +165,7 @@ def _fit(widths: dict[str, int], width: int) -> None:
     for column in _DISPENSABLE:
         if _total(widths) <= width:
             return
-        del widths[column]
+        widths.pop(column, None)
     if _total(widths) > width:
         del widths["visible"]
         widths["queue"] = max(min(widths["queue"], width - _EDGES), 1)

@@ -20,7 +20,7 @@ from shmq.client.local import LocalQueue
 from shmq.core import _core
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.health.apart import Crashed, Stuck, apart
-from shmq.health.journals import journal_problem
+from shmq.health.journals import why_unkept
 from shmq.names import SHM, check_name
 from shmq.registry import Namespace
 from shmq.waiting import bell_owner, semaphore_names
@@ -238,7 +238,8 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
 
 
 def _disk(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    problem = journal_problem(queue.stats())
+    error = os.strerror(queue.journal_error) if queue.journal_error else None
+    problem = why_unkept(queue.options.durability, error, queue.has_writer())
     if problem is not None:
         yield _found(registry.name, "disk", queue.name, problem)
 

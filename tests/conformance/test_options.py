@@ -28,6 +28,9 @@ DEFAULTS: dict[str, Any] = {
     "retry_delay_max": 300.0,
     "dedupe_window": 0.0,
     "overflow": "reject",
+    "durability": "memory",
+    "snapshot_interval": 30.0,
+    "confirm": "memory",
 }
 
 ALLOWED: list[tuple[str, Any]] = [
@@ -59,6 +62,10 @@ ALLOWED: list[tuple[str, Any]] = [
     ("dedupe_window", 3600),
     ("overflow", "block"),
     ("overflow", "drop-oldest"),
+    ("durability", "snapshot"),
+    ("durability", "journal"),
+    ("snapshot_interval", 0.1),
+    ("snapshot_interval", 86_400),
 ]
 
 REFUSED: list[tuple[str, Any]] = [
@@ -89,6 +96,11 @@ REFUSED: list[tuple[str, Any]] = [
     ("dedupe_window", -1),
     ("overflow", "explode"),
     ("dead_letter", "jobs"),
+    ("durability", "paper"),
+    ("snapshot_interval", 0.05),
+    ("snapshot_interval", 1e10),
+    ("confirm", "disk"),  # without a journal
+    ("confirm", "paper"),
 ]
 
 WRONG_TYPE: list[tuple[str, Any]] = [
@@ -117,6 +129,9 @@ WRONG_TYPE: list[tuple[str, Any]] = [
     ("overflow", ["block"]),
     ("retry_delay_max", "5m"),
     ("priorities", True),
+    ("durability", None),
+    ("snapshot_interval", "1m"),
+    ("confirm", True),
 ]
 
 
@@ -207,6 +222,13 @@ def test_the_dead_letter_queue_takes_the_sizes_of_its_queue(broker: Broker) -> N
 
     assert (options.capacity, options.priorities) == (7, 5)
     assert (options.ttl, options.dedupe_window, options.max_deliveries) == (None, 0.0, None)
+
+
+def test_the_dead_letter_queue_is_as_durable_as_its_queue(broker: Broker) -> None:
+    broker.create_queue("jobs", durability="journal", snapshot_interval=5.0, confirm="disk")
+    graves = broker.queue("jobs.dlq").options
+    assert (graves.durability, graves.snapshot_interval) == ("journal", 5.0)
+    assert graves.confirm == "memory"
 
 
 def test_the_capacity_is_the_number_of_messages_held(broker: Broker) -> None:
