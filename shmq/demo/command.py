@@ -33,12 +33,17 @@ _COUNT = click.IntRange(1, 64)
     type=click.IntRange(0, 64),
     default=1,
     show_default=True,
-    help="Consumers beside those that come over TCP; with 0 there is no server.",
+    help="Consumers beside those that come over TCP.",
 )
 @click.option(
     "--kill/--no-kill",
     default=True,
-    help="Whether a consumer is killed half-way, and later a front end of the server.",
+    help="Whether a consumer is killed, and later a front end of the server.",
+)
+@click.option(
+    "--lose/--no-lose",
+    default=True,
+    help="Whether the queues are kept on disk, and all shared memory is lost half-way.",
 )
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
@@ -47,9 +52,10 @@ def main(
     consumers: int,
     remote: int,
     kill: bool,
+    lose: bool,
     namespace: str | None,
 ) -> None:
-    """Send 336,776 real flights through one queue and kill a consumer half-way.
+    """Send 336,776 real flights through one queue, and lose its memory half-way.
 
     Exit code 0 says that every flight was acknowledged and that the sums are the
     file's, 1 that they are not or that the job could not be done.
@@ -72,6 +78,7 @@ def main(
             consumers=consumers,
             remote=remote,
             kill=kill,
+            lose=lose,
         )
         sys.exit(_perform(plan, expected, names))
     except (DemoError, shmq.ShmqError) as error:

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 import shmq
+from shmq.demo.producer import PUT_AGAIN
 from shmq.demo.queues import FLIGHTS, PATIENCE, RESULTS
 from shmq.demo.tally import Tally
 
@@ -31,10 +32,15 @@ class Batch:
     With ``apart``, each flight gets one of its own, whenever it is delivered. So it must be
     where a lease can end while its holder lives and hands over: over TCP, with the
     connection.
+
+    So does one of which its delivery count does not tell, as the memory was lost since: those
+    that came back from the disk, which are the messages up to the number ``doubted``, and
+    those that their producer has put again.
     """
 
-    def __init__(self, *, apart: bool = False) -> None:
+    def __init__(self, *, apart: bool = False, doubted: int = 0) -> None:
         self._apart = apart
+        self._doubted = doubted
         self._messages: list[shmq.Message] = []
         self._first = Tally()
         self._alone: list[Tally] = []
@@ -47,17 +53,21 @@ class Batch:
         number, carrier, departure, arrival = message.body
         tally = self._first
         again = message.delivery_count > 1
-        if again or self._apart:
+        if again or self._apart or self._is_doubtful(message):
             tally = Tally(again=again)
             self._alone.append(tally)
         tally.count(number, carrier, message.priority == shmq.HIGH, departure, arrival)
         self._messages.append(message)
 
+    def _is_doubtful(self, message: shmq.Message) -> bool:
+        return message.sequence <= self._doubted or PUT_AGAIN in message.headers
+
     def settle(self, flights: shmq.Queue, results: shmq.Queue) -> None:
         """Hand the tallies over, and then acknowledge their messages.
 
         The order is what makes the job exact: a consumer killed at any point leaves
-        each of its flights handed over, or to be delivered again, or both.
+        each of its flights handed over, or to be delivered again, or both. Where the
+        results have a journal, they are on disk by then.
         """
         self.hand_over(results)
         flights.ack_many(self._messages)
@@ -69,8 +79,10 @@ class Batch:
         results.put([tally.packed() for tally in tallies], timeout=PATIENCE, headers=headers)
 
 
-def consume(namespace: str, batch_size: int, remote_first: bool) -> None:
+def consume(namespace: str, batch_size: int, remote_first: bool, doubted: int = 0) -> None:
     """Work until the queue of flights is deleted, which raises ``QueueDeleted``.
+
+    Messages up to the number ``doubted`` may have been delivered before the memory was lost.
 
     With ``remote_first`` it begins when there is a first result, which is then that of a
     consumer over TCP. A consumer whose parent is gone has nobody to work for, and returns.
@@ -80,7 +92,7 @@ def consume(namespace: str, batch_size: int, remote_first: bool) -> None:
         while remote_first and _wanted() and not results.stats().put:
             time.sleep(IDLE)
         while _wanted():
-            spell(flights, results, batch_size)
+            spell(flights, results, batch_size, doubted=doubted)
 
 
 def consume_over_tcp(url: str, batch_size: int) -> None:
@@ -98,19 +110,24 @@ def _wanted() -> bool:
 
 
 def spell(
-    flights: shmq.Queue, results: shmq.Queue, batch_size: int, *, apart: bool = False
+    flights: shmq.Queue,
+    results: shmq.Queue,
+    batch_size: int,
+    *,
+    apart: bool = False,
+    doubted: int = 0,
 ) -> None:
     """Work in batches until no message came for :data:`IDLE` seconds.
 
     A batch that has to wait is settled as it is: the messages that it waits for may be
     of aircraft whose last flight it holds.
     """
-    batch = Batch(apart=apart)
+    batch = Batch(apart=apart, doubted=doubted)
     with flights.consume(prefetch=PREFETCH, timeout=IDLE) as messages:
         for message in messages:
             batch.add(message)
             if len(batch) >= batch_size:
                 batch.settle(flights, results)
-                batch = Batch(apart=apart)
+                batch = Batch(apart=apart, doubted=doubted)
         if batch:
             batch.settle(flights, results)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from typing import Final
@@ -11,19 +10,19 @@ import shmq
 from shmq.demo.consumer import OVER_TCP
 from shmq.demo.errors import DemoError
 from shmq.demo.ledger import Ledger
+from shmq.demo.machine import Loss, Machine, waiting
 from shmq.demo.plan import Plan
-from shmq.demo.queues import PATIENCE, made
+from shmq.demo.queues import PATIENCE
 from shmq.demo.screen import Progress, Screen
-from shmq.demo.server import Server
 from shmq.demo.tally import Tally
-from shmq.demo.workers import Workers
 
 __all__ = ["Job", "Outcome", "run"]
 
 #: How often the screen is brought up to date, in seconds.
 REFRESH: Final = 0.1
-#: The shares of flights counted at which a consumer is killed, at which a front end is that
-#: holds flights, and at which one is that holds none.
+#: The shares of flights counted at which a consumer is killed, at which the memory is lost, at
+#: which a front end is killed that holds flights, and at which one is that holds none.
+QUARTER: Final = 1 / 4
 HALF: Final = 1 / 2
 THREE_QUARTERS: Final = 3 / 4
 NEARLY_ALL: Final = 19 / 20
@@ -44,6 +43,8 @@ class Outcome:
     killed: tuple[str, ...] = ()
     #: Flights counted that a consumer over TCP had read.
     remote: int = 0
+    #: How the memory was lost, if it was.
+    loss: Loss | None = None
 
 
 def run(plan: Plan, screen: Screen) -> Outcome:
@@ -52,52 +53,44 @@ def run(plan: Plan, screen: Screen) -> Outcome:
     Raises :class:`DemoError` if a process ends that should not, or if nothing moves any
     more, and whatever the broker raises.
     """
-    with shmq.connect(plan.namespace) as broker, contextlib.ExitStack() as stack:
-        with made(broker) as (flights, results):
-            server = stack.enter_context(Server(plan.namespace)) if plan.remote else None
-            workers = stack.enter_context(Workers())
-            outcome = Job(plan, flights, results, workers, server, screen).work()
-        workers.join()
-        return outcome
+    with Machine(plan) as machine:
+        return Job(plan, machine, screen).work()
 
 
 class Job:
     """One run, seen from the process that counts."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        flights: shmq.Queue,
-        results: shmq.Queue,
-        workers: Workers,
-        server: Server | None,
-        screen: Screen,
-    ) -> None:
+    def __init__(self, plan: Plan, machine: Machine, screen: Screen) -> None:
         self.plan = plan
         self.ledger = Ledger(plan.flights)
-        self._flights = flights
-        self._results = results
-        self._workers = workers
-        self._server = server
+        self._machine = machine
+        self._queues = machine.queues
+        self._workers = machine.workers
         self._screen = screen
         self._killed: list[str] = []
+        self._loss: Loss | None = None
         self._remote = 0
         self._moved = self._shown = time.monotonic()
 
     def work(self) -> Outcome:
         """Run until every message is acknowledged and every result taken in."""
         began = time.monotonic()
-        self._workers.start(self.plan, self._server.url if self._server else None)
+        self._machine.start()
         while not self._turn():
             self._workers.check()
-            if self.plan.kill:
-                self._kill_in_time()
+            share = self.ledger.counted / self.ledger.total
+            if self.plan.kill and share >= QUARTER and self._workers.victim is None:
+                self._kill_consumer()
+            if self.plan.lose and share >= HALF and self._loss is None:
+                self._lose_memory()
+            if self.plan.kill and share >= THREE_QUARTERS and self.plan.remote:
+                self._kill_front_end(whatever_it_holds=share >= NEARLY_ALL)
             self._show()
         seconds = time.monotonic() - began
         self._show(finished=True)
-        return Outcome(
-            self.ledger, self._flights.stats(), seconds, tuple(self._killed), self._remote
-        )
+        stats = self._queues.flights.stats()
+        killed = tuple(self._killed)
+        return Outcome(self.ledger, stats, seconds, killed, self._remote, self._loss)
 
     def _turn(self) -> bool:
         """Take in the results there are, and say whether those were the last.
@@ -106,33 +99,30 @@ class Job:
         has been handed over here.
         """
         drained = not self._workers.producing and self._empty()
-        messages = self._results.get_many(AT_ONCE, timeout=0.0 if drained else REFRESH)
+        messages = self._queues.results.get_many(AT_ONCE, timeout=0.0 if drained else REFRESH)
         for message in messages:
             before = self.ledger.counted
             for values in message.body:
                 self.ledger.add(Tally.unpacked(values))
             if OVER_TCP in message.headers:
                 self._remote += self.ledger.counted - before
-        self._results.ack_many(messages)
+        self._queues.results.ack_many(messages)
         self._watch(bool(messages))
         return drained and not messages
 
     def _empty(self) -> bool:
-        stats = self._flights.stats()
-        return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
+        return not waiting(self._queues.flights.stats())
 
-    def _kill_in_time(self) -> None:
-        """A consumer when half of the flights are counted, a front end when three quarters are."""
-        share = self.ledger.counted / self.ledger.total
-        if share >= HALF and self._workers.victim is None:
-            leases = self._leases()
-            victim = self._workers.kill_one()
-            self._tell_of_kill(victim.name, leases.get(victim.pid or 0, 0))
-        if share >= THREE_QUARTERS and self._server is not None and not self._server.bereft:
-            self._kill_front_end(self._server, whatever_it_holds=share >= NEARLY_ALL)
+    def _kill_consumer(self) -> None:
+        leases = self._leases()
+        victim = self._workers.kill_one()
+        self._tell_of_kill(victim.name, leases.get(victim.pid or 0, 0))
 
-    def _kill_front_end(self, server: Server, *, whatever_it_holds: bool) -> None:
+    def _kill_front_end(self, *, whatever_it_holds: bool) -> None:
         """The one through which most is leased, if anything is."""
+        server = self._machine.server
+        if server is None or server.bereft:
+            return
         its = server.processes()
         found = {pid: leases for pid, leases in self._leases().items() if pid in its}
         pid = max(found, key=lambda one: found[one], default=None)
@@ -140,8 +130,22 @@ class Job:
             server.kill(pid)
             self._tell_of_kill("a front end of the server", found[pid])
 
+    def _lose_memory(self) -> None:
+        """As a reboot does: all but this process, which has the ledger."""
+        held = self._machine.lose()
+        self._screen.event(
+            f"every process killed and all shared memory removed when {self.ledger.counted:,} "
+            f"flights were counted; {held:,} were in the queue"
+        )
+        self._loss = loss = self._machine.recover(held)
+        self._moved = time.monotonic()
+        self._screen.event(
+            f"the server is started again: {waiting(loss.stats):,} flights are back from its "
+            f"journal after {loss.seconds:.2f} s"
+        )
+
     def _leases(self) -> dict[int, int]:
-        return {held.pid: held.leases for held in self._flights.attachments()}
+        return {held.pid: held.leases for held in self._queues.flights.attachments()}
 
     def _tell_of_kill(self, who: str, leases: int) -> None:
         self._killed.append(who)
@@ -170,7 +174,7 @@ class Job:
                     total=self.ledger.total,
                     again=self.ledger.again,
                     consumers=self._workers.running(),
-                    stats=self._flights.stats(),
+                    stats=self._queues.flights.stats(),
                     finished=finished,
                 )
             )

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 import shmq
 from shmq.demo.flights import Flight, read_flights
+from shmq.demo.place import Place
 from shmq.demo.plan import Plan
 from shmq.demo.queues import FLIGHTS, PATIENCE
+from shmq.options import Confirm
 
-__all__ = ["produce", "put_flights"]
+__all__ = ["PUT_AGAIN", "produce", "put_flights", "put_safely"]
+
+#: The header of a flight that may have been put before.
+PUT_AGAIN: Final = "put again"
 
 
-def produce(plan: Plan, share: int) -> None:
-    """Put every flight of the plan whose number is ``share`` modulo its producers."""
-    flights = read_flights(plan.path, share, plan.producers, plan.flights)
+def produce(plan: Plan, share: int, folder: Path | None = None) -> None:
+    """Put every flight of the plan whose number is ``share`` modulo its producers.
+
+    With a ``folder`` for its :class:`~shmq.demo.place.Place` it goes on where that says.
+    """
     with shmq.connect(plan.namespace) as broker:
-        put_flights(broker.queue(FLIGHTS), flights)
+        queue = broker.queue(FLIGHTS)
+        if folder is None:
+            put_flights(queue, read_flights(plan.path, share, plan.producers, plan.flights))
+            return
+        with Place(folder, share) as place:
+            first = share + place.flights * plan.producers
+            rest = read_flights(plan.path, first, plan.producers, plan.flights)
+            put_safely(queue, rest, place, plan.stride)
 
 
-def put_flights(queue: shmq.Queue, flights: Iterable[Flight]) -> None:
+def put_flights(
+    queue: shmq.Queue,
+    flights: Iterable[Flight],
+    *,
+    confirm: Confirm | None = None,
+    again: bool = False,
+) -> None:
     """Put one message per flight: its aircraft is its group, a late one goes first.
 
-    Flights without a known aircraft are of no group: nothing says they share one.
+    Flights without a known aircraft are of no group: nothing says they share one. With
+    ``again`` they bear the header :data:`PUT_AGAIN`.
     """
     for flight in flights:
         queue.put(
@@ -30,4 +54,23 @@ def put_flights(queue: shmq.Queue, flights: Iterable[Flight]) -> None:
             timeout=PATIENCE,
             priority=shmq.HIGH if flight.late else shmq.NORMAL,
             group=flight.aircraft,
+            headers={PUT_AGAIN: True} if again else None,
+            confirm=confirm,
         )
+
+
+def put_safely(queue: shmq.Queue, flights: Iterable[Flight], place: Place, size: int) -> None:
+    """Put ``size`` at a time: all of them are on disk, and noted, before the next are put.
+
+    So whoever goes on at the ``place`` may have put the first ``size`` of them before, and
+    none of the others.
+    """
+    again = place.resumed
+    place.begin()
+    rest = iter(flights)
+    while batch := list(itertools.islice(rest, size)):
+        put_flights(queue, batch[:-1], again=again)
+        # A put is on disk when all that came before it are.
+        put_flights(queue, batch[-1:], confirm="disk", again=again)
+        place.note(place.flights + len(batch))
+        again = False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import shmq
 from shmq.demo.errors import DemoError
 
-__all__ = ["FLIGHTS", "PATIENCE", "RESULTS", "made"]
+__all__ = ["FLIGHTS", "PATIENCE", "RESULTS", "Queues"]
 
 #: One message per flight, from the producers to the consumers.
 FLIGHTS: Final = "flights"
@@ -35,24 +34,72 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-@contextlib.contextmanager
-def made(broker: shmq.Broker) -> Iterator[tuple[shmq.Queue, shmq.Queue]]:
-    """The queues of flights and of results, deleted at the end.
+# Sums are on disk before the flights in them are acknowledged. A flight's producer says
+# itself when it wants to know that it is.
+_DURABLE: Final[dict[str, dict[str, Any]]] = {
+    FLIGHTS: {"durability": "journal"},
+    RESULTS: {"durability": "journal", "confirm": "disk"},
+}
 
-    Raises :class:`DemoError` if the namespace has a queue of such a name.
+
+class Queues:
+    """The queues of flights and of results, as the process that counts has them.
+
+    A context: they are made at its begin, with journals if they are ``durable``, and deleted
+    at its end. Entering raises :class:`DemoError` if the namespace has a queue that is in the
+    way: one of such a name and, as durable ones may lose the namespace's memory, any other.
     """
-    taken = {queue.name for queue in broker.list_queues()} & _OPTIONS.keys()
-    if taken:
-        raise DemoError(
-            f"the namespace {broker.namespace!r} has a queue {min(taken)!r} already: "
-            "choose another with --namespace"
-        )
-    try:
-        yield (
-            broker.create_queue(FLIGHTS, **_OPTIONS[FLIGHTS]),
-            broker.create_queue(RESULTS, **_OPTIONS[RESULTS]),
-        )
-    finally:
-        for name in _OPTIONS:
-            with contextlib.suppress(shmq.NoSuchQueue):
-                broker.delete_queue(name)
+
+    flights: shmq.Queue
+    results: shmq.Queue
+
+    def __init__(self, namespace: str, *, durable: bool = False) -> None:
+        self._namespace = namespace
+        self._durable = durable
+        self._broker = shmq.connect(namespace)
+
+    def leave(self) -> None:
+        """Let go of them: this process has no part in the namespace any more."""
+        self._broker.close()
+
+    def find(self) -> None:
+        """Have them again. Raises :class:`~shmq.NoSuchQueue` if they are not there."""
+        self._broker = shmq.connect(self._namespace)
+        self.flights, self.results = map(self._broker.queue, (FLIGHTS, RESULTS))
+
+    def _refuse_others(self) -> None:
+        there = {queue.name for queue in self._broker.list_queues()}
+        taken = there if self._durable else there & _OPTIONS.keys()
+        if taken:
+            raise DemoError(
+                f"the namespace {self._namespace!r} has a queue {min(taken)!r} already: "
+                "choose another with --namespace"
+            )
+
+    def _delete(self) -> None:
+        with shmq.connect(self._namespace) as broker:
+            for name in _OPTIONS:
+                with contextlib.suppress(shmq.NoSuchQueue):
+                    broker.delete_queue(name)
+
+    def __enter__(self) -> Self:
+        try:
+            self._refuse_others()
+        except BaseException:
+            self._broker.close()
+            raise
+        try:
+            self.flights, self.results = (
+                self._broker.create_queue(
+                    name, **_OPTIONS[name], **(_DURABLE[name] if self._durable else {})
+                )
+                for name in (FLIGHTS, RESULTS)
+            )
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._broker.close()
+        self._delete()

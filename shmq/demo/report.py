@@ -9,10 +9,10 @@ from typing import Final
 from rich import box
 from rich.table import Table
 
-import shmq
 from shmq.demo.flights import LATE_MINUTES, Flight
 from shmq.demo.job import Outcome
 from shmq.demo.ledger import Ledger
+from shmq.demo.machine import Loss, waiting
 from shmq.demo.tally import Sums
 
 __all__ = ["direct_sums", "faults", "table", "verdict"]
@@ -34,7 +34,7 @@ def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
     """What speaks against "all acknowledged, none lost", a line each; empty if nothing."""
     return [
         *_faults_of_ledger(outcome.ledger),
-        *_faults_of_queue(outcome.stats, outcome.ledger.total, len(outcome.killed)),
+        *_faults_of_queue(outcome),
         *_faults_of_sums(outcome.ledger.carriers, expected),
     ]
 
@@ -43,11 +43,19 @@ def verdict(outcome: Outcome) -> str:
     """The last lines of a run without faults."""
     ledger = outcome.ledger
     kills = {0: "", 1: " after the kill"}.get(len(outcome.killed), " after the kills")
+    loss = "" if outcome.loss is None else _told(outcome.loss)
     return (
-        f"{ledger.total:,} acknowledged, none lost\n"
+        f"{ledger.total:,} acknowledged, none lost\n{loss}"
         f"{outcome.remote:,} of them read over TCP; {ledger.again:,} delivered again{kills}, "
-        f"{ledger.repeated:,} of them counted already and left out; "
+        f"{ledger.repeated:,} counted already and left out; "
         f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s"
+    )
+
+
+def _told(loss: Loss) -> str:
+    return (
+        f"shared memory lost with {loss.held:,} in the queue: {waiting(loss.stats):,} came back "
+        f"from its journal in {loss.seconds:.2f} s, {loss.put_again:,} were put again\n"
     )
 
 
@@ -94,19 +102,25 @@ def _faults_of_ledger(ledger: Ledger) -> list[str]:
     return found
 
 
-def _faults_of_queue(stats: shmq.QueueStats, total: int, kills: int) -> list[str]:
+def _faults_of_queue(outcome: Outcome) -> list[str]:
     found = []
-    left = stats.depth + stats.delayed + stats.in_flight + stats.dying
+    stats, loss, total = outcome.stats, outcome.loss, outcome.ledger.total
+    left = waiting(stats)
     if left:
         found.append(f"{left:,} messages are left in the queue")
     if stats.dropped or stats.dead_lettered:
         found.append(f"{stats.dropped:,} dropped and {stats.dead_lettered:,} dead-lettered")
-    if stats.put != total:
-        found.append(f"{stats.put:,} messages were put for {total:,} flights")
+    put, acked, to_put, there = stats.put, stats.acked, total, 0
+    if loss is not None:  # from when it was back: its totals may lack what was in memory alone
+        put, acked = put - loss.stats.put, acked - loss.stats.acked
+        to_put, there = loss.to_put, waiting(loss.stats)
+    if put != to_put:
+        found.append(f"{put:,} messages were put for {to_put:,} flights")
     # A process killed between an acknowledgement and its total leaves that one behind,
     # and is counted as a recovery.
-    if not 0 <= total - stats.acked <= min(stats.recoveries, kills):
-        found.append(f"{stats.acked:,} messages were acknowledged of {total:,}")
+    kills = len(outcome.killed)
+    if not 0 <= there + to_put - acked <= min(stats.recoveries, kills):
+        found.append(f"{acked:,} messages were acknowledged of {there + to_put:,}")
     return found
 
 

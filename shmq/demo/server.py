@@ -41,14 +41,17 @@ class Server:
     made it ends it, and it does not outlive that process.
     """
 
-    def __init__(self, namespace: str) -> None:
-        """Raises :class:`DemoError` if it does not come to listen."""
+    def __init__(self, namespace: str, data_dir: Path | None = None) -> None:
+        """Raises :class:`DemoError` if it does not come to listen.
+
+        It keeps durable queues in ``data_dir``, and recovers them from there, if that is given.
+        """
         with tempfile.TemporaryDirectory(prefix="shmq-demo-") as folder:
             told = str(Path(folder, "notify"))
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
                 ear.bind(told)
                 self._process = _SPAWN.Process(
-                    target=_serve, args=(namespace, told, os.getpid()), name="server"
+                    target=_serve, args=(namespace, data_dir, told, os.getpid()), name="server"
                 )
                 self._process.start()
                 #: Whether one of its processes was killed.
@@ -84,6 +87,16 @@ class Server:
         os.kill(pid, signal.SIGKILL)
         self.bereft = True
 
+    def kill_all(self) -> None:
+        """Send SIGKILL to every one of its processes, before any can end in good order."""
+        assert self._process.pid is not None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            itself = psutil.Process(self._process.pid)
+            itself.suspend()  # it replaces nobody
+            for one in [*itself.children(recursive=True), itself]:
+                one.kill()
+        self._process.join()
+
     def check(self) -> None:
         """Raise :class:`DemoError` if it has ended."""
         if self._process.exitcode is not None:
@@ -103,13 +116,15 @@ class Server:
         self.close()
 
 
-def _serve(namespace: str, told: str, parent: int) -> None:
+def _serve(namespace: str, data_dir: Path | None, told: str, parent: int) -> None:
     """The body of the server's process."""
     tether(parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started it
     os.environ["NOTIFY_SOCKET"] = told
     logging.getLogger("shmq").addHandler(logging.NullHandler())  # what dies is on the screen
     settings = {
+        "data_dir": data_dir,
+        "persist": data_dir is not None,
         "namespace": namespace,
         "port": 0,
         "workers": _FRONT_ENDS,

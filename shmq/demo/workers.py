@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Self
 
 import shmq
@@ -32,25 +33,39 @@ class Workers:
         #: The consumer that was killed, if one was.
         self.victim: BaseProcess | None = None
 
-    def start(self, plan: Plan, url: str | None = None) -> None:
-        """Start the processes that the ``plan`` wants; ``url`` is that of its server."""
+    def start(
+        self, plan: Plan, url: str | None = None, folder: Path | None = None, doubted: int = 0
+    ) -> None:
+        """Start the processes that the ``plan`` wants; ``url`` is that of its server.
+
+        Producers note how far they are in the ``folder``, if there is one. Consumers take it
+        that messages up to the number ``doubted`` may have been delivered before.
+        """
         with _interrupts_ignored():
             for index in range(plan.consumers):
                 name = f"consumer {index + 1}"
-                arguments = plan.namespace, plan.batch, plan.remote > 0
+                arguments = plan.namespace, plan.batch, plan.remote > 0, doubted
                 self.consumers.append(_started(name, consume, *arguments))
             for index in range(plan.remote):
                 name = f"consumer {index + 1} over TCP"
                 self.consumers.append(_started(name, consume_over_tcp, url, plan.batch))
             for share in range(plan.producers):
                 name = f"producer {share + 1}"
-                self.producers.append(_started(name, produce, plan, share))
+                self.producers.append(_started(name, produce, plan, share, folder))
 
     def kill_one(self) -> BaseProcess:
         """Send SIGKILL to a consumer, and return it."""
         self.victim = self.consumers[0]
         self.victim.kill()
         return self.victim
+
+    def kill(self) -> None:
+        """Send SIGKILL to all of them; they can be started again."""
+        for process in self.producers + self.consumers:
+            process.kill()
+        for process in self.producers + self.consumers:
+            process.join()
+        self.producers, self.consumers = [], []
 
     @property
     def producing(self) -> bool:
@@ -79,9 +94,7 @@ class Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process in self.producers + self.consumers:
-            process.kill()
-            process.join()
+        self.kill()
 
 
 def _started(name: str, work: Callable[..., None], *arguments: Any) -> BaseProcess:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 import shmq
@@ -295,6 +297,20 @@ def test_a_consumer_says_what_it_is_and_holds(queue: Queue) -> None:
     assert repr(messages) == "<Consumer of 'q': 2 leased ahead>"
     messages.close()
     assert repr(messages) == "<Consumer of 'q': closed>"
+
+
+def test_what_is_sent_ahead_while_the_application_has_all_its_prefetch_is_not_lost(
+    connect: Connect,
+) -> None:
+    watched = connect().create_queue("jobs")
+    queue = connect().queue("jobs")
+    watched.put_many([0, 1])
+    with queue.consume(prefetch=2, timeout=MOMENT) as messages:
+        queue.ack_many([next(messages), next(messages)])
+        watched.put(2)
+        time.sleep(SOON)  # a server sends it meanwhile
+
+        assert next(messages).body == 2
 
 
 def test_two_consumers_share_a_queue_and_none_twice(connect: Connect) -> None:

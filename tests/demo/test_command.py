@@ -43,7 +43,10 @@ def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace
     assert re.search(r"UA United Air Lines Inc\. +\d+ ", done.stdout)
     assert "a front end of the server killed with SIGKILL" in done.stdout
     assert re.search(
-        r"^3,000 acknowledged, none lost\n[1-9][\d,]* of them read over TCP; "
+        r"^3,000 acknowledged, none lost\n"
+        r"shared memory lost with [\d,]+ in the queue: [\d,]+ came back from its journal in "
+        r"\d+\.\d\d s, [\d,]+ were put again\n"
+        r"[1-9][\d,]* of them read over TCP; "
         r"[\d,]+ delivered again after the kills",
         done.stdout,
         re.MULTILINE,
@@ -55,18 +58,19 @@ def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace
 @needs_flights
 def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
     done = demo(
-        *("--flights", "500", "--no-kill", "--producers", "1", "--consumers", "1"),
+        *("--flights", "500", "--no-kill", "--no-lose", "--producers", "1", "--consumers", "1"),
         *("--remote", "0", "--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "killed" not in done.stdout
+    assert "lost with" not in done.stdout
     assert "500 acknowledged, none lost\n0 of them read over TCP; 0 delivered" in done.stdout
 
 
 @needs_flights
 def test_consumers_over_tcp_alone_read_all_flights(namespace: str) -> None:
     done = demo(
-        *("--flights", "500", "--no-kill", "--consumers", "0", "--remote", "2"),
+        *("--flights", "500", "--no-kill", "--no-lose", "--consumers", "0", "--remote", "2"),
         *("--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,7 +12,8 @@ from shmq.demo.errors import DemoError
 from shmq.demo.flights import Flight
 from shmq.demo.ledger import Ledger
 from shmq.demo.producer import put_flights
-from shmq.demo.queues import FLIGHTS, RESULTS, made
+from shmq.demo.queues import FLIGHTS, RESULTS
+from shmq.demo.queues import Queues as Both
 from shmq.demo.tally import Sums, Tally
 
 Queues = tuple[shmq.Queue, shmq.Queue]
@@ -28,8 +29,8 @@ SUMS = {"UA": Sums(2, 1, 2, 42, 2, 53), "DL": Sums(2, 0, 1, -5, 0, 0)}
 
 @pytest.fixture
 def queues(namespace: str) -> Iterator[Queues]:
-    with shmq.connect(namespace) as broker, made(broker) as both:
-        yield both
+    with Both(namespace) as both:
+        yield both.flights, both.results
 
 
 def taken_in(results: shmq.Queue, ledger: Ledger) -> None:
@@ -133,9 +134,36 @@ def test_flights_that_are_counted_apart_can_be_handed_over_after_their_lease(
     assert (ledger.repeated, ledger.torn) == (held, 0)
 
 
+def test_what_came_back_from_disk_or_was_put_again_shares_no_tally(queues: Queues) -> None:
+    flights, results = queues
+    put_flights(flights, FLOWN[:1])
+    put_flights(flights, FLOWN[1:2], again=True)
+    put_flights(flights, FLOWN[2:])
+    put_flights(flights, FLOWN[1:2], again=True)
+    while flights.qsize():
+        spell(flights, results, 100, doubted=1)
+    handed = [Tally.unpacked(v) for message in results.get_many(100) for v in message.body]
+    shared = [tally.numbers.tolist() for tally in handed if len(tally.numbers) > 1]
+    alone = sorted(tally.numbers[0] for tally in handed if len(tally.numbers) == 1)
+    assert (shared, alone) == ([[2, 3]], [0, 1, 1])
+    ledger = Ledger(len(FLOWN))
+    for tally in handed:
+        ledger.add(tally)
+    assert ledger.carriers == SUMS
+    assert (ledger.again, ledger.repeated, ledger.torn) == (0, 1, 0)
+
+
+def test_queues_that_may_lose_the_namespaces_memory_want_it_for_themselves(namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("orders", dead_letter=None)
+        with pytest.raises(DemoError, match="'orders' already"), Both(namespace, durable=True):
+            pytest.fail("the memory of another's queue could be lost")
+        assert [queue.name for queue in broker.list_queues()] == ["orders"]
+
+
 def test_a_namespace_that_has_such_a_queue_is_refused_and_left_alone(namespace: str) -> None:
     with shmq.connect(namespace) as broker:
         broker.create_queue(RESULTS)
-        with pytest.raises(DemoError, match="already"), made(broker):
+        with pytest.raises(DemoError, match="already"), Both(namespace):
             pytest.fail("the queue of another was taken")
         assert RESULTS in [queue.name for queue in broker.list_queues()]

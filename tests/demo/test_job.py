@@ -13,9 +13,12 @@ import shmq
 from shmq.demo.errors import DemoError
 from shmq.demo.flights import read_flights
 from shmq.demo.job import run
+from shmq.demo.machine import Machine, waiting
+from shmq.demo.memory import files
 from shmq.demo.plan import Plan
 from shmq.demo.report import direct_sums, faults
 from shmq.demo.screen import LiveScreen, PlainScreen, screen_for
+from tests.processes.tools import eventually
 
 MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]
 
@@ -38,13 +41,14 @@ def path(flights_file: MakeFile) -> Path:
     )
 
 
+@pytest.mark.parametrize("lose", [True, False])
 @pytest.mark.parametrize("kill", [True, False])
 @pytest.mark.parametrize("remote", [0, 1, 2])
-def test_every_flight_is_counted_once_whoever_reads_it_and_whether_any_is_killed_or_not(
-    path: Path, namespace: str, kill: bool, remote: int
+def test_every_flight_is_counted_once_whoever_reads_it_and_whatever_is_lost(
+    path: Path, namespace: str, kill: bool, remote: int, lose: bool
 ) -> None:
     shown = io.StringIO()
-    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill, remote=remote)
+    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill, remote=remote, lose=lose)
     outcome = run(plan, PlainScreen(Console(file=shown)))
     assert faults(outcome, direct_sums(read_flights(path))) == []
     assert (outcome.remote > 0) is (remote > 0)
@@ -52,8 +56,35 @@ def test_every_flight_is_counted_once_whoever_reads_it_and_whether_any_is_killed
     assert outcome.killed == victims
     assert shown.getvalue().count("killed with SIGKILL") == len(victims)
     assert "2,000 of 2,000 counted" in shown.getvalue()
+    assert (outcome.loss is not None) is lose
+    assert shown.getvalue().count("all shared memory removed") == lose
     with shmq.connect(namespace) as broker:
         assert broker.list_queues() == []
+
+
+def test_what_is_in_the_queue_comes_back_after_its_memory_is_lost_and_the_producers_go_on(
+    path: Path, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    plan = Plan(path=path, flights=2000, namespace=namespace, consumers=0, remote=0, producers=1)
+    with Machine(plan) as machine:
+        machine.start()
+        queue = machine.queues.flights
+        eventually(lambda: queue.stats().put >= 500, "a quarter is put")
+        held = machine.lose()
+        assert held >= 500
+        assert files(namespace) == []
+
+        loss = machine.recover(held)
+        assert 0 <= held - waiting(loss.stats) <= plan.stride  # what was not confirmed
+        assert loss.to_put - loss.put_again <= 2000 - waiting(loss.stats)
+        eventually(lambda: not machine.workers.producing, "the rest is put")
+        queue = machine.queues.flights
+        numbers = [message.body[0] for message in queue.peek(4000)]
+        assert set(numbers) == set(range(2000))
+        assert len(numbers) - 2000 <= loss.put_again <= plan.stride
+    assert files(namespace) == []
+    assert not list(tmp_path.glob("shmq-demo-*"))
 
 
 def test_a_producer_that_cannot_go_on_ends_the_job_and_its_queues(

@@ -14,6 +14,7 @@ from shmq.demo.command import conclude
 from shmq.demo.flights import Flight
 from shmq.demo.job import Outcome
 from shmq.demo.ledger import Ledger
+from shmq.demo.machine import Loss
 from shmq.demo.report import direct_sums, table
 from shmq.demo.tally import Sums, Tally
 
@@ -28,7 +29,11 @@ def stats(**changes: Any) -> shmq.QueueStats:
 
 
 def outcome(
-    counted: list[Flight], *, killed: tuple[str, ...] = ("consumer 1",), **changes: Any
+    counted: list[Flight],
+    *,
+    killed: tuple[str, ...] = ("consumer 1",),
+    loss: Loss | None = None,
+    **changes: Any,
 ) -> Outcome:
     """A run that counted these flights and left these statistics."""
     ledger = Ledger(len(FLOWN))
@@ -37,7 +42,13 @@ def outcome(
         delays = (flight.departure_delay, flight.arrival_delay)
         tally.count(flight.number, flight.carrier, flight.late, *delays)
         ledger.add(tally)
-    return Outcome(ledger, stats(**changes), seconds=0.5, killed=killed, remote=1)
+    return Outcome(ledger, stats(**changes), seconds=0.5, killed=killed, remote=1, loss=loss)
+
+
+def lost(*, to_put: int = 1, put_again: int = 1, **changes: Any) -> Loss:
+    """A loss after which one of both was there, and one to be put."""
+    back = stats(**({"put": 20, "acked": 19, "depth": 1} | changes))
+    return Loss(held=2, stats=back, seconds=0.25, to_put=to_put, put_again=put_again)
 
 
 def concluded(run: Outcome) -> tuple[int, str]:
@@ -56,6 +67,15 @@ def test_a_run_that_counted_all_says_so_under_its_table() -> None:
     assert "UA United Air Lines Inc." in printed
     assert (
         "2 acknowledged, none lost\n1 of them read over TCP; 0 delivered again after the" in printed
+    )
+
+
+def test_what_was_lost_has_a_line_of_its_own() -> None:
+    code, printed = concluded(outcome(FLOWN, loss=lost(), put=21, acked=21))
+    assert code == 0
+    assert (
+        "none lost\nshared memory lost with 2 in the queue: 1 came back from its journal in "
+        "0.25 s, 1 were put again\n1 of them read" in printed
     )
 
 
@@ -94,6 +114,11 @@ def test_the_table_with_its_longest_name_fits_into_80_columns() -> None:
         (outcome(FLOWN, acked=1), "1 messages were acknowledged of 2"),
         (outcome(FLOWN, acked=0, recoveries=2), "0 messages were acknowledged of 2"),
         (outcome(FLOWN, acked=3, recoveries=1), "3 messages were acknowledged of 2"),
+        (outcome(FLOWN, loss=lost(), put=22, acked=21), "2 messages were put for 1"),
+        (
+            outcome(FLOWN, loss=lost(to_put=2), put=22, acked=21),
+            "2 messages were acknowledged of 3",
+        ),
     ],
 )
 def test_whatever_is_wrong_is_said_and_the_exit_code_is_1(

@@ -1,0 +1,141 @@
+"""What a reboot ends: the server, the workers, and the memory of the queues."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, Self
+
+import shmq
+from shmq.demo import memory
+from shmq.demo.place import Place
+from shmq.demo.plan import Plan
+from shmq.demo.queues import Queues
+from shmq.demo.server import Server
+from shmq.demo.workers import Workers
+
+__all__ = ["Loss", "Machine", "waiting"]
+
+#: Where temporary files are on a disk, by the Filesystem Hierarchy Standard: /tmp may be
+#: memory.
+_ON_DISK: Final = Path("/var/tmp")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loss:
+    """What was lost with the memory, and what came back from the disk."""
+
+    #: Flights in the queue when its memory was lost: not acknowledged.
+    held: int
+    #: The queue when it was back.
+    stats: shmq.QueueStats
+    #: From the server's new start until the queues were there, in seconds.
+    seconds: float
+    #: Flights that the producers had still to put, or had not known to be on disk.
+    to_put: int
+    #: Those of them that they may have put before.
+    put_again: int
+
+
+class Machine:
+    """One run's processes, and the queues between them. A context: all ends with it.
+
+    Where the plan is to lose the memory, there is a directory on disk for as long, with the
+    queues' journals and the producers' places.
+    """
+
+    server: Server | None = None
+
+    def __init__(self, plan: Plan) -> None:
+        self.workers = Workers()
+        self.queues = Queues(plan.namespace, durable=plan.lose)
+        self._plan = plan
+        self._folder: Path | None = None
+        self._stack = contextlib.ExitStack()
+
+    def start(self) -> None:
+        """Start the workers."""
+        self._start_workers()
+
+    def lose(self) -> int:
+        """Kill every process and remove all shared memory; how many flights were in the queue."""
+        self.workers.kill()
+        if self.server is not None:
+            self.server.kill_all()
+        held = waiting(self.queues.flights.stats())
+        self.queues.leave()
+        memory.lose(self._plan.namespace)
+        return held
+
+    def recover(self, held: int) -> Loss:
+        """Start the server, which brings the queues back from disk, and the workers.
+
+        Raises :class:`DemoError` if the server does not come up, and
+        :class:`~shmq.NoSuchQueue` if a queue is not back.
+        """
+        began = time.monotonic()
+        self._serve()
+        self.queues.find()
+        seconds = time.monotonic() - began
+        stats = self.queues.flights.stats()
+        left = self._left()
+        self._start_workers(doubted=stats.journal_synced)
+        size = self._plan.stride
+        return Loss(held, stats, seconds, sum(left), sum(min(size, one) for one in left))
+
+    def _left(self) -> list[int]:
+        """How many flights each producer has to put yet."""
+        assert self._folder is not None
+        left = []
+        for share in range(self._plan.producers):
+            with Place(self._folder, share) as place:
+                left.append(self._plan.share(share) - place.flights)
+        return left
+
+    def _serve(self) -> None:
+        data_dir = self._folder / "queues" if self._folder else None
+        self.server = Server(self._plan.namespace, data_dir)
+
+    def _start_workers(self, doubted: int = 0) -> None:
+        url = self.server.url if self.server else None
+        self.workers.start(self._plan, url, self._folder, doubted)
+
+    def _close_server(self) -> None:
+        if self.server is not None:
+            self.server.close()
+
+    def _sweep(self) -> None:
+        """The last who uses the namespace leaves nothing behind."""
+        shmq.connect(self._plan.namespace).close()
+
+    def _join(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.workers.join()
+
+    def __enter__(self) -> Self:
+        with self._stack as stack:
+            stack.callback(self._sweep)
+            if self._plan.lose:
+                where = os.environ.get("TMPDIR") or (_ON_DISK if _ON_DISK.is_dir() else None)
+                folder = tempfile.TemporaryDirectory(prefix="shmq-demo-", dir=where)
+                self._folder = Path(stack.enter_context(folder))
+            stack.callback(self._close_server)
+            stack.enter_context(self.workers)
+            stack.push(self._join)
+            stack.enter_context(self.queues)
+            if self._plan.lose or self._plan.remote:
+                self._serve()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)  # type: ignore[arg-type]
+
+
+def waiting(stats: shmq.QueueStats) -> int:
+    """How many messages the queue holds in whatever state."""
+    return stats.depth + stats.delayed + stats.in_flight + stats.dying

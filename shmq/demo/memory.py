@@ -1,0 +1,22 @@
+"""The shared memory of a namespace, and how to lose it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from shmq.names import SHM
+
+__all__ = ["files", "lose"]
+
+
+def files(namespace: str) -> list[Path]:
+    """All that the namespace has in shared memory: segments, semaphores, its own file."""
+    its = re.compile(rf"(sem\.)?shmq@{re.escape(namespace)}(@.*)?")
+    return sorted(path for path in SHM.iterdir() if its.fullmatch(path.name))
+
+
+def lose(namespace: str) -> None:
+    """Remove them, as a reboot does. Who is attached keeps what nobody else can find."""
+    for path in files(namespace):
+        path.unlink(missing_ok=True)
