@@ -134,6 +134,11 @@ class Application:
         self._changed()
         self.queues[graves].redrive()
 
+    def came_back_unwritten(self, name: Name) -> bool:
+        """Whether it was sent back, and its queue's journal is behind."""
+        behind = any(queue.stats().journal_lag for queue in self.queues.values())
+        return name in self._renumbered and behind
+
     def purge(self, queue: str) -> None:
         """Everything of the queue that nobody holds is gone. Call it where none has moved in."""
         doomed = {

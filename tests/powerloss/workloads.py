@@ -403,6 +403,8 @@ def _settle(station: Station, chance: random.Random) -> None:
     except shmq.Empty:
         return
     draw = chance.random()
+    if app.came_back_unwritten(name):
+        draw = 0.0  # dead a second time before it is written, it may be there twice
     if draw < 0.6:
         app.ack(name)
     elif draw < 0.75:
