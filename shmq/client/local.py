@@ -40,8 +40,6 @@ _READY = 3
 _SCAN = 4096
 _BURY_AT_ONCE = 256
 _EVERYTHING = 1 << 31
-#: How long a redrive waits for the dead letters to be on disk, in seconds.
-_ON_DISK = 5.0
 
 _core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
 _core.install_dead_letter(moving.dead_letter)
@@ -387,10 +385,8 @@ def _redrive(graves: LocalQueue, targets: _Targets, most: int) -> int:
     graves.qsize()
     moved = 0
     letters = sorted((sequence, at) for at, sequence, _ in graves._visible())
-    if letters and graves.options.durability == "journal" and graves.journal_writer:
-        # A letter that no journal has yet says in memory alone where it came from: back in
-        # its queue, a power cut would leave it there twice.
-        graves.wait_synced(letters[:most][-1][0], _ON_DISK)
+    if letters:
+        moving.wait_until_written(graves, letters[:most][-1][0])
     for sequence, at in letters:
         if moved == most:
             break

@@ -17,7 +17,10 @@ from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
 if TYPE_CHECKING:
     from shmq.core import _core
 
-__all__ = ["Taken", "bury", "move", "resolve_orphans"]
+__all__ = ["Taken", "bury", "move", "resolve_orphans", "wait_until_written"]
+
+#: How long a move waits for a journal, in seconds.
+_WRITTEN = 5.0
 
 _REASONS = ("", "rejected", "max_deliveries", "expired")
 
@@ -34,6 +37,7 @@ class Taken(NamedTuple):
     deliveries: int
     reason: int
     died_at: float
+    came: bool
 
 
 class Doors(Protocol):
@@ -84,6 +88,8 @@ def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
             return True
         taken = Taken(*row)
         try:
+            if taken.came:
+                wait_until_written(source, taken.sequence)
             if taken.reason:
                 _bury_one(source, doors.dead_letter_queue(), taken)
             else:
@@ -94,6 +100,17 @@ def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
                 return False
             raise
     return True
+
+
+def wait_until_written(source: _core.Handle, sequence: int) -> None:
+    """Before messages that came from another queue move on: have them in their own journal.
+
+    What came from where is in the copies alone. If a journal has the last of them and not the
+    one between, a power cut leaves the message where it was and where it went. Waits for a
+    moment at most, and for nobody where there is no writer.
+    """
+    if source.segment.options["durability"] == "journal" and source.journal_writer:
+        source.wait_synced(sequence, _WRITTEN)
 
 
 def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:

@@ -51,7 +51,7 @@ class Put:
     @property
     def duplicate(self) -> bool: ...
 
-_Row = tuple[int, int, bytes, bytes, int, int, int, int, float]
+_Row = tuple[int, int, bytes, bytes, int, int, int, int, float, bool]
 
 class _Attachment:
     """What the operations stand on."""

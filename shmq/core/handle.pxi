@@ -177,7 +177,8 @@ cdef class Handle(_Watcher):
             return (view.receipt, view.seq,
                     PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes),
                     PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes), view.codec,
-                    view.priority, view.deliveries, view.reason, view.dead_at / 1e9)
+                    view.priority, view.deliveries, view.reason, view.dead_at / 1e9,
+                    self.q.slots[view.at].origin_queue != 0)
         except MemoryError:
             self.give_up(view.receipt)
             raise
@@ -198,7 +199,8 @@ cdef class Handle(_Watcher):
     def take(self, uint32_t at, uint64_t seq):
         """Take a visible message to move it, or None if it is not there any more.
 
-        (receipt, sequence, body, properties, codec, priority, deliveries, reason, died at)
+        (receipt, sequence, body, properties, codec, priority, deliveries, reason, died at,
+        whether it came from another queue)
         """
         cdef shmq_view view
         cdef int status

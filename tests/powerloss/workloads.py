@@ -404,7 +404,9 @@ def _settle(station: Station, chance: random.Random) -> None:
         return
     draw = chance.random()
     if app.came_back_unwritten(name):
-        draw = 0.0  # dead a second time before it is written, it may be there twice
+        station.step("q")  # a move waits for that, and there is nobody else here to do it
+    if app.came_back_unwritten(name):
+        draw = 0.0  # the disk refuses
     if draw < 0.6:
         app.ack(name)
     elif draw < 0.75:
