@@ -55,9 +55,9 @@ class Nats(OnDisk, servers.Nats):
     """NATS with JetStream, whose streams are in files that are synced with each message."""
 
     @classmethod
-    def missing(cls) -> str | None:
-        """See :class:`bench.tcp.server.Server`."""
-        return super().missing() or _refused()
+    def is_too_old(cls) -> bool:
+        """Whether it is installed, and cannot sync each message: versions before 2.10."""
+        return super().missing() is None and _refuses()
 
     def command(self) -> list[str]:
         """See :class:`bench.tcp.server.Server`."""
@@ -75,24 +75,10 @@ def _config(where: Path) -> str:
 
 
 @cache
-def _refused() -> str | None:
-    """Why the server that is installed cannot sync each message: versions before 2.10."""
+def _refuses() -> bool:
+    """Whether the server that is installed does not know the setting."""
     with folder.scratch_folder() as where:
         config = where / "nats.conf"
         config.write_text(_config(where))
-        tried = subprocess.run(
-            [_program(), "-t", "-c", str(config)], capture_output=True, text=True, check=False
-        )
-        version = subprocess.run(
-            [_program(), "--version"], capture_output=True, text=True, check=False
-        ).stdout.split()[-1]
-    if tried.returncode == 0:
-        return None
-    return f"nats-server {version} does not know sync_interval: always (2.10 does)"
-
-
-class RabbitMq(OnDisk):
-    """RabbitMQ, which nothing here speaks the protocol of: it is named as left out."""
-
-    program = "rabbitmq-server"
-    package = "rabbitmq-server"
+        command = [_program(), "-t", "-c", str(config)]
+        return subprocess.run(command, capture_output=True, check=False).returncode != 0
