@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from pathlib import Path
 
@@ -45,6 +46,9 @@ def persist(context: click.Context, data_dir: Path | None, log_level: str) -> No
 
     def hear(number: int) -> None:
         heard.append(number)
+        if len(heard) > 1 and started:
+            # Its threads would be waited for; and it may be killed at any moment anyway.
+            os._exit(128 + number)
         if len(heard) > 1 or not started:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
         manager.stopping()

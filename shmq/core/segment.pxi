@@ -166,6 +166,8 @@ cdef class Segment:
         if size < SHMQ_PAGE:
             if not any(_os.pread(fd, 8, 0)):
                 return None  # the version is stored last
+            size = _os.fstat(fd).st_size  # its maker may have finished between the two
+        if size < SHMQ_PAGE:
             raise _errors.DamagedSegment(
                 f"the segment of queue {name!r} is truncated: {size} bytes are left; "
                 f"delete the queue"

@@ -598,27 +598,30 @@ def test_killed_at_any_moment_a_process_leaves_a_sound_queue(
 
 
 def record(pipe: Connection, namespace: str, ledger: Path) -> None:
-    """Put numbered messages and take any; write down what was confirmed."""
+    """Put numbered messages and take any; write down what was confirmed.
+
+    A kill may cut a line off, which is not to spoil the next one.
+    """
     queue = shmq.connect(namespace).queue("q")
     with ledger.open("ab", buffering=0) as file:
         for number in range(1_000_000):
             body = f"{os.getpid()}:{number}".encode()
-            file.write(b"+%s\n" % body)
+            file.write(b"\n+%s." % body)
             queue.put(body)
-            file.write(b"=%s\n" % body)
+            file.write(b"\n=%s." % body)
             for message in queue.get_many(1, block=False):
                 body = message.body
-                file.write(b"-%s\n" % body)
+                file.write(b"\n-%s." % body)
                 message.ack()
-                file.write(b"!%s\n" % body)
+                file.write(b"\n!%s." % body)
             if number % 50 == 0:
                 pipe.send(number)
 
 
 def lines(ledger: Path, mark: bytes) -> list[bytes]:
-    """The bodies written down under a mark."""
+    """The bodies written down under a mark, in lines that are whole."""
     text = ledger.read_bytes().split(b"\n")
-    return [line[1:] for line in text if line.startswith(mark)]
+    return [line[1:-1] for line in text if line.startswith(mark) and line.endswith(b".")]
 
 
 def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns_whoever_dies(
