@@ -38,8 +38,13 @@ BRIEFLY = {
 }
 
 
+#: What the errors are made of that take more than a message.
+MADE_OF = {"DamagedFile": ("path", 0, "what")}
+
+
 def test_every_error_of_shmq_has_its_exit_code() -> None:
-    codes = {name: failure.code_of(getattr(shmq, name)("x")) for name in shmq.errors.__all__}
+    made = {name: MADE_OF.get(name, ("x",)) for name in shmq.errors.__all__}
+    codes = {name: failure.code_of(getattr(shmq, name)(*what)) for name, what in made.items()}
 
     assert codes == {
         "ShmqError": Code.REFUSED,
@@ -57,6 +62,10 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
         "DamagedSegment": Code.SEGMENT,
         "ForeignSegment": Code.SEGMENT,
         "IncompatibleSegment": Code.SEGMENT,
+        "FileError": Code.SEGMENT,
+        "DamagedFile": Code.SEGMENT,
+        "IncompatibleFile": Code.SEGMENT,
+        "NotConfirmed": Code.REFUSED,
         "ConnectionLost": Code.UNREACHED,
         "ShuttingDown": Code.UNREACHED,
         "Unauthorized": Code.DENIED,
