@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from shmq.errors import ShmqError
+from shmq.errors import InvalidName, ShmqError
+from shmq.names import check_name
 
 __all__ = ["Control", "CutFile", "Source", "ask_for_cut", "ask_for_snapshots"]
 
@@ -71,12 +72,15 @@ class Control:
     def __init__(self, directory: Path, source: Source) -> None:
         self._source = source
         self._path = directory / _NAME
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._path.unlink(missing_ok=True)  # of a writer that died: there is one at a time
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
             with _address(directory) as address:
                 self._listening.bind(address)
+        except BaseException:
+            self._listening.close()
+            raise
         finally:
             os.umask(before)
         self._listening.listen(64)
@@ -105,8 +109,11 @@ class Control:
                     "snapshot": self._snapshot,
                     "cut": self._cut,
                 }[asked["do"]]
-                names = [str(name) for name in asked["queues"]]
-            except (StopIteration, ValueError, KeyError, TypeError):
+                names = [check_name(name) for name in asked["queues"]]
+            except InvalidName as error:
+                _say(way, {"error": str(error)})
+                return
+            except (StopIteration, ValueError, KeyError, TypeError, RecursionError):
                 _say(way, {"error": "this writer does not know the request: use its own shmq"})
                 return
             do(way, names)

@@ -96,6 +96,10 @@ class Disk:
         """
         os.fdatasync(file)
 
+    def has_name(self, file: int) -> bool:
+        """Whether the file is still in a directory: it is not once somebody removed it."""
+        return os.fstat(file).st_nlink > 0
+
     def push(self, file: int, offset: int, length: int) -> None:
         """Have these bytes written soon, and out of the page cache; waits for nothing.
 

@@ -14,6 +14,8 @@ never came to be the position holds nothing, and makes room for another of its n
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from typing import Final
 
 from shmq.core import _core
@@ -43,6 +45,8 @@ class Journal:
         self.offset = offset
         #: What the records of the next commit are to be sealed with, once `ready`.
         self.salt = 0
+        #: Whether a segment was removed by somebody else: a snapshot is to replace them all.
+        self.is_broken = False
         self._disk = disk
         self._identity = identity
         self._sizes = sizes
@@ -96,6 +100,7 @@ class Journal:
         try:
             written = write_whole(self._disk, self._file, pieces, self._end)
             self._disk.sync(self._file)
+            self._check_there()
         except OSError:
             self.abandon()
             raise
@@ -122,6 +127,7 @@ class Journal:
 
     def drop_before(self, number: int) -> None:
         """Remove the segments below ``number``, durably. Raises OSError."""
+        self.is_broken = False
         doomed = sorted(each for each in self._lengths if each < number)
         for each in doomed:
             with contextlib.suppress(FileNotFoundError):
@@ -162,6 +168,13 @@ class Journal:
         self._file, self._number, self.salt = file, number, header.salt
         self._end = self._written = self._lengths[number] = end
         self._trailer = Trailer()
+
+    def _check_there(self) -> None:
+        """A file that somebody removed takes all that is written to it, and keeps nothing."""
+        if not self._disk.has_name(self._file):
+            self.is_broken = True
+            name = segment_name(self._identity.name, self._number)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def _clear(self, name: str) -> None:
         """Remove what bears the name of a segment that nothing was ever published of."""

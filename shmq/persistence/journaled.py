@@ -74,7 +74,7 @@ class Journaled(Kept):
     def due(self) -> bool:
         """Whether the journal is to be replaced by a snapshot now."""
         journal, live = self.journal.bytes, self.follower.live_bytes
-        return journal > max(SPARSE * live, 2 * self.sizes.segment)
+        return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
     def attend(self) -> None:
         """Sleep until there is something to do, or the disk is to be tried again."""

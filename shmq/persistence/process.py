@@ -6,6 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
+from shmq.errors import ShmqError
 from shmq.persistence.control import Control
 from shmq.persistence.directory import DataDirectory, chosen_directory
 from shmq.persistence.disk import Disk
@@ -49,7 +50,13 @@ class Persistence:
     def _listen(self) -> None:
         with self._starting:
             if self._control is None:
-                self._control = Control(self.directory.path, self._writer)
+                try:
+                    self._control = Control(self.directory.path, self._writer)
+                except OSError as error:
+                    raise ShmqError(
+                        f"data_dir={str(self.directory.path)!r} cannot have a socket for snapshots "
+                        f"and backups: {error.strerror or error}"
+                    ) from error
                 log.info("durable queues are kept in %s", self.directory.path)
 
     def run(self) -> None:

@@ -71,6 +71,9 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
+    except OSError as error:
+        where = error.filename or disk.path(next(files.names()))
+        decision.error = ShmqError(f"{where} cannot be read: {error.strerror or error}")
     return decision
 
 
@@ -147,7 +150,10 @@ def _sweep(disk: Disk) -> None:
     """Remove snapshots that were never finished."""
     stale = [unfinished(name) for name, files in catalog(disk.names()).items() if files.unfinished]
     for name in stale:
-        disk.unlink(name)
+        try:
+            disk.unlink(name)
+        except (IsADirectoryError, PermissionError) as error:
+            log.error("%s cannot be removed: %s", disk.path(name), error.strerror)
     if stale:
         disk.sync_directory()
 
@@ -155,10 +161,18 @@ def _sweep(disk: Disk) -> None:
 def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
     for name, files in catalog(disk.names()).items():
         if live.get(name) is not None:
-            keys = {file: erasing.hash_key_of(disk, file) for file in files.names()}
+            keys = {file: _hash_key_if_any(disk, file) for file in files.names()}
             strangers = {file: key for file, key in keys.items() if key not in {live[name], None}}
             if strangers:
                 set_aside(disk, name, strangers)
+
+
+def _hash_key_if_any(disk: Disk, file: str) -> int | None:
+    try:
+        return erasing.hash_key_of(disk, file)
+    except OSError as error:
+        log.error("%s cannot be read: %s", disk.path(file), error.strerror)
+        return None
 
 
 def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[str]:

@@ -34,6 +34,8 @@ log = logging.getLogger("shmq")
 
 #: How often it is looked whether a queue was made, in seconds; that is one stat(2).
 GLANCE: Final = 0.02
+#: How often every queue is looked at: whether it was deleted, or a snapshot is due.
+ROUND: Final = 0.1
 #: The time of a change is exact to this many ns, at least.
 TICK: Final = 100_000_000
 #: How long it may take until a queue that was just made is kept, in seconds.
@@ -77,11 +79,16 @@ class Writer:
         try:
             self._look_around()
             self._shutter.start()
+            round_at = 0.0
             while not self._stopped:
                 with contextlib.suppress(queue.Empty):
                     self._wake.get(timeout=GLANCE)
                 self._look_around()
-                self._shutter.expose(self._list())
+                if time.monotonic() >= round_at:
+                    round_at = time.monotonic() + ROUND
+                    self._leave_deleted()
+                    self._shutter.expose(self._list())
+            self._leave_deleted()
             self._look_around()  # what was made before it was stopped is kept, too
         finally:
             self._stopped = True
@@ -147,13 +154,16 @@ class Writer:
 
     # ---- queues that come and go ----
 
-    def _look_around(self) -> None:
+    def _leave_deleted(self) -> None:
         for name in [kept.name for kept in self._list() if kept.deleted]:
             self._leave(name)
+
+    def _look_around(self) -> None:
         # Read first: what changes while it is looked at is seen the next time.
         changed_at = SHM.stat().st_mtime_ns
         if changed_at == self._changed_at:
             return
+        self._leave_deleted()
         for name, inode in list(self._strangers()):
             durability = self._durability_of(name)
             if durability != "memory":

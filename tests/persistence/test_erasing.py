@@ -13,6 +13,7 @@ from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.erasing import erase, finish, hash_key_of, note
 from shmq.registry import Namespace
+from tests.persistence.faults import ShortDisk
 
 
 def file(folder: Path, name: str, key: int) -> Path:
@@ -168,3 +169,10 @@ def test_a_deletion_that_cannot_remove_the_files_says_so_and_is_finished_later(
     with pytest.raises(shmq.NoSuchQueue):
         broker.queue("jobs")
     assert left(kept) == ["writer.lock"]
+
+
+def test_a_note_is_written_whole_however_little_is_written_at_once(full: Path) -> None:
+    erase(ShortDisk(full), "jobs", last=False)
+
+    raw = (full / note("jobs")).read_bytes()
+    assert {key for (key,) in struct.iter_unpack("<Q", raw)} == {7, 8}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 import shmq
 from shmq.persistence.catalog import catalog, segment_name
+from shmq.persistence.disk import Disk
 from shmq.persistence.journaled import Journaled
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
@@ -148,3 +151,50 @@ def test_a_queue_that_cannot_be_written_collects_no_more(desk: Desk) -> None:
     disk.failing = range(0)
     run_out(kept)
     assert len(chain(disk, "q")) == queue.qsize() == 10
+
+
+def test_a_segment_that_somebody_removed_confirms_nothing(desk: Desk) -> None:
+    queue = desk.create()
+    kept = desk.keep()
+    first = queue.put(b"first").sequence
+    run_out(kept)
+
+    desk.disk.unlink(segment_name("q", 1))
+    second = queue.put(b"second").sequence
+
+    assert not kept.step()
+    assert kept.error is not None
+    assert kept.error.errno == errno.ENOENT
+    assert kept.follower.synced == first
+    run_out(kept)  # it goes to a new one
+    assert kept.follower.synced == second
+
+    # What was in the removed one is only in memory, until there is a snapshot.
+    assert kept.due
+    kept.snapshot()
+    assert not kept.due
+    assert set(chain(desk.disk, "q")) == {first, second}
+
+
+def test_a_directory_that_somebody_removed_confirms_nothing_until_it_is_back(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.disk = Disk(tmp_path / "data")
+    desk.disk.make()
+    queue = desk.create()
+    kept = desk.keep()
+    queue.put(b"first")
+    run_out(kept)
+    synced = kept.follower.synced
+
+    shutil.rmtree(tmp_path / "data")
+    queue.put(b"second")
+    for _ in range(3):
+        assert not kept.step()
+    assert kept.follower.synced == synced
+    assert queue.stats().journal_error == os.strerror(errno.ENOENT)
+
+    desk.disk.make()
+    run_out(kept)
+    kept.snapshot()
+    assert len(chain(desk.disk, "q")) == 2
