@@ -107,7 +107,7 @@ cdef class Follower:
 
     @property
     def held(self):
-        """How many messages `moved` would give."""
+        """How many messages `moved` would give; some of them may be over."""
         return self.f.moved.len
 
     @property
@@ -195,9 +195,9 @@ cdef class Follower:
         cdef list found = []
         cdef shmq_slot *s
         cdef uint32_t i
-        for i in range(self.f.moved.len):
-            s = &self.f.q.slots[self.f.moved.at[i]]
-            found.append((self.f.moved.at[i], s.seq, s.reason, _meta_of(self.f.q, s)))
+        for i in range(shmq_held_back(&self.f)):
+            s = &self.f.q.slots[self.f.moved.at[i].at]
+            found.append((self.f.moved.at[i].at, s.seq, s.reason, _meta_of(self.f.q, s)))
         return found
 
     def arrived(self, slots):

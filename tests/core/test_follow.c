@@ -314,7 +314,7 @@ TEST("the end of a moved message is held back until its copy is on disk")
     CHECK(waits(graves, 1));
     CHECK_TEXT(sync_all(&g), "P1");
     CHECK(!waits(graves, 1));
-    shmq_arrived(&f, f.moved.at[0]);
+    shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 0);
     shmq_unfollow(&f);
@@ -338,7 +338,7 @@ TEST("a message that was moved before it was logged is written all the same")
     CHECK_EQ(f.moved.len, 1);
     CHECK(waits(graves, 1)); /* staged */
     CHECK_TEXT(sync_all(&f), "");
-    shmq_arrived(&f, f.moved.at[0]);
+    shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 1);
     shmq_unfollow(&f);
@@ -361,6 +361,56 @@ TEST("so it is where somebody waits for the first writer to come")
     CHECK_EQ(q->h->live, 1);
     f = follow(q);
     CHECK_TEXT(sync_all(&f), "P1");
+    shmq_unfollow(&f);
+}
+
+TEST("a moved message that has arrived before its put was written is not written any more")
+{
+    static char large[1000];
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
+    struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
+    struct shmq_follower f;
+    size_t written;
+    uint64_t seq;
+
+    disk_bytes = 0;
+    q->h->journal.writer = PROCESS;
+    f = follow(q);
+    CHECK_EQ(put_status(q, &(struct shmq_put){.body = large, .body_bytes = sizeof large}, &seq),
+             SHMQ_OK);
+    put_text(q, "poison");
+    (void)take_next(q);
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    bury(q, graves, false);
+    CHECK_EQ(collect_into(&f, 500, &written), SHMQ_FULL);
+    CHECK_EQ(written, 0);
+    shmq_arrived(&f, f.moved.at[0].at);
+    CHECK_TEXT(sync_all(&f), "S2 P1"); /* and not P2 behind it: it would be back */
+    CHECK_EQ(q->h->live, 1);
+    shmq_unfollow(&f);
+}
+
+TEST("what was held back twice, or is over, is forgotten")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1, .durability = SHMQ_JOURNAL, .dead_letters = 1);
+    struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
+    struct shmq_follower f;
+
+    disk_bytes = 0;
+    q->h->journal.writer = PROCESS;
+    f = follow(q);
+    put_text(q, "poison");
+    CHECK_TEXT(sync_all(&f), "P1");
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK); /* a hint, */
+    bury(q, graves, false);                                       /*   and another one */
+    CHECK_TEXT(sync_all(&f), "");
+    shmq_arrived(&f, 0);
+    CHECK_EQ(f.moved.len, 0);
+    shmq_lose_hints(q); /* every slot is looked at, this one too */
+    CHECK_TEXT(sync_all(&f), "S1");
+    put_text(q, "poison too");
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_held_back(&f), 0); /* this one is dead, and nowhere else yet */
     shmq_unfollow(&f);
 }
 
