@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define ROOM (1u << 20)
 #define MOST 4096
@@ -246,6 +247,41 @@ TEST("a batch that has no room for all goes on in the next")
     CHECK_EQ(q->h->journal.synced, 50);
     shmq_unfollow(&f);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need memory, too */
+TEST("without private memory nothing is collected, and nothing is forgotten")
+{
+    enum { MANY = 60000 };
+    struct shmq_queue *q = new_journaled(MANY);
+    struct shmq_follower f = follow(q);
+    struct rlimit limit, none;
+    size_t written;
+
+    put_text(q, "one");
+    put_text(q, "two");
+    CHECK_TEXT(sync_all(&f), "P1 P2");
+    for (int i = 2; i < MANY; i++)
+        put_text(q, "");
+    ack_next(q);
+    CHECK_EQ(collect_into(&f, 0, &written), SHMQ_FULL); /* their list has memory now */
+    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    CHECK_EQ(collect_into(&f, ROOM, &written), SHMQ_NO_SPACE);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    CHECK_EQ(written, 0);
+    CHECK_EQ(q->h->spent, 1);
+    while (q->h->journal.synced < MANY) {
+        CHECK(collect_into(&f, ROOM, &written) != SHMQ_NO_SPACE);
+        shmq_publish_synced(&f, 1, 1, written);
+        (void)shmq_release(&f, 1);
+    }
+    CHECK_EQ(q->h->journal.puts, MANY);
+    CHECK_EQ(q->h->journal.settles, 1);
+    CHECK_EQ(q->h->spent, 0);
+    shmq_unfollow(&f);
+}
+#endif
 
 TEST("what a dead writer had claimed is claimed anew")
 {

@@ -547,8 +547,20 @@ int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit,
 
 /* ---- a collection ---- */
 
+/* What was collected will not be written: it is as if nothing had been, and every slot is to be
+ * looked at. */
+static void undo(struct shmq_follower *f)
+{
+    f->done.len = f->arrived.len = 0;
+    if (f->digests)
+        memset(f->digests, 0, f->digests_room * sizeof *f->digests);
+    f->dedupe = f->q->h->journal.dedupe;
+    shmq_disclaim(f);
+}
+
 int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
 {
+    unsigned char *begin = out->at;
     bool whole;
 
     f->wall = shmq_wall() - shmq_now();
@@ -562,8 +574,11 @@ int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
     if (f->covered < shmq_synced(f->q))
         f->covered = shmq_synced(f->q);
     whole = write_ids(f->q, &f->dedupe, f->covered, f->wall, out, salt) && whole;
-    if (f->lacking)
+    if (f->lacking) {
+        undo(f);
+        out->at = begin;
         return SHMQ_NO_SPACE;
+    }
     return whole ? SHMQ_OK : SHMQ_FULL;
 }
 

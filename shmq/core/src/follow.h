@@ -65,7 +65,7 @@ bool shmq_has_news(const struct shmq_follower *f);
 
 /* Writes records, sealed with `salt`, of what has changed since the last collection: SHMQ_OK;
  * SHMQ_FULL if there was more than room (f->needed bytes at least for the next record);
- * SHMQ_NO_SPACE without private memory. Settlements come first, then puts by sequence number,
+ * SHMQ_NO_SPACE without private memory, and then nothing was collected. Settlements come first, then puts by sequence number,
  * then dedupe ids. */
 int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt);
 
