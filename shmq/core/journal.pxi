@@ -117,12 +117,13 @@ cdef class Follower:
         return (h.units_used - h.units_cached) * SHMQ_UNIT + h.live * 64
 
     def withdraw(self):
-        """Take back what a writer that died had claimed and not published.
+        """Take back what a writer that died had claimed and not published, and its failure.
 
         First what that one may have left behind the published position must be void.
         """
         with nogil:
             shmq_disclaim(&self.f)
+            shmq_fail(&self.handle.q, 0)
 
     def collect(self, size_t most, uint32_t salt):
         """What has changed, as a batch sealed with ``salt``; None if there is nothing.

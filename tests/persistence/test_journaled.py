@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 import pytest
 
@@ -136,6 +137,18 @@ def test_zeros_are_written_ahead_of_small_commits_within_the_segment(
         queue.put(b"small")
         run_out(kept)
     assert len(bodies(desk)) == 501
+
+
+def test_what_an_earlier_writer_failed_with_is_not_held_against_the_next(desk: Desk) -> None:
+    queue = desk.create()
+    kept = desk.keep()
+    kept.step()
+    kept.follower.fail(errno.ENOSPC)
+    desk.lose(kept)
+    assert queue.stats().journal_error is not None
+
+    assert not desk.keep().step()  # there is nothing to write, and never will be as it was
+    assert queue.stats().journal_error is None
 
 
 def test_a_delivery_that_failed_is_remembered(desk: Desk) -> None:
