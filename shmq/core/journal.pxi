@@ -171,7 +171,8 @@ cdef class Follower:
     def publish(self, uint64_t segment, uint64_t offset):
         """The batch is on disk, and segment number ``segment`` has ``offset`` bytes that are.
 
-        Whoever waits for that is woken, and the slots of settled messages are set free.
+        Whoever waits for that is woken, and the slots of settled messages are set free: those
+        that are left when the lock cannot be had, with the next batch.
         """
         cdef bint more = True
         if not self.collected:
