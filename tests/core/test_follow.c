@@ -498,6 +498,43 @@ TEST("a copy that was voided leaves no trace")
 
 /* ---- waiting ---- */
 
+static void put_copy(struct shmq_queue *q)
+{
+    struct shmq_view copy = reserve(q, 4);
+
+    CHECK_EQ(shmq_stage(q, copy.receipt, &(struct shmq_put){.body_bytes = 4, .origin_queue = 9,
+                                                            .origin_seq = 2}, now), SHMQ_OK);
+    CHECK_EQ(shmq_publish(q, copy.receipt, now), SHMQ_OK);
+    CHECK_EQ(q->slots[0].origin_queue, 9);
+}
+
+TEST("what comes into the slot of a copy is none")
+{
+    struct shmq_queue *q = new_journaled(1);
+    struct shmq_follower f = follow(q);
+
+    put_copy(q);
+    CHECK_TEXT(sync_all(&f), "P1");
+    ack_next(q);
+    CHECK_EQ(q->slots[0].origin_queue, 9); /* until its settlement is written */
+    CHECK_TEXT(sync_all(&f), "S1");
+    put_text(q, "own");
+    CHECK_EQ(q->slots[0].origin_queue, 0);
+    ack_next(q);
+    put_copy(q);
+    ack_next(q); /* before it was logged */
+    put_text(q, "own");
+    CHECK_EQ(q->slots[0].origin_queue, 0);
+    ack_next(q);
+    put_copy(q);
+    shmq_commit(&q->slots[0], shmq_make_word(SHMQ_ACKED, 0, 0, 1));
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_EQ(q->h->live, 0);
+    put_text(q, "own");
+    CHECK_EQ(q->slots[0].origin_queue, 0);
+    shmq_unfollow(&f);
+}
+
 TEST("the writer waits for what it is woken for")
 {
     struct shmq_queue *q = new_journaled(8);

@@ -197,9 +197,9 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
         r->reason = s->reason;
         r->dead_at = s->dead_at;
     }
-    if (s->origin_queue) {
+    r->origin_queue = GET_ATOMIC(s->origin_queue);
+    if (r->origin_queue) {
         r->flags |= SHMQ_R_ORIGIN;
-        r->origin_queue = s->origin_queue;
         r->origin_seq = s->origin_seq;
     }
     r->body_bytes = s->body_bytes;
