@@ -16,20 +16,21 @@ cdef extern from "follow.h" nogil:
     struct shmq_out:
         unsigned char *at
         unsigned char *end
-    struct shmq_marks:
-        uint32_t *at
-        uint32_t len
+    struct shmq_candidate:
+        uint64_t seq
+        uint32_t at
     struct shmq_candidates:
+        shmq_candidate *at
         uint32_t len
     struct shmq_follower:
         shmq_queue *q
         uint64_t batch, covered, puts_logged, settles_logged, needed
-        shmq_marks moved
-        shmq_candidates done
+        shmq_candidates moved, done
     void shmq_follow(shmq_follower *f, shmq_queue *q)
     void shmq_unfollow(shmq_follower *f)
     void shmq_disclaim(shmq_follower *f)
     int shmq_collect(shmq_follower *f, shmq_out *out, uint32_t salt)
+    uint32_t shmq_held_back(shmq_follower *f)
     void shmq_arrived(shmq_follower *f, uint32_t at)
     void shmq_copies_waiting(shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
                              cbool *waits, uint32_t count)

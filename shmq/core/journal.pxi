@@ -107,7 +107,7 @@ cdef class Follower:
 
     @property
     def held(self):
-        """How many messages `moved` would give."""
+        """How many messages `moved` would give; some of them may be over."""
         return self.f.moved.len
 
     @property
@@ -117,12 +117,13 @@ cdef class Follower:
         return (h.units_used - h.units_cached) * SHMQ_UNIT + h.live * 64
 
     def withdraw(self):
-        """Take back what a writer that died had claimed and not published.
+        """Take back what a writer that died had claimed and not published, and its failure.
 
         First what that one may have left behind the published position must be void.
         """
         with nogil:
             shmq_disclaim(&self.f)
+            shmq_fail(&self.handle.q, 0)
 
     def collect(self, size_t most, uint32_t salt):
         """What has changed, as a batch sealed with ``salt``; None if there is nothing.
@@ -170,7 +171,8 @@ cdef class Follower:
     def publish(self, uint64_t segment, uint64_t offset):
         """The batch is on disk, and segment number ``segment`` has ``offset`` bytes that are.
 
-        Whoever waits for that is woken, and the slots of settled messages are set free.
+        Whoever waits for that is woken, and the slots of settled messages are set free: those
+        that are left when the lock cannot be had, with the next batch.
         """
         cdef bint more = True
         if not self.collected:
@@ -195,9 +197,9 @@ cdef class Follower:
         cdef list found = []
         cdef shmq_slot *s
         cdef uint32_t i
-        for i in range(self.f.moved.len):
-            s = &self.f.q.slots[self.f.moved.at[i]]
-            found.append((self.f.moved.at[i], s.seq, s.reason, _meta_of(self.f.q, s)))
+        for i in range(shmq_held_back(&self.f)):
+            s = &self.f.q.slots[self.f.moved.at[i].at]
+            found.append((self.f.moved.at[i].at, s.seq, s.reason, _meta_of(self.f.q, s)))
         return found
 
     def arrived(self, slots):

@@ -5,6 +5,7 @@ RECORD_TYPES = ("", "batch", "put", "settle", "update", "dedupe", "state", "end"
 TOTALS = ("acked", "nacked", "expired", "dead_lettered", "dropped", "deduped", "redelivered")
 
 _READS = ("ok", "end", "cut", "crc", "type", "malformed")
+_WORDS = {"settle": 1, "dedupe": 4, "index": 3}
 _FLAGS = (
     ("group", SHMQ_R_GROUPED), ("expires", SHMQ_R_TTL), ("until", SHMQ_R_DELAYED),
     ("dead_at", SHMQ_R_DEAD), ("origin_queue", SHMQ_R_ORIGIN), ("holds", SHMQ_R_HOLDS),
@@ -82,6 +83,8 @@ def pack_record(str kind, uint32_t salt, **fields):
     r.meta, r.meta_bytes = PyBytes_AS_STRING(meta), len(meta)
     r.count = len(fields.get("entries", ()))
     data = entries.tobytes()
+    if r.count and len(data) != r.count * _WORDS.get(kind, 0) * 8:
+        raise ValueError(f"these are no entries of a record of type {kind!r}")
     r.entries = PyBytes_AS_STRING(data)
     return _packed_record(&r, salt)
 

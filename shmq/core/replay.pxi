@@ -33,12 +33,15 @@ cdef class Replay:
         """Take a file: see shmq_replay_feed in replay.h.
 
         Returns "ok", "torn" or "damaged", and a dict: end, damage, how, batches, puts, complete.
+        Not after `sort`.
         """
         cdef shmq_found found
         cdef const unsigned char *base = NULL
         cdef uint64_t size
         cdef int fed
         cdef Py_buffer raw
+        if self.r.sorted:
+            raise ValueError("files are fed before their messages are sorted")
         view = memoryview(data).cast("B")
         self.buffers.append(view)
         PyObject_GetBuffer(view, &raw, PyBUF_SIMPLE)

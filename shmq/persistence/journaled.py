@@ -171,9 +171,11 @@ class Journaled(Kept):
             self._crowd = collected.puts
             self._patience = (time.monotonic() - began) * PATIENCE
         self._recover()
-        self.follower.publish(self.journal.segment, self.journal.offset)
-        collected.data.release()
-        self._unwritten, self._more = None, collected.more
+        try:
+            self.follower.publish(self.journal.segment, self.journal.offset)
+        finally:  # it is on disk, whatever setting its slots free has met
+            collected.data.release()
+            self._unwritten, self._more = None, collected.more
         if self.journal.is_long:
             self.journal.roll()
 

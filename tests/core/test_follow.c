@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define ROOM (1u << 20)
 #define MOST 4096
@@ -247,6 +248,41 @@ TEST("a batch that has no room for all goes on in the next")
     shmq_unfollow(&f);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need memory, too */
+TEST("without private memory nothing is collected, and nothing is forgotten")
+{
+    enum { MANY = 60000 };
+    struct shmq_queue *q = new_journaled(MANY);
+    struct shmq_follower f = follow(q);
+    struct rlimit limit, none;
+    size_t written;
+
+    put_text(q, "one");
+    put_text(q, "two");
+    CHECK_TEXT(sync_all(&f), "P1 P2");
+    for (int i = 2; i < MANY; i++)
+        put_text(q, "");
+    ack_next(q);
+    CHECK_EQ(collect_into(&f, 0, &written), SHMQ_FULL); /* their list has memory now */
+    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    CHECK_EQ(collect_into(&f, ROOM, &written), SHMQ_NO_SPACE);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    CHECK_EQ(written, 0);
+    CHECK_EQ(q->h->spent, 1);
+    while (q->h->journal.synced < MANY) {
+        CHECK(collect_into(&f, ROOM, &written) != SHMQ_NO_SPACE);
+        shmq_publish_synced(&f, 1, 1, written);
+        (void)shmq_release(&f, 1);
+    }
+    CHECK_EQ(q->h->journal.puts, MANY);
+    CHECK_EQ(q->h->journal.settles, 1);
+    CHECK_EQ(q->h->spent, 0);
+    shmq_unfollow(&f);
+}
+#endif
+
 TEST("what a dead writer had claimed is claimed anew")
 {
     struct shmq_queue *q = new_journaled(8);
@@ -314,7 +350,7 @@ TEST("the end of a moved message is held back until its copy is on disk")
     CHECK(waits(graves, 1));
     CHECK_TEXT(sync_all(&g), "P1");
     CHECK(!waits(graves, 1));
-    shmq_arrived(&f, f.moved.at[0]);
+    shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 0);
     shmq_unfollow(&f);
@@ -338,7 +374,7 @@ TEST("a message that was moved before it was logged is written all the same")
     CHECK_EQ(f.moved.len, 1);
     CHECK(waits(graves, 1)); /* staged */
     CHECK_TEXT(sync_all(&f), "");
-    shmq_arrived(&f, f.moved.at[0]);
+    shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 1);
     shmq_unfollow(&f);
@@ -361,6 +397,56 @@ TEST("so it is where somebody waits for the first writer to come")
     CHECK_EQ(q->h->live, 1);
     f = follow(q);
     CHECK_TEXT(sync_all(&f), "P1");
+    shmq_unfollow(&f);
+}
+
+TEST("a moved message that has arrived before its put was written is not written any more")
+{
+    static char large[1000];
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
+    struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
+    struct shmq_follower f;
+    size_t written;
+    uint64_t seq;
+
+    disk_bytes = 0;
+    q->h->journal.writer = PROCESS;
+    f = follow(q);
+    CHECK_EQ(put_status(q, &(struct shmq_put){.body = large, .body_bytes = sizeof large}, &seq),
+             SHMQ_OK);
+    put_text(q, "poison");
+    (void)take_next(q);
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    bury(q, graves, false);
+    CHECK_EQ(collect_into(&f, 500, &written), SHMQ_FULL);
+    CHECK_EQ(written, 0);
+    shmq_arrived(&f, f.moved.at[0].at);
+    CHECK_TEXT(sync_all(&f), "S2 P1"); /* and not P2 behind it: it would be back */
+    CHECK_EQ(q->h->live, 1);
+    shmq_unfollow(&f);
+}
+
+TEST("what was held back twice, or is over, is forgotten")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1, .durability = SHMQ_JOURNAL, .dead_letters = 1);
+    struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
+    struct shmq_follower f;
+
+    disk_bytes = 0;
+    q->h->journal.writer = PROCESS;
+    f = follow(q);
+    put_text(q, "poison");
+    CHECK_TEXT(sync_all(&f), "P1");
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK); /* a hint, */
+    bury(q, graves, false);                                       /*   and another one */
+    CHECK_TEXT(sync_all(&f), "");
+    shmq_arrived(&f, 0);
+    CHECK_EQ(f.moved.len, 0);
+    shmq_lose_hints(q); /* every slot is looked at, this one too */
+    CHECK_TEXT(sync_all(&f), "S1");
+    put_text(q, "poison too");
+    CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_held_back(&f), 0); /* this one is dead, and nowhere else yet */
     shmq_unfollow(&f);
 }
 
@@ -411,6 +497,43 @@ TEST("a copy that was voided leaves no trace")
 }
 
 /* ---- waiting ---- */
+
+static void put_copy(struct shmq_queue *q)
+{
+    struct shmq_view copy = reserve(q, 4);
+
+    CHECK_EQ(shmq_stage(q, copy.receipt, &(struct shmq_put){.body_bytes = 4, .origin_queue = 9,
+                                                            .origin_seq = 2}, now), SHMQ_OK);
+    CHECK_EQ(shmq_publish(q, copy.receipt, now), SHMQ_OK);
+    CHECK_EQ(q->slots[0].origin_queue, 9);
+}
+
+TEST("what comes into the slot of a copy is none")
+{
+    struct shmq_queue *q = new_journaled(1);
+    struct shmq_follower f = follow(q);
+
+    put_copy(q);
+    CHECK_TEXT(sync_all(&f), "P1");
+    ack_next(q);
+    CHECK_EQ(q->slots[0].origin_queue, 9); /* until its settlement is written */
+    CHECK_TEXT(sync_all(&f), "S1");
+    put_text(q, "own");
+    CHECK_EQ(q->slots[0].origin_queue, 0);
+    ack_next(q);
+    put_copy(q);
+    ack_next(q); /* before it was logged */
+    put_text(q, "own");
+    CHECK_EQ(q->slots[0].origin_queue, 0);
+    ack_next(q);
+    put_copy(q);
+    shmq_commit(&q->slots[0], shmq_make_word(SHMQ_ACKED, 0, 0, 1));
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_EQ(q->h->live, 0);
+    put_text(q, "own");
+    CHECK_EQ(q->slots[0].origin_queue, 0);
+    shmq_unfollow(&f);
+}
 
 TEST("the writer waits for what it is woken for")
 {

@@ -157,6 +157,24 @@ TEST("wherever the last batch is torn, those before it count")
     }
 }
 
+TEST("a file that ends before its records begin has none")
+{
+    struct shmq_replay r;
+    struct shmq_found found;
+    unsigned char *bytes = calloc(1, 8);
+
+    shmq_replay_begin(&r, false);
+    CHECK_EQ(fed(&r, bytes, 8, 0, false, &found), SHMQ_FED_OK);
+    CHECK_EQ(fed(&r, bytes, 8, 8, true, &found), SHMQ_FED_OK);
+    CHECK_EQ(fed(&r, bytes, 8, START + 8, false, &found), SHMQ_FED_DAMAGED);
+    CHECK_EQ(found.damage, 8);
+    CHECK_EQ(shmq_replay_closed(bytes, 8, START, SALT), 0);
+    CHECK_EQ(shmq_replay_closed(bytes, 8, UINT64_MAX - 7, SALT), 0);
+    CHECK_EQ(r.count, 0);
+    shmq_replay_end(&r);
+    free(bytes);
+}
+
 TEST("zeros behind the end, and what is behind the bytes that count, are nothing")
 {
     struct shmq_replay r;

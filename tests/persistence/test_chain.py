@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmq
+from shmq.core import _core
 from shmq.options import QueueOptions
 from shmq.persistence.chain import Chain
 from shmq.persistence.rebuilding import rebuild
@@ -90,6 +91,13 @@ def test_copies_are_told_even_of_settled_messages_and_originals_can_be_left_out(
         assert [fields["seq"] for fields in chain] == [3]
         with pytest.raises(ValueError, match="before they are sorted"):
             chain.discard([3])
+
+
+def test_a_file_is_not_fed_behind_the_others_once_they_are_sorted() -> None:
+    replay = _core.Replay()
+    replay.sort(0)
+    with pytest.raises(ValueError, match="before their messages are sorted"):
+        replay.feed(b"", 0, 1, 1, 0, False)
 
 
 @pytest.mark.parametrize(

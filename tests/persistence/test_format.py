@@ -128,6 +128,20 @@ def test_a_field_that_a_record_has_not_is_refused() -> None:
         pack_record("put", SALT, seq=1, colour=2)
 
 
+def test_entries_of_another_type_are_refused() -> None:
+    with pytest.raises(ValueError, match="no entries of a record of type 'dedupe'"):
+        pack_record("dedupe", SALT, entries=[1, 2])
+    with pytest.raises(ValueError, match="no entries of a record of type 'put'"):
+        pack_record("put", SALT, seq=1, entries=[1])
+
+
+def test_what_is_no_whole_record_is_not_sealed() -> None:
+    cut = bytearray(pack_record("settle", 1, entries=[1, 2]))[:-8]
+    sealed = bytearray(cut)
+    seal_records(sealed, 2)
+    assert sealed == cut
+
+
 def test_records_sealed_anew_are_those_of_the_other_file() -> None:
     records = bytearray(pack_record("put", 1, seq=1, body=b"x") + pack_record("settle", 1))
     assert read_record(records, 0, 2)[0] == "crc"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 import pytest
 
+import shmq
 from shmq.persistence.catalog import catalog, segment_name
 from tests.persistence.chain import chain, record_types
 from tests.persistence.conftest import SMALL, Desk, run_out
@@ -136,6 +138,31 @@ def test_zeros_are_written_ahead_of_small_commits_within_the_segment(
         queue.put(b"small")
         run_out(kept)
     assert len(bodies(desk)) == 501
+
+
+def test_what_was_written_is_not_written_again_where_the_lock_cannot_be_had(desk: Desk) -> None:
+    queue = desk.create()
+    kept = desk.keep()
+    kept.step()
+    queue.put(b"one")
+    kept.handle.close()
+    with pytest.raises(shmq.ShmqError, match="closed"):
+        kept.step()
+
+    assert not kept.pending
+    assert kept.follower.synced == 1 and bodies(desk) == [b"one"]
+
+
+def test_what_an_earlier_writer_failed_with_is_not_held_against_the_next(desk: Desk) -> None:
+    queue = desk.create()
+    kept = desk.keep()
+    kept.step()
+    kept.follower.fail(errno.ENOSPC)
+    desk.lose(kept)
+    assert queue.stats().journal_error is not None
+
+    assert not desk.keep().step()  # there is nothing to write, and never will be as it was
+    assert queue.stats().journal_error is None
 
 
 def test_a_delivery_that_failed_is_remembered(desk: Desk) -> None:

@@ -197,9 +197,9 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
         r->reason = s->reason;
         r->dead_at = s->dead_at;
     }
-    if (s->origin_queue) {
+    r->origin_queue = GET_ATOMIC(s->origin_queue);
+    if (r->origin_queue) {
         r->flags |= SHMQ_R_ORIGIN;
-        r->origin_queue = s->origin_queue;
         r->origin_seq = s->origin_seq;
     }
     r->body_bytes = s->body_bytes;
@@ -362,9 +362,7 @@ static bool write_update(struct shmq_follower *f, struct shmq_out *out, uint32_t
 {
     const struct shmq_slot *s = &f->q->slots[at];
     struct shmq_record r;
-    uint64_t seq = shmq_logged_seq(&f->q->logged[at]);
-
-    uint64_t *last = digest_of(f, at);
+    uint64_t seq = shmq_logged_seq(&f->q->logged[at]), *last = digest_of(f, at);
 
     if (!last || !read_slot(f->wall, f->q, s, seq, is_live_word, &r) || *last == digest(&r))
         return true;
@@ -389,15 +387,16 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
         return true;
     if (shmq_state_of(word) != SHMQ_SPENT)
         return shmq_logged_seq(&f->q->logged[at]) != seq || write_update(f, out, at, salt);
-    if (word & SHMQ_F_MOVED && !arrived) {
-        mark(f, &f->moved, at);
-        return true;
-    }
     /* A slot that owes nothing is SPENT for a moment, and may hold another message by now. */
     shmq_read_fence();
     if (shmq_word(s) != word)
         return true;
-    if (shmq_logged_seq(&f->q->logged[at]) == seq)
+    if (word & SHMQ_F_MOVED && !arrived) {
+        note(f, &f->moved, seq, at);
+        return true;
+    }
+    /* Its put, if that is still to be written, is not any more: nobody would settle it. */
+    if (shmq_logged_seq(&f->q->logged[at]) == seq || (arrived && claim(f, at, seq)))
         *settled = seq;
     note(f, &f->done, seq, at);
     return true;
@@ -442,7 +441,6 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
 {
     struct shmq_slot *s = slot_of(f, c->at);
     struct shmq_record r;
-
     bool claimed, room;
 
     if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
@@ -452,8 +450,10 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
     room = claimed && fits(f, out, shmq_record_size(&r));
     if (!room) {
         /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim
-         * or not; or without room, and then it is claimed again. */
-        shmq_set_logged(&f->q->logged[c->at], 0);
+         * or not; or without room, and then it is claimed again. The claim of whatever message
+         * stands there by now is none of this one's. */
+        if (shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
+            shmq_set_logged(&f->q->logged[c->at], 0);
         return !claimed;
     }
     out->at = shmq_record_write(out->at, salt, &r);
@@ -547,8 +547,20 @@ int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit,
 
 /* ---- a collection ---- */
 
+/* What was collected will not be written: it is as if nothing had been, and every slot is to be
+ * looked at. */
+static void undo(struct shmq_follower *f)
+{
+    f->done.len = f->arrived.len = 0;
+    if (f->digests)
+        memset(f->digests, 0, f->digests_room * sizeof *f->digests);
+    f->dedupe = f->q->h->journal.dedupe;
+    shmq_disclaim(f);
+}
+
 int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
 {
+    unsigned char *begin = out->at;
     bool whole;
 
     f->wall = shmq_wall() - shmq_now();
@@ -562,20 +574,38 @@ int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
     if (f->covered < shmq_synced(f->q))
         f->covered = shmq_synced(f->q);
     whole = write_ids(f->q, &f->dedupe, f->covered, f->wall, out, salt) && whole;
-    if (f->lacking)
+    if (f->lacking) {
+        undo(f);
+        out->at = begin;
         return SHMQ_NO_SPACE;
+    }
     return whole ? SHMQ_OK : SHMQ_FULL;
+}
+
+uint32_t shmq_held_back(struct shmq_follower *f)
+{
+    struct shmq_candidates *moved = &f->moved;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < moved->len; i++) {
+        const struct shmq_slot *s = slot_of(f, moved->at[i].at);
+
+        if (s && is_held_back(shmq_word(s)) && seq_of(s) == moved->at[i].seq)
+            moved->at[kept++] = moved->at[i];
+    }
+    return moved->len = kept;
 }
 
 void shmq_arrived(struct shmq_follower *f, uint32_t at)
 {
-    for (uint32_t i = 0; i < f->moved.len; i++) {
-        if (f->moved.at[i] != at)
-            continue;
-        f->moved.at[i] = f->moved.at[--f->moved.len];
+    uint32_t kept = 0, had = f->moved.len;
+
+    for (uint32_t i = 0; i < had; i++)
+        if (f->moved.at[i].at != at)
+            f->moved.at[kept++] = f->moved.at[i];
+    f->moved.len = kept;
+    if (kept < had)
         mark(f, &f->arrived, at);
-        return;
-    }
 }
 
 /* ---- what another queue has of what was moved there ---- */

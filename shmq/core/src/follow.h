@@ -45,7 +45,7 @@ struct shmq_follower {
     uint32_t puts_at;              /*   from here on                                   */
     struct shmq_marks changed;     /* hinted, to be looked at                          */
     struct shmq_candidates done;   /* SPENT; to be set free once this is published     */
-    struct shmq_marks moved;       /* SPENT; another queue's journal must have it first */
+    struct shmq_candidates moved;  /* SPENT; another queue's journal must have it first */
     struct shmq_marks arrived;     /* that were moved, and that it has                 */
     uint64_t *digests;             /* of what was written last of each slot            */
     uint32_t digests_room;
@@ -65,11 +65,15 @@ bool shmq_has_news(const struct shmq_follower *f);
 
 /* Writes records, sealed with `salt`, of what has changed since the last collection: SHMQ_OK;
  * SHMQ_FULL if there was more than room (f->needed bytes at least for the next record);
- * SHMQ_NO_SPACE without private memory. Settlements come first, then puts by sequence number,
+ * SHMQ_NO_SPACE without private memory, and then nothing was collected. Settlements come first, then puts by sequence number,
  * then dedupe ids. */
 int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt);
 
-/* Lets the settlement of these moved messages go with the next collection. */
+/* How many moved messages there are, in f->moved, of which the settlement is held back: those
+ * that are over are forgotten. */
+uint32_t shmq_held_back(struct shmq_follower *f);
+
+/* Lets the settlement of the moved message in slot `at` go with the next collection. */
 void shmq_arrived(struct shmq_follower *f, uint32_t at);
 
 /* Of the messages `seqs`, sorted, that were moved here from another queue: sets waits[i] of

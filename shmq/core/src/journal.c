@@ -64,9 +64,11 @@ static bool commit_spent(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s), flags = 0;
 
+    if (!q->journaled)
+        return false;
     if (shmq_state_of(word) == SHMQ_SPENT)
         return is_owed(q, s);
-    if (!q->journaled || !is_message(shmq_state_of(word)))
+    if (!is_message(shmq_state_of(word)))
         return false;
     if (shmq_state_of(word) == SHMQ_MOVING)
         flags = SHMQ_F_MOVED;
@@ -98,31 +100,31 @@ void shmq_lose_hints(struct shmq_queue *q)
 
     if (!q->journaled)
         return;
-    atomic_store_explicit(&h->fresh_tail, h->last_seq, memory_order_release);
-    shmq_mark();
+    /* The epoch first: whoever sees that puts are over of which there is no hint, sees why. */
     atomic_fetch_add_explicit(&h->journal_epoch, 1, memory_order_acq_rel);
+    shmq_mark();
+    atomic_store_explicit(&h->fresh_tail, h->last_seq, memory_order_release);
     shmq_mark();
     q->hinted = true;
 }
 
 /* The rings grow with the slots. What they held is at other places then: the writer looks at
- * every slot. */
+ * every slot, and knows that it has to before it can look at a wrong place. */
 static int grow_rings(struct shmq_queue *q, uint32_t slots)
 {
-    uint32_t size = q->h->hints ? q->h->hints : SHMQ_LEAST_HINTS;
+    uint32_t size = SHMQ_LEAST_HINTS;
     int status;
 
-    while (size < slots)
+    while (size < slots && size < q->geo.hints_max)
         size *= 2;
-    if (size > q->geo.hints_max)
-        size = q->geo.hints_max;
     if (size <= q->h->hints)
         return SHMQ_OK;
     if ((status = shmq_back(q, q->geo.fresh, (uint64_t)size * sizeof(uint32_t))) ||
         (status = shmq_back(q, q->geo.spent, (uint64_t)size * sizeof(uint32_t))))
         return status;
-    SET_ATOMIC(q->h->hints, size);
     shmq_lose_hints(q);
+    __atomic_store_n(&q->h->hints, size, __ATOMIC_RELEASE);
+    shmq_mark();
     return SHMQ_OK;
 }
 

@@ -66,8 +66,6 @@ static inline void shmq_hint_fresh(struct shmq_queue *q, uint64_t seq, uint32_t 
     shmq_mark();
 }
 
-
-
 /* The message in slot `at`, which may have been logged, is settled, or has changed. Holds the
  * lock of the gets. */
 void shmq_hint_spent(struct shmq_queue *q, uint32_t at);

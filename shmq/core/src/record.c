@@ -261,7 +261,8 @@ unsigned char *shmq_record_write(unsigned char *at, uint32_t salt, const struct 
 
 void shmq_records_seal(unsigned char *bytes, size_t size, uint32_t salt)
 {
-    for (unsigned char *end = bytes + size; bytes < end;)
+    for (unsigned char *end = bytes + size;
+         (size_t)(end - bytes) >= SHMQ_RECORD_HEAD && size_at(bytes) <= (size_t)(end - bytes);)
         bytes = shmq_record_seal(bytes, salt);
 }
 

@@ -119,8 +119,8 @@ unsigned char *shmq_record_write(unsigned char *at, uint32_t salt, const struct 
 unsigned char *shmq_record_begin(unsigned char *at, const struct shmq_record *r);
 unsigned char *shmq_record_seal(unsigned char *at, uint32_t salt);
 
-/* Seals all records in `bytes` anew, for a file with another salt; they must be our own: of
- * what was read shmq_record_read says whether it is a record. */
+/* Seals all whole records in `bytes` anew, for a file with another salt; they must be our own:
+ * of what was read shmq_record_read says whether it is a record. */
 void shmq_records_seal(unsigned char *bytes, size_t size, uint32_t salt);
 
 /* ---- decoding ---- */

@@ -155,6 +155,7 @@ static void index_slot(struct shmq_queue *q, uint32_t at)
     if (shmq_state_of(word) == SHMQ_FREE) {
         SET(s->units, 0);
         SET(s->pins, 0);
+        shmq_slot_lose_origin(s);
         SET(s->next, q->h->free[0]);
         SET(q->h->free[0], at);
         return;

@@ -437,6 +437,8 @@ static enum shmq_fed walk_file(struct walk *w, uint64_t whole, bool exact)
         if (fed == SHMQ_FED_DAMAGED && w->r->salvage && w->found->end < w->size) {
             w->at = w->found->end;
             salvage(w, whole);
+            if (w->r->no_memory)
+                return SHMQ_FED_NO_MEMORY;
             continue;
         }
         if (fed == SHMQ_FED_DAMAGED && w->r->salvage) {
@@ -463,6 +465,8 @@ enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes
     w.file = r->images.count - 1;
     w.size = exact && whole < size ? whole : size;
     w.size -= w.size % 8;
+    if (w.size < start) /* cut within what stands before the records */
+        w.at = w.size;
     return walk_file(&w, whole, exact);
 }
 
@@ -472,7 +476,7 @@ uint64_t shmq_replay_closed(const unsigned char *bytes, uint64_t size, uint64_t 
     struct shmq_record record;
     size_t next;
 
-    if (size % 8 || size < start + FOOTER_BYTES ||
+    if (size % 8 || size < FOOTER_BYTES || size - FOOTER_BYTES < start ||
         shmq_record_read(bytes + size - FOOTER_BYTES, FOOTER_BYTES, salt, true, &record, &next) !=
             SHMQ_READ_OK)
         return 0;

@@ -84,11 +84,11 @@ struct shmq_found {
 void shmq_replay_begin(struct shmq_replay *r, bool salvage);
 void shmq_replay_end(struct shmq_replay *r);
 
-/* Takes the file `bytes`, whose records begin at `start` and whose batches are numbered from
- * `first_batch` on. Up to `whole` all of it must be
- * batches without a gap. From there on it may end in a torn batch, unless `exact`: then what
- * is behind `whole` does not count. If it is being salvaged, what is damaged is skipped and
- * listed, and this does not return DAMAGED. */
+/* Takes the file `bytes`, whose records begin at `start`, a multiple of 8, and whose batches are
+ * numbered from `first_batch` on. Up to `whole` all of it must be batches without a gap. From
+ * there on it may end in a torn batch, unless `exact`: then what is behind `whole` does not
+ * count. If it is being salvaged, what is damaged is skipped and listed, and this does not
+ * return DAMAGED. Not once sorted. */
 enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
                                uint64_t start, uint32_t salt, uint64_t first_batch,
                                uint64_t whole, bool exact, struct shmq_found *found);

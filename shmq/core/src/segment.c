@@ -151,8 +151,8 @@ static bool sane(const struct shmq_options *o)
 {
     return o->capacity >= 1 && o->capacity <= SHMQ_MAX_CAPACITY && o->priorities >= 1 &&
            o->priorities <= SHMQ_MAX_PRIORITIES && o->arena_bytes >= 1 &&
-           o->arena_bytes <= 1ull << 37 && o->durability <= SHMQ_JOURNAL && memchr(o->name, 0, sizeof o->name) &&
-           memchr(o->dead_letter, 0, sizeof o->dead_letter);
+           o->arena_bytes <= 1ull << 37 && o->durability <= SHMQ_JOURNAL &&
+           memchr(o->name, 0, sizeof o->name) && memchr(o->dead_letter, 0, sizeof o->dead_letter);
 }
 
 int shmq_inspect(const void *base, uint64_t mapped, uint64_t size, struct shmq_geometry *geo)

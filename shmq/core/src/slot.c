@@ -209,6 +209,8 @@ void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t serial = shmq_serial_of(shmq_word(s));
 
+    if (q->journaled)
+        shmq_slot_lose_origin(s);
     if (s->pins) {
         shmq_commit(s, shmq_make_word(SHMQ_ZOMBIE, 0, 0, serial));
         return;

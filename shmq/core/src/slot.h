@@ -23,6 +23,13 @@ void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s);
 /* The same of a slot that owes the journal nothing. */
 void shmq_slot_release(struct shmq_queue *q, struct shmq_slot *s);
 
+/* What comes into the slot next is no copy. Nobody but a journal asks. */
+static inline void shmq_slot_lose_origin(struct shmq_slot *s)
+{
+    if (s->origin_queue)
+        SET_ATOMIC(s->origin_queue, 0);
+}
+
 /* Where the body and the properties stand. NULL and damage if they are out of bounds. */
 unsigned char *shmq_body_of(struct shmq_queue *q, struct shmq_slot *s);
 unsigned char *shmq_meta_of(struct shmq_queue *q, struct shmq_slot *s);
