@@ -6,6 +6,7 @@ the next write and the next sync. So the disk sets the pace, and how many share 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import time
@@ -13,6 +14,7 @@ from typing import Final
 
 from shmq.client.local import LocalQueue
 from shmq.core import _core
+from shmq.errors import QueueDeleted
 from shmq.persistence.catalog import segment_name
 from shmq.persistence.disk import Disk
 from shmq.persistence.journal import Journal
@@ -104,7 +106,9 @@ class Journaled(Kept):
 
     def settle_arrived(self, target: str) -> bool:
         """See :class:`shmq.persistence.moves.Follows`."""
-        with self._lock:
+        with self._lock, contextlib.suppress(QueueDeleted):
+            if self.closed:
+                return True
             self.step()  # so that all that was moved by now is known
             while slots := self._arrived(target):
                 self.follower.arrived(slots)
@@ -112,6 +116,7 @@ class Journaled(Kept):
                 if self.error is not None:
                     return False
             return self.error is None
+        return True  # a queue that is no more gets nothing back
 
     def snapshot(self) -> None:
         """Write a snapshot, and remove the segments that it makes superfluous.
@@ -120,7 +125,8 @@ class Journaled(Kept):
         """
         super().snapshot()
         with self._lock:
-            self.journal.drop_before(self.number)
+            if not self.closed:  # else the names may be those of the next queue's segments
+                self.journal.drop_before(self.number)
 
     def parts(self) -> list[tuple[str, int]]:
         """See :meth:`Kept.parts`."""
