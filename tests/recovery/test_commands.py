@@ -15,7 +15,7 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import plan
 from tests.cli.tools import Shell
 from tests.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
-from tests.recovery.tools import Persist, lose
+from tests.recovery.tools import Persist, lose, persisting
 from tests.serving import Server
 
 
@@ -346,3 +346,10 @@ def test_a_flipped_bit_in_any_byte_of_a_segment_is_found_or_changes_nothing(
             found = [message["seq"] for message in decision.chain]
             assert found in ([1], [1, 2]), f"byte {at}"  # the last batch may have been torn
         path.write_bytes(raw)
+
+
+def test_a_server_says_why_it_cannot_write(server: Server, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    with persisting(namespace, tmp_path / "elsewhere"):
+        confirmed(namespace, 1)
+        server.hears("durable queues are not written: .* another process writes the queues")
