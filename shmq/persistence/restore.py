@@ -15,7 +15,7 @@ from shmq.persistence.catalog import catalog
 from shmq.persistence.directory import chosen_directory
 from shmq.persistence.disk import Disk
 from shmq.persistence.rebuilding import rebuild
-from shmq.persistence.recovery import Decision, plan, set_aside
+from shmq.persistence.recovery import Decision, plan, set_aside, sync_files
 from shmq.registry import Namespace
 
 __all__ = ["DAMAGED", "RESTORED", "SALVAGED", "THERE", "Restored", "restore"]
@@ -64,6 +64,8 @@ def restore(
         check_name(new_name)
     try:
         with registry.locked():
+            # What names a queue's files to be removed must not find those of the one made now.
+            erasing.finish(Disk(own))
             decisions = plan(disk, salvage=salvage)
             for name in queues:
                 if name not in decisions:
@@ -85,7 +87,10 @@ def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, nam
         return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
     intact = not decision.problems
     logged = intact and name == decision.queue and disk.directory == own
-    if not logged:
+    if logged:
+        disk.sync_directory()
+        sync_files(disk, decision.lineage)
+    else:
         _make_way(own, name)
     rebuild(registry, name, decision.chain, logged=logged)
     state = RESTORED if intact else SALVAGED
