@@ -94,18 +94,18 @@ class Shutter:
 
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
-            with self._lock:
-                self._ordered.discard(order.kept)
             try:
                 order.kept.snapshot()
             except QueueDeleted as error:
                 order.error = error
                 self._worked(order.kept)
-            except (OSError, ShmqError) as error:
+            except (OSError, ShmqError, MemoryError) as error:
                 order.error = error
                 self._failed(order.kept, error)
             else:
                 self._worked(order.kept)
+            with self._lock:  # not before: while it is being written it is due still
+                self._ordered.discard(order.kept)
             order.done.set()
 
     def _failed(self, kept: Kept, error: Exception) -> None:
