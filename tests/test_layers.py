@@ -23,7 +23,12 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("shmq.errors", "shmq.names", "shmq.protocol", "shmq.version"),
     ("shmq.core",),
-    ("shmq.persistence.disk", "shmq.persistence.catalog", "shmq.persistence.erasing"),
+    (
+        "shmq.persistence.disk",
+        "shmq.persistence.writing",
+        "shmq.persistence.catalog",
+        "shmq.persistence.erasing",
+    ),
     ("shmq.options", "shmq.codecs", "shmq.registry", "shmq.waiting", "shmq.contract"),
     ("shmq.client",),
     ("shmq.processes",),

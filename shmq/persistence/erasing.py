@@ -19,6 +19,7 @@ from typing import Final
 
 from shmq.persistence.catalog import SUFFIX, catalog
 from shmq.persistence.disk import Disk
+from shmq.persistence.writing import write_whole
 
 __all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_written", "note"]
 
@@ -92,7 +93,7 @@ def _write_note(disk: Disk, queue: str, keys: Collection[int]) -> None:
         file = disk.open(note(queue))
         before = disk.size(file) // _KEY.size * _KEY.size
     try:
-        disk.write(file, [b"".join(_KEY.pack(key) for key in sorted(keys))], before)
+        write_whole(disk, file, [b"".join(_KEY.pack(key) for key in sorted(keys))], before)
         disk.sync(file)
     finally:
         disk.close(file)

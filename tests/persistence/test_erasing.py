@@ -13,6 +13,7 @@ from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.erasing import erase, finish, hash_key_of, note
 from shmq.registry import Namespace
+from tests.persistence.faults import ShortDisk
 
 
 def file(folder: Path, name: str, key: int) -> Path:
@@ -94,6 +95,15 @@ def test_one_who_dies_on_the_way_leaves_all_of_it_or_a_note(full: Path, calls: i
         assert set(left(full)) - {"others.dmsq"} == (set() if gone else before)
     else:
         assert left(full) == ["others.dmsq"]
+
+
+def test_a_disk_that_writes_in_small_pieces_gets_the_whole_note(full: Path) -> None:
+    erase(ShortDisk(full), "jobs", 7, last=False)
+    file(full, "jobs@0000000000000005.dmsq", 7)
+
+    finish(Disk(full))
+
+    assert left(full) == ["jobs@0000000000000004.dmsq", "others.dmsq"]
 
 
 def test_the_note_stays_for_the_writer_that_may_be_making_a_file(full: Path) -> None:
