@@ -6,7 +6,6 @@ the next write and the next sync. So the disk sets the pace, and how many share 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import time
@@ -14,7 +13,6 @@ from typing import Final
 
 from shmq.client.local import LocalQueue
 from shmq.core import _core
-from shmq.errors import QueueDeleted
 from shmq.persistence.catalog import segment_name
 from shmq.persistence.disk import Disk
 from shmq.persistence.journal import Journal
@@ -106,9 +104,7 @@ class Journaled(Kept):
 
     def settle_arrived(self, target: str) -> bool:
         """See :class:`shmq.persistence.moves.Follows`."""
-        with self._lock, contextlib.suppress(QueueDeleted):
-            if self.closed:
-                return True
+        with self._lock:
             self.step()  # so that all that was moved by now is known
             while slots := self._arrived(target):
                 self.follower.arrived(slots)
@@ -116,7 +112,6 @@ class Journaled(Kept):
                 if self.error is not None:
                     return False
             return self.error is None
-        return True  # a queue that is no more gets nothing back
 
     def snapshot(self) -> None:
         """Write a snapshot, and remove the segments that it makes superfluous.

@@ -152,19 +152,3 @@ def test_a_snapshot_of_the_target_forgets_no_copy_before_its_original_is_settled
     graves.snapshot()
 
     assert (held(desk, "q"), held(desk, "q.dlq")) == ([], [])
-
-
-def test_a_snapshot_of_the_target_does_not_wait_for_a_source_that_is_gone(desk: Desk) -> None:
-    source, graves = pair(desk)
-    bury(desk)
-    run_out(source)
-    run_out(graves)
-    desk.broker.delete_queue("q")
-
-    graves.snapshot()
-    source.close()
-    desk.moves.enter(source)  # it was looked up before it left
-    graves.snapshot()
-
-    desk.moves.leave(source)
-    assert held(desk, "q.dlq") == [b"bad"]
