@@ -35,6 +35,8 @@ log = logging.getLogger("shmq")
 
 #: How often it is looked whether a queue was made, in seconds; that is one stat(2).
 GLANCE: Final = 0.02
+#: How often it is looked which snapshots are due, in seconds.
+ROUND: Final = 0.1
 #: The time of a change is exact to this many ns, at least.
 TICK: Final = 100_000_000
 #: How long it may take until a queue that was just made is kept, in seconds.
@@ -79,11 +81,14 @@ class Writer:
         try:
             self._look_around()
             self._shutter.start()
+            due_at = 0.0
             while not self._stopped:
                 with contextlib.suppress(queue.Empty):
                     self._wake.get(timeout=GLANCE)
                 self._look_around()
-                self._shutter.expose(self._list())
+                if (now := time.monotonic()) >= due_at:
+                    self._shutter.expose(self._list())
+                    due_at = now + ROUND
             self._look_around()  # what was made before it was stopped is kept, too
         finally:
             self._stopped = True
