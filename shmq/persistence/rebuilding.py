@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.errors import ShmqError
+from shmq.errors import FileError, ShmqError
 from shmq.options import QueueOptions
 from shmq.persistence.chain import Chain
 from shmq.registry import Namespace
@@ -18,7 +18,13 @@ def rebuild(registry: Namespace, name: str, chain: Chain, *, logged: bool) -> No
     journal goes on behind them; else all of it is new to the writer. Raises NoSpace,
     ShmqError.
     """
-    options = QueueOptions(**chain.options)
+    try:
+        options = QueueOptions(**chain.options)
+    except (TypeError, ValueError) as error:
+        raise FileError(
+            f"the options in the files of queue {name!r} are not those of this shmq ({error}): "
+            f"use the shmq that wrote them, or a newer one"
+        ) from error
     segment = registry.make_segment(name, options, hash_key=chain.hash_key, publish=False)
     try:
         chain.restore(segment, logged)

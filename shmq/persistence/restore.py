@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -90,9 +91,10 @@ def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, nam
     if logged:
         disk.sync_directory()
         sync_files(disk, decision.lineage)
+        rebuild(registry, name, decision.chain, logged=True)
     else:
-        _make_way(own, name)
-    rebuild(registry, name, decision.chain, logged=logged)
+        with _way_made(Disk(own), name):
+            rebuild(registry, name, decision.chain, logged=False)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 
@@ -105,9 +107,19 @@ def _is_there(registry: Namespace, name: str) -> bool:
     return True
 
 
-def _make_way(own: Path, name: str) -> None:
-    """Set aside what the namespace's own directory has of that name."""
-    disk = Disk(own)
-    files = catalog(disk.names()).get(name)
-    if files is not None:
-        set_aside(disk, name, {file: erasing.hash_key_of(disk, file) for file in files.names()})
+@contextlib.contextmanager
+def _way_made(own: Disk, name: str) -> Iterator[None]:
+    """What the namespace's directory has of that name is aside, if the block comes to its end."""
+    files = catalog(own.names()).get(name)
+    if files is None:
+        yield
+        return
+    before = list(files.names())
+    aside = set_aside(own, name, {file: erasing.hash_key_of(own, file) for file in before})
+    try:
+        yield
+    except BaseException:
+        for there, file in zip(aside, before, strict=True):
+            own.rename(there, file)
+        own.sync_directory()
+        raise

@@ -12,7 +12,7 @@ from shmq.persistence import erasing
 from shmq.persistence.catalog import segment_name, snapshot_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
-from shmq.persistence.recovery import plan
+from shmq.persistence.recovery import plan, recover
 from shmq.persistence.restore import restore
 from shmq.registry import Namespace
 from tests.persistence.building import HASH_KEY, Building, put
@@ -91,3 +91,33 @@ def test_the_deletion_of_a_queue_does_not_reach_the_files_of_one_restored_since(
     erasing.finish(own.disk)
 
     assert snapshot_name("q") in own.disk.names()
+
+
+def test_a_restore_that_fails_leaves_the_files_as_they_were(
+    namespace: str, own: DataDirectory, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    backup.mkdir()
+    newer = Building(options={"capacity": 64, "colour": "red"}).batch(put(1))
+    (backup / segment_name("q", 1)).write_bytes(bytes(newer))
+    (own.path / segment_name("q", 1)).write_bytes(bytes(Building().batch(put(1))))
+    before = own.disk.names()
+
+    with pytest.raises(shmq.ShmqError, match=r"options .* of queue 'q' .*colour.*newer"):
+        restore(namespace, backup)
+
+    assert own.disk.names() == before
+
+
+def test_options_that_are_not_known_stop_their_queue_and_no_other(
+    own: DataDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = Building(name="a", options={"capacity": 64, "colour": "red"}).batch(put(1))
+    (own.path / segment_name("a", 1)).write_bytes(bytes(newer))
+    other = Building(name="b", hash_key=2).batch(put(1))
+    (own.path / segment_name("b", 1)).write_bytes(bytes(other))
+
+    recover(own)
+
+    assert Namespace.of(own.namespace).queue_names() == ["b"]
+    assert "queue a is not brought back" in caplog.text
