@@ -14,6 +14,7 @@ from shmq.cli.failure import Code
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import plan
 from tests.cli.tools import Shell
+from tests.processes.tools import eventually
 from tests.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
 from tests.recovery.tools import Persist, lose, persisting
 from tests.serving import Server
@@ -236,6 +237,18 @@ def test_a_directory_that_is_written_to_is_refused(persist: Persist, shell: Shel
     told = shell("persist", "-d", str(persist.directory), code=Code.REFUSED).err.decode()
 
     assert "another process writes there already" in told
+
+
+def test_it_may_have_all_the_descriptors_that_the_system_allows(persist: Persist) -> None:
+    assert persist.process is not None
+    limits = Path(f"/proc/{persist.process.pid}/limits")
+
+    def raised() -> bool:
+        (line,) = (line for line in limits.read_text().splitlines() if "open files" in line)
+        soft, hard = line.split()[3:5]
+        return soft == hard
+
+    eventually(raised, "the limit is raised")
 
 
 def test_what_is_no_directory_is_wrong_usage(shell: Shell, tmp_path: Path) -> None:
