@@ -256,7 +256,7 @@ class Writer:
                 kept.step()
             except QueueDeleted:
                 break
-            except (ShmqError, MemoryError) as error:
+            except Exception as error:  # noqa: BLE001 - else nobody would write the queue again
                 kept.refuse(error)
             if kept.error is not None:
                 self._rest()

@@ -19,7 +19,7 @@ import shmq
 from shmq.persistence.catalog import catalog, snapshot_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
-from shmq.persistence.journaled import RETRY
+from shmq.persistence.journaled import RETRY, Journaled
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.writer import Writer
 from tests.persistence.chain import chain
@@ -170,6 +170,24 @@ def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
         damaged.unlink()
         eventually(lambda: writer.followed() == ["q"], "it is kept")
     assert caplog.text.count("is not kept on disk") == 1
+
+
+def test_what_nobody_foresaw_ends_no_queue(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = broker.create_queue("q", durability="journal", dead_letter=None)
+    step, failures = Journaled.step, [ValueError("no such thing")]
+
+    def fail_once(kept: Journaled) -> bool:
+        if failures:
+            raise failures.pop()
+        return step(kept)
+
+    monkeypatch.setattr(Journaled, "step", fail_once)
+    with writing(namespace, Disk(tmp_path / "d")):
+        eventually(lambda: not failures, "it has failed")
+        queue.put(b"x")
+        synced(queue)
 
 
 class CountingDisk(Disk):
