@@ -177,7 +177,7 @@ def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[s
     """Rename the queue's ``files``, given with their hash keys; their names now. Durable."""
     renamed = []
     for file, key in files.items():
-        there = aside(file, key or 0)
+        there = aside(file, key or 0, disk.names())
         disk.rename(file, there)
         renamed.append(there)
         log.warning(

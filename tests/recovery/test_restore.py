@@ -12,7 +12,7 @@ from shmq.persistence import erasing
 from shmq.persistence.catalog import segment_name, snapshot_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
-from shmq.persistence.recovery import plan, recover
+from shmq.persistence.recovery import plan, recover, set_aside
 from shmq.persistence.restore import restore
 from shmq.registry import Namespace
 from tests.persistence.building import HASH_KEY, Building, put
@@ -91,6 +91,20 @@ def test_the_deletion_of_a_queue_does_not_reach_the_files_of_one_restored_since(
     erasing.finish(own.disk)
 
     assert snapshot_name("q") in own.disk.names()
+
+
+def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    for text in ("first", "second", "third"):
+        (tmp_path / "q.dmsq").write_text(text)
+        set_aside(disk, "q", {"q.dmsq": 7})
+
+    there = f"q.dmsq.{7:016x}"
+    assert {name: (tmp_path / name).read_text() for name in disk.names()} == {
+        there: "first",
+        f"{there}.2": "second",
+        f"{there}.3": "third",
+    }
 
 
 def test_a_restore_that_fails_leaves_the_files_as_they_were(
