@@ -34,7 +34,8 @@ class Shutter:
 
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="snapshots")
+        # A daemon: a process that is to end at once does not wait for it.
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._lock = threading.Lock()
         self._ordered: set[Kept] = set()
         self._not_before: dict[Kept, float] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ from shmq.client.local import attach
 from shmq.persistence.kept import Kept
 from shmq.persistence.shutter import Shutter
 from tests.persistence.conftest import SMALL, Desk
-from tests.processes.tools import PATIENCE
+from tests.processes.tools import PATIENCE, ROOT
 
 
 class Slow(Kept):
@@ -74,3 +76,9 @@ def test_want_of_memory_fails_one_snapshot_and_not_the_next(slow: Slow, shutter:
     shutter.take(slow, PATIENCE)
 
     assert slow.number
+
+
+def test_a_process_that_ends_at_once_does_not_wait_for_it() -> None:
+    text = "from shmq.persistence.shutter import Shutter; Shutter().start(); raise SystemExit(3)"
+    run = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, timeout=PATIENCE)
+    assert run.returncode == 3
