@@ -167,10 +167,21 @@ class Namespace:
         return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
 
     def keep_in(self, directory: Path) -> None:
-        """Let everybody know that the files of its durable queues are in ``directory``."""
+        """Let everybody know that the files of its durable queues are in ``directory``.
+
+        Raises ShmqError if a process writes them somewhere else: two would undo each other's
+        work.
+        """
         path = os.fsencode(directory.absolute())
         self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
+            other = self.data_dir
+            if other is not None and erasing.is_written(other) and not other.samefile(directory):
+                raise ShmqError(
+                    f"data_dir={str(directory)!r}: another process writes the queues of "
+                    f"namespace {self.name!r} in {str(other)!r}; end it first (fuser "
+                    f"{other / erasing.LOCK} finds it)"
+                )
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
 

@@ -12,6 +12,7 @@ from typing import Final
 from shmq.errors import ShmqError
 from shmq.persistence.control import CutFile, ask_for_cut, ask_for_snapshots
 from shmq.persistence.disk import Disk
+from shmq.persistence.writing import write_whole
 
 __all__ = ["Saved", "backup"]
 
@@ -80,9 +81,7 @@ def _copy(disk: Disk, file: CutFile) -> None:
             piece = os.pread(file.descriptor, min(_PIECE, file.bytes - at), at)
             if not piece:
                 raise ShmqError(f"{file.name} ends at {at} of {file.bytes} bytes: try again")
-            while piece:
-                count = disk.write(made, [piece], at)
-                at, piece = at + count, piece[count:]
+            at = write_whole(disk, made, [piece], at)
         disk.sync(made)
     finally:
         disk.close(made)

@@ -4,13 +4,14 @@ For queue ``NAME``: ``NAME.dmsq`` is its snapshot, and ``NAME@0000000000000001.d
 on are the segments of its journal, whose numbers are never used again; ``.NAME.dmsq.tmp`` is
 a snapshot that is being written. ``@`` is in no queue's name, so none can be taken for
 another's. Files that belong to another life of the name are set aside as ``FILE.ID``, with
-the hash key of their queue in 16 hexadecimal digits.
+the hash key of their queue in 16 hexadecimal digits, and ``.2`` and so on where that is taken.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,9 +58,14 @@ def unfinished(queue: str) -> str:
     return f".{queue}{SUFFIX}.tmp"
 
 
-def aside(name: str, hash_key: int) -> str:
-    """What a file of another life of its queue is renamed to."""
-    return f"{name}.{hash_key:016x}"
+def aside(name: str, hash_key: int, taken: Collection[str] = ()) -> str:
+    """What a file of another life of its queue is renamed to, if that is not ``taken``."""
+    first = there = f"{name}.{hash_key:016x}"
+    for number in itertools.count(2):
+        if there not in taken:
+            break
+        there = f"{first}.{number}"
+    return there
 
 
 def catalog(names: Iterable[str]) -> dict[str, Files]:

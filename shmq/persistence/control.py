@@ -20,6 +20,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ log = logging.getLogger("shmq")
 
 _NAME: Final = "writer.sock"
 _MOST: Final = 1 << 20
+#: How soon requests are taken again after that failed, in seconds.
+_BREATH: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Control:
 
     def __init__(self, directory: Path, source: Source) -> None:
         self._source = source
+        self._closed = False
         self._path = directory / _NAME
         self._path.unlink(missing_ok=True)  # of a writer that died: there is one at a time
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -88,6 +92,7 @@ class Control:
 
     def close(self) -> None:
         """Take no more requests."""
+        self._closed = True
         self._path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -97,8 +102,12 @@ class Control:
         while True:
             try:
                 way, _ = self._listening.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._closed:
+                    return
+                log.warning("a request to the writer could not be taken: %s", error)
+                time.sleep(_BREATH)  # it has no descriptors left, and may have some then
+                continue
             threading.Thread(target=self._answer, args=(way,), daemon=True).start()
 
     def _answer(self, way: socket.socket) -> None:

@@ -120,7 +120,8 @@ class Journaled(Kept):
         """
         super().snapshot()
         with self._lock:
-            self.journal.drop_before(self.number)
+            if not self.closed:  # else the names may be those of the next queue's segments
+                self.journal.drop_before(self.number)
 
     def parts(self) -> list[tuple[str, int]]:
         """See :meth:`Kept.parts`."""

@@ -120,7 +120,7 @@ class Kept:
         for name in files.names() if files else ():
             key = erasing.hash_key_of(self.disk, name)
             if key is not None and key != self.identity.hash_key:
-                self.disk.rename(name, aside(name, key))
+                self.disk.rename(name, aside(name, key, self.disk.names()))
                 strangers.append(name)
         if strangers:
             self.disk.sync_directory()

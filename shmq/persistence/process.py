@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import threading
 from pathlib import Path
 
@@ -60,7 +61,13 @@ class Persistence:
                 log.info("durable queues are kept in %s", self.directory.path)
 
     def run(self) -> None:
-        """Write until `stop` is called; the last snapshots are made before it returns."""
+        """Write until `stop` is called; the last snapshots are made before it returns.
+
+        The process may have as many descriptors open as the system allows it: it needs two
+        or three for each queue.
+        """
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         try:
             self._writer.run()
         finally:

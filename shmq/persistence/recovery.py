@@ -24,7 +24,7 @@ from shmq.persistence.lineage import lineage_of
 from shmq.persistence.rebuilding import rebuild
 from shmq.registry import Namespace
 
-__all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves"]
+__all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves", "sync_files"]
 
 log = logging.getLogger("shmq")
 
@@ -88,14 +88,26 @@ def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
 
 
 def settle_moves(chains: Iterable[Chain]) -> None:
-    """Let each message that two queues have be in the one that it went to."""
+    """Let each message that two queues have be in the one that it went to.
+
+    A queue and one that was restored beside it from its backup have the same hash key. Which
+    of them a message came from is not known then, so none loses it.
+    """
     every = list(chains)
-    by_key = {chain.hash_key: chain for chain in every}
+    by_key = _unmistakable(every)
     for chain in every:
         for origin_queue, origin_seq, _ in chain.origins():
             source = by_key.get(origin_queue)
             if source is not None and source is not chain:
                 source.leave(origin_seq)
+
+
+def _unmistakable(chains: Iterable[Chain]) -> dict[int, Chain]:
+    """The chains by their hash keys, but for keys that several have."""
+    by_key: dict[int, list[Chain]] = {}
+    for chain in chains:
+        by_key.setdefault(chain.hash_key, []).append(chain)
+    return {key: alike[0] for key, alike in by_key.items() if len(alike) == 1}
 
 
 def recover(directory: DataDirectory) -> dict[str, Decision]:
@@ -179,7 +191,7 @@ def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[s
     """Rename the queue's ``files``, given with their hash keys; their names now. Durable."""
     renamed = []
     for file, key in files.items():
-        there = aside(file, key or 0)
+        there = aside(file, key or 0, disk.names())
         disk.rename(file, there)
         renamed.append(there)
         log.warning(
@@ -193,10 +205,12 @@ def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[s
 
 
 def _leave_what_moved(
-    registry: Namespace, live: Iterable[str], lost: Mapping[str, Decision]
+    registry: Namespace, live: Mapping[str, int | None], lost: Mapping[str, Decision]
 ) -> None:
     """What a queue that is there has taken over is not to come back where it was."""
-    sources = {one.chain.hash_key: one.chain for one in lost.values() if one.chain is not None}
+    chains = [one.chain for one in lost.values() if one.chain is not None]
+    taken = set(live.values())
+    sources = {key: one for key, one in _unmistakable(chains).items() if key not in taken}
     for name in live:
         try:
             queue = attach(registry, name)
@@ -211,7 +225,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
     name = decision.queue
     if decision.error is None and decision.chain is not None:
         try:
-            _sync(disk, decision.lineage)
+            sync_files(disk, decision.lineage)
             rebuild(registry, name, decision.chain, logged=True)
         except ShmqError as error:
             decision.error = error
@@ -232,7 +246,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
         )
 
 
-def _sync(disk: Disk, names: Iterable[str]) -> None:
+def sync_files(disk: Disk, names: Iterable[str]) -> None:
     """Have what was read of these files on disk: whoever wrote them may have died before.
 
     What goes on behind them counts on it. Raises ShmqError.

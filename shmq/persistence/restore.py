@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ from shmq.persistence.catalog import catalog
 from shmq.persistence.directory import chosen_directory
 from shmq.persistence.disk import Disk
 from shmq.persistence.rebuilding import rebuild
-from shmq.persistence.recovery import Decision, plan, set_aside
+from shmq.persistence.recovery import Decision, plan, set_aside, sync_files
 from shmq.registry import Namespace
 
 __all__ = ["DAMAGED", "RESTORED", "SALVAGED", "THERE", "Restored", "restore"]
@@ -64,6 +65,8 @@ def restore(
         check_name(new_name)
     try:
         with registry.locked():
+            # What names a queue's files to be removed must not find those of the one made now.
+            erasing.finish(Disk(own))
             decisions = plan(disk, salvage=salvage)
             for name in queues:
                 if name not in decisions:
@@ -85,9 +88,13 @@ def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, nam
         return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
     intact = not decision.problems
     logged = intact and name == decision.queue and disk.directory == own
-    if not logged:
-        _make_way(own, name)
-    rebuild(registry, name, decision.chain, logged=logged)
+    if logged:
+        disk.sync_directory()
+        sync_files(disk, decision.lineage)
+        rebuild(registry, name, decision.chain, logged=True)
+    else:
+        with _way_made(Disk(own), name):
+            rebuild(registry, name, decision.chain, logged=False)
     state = RESTORED if intact else SALVAGED
     return Restored(name, state, decision.chain.messages, list(decision.problems))
 
@@ -100,9 +107,19 @@ def _is_there(registry: Namespace, name: str) -> bool:
     return True
 
 
-def _make_way(own: Path, name: str) -> None:
-    """Set aside what the namespace's own directory has of that name."""
-    disk = Disk(own)
-    files = catalog(disk.names()).get(name)
-    if files is not None:
-        set_aside(disk, name, {file: erasing.hash_key_of(disk, file) for file in files.names()})
+@contextlib.contextmanager
+def _way_made(own: Disk, name: str) -> Iterator[None]:
+    """What the namespace's directory has of that name is aside, if the block comes to its end."""
+    files = catalog(own.names()).get(name)
+    if files is None:
+        yield
+        return
+    before = list(files.names())
+    aside = set_aside(own, name, {file: erasing.hash_key_of(own, file) for file in before})
+    try:
+        yield
+    except BaseException:
+        for there, file in zip(aside, before, strict=True):
+            own.rename(there, file)
+        own.sync_directory()
+        raise

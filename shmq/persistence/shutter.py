@@ -34,7 +34,8 @@ class Shutter:
 
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="snapshots")
+        # A daemon: a process that is to end at once does not wait for it.
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._lock = threading.Lock()
         self._ordered: set[Kept] = set()
         self._not_before: dict[Kept, float] = {}
@@ -94,18 +95,18 @@ class Shutter:
 
     def _run(self) -> None:
         while (order := self._orders.get()) is not None:
-            with self._lock:
-                self._ordered.discard(order.kept)
             try:
                 order.kept.snapshot()
             except QueueDeleted as error:
                 order.error = error
                 self._worked(order.kept)
-            except (OSError, ShmqError) as error:
+            except (OSError, ShmqError, MemoryError) as error:
                 order.error = error
                 self._failed(order.kept, error)
             else:
                 self._worked(order.kept)
+            with self._lock:  # not before: while it is being written it is due still
+                self._ordered.discard(order.kept)
             order.done.set()
 
     def _failed(self, kept: Kept, error: Exception) -> None:

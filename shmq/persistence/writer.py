@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import threading
@@ -64,7 +65,8 @@ class Writer:
         self._threads: dict[str, threading.Thread] = {}
         #: Segments that were looked at and need no writer, by name and inode.
         self._passed: set[tuple[str, int]] = set()
-        self._warned: set[tuple[str, int]] = set()
+        #: When those that could not be kept are tried again, on the monotonic clock.
+        self._put_off: dict[tuple[str, int], float] = {}
         self._lock = threading.Lock()
         self._changed_at = 0
         self._stopped = False
@@ -161,27 +163,38 @@ class Writer:
     def _look_around(self) -> None:
         # Read first: what changes while it is looked at is seen the next time.
         changed_at = SHM.stat().st_mtime_ns
-        if changed_at == self._changed_at:
+        now = time.monotonic()
+        if changed_at == self._changed_at and now < min(self._put_off.values(), default=math.inf):
             return
         self._leave_deleted()
         for name, inode in list(self._strangers()):
-            durability = self._durability_of(name)
+            if now < self._put_off.get((name, inode), 0.0):
+                continue
+            try:
+                durability = self._durability_of(name)
+            except ShmqError as error:  # a deleted one, whose files cannot be removed
+                self._refuse(name, inode, error)
+                continue
             if durability != "memory":
                 self._directory.ready()
             try:
                 if durability != "memory":
                     self._attach(name, durability)
                 self._passed.add((name, inode))
+                self._put_off.pop((name, inode), None)
             except (NoSuchQueue, QueueDeleted):
                 continue
             except (ShmqError, OSError) as error:
-                if (name, inode) not in self._warned:
-                    self._warned.add((name, inode))
-                    log.warning("queue %s is not kept on disk: %s", name, error)
-                changed_at = 0  # it may be otherwise when it is looked at again
+                self._refuse(name, inode, error)
         # The clock of the file system ticks slowly: what comes within a tick changes no time.
         settled = time.time_ns() - changed_at > TICK
         self._changed_at = changed_at if settled else 0
+
+    def _refuse(self, name: str, inode: int, error: Exception) -> None:
+        """Say why the queue is not kept, once; it may be otherwise when it is tried again."""
+        if (name, inode) not in self._put_off:
+            log.warning("queue %s is not kept on disk: %s", name, error)
+        self._put_off[name, inode] = time.monotonic() + RETRY
 
     def _strangers(self) -> Iterator[tuple[str, int]]:
         """The queues that are not known, each with its segment's inode."""
@@ -190,6 +203,7 @@ class Writer:
             with contextlib.suppress(FileNotFoundError):
                 there.add((name, self._namespace.path_of(name).stat().st_ino))
         self._passed &= there
+        self._put_off = {one: at for one, at in self._put_off.items() if one in there}
         yield from sorted(there - self._passed)
 
     def _durability_of(self, name: str) -> str:
@@ -247,7 +261,7 @@ class Writer:
                 kept.step()
             except QueueDeleted:
                 break
-            except (ShmqError, MemoryError) as error:
+            except Exception as error:  # noqa: BLE001 - else nobody would write the queue again
                 kept.refuse(error)
             if kept.error is not None:
                 self._rest()

@@ -52,7 +52,12 @@ def main(
         persistence.stop()
     with contextlib.suppress(OSError):  # a supervisor that was killed hears nothing
         pipe.send(_RECOVERED)
-    persistence.run()
+    try:
+        persistence.run()
+    except ShmqError as error:
+        with contextlib.suppress(OSError):
+            pipe.send(str(error))
+        raise SystemExit(1) from None
 
 
 class PersistencePost(Post):

@@ -235,8 +235,11 @@ class Supervisor:
     def _follow(self, persistence: PersistencePost) -> None:
         """Let the front ends follow the recovery, and the last snapshots follow those."""
         persistence.hear()
-        if persistence.refusal is not None and not persistence.recovered:
-            self._refusal = self._refusal or ShmqError(persistence.refusal)
+        refusal, persistence.refusal = persistence.refusal, None
+        if refusal is not None and persistence.recovered:
+            log.error("durable queues are not written: %s", refusal)
+        elif refusal is not None:
+            self._refusal = self._refusal or ShmqError(refusal)
             self._stopped = True
         if persistence.recovered and not self._fronts and not self._stopped:
             self._open_doors()

@@ -110,6 +110,22 @@ def test_there_is_one_writer_at_a_time(namespace: str, tmp_path: Path) -> None:
     Namespace.of(namespace).retire()
 
 
+def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_path: Path) -> None:
+    first, second = of(namespace, tmp_path / "d"), of(namespace, tmp_path / "e")
+    first.ready()
+
+    with pytest.raises(shmq.ShmqError, match=f"another process writes .* in '{tmp_path}/d'"):
+        second.ready()
+    assert not second.held
+    assert Namespace.of(namespace).data_dir == tmp_path / "d"
+
+    first.close()
+    second.ready()
+    assert Namespace.of(namespace).data_dir == tmp_path / "e"
+    second.close()
+    Namespace.of(namespace).retire()
+
+
 def test_a_directory_belongs_to_one_namespace(namespace: str, tmp_path: Path) -> None:
     directory = of(namespace, tmp_path / "d")
     directory.ready()

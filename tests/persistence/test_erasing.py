@@ -97,6 +97,15 @@ def test_one_who_dies_on_the_way_leaves_all_of_it_or_a_note(full: Path, calls: i
         assert left(full) == ["others.dmsq"]
 
 
+def test_a_disk_that_writes_in_small_pieces_gets_the_whole_note(full: Path) -> None:
+    erase(ShortDisk(full), "jobs", 7, last=False)
+    file(full, "jobs@0000000000000005.dmsq", 7)
+
+    finish(Disk(full))
+
+    assert left(full) == ["jobs@0000000000000004.dmsq", "others.dmsq"]
+
+
 def test_the_note_stays_for_the_writer_that_may_be_making_a_file(full: Path) -> None:
     erase(Disk(full), "jobs", 7, last=False)
     file(full, "jobs@0000000000000005.dmsq", 7)  # it was

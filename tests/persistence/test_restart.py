@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 import shmq
 from shmq.persistence.catalog import catalog, snapshot_name
 from shmq.persistence.journaled import Journaled
+from shmq.persistence.kept import Kept
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
 
@@ -160,6 +163,30 @@ def test_files_of_another_queue_of_that_name_are_set_aside(desk: Desk) -> None:
 
     assert f"q.dmsq.{key:016x}" in desk.disk.names()
     assert chain(desk.disk, "q") == {}
+
+
+def test_a_snapshot_that_ends_behind_its_queue_removes_no_segment_of_the_next_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = desk.create(dead_letter=None)
+    kept = desk.keep()
+    queue.put(b"old")
+    run_out(kept)
+    written = Kept.snapshot
+
+    def overtaken(self: Kept) -> None:
+        """What other threads may do before the segments are removed."""
+        monkeypatch.undo()
+        written(self)
+        desk.broker.delete_queue("q")
+        self.close()
+        desk.create(dead_letter=None).put(b"new")
+        run_out(desk.keep())
+
+    monkeypatch.setattr(Kept, "snapshot", overtaken)
+    kept.snapshot()
+
+    assert [fields["body"] for fields in chain(desk.disk, "q").values()] == [b"new"]
 
 
 def test_the_files_of_a_deleted_queue_are_removed(desk: Desk, broker: shmq.Broker) -> None:

@@ -9,6 +9,7 @@ import random
 import signal
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import shmq
 from shmq.persistence.catalog import catalog, snapshot_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
+from shmq.persistence.journaled import RETRY, Journaled
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.writer import Writer
 from tests.persistence.chain import chain
@@ -150,6 +152,52 @@ def test_a_deleted_queue_leaves_no_file_and_one_of_its_name_begins_anew(
             broker.delete_queue("q")
         eventually(lambda: not catalog(disk.names()), "its files are gone")
     assert not [name for name in disk.names() if "q" in name]
+
+
+def test_a_queue_that_cannot_be_kept_is_tried_again_and_not_all_the_time(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_queue("q", durability="journal", dead_letter=None)
+    tmp_path.chmod(0o700)
+    damaged = tmp_path / snapshot_name("q")
+    damaged.write_bytes(b"DMSQ")
+    disk = CountingDisk(tmp_path)
+    with writing(namespace, disk) as writer:
+        eventually(lambda: "queue q is not kept on disk" in caplog.text, "it is said")
+        before, began = disk.listed, time.monotonic()
+        eventually(lambda: disk.listed >= before + 2, "it is tried again")
+        assert time.monotonic() - began > RETRY
+        damaged.unlink()
+        eventually(lambda: writer.followed() == ["q"], "it is kept")
+    assert caplog.text.count("is not kept on disk") == 1
+
+
+def test_what_nobody_foresaw_ends_no_queue(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = broker.create_queue("q", durability="journal", dead_letter=None)
+    step, failures = Journaled.step, [ValueError("no such thing")]
+
+    def fail_once(kept: Journaled) -> bool:
+        if failures:
+            raise failures.pop()
+        return step(kept)
+
+    monkeypatch.setattr(Journaled, "step", fail_once)
+    with writing(namespace, Disk(tmp_path / "d")):
+        eventually(lambda: not failures, "it has failed")
+        queue.put(b"x")
+        synced(queue)
+
+
+class CountingDisk(Disk):
+    """Counts how often it is looked what there is."""
+
+    listed = 0
+
+    def names(self) -> list[str]:
+        self.listed += 1
+        return super().names()
 
 
 def test_a_second_writer_of_the_directory_is_refused(

@@ -14,8 +14,9 @@ from shmq.cli.failure import Code
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import plan
 from tests.cli.tools import Shell
+from tests.processes.tools import eventually
 from tests.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
-from tests.recovery.tools import Persist, lose
+from tests.recovery.tools import Persist, lose, persisting
 from tests.serving import Server
 
 
@@ -238,6 +239,18 @@ def test_a_directory_that_is_written_to_is_refused(persist: Persist, shell: Shel
     assert "another process writes there already" in told
 
 
+def test_it_may_have_all_the_descriptors_that_the_system_allows(persist: Persist) -> None:
+    assert persist.process is not None
+    limits = Path(f"/proc/{persist.process.pid}/limits")
+
+    def raised() -> bool:
+        (line,) = (line for line in limits.read_text().splitlines() if "open files" in line)
+        soft, hard = line.split()[3:5]
+        return soft == hard
+
+    eventually(raised, "the limit is raised")
+
+
 def test_what_is_no_directory_is_wrong_usage(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     shell("persist", "-d", str(tmp_path / "file"), code=Code.USAGE)
@@ -346,3 +359,10 @@ def test_a_flipped_bit_in_any_byte_of_a_segment_is_found_or_changes_nothing(
             found = [message["seq"] for message in decision.chain]
             assert found in ([1], [1, 2]), f"byte {at}"  # the last batch may have been torn
         path.write_bytes(raw)
+
+
+def test_a_server_says_why_it_cannot_write(server: Server, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    with persisting(namespace, tmp_path / "elsewhere"):
+        confirmed(namespace, 1)
+        server.hears("durable queues are not written: .* another process writes the queues")

@@ -1,0 +1,55 @@
+"""How the running writer is asked, where its process has come to a limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from shmq.persistence.control import Control, CutFile
+from tests.processes.tools import PATIENCE, eventually
+
+
+class Source:
+    """Has written whatever is asked for."""
+
+    def snapshot(self, name: str, timeout: float | None = None) -> None:
+        """It is there."""
+
+    def cut(self, names: list[str]) -> list[CutFile]:
+        """There is nothing."""
+        return []
+
+
+def test_a_writer_that_was_out_of_descriptors_answers_once_it_has_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = Control(tmp_path, Source())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+        lowest = os.dup(first.fileno())  # every number below it is taken
+        os.close(lowest)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+            ask(first, tmp_path)  # accept(2) had a descriptor before it slept
+            ask(second, tmp_path)
+            eventually(lambda: "could not be taken" in caplog.text, "there are none left")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert answer(first) == answer(second) == {"queue": "q", "error": None}
+    control.close()
+
+
+def ask(way: socket.socket, directory: Path) -> None:
+    way.settimeout(PATIENCE)
+    way.connect(str(directory / "writer.sock"))
+    way.sendall(json.dumps({"do": "snapshot", "queues": ["q"]}).encode() + b"\n")
+
+
+def answer(way: socket.socket) -> object:
+    with way.makefile("rb") as file:
+        return json.loads(file.readline())
