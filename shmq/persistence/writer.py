@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from shmq.client.local import attach
+from shmq.client.local import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.names import SHM, chosen_namespace
 from shmq.persistence.control import CutFile
@@ -194,12 +194,32 @@ class Writer:
         handle = attach(self._namespace, name)
         try:
             if durability == "journal":
-                self._keep(Journaled(self._directory.disk, handle, self._sizes, self._moves))
+                self._keep(self._journaled(handle))
             else:
                 self._keep(Kept(self._directory.disk, handle, self._sizes))
         except BaseException:
             handle.close()
             raise
+
+    def _journaled(self, handle: LocalQueue) -> Journaled:
+        """The queue's journal; after a snapshot, if what it would go on from is not there.
+
+        Nothing more is confirmed before. Raises OSError.
+        """
+        kept = Journaled(self._directory.disk, handle, self._sizes, self._moves)
+        try:
+            if kept.astray:
+                log.warning(
+                    "queue %s: what was written of it is not in %s; all that it holds is "
+                    "written there now",
+                    kept.name,
+                    self._directory.path,
+                )
+                kept.snapshot()
+        except BaseException:
+            kept.close()
+            raise
+        return kept
 
     def _keep(self, kept: Kept) -> None:
         with self._lock:

@@ -238,6 +238,16 @@ def test_a_directory_that_is_written_to_is_refused(persist: Persist, shell: Shel
     assert "another process writes there already" in told
 
 
+def test_a_namespace_is_kept_by_one_process_whatever_the_directory(
+    persist: Persist, shell: Shell, tmp_path: Path
+) -> None:
+    confirmed(persist.namespace, 1)
+
+    told = shell("persist", "-d", str(tmp_path / "other"), code=Code.REFUSED).err.decode()
+
+    assert f"already, in {persist.directory}: end it first" in told
+
+
 def test_what_is_no_directory_is_wrong_usage(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     shell("persist", "-d", str(tmp_path / "file"), code=Code.USAGE)
