@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from shmq.persistence.control import Control
@@ -52,10 +53,13 @@ class Persistence:
                 self._control = Control(self.directory.path, self._writer)
                 log.info("durable queues are kept in %s", self.directory.path)
 
-    def run(self) -> None:
-        """Write until `stop` is called; the last snapshots are made before it returns."""
+    def run(self, begun: Callable[[], None] | None = None) -> None:
+        """Write until `stop` is called; the last snapshots are made before it returns.
+
+        ``begun`` is called once the queues that were there before are kept.
+        """
         try:
-            self._writer.run()
+            self._writer.run(begun)
         finally:
             if self._control is not None:
                 self._control.close()

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from shmq.client.local import LocalQueue, attach
@@ -69,13 +69,16 @@ class Writer:
         # Not an Event: to set one within a signal handler may wait for the wait it is to end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def run(self) -> None:
+    def run(self, begun: Callable[[], None] | None = None) -> None:
         """Keep the queues until `stop` is called; then write what is left, and return.
 
-        Raises ShmqError if the directory cannot be used.
+        ``begun`` is called once the queues that were there before are kept. Raises ShmqError
+        if the directory cannot be used.
         """
         try:
             self._look_around()
+            if begun is not None:
+                begun()
             self._shutter.start()
             while not self._stopped:
                 with contextlib.suppress(queue.Empty):
