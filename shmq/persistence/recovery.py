@@ -203,7 +203,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
             decision.error = error
         else:
             log.info(
-                "queue %s is back, with %d message%s, from %s",
+                "queue %s is back: %d message%s, from %s",
                 name,
                 decision.chain.messages,
                 "" if decision.chain.messages == 1 else "s",
