@@ -9,7 +9,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
     across PID namespaces, which a PID does not. Numbers are never used twice, and are
-    2**60 or more: a byte below is locked by the process that has claimed a queue.
+    more than 2**60: a byte below is locked by the process that has claimed a queue, and
+    byte 2**60 by the one that keeps the durable queues on disk.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
@@ -53,6 +54,7 @@ __all__ = ["FLOCK", "Namespace"]
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
+_KEEPER_BYTE: Final = 1 << 60
 #: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
@@ -167,23 +169,32 @@ class Namespace:
         return Path(os.fsdecode(path)) if path and zlib.crc32(path) == checksum else None
 
     def keep_in(self, directory: Path) -> None:
-        """Let everybody know that the files of its durable queues are in ``directory``.
+        """Be the one process that keeps the durable queues, until `keep_no_more` or death.
 
-        Raises ShmqError if a process writes them somewhere else: two would undo each other's
-        work.
+        Everybody knows from now on that their files are in ``directory``. Raises
+        :class:`~shmq.ShmqError` if another process keeps them, there or elsewhere: a journal
+        has one writer.
         """
         path = os.fsencode(directory.absolute())
         self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
-            other = self.data_dir
-            if other is not None and erasing.is_written(other) and not other.samefile(directory):
+            try:
+                self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
+            except OSError as error:
+                if error.errno not in {errno.EACCES, errno.EAGAIN}:
+                    raise
                 raise ShmqError(
-                    f"data_dir={str(directory)!r}: another process writes the queues of "
-                    f"namespace {self.name!r} in {str(other)!r}; end it first (fuser "
-                    f"{other / erasing.LOCK} finds it)"
-                )
+                    f"another process keeps the durable queues of namespace {self.name!r} "
+                    f"already, in {self.data_dir}: end it first; two cannot write one journal"
+                ) from None
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
+
+    def keep_no_more(self) -> None:
+        """Let another process keep the durable queues."""
+        with self._lock:
+            if self._fd >= 0:
+                self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
 
     # ---- the registry lock ----
 

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,24 +81,31 @@ def run_examples(program: str, namespace: str, tmp_path: Path) -> None:
     script = tmp_path / "examples.py"
     script.write_text(program)
 
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{_commands(tmp_path / 'bin')}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "SHMQ_NAMESPACE": namespace,
-            "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    out, errors = tmp_path / "stdout", tmp_path / "stderr"
+    with out.open("w") as stdout, errors.open("w") as stderr:  # no pipe that others may hold
+        run = subprocess.Popen(
+            [sys.executable, str(script)],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PATH": f"{_commands(tmp_path / 'bin')}:{os.environ['PATH']}",
+                "PYTHONPATH": str(ROOT),
+                "SHMQ_NAMESPACE": namespace,
+                "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            },
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    try:
+        run.wait(120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # what a page that failed left running
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
 
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stderr == ""
+    assert run.returncode == 0, out.read_text() + errors.read_text()
+    assert errors.read_text() == ""
 
 
 def test_the_pages_have_examples() -> None:

@@ -54,11 +54,13 @@ def persist(context: click.Context, data_dir: Path | None, log_level: str) -> No
         manager.stopping()
         persistence.stop()
 
+    def begun() -> None:
+        log.info("keeping the durable queues of namespace %r", namespace)
+        manager.ready(f"keeping the durable queues of namespace {namespace!r}")
+
     started = False
     with caught(hear):
         manager.starting("recovering durable queues")
         persistence.recover()
         started = True
-        log.info("keeping the durable queues of namespace %r", namespace)
-        manager.ready(f"keeping the durable queues of namespace {namespace!r}")
-        persistence.run()
+        persistence.run(begun)

@@ -64,6 +64,7 @@ def restore(
 
 def _show(one: Restored) -> None:
     held = "" if one.state in {THERE, DAMAGED} else f", {counted(one.messages, 'message')}"
-    show(f"queue {one.queue!r}: {one.state}{held}")
+    state = "there already, and left as it is" if one.state == THERE else one.state
+    show(f"queue {one.queue!r}: {state}{held}")
     for problem in one.problems:
         note(f"queue {one.queue!r}: {problem}")

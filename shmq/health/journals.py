@@ -10,10 +10,11 @@ __all__ = ["journal_problem", "why_unkept"]
 def journal_problem(stats: QueueStats) -> str | None:
     """Why the queue is not being kept on disk now, and what to do about it; None if it is."""
     counts = {
-        "messages are not on disk": stats.journal_lag,
-        "settled ones keep their space": stats.journal_waiting,
+        "not on disk": stats.journal_lag,
+        "settled, and keeping their space": stats.journal_waiting,
     }
-    so_far = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    so_far = f"messages: {told}" if told else ""
     return why_unkept(stats.durability, stats.journal_error, stats.journal_writer, so_far)
 
 

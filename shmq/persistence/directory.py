@@ -93,8 +93,8 @@ class DataDirectory:
         """Make it if need be, and be its only writer until `close`. Does it once.
 
         The namespace's file says from now on where it is. Raises
-        :class:`~shmq.ShmqError` if another process writes there, if it is another
-        namespace's, or if it cannot be made.
+        :class:`~shmq.ShmqError` if another process writes there, or keeps this namespace's
+        queues elsewhere, if it is another namespace's, or if it cannot be made.
         """
         with self._guard:
             if self.held:
@@ -149,5 +149,6 @@ class DataDirectory:
         """Let others write there."""
         with self._guard, contextlib.suppress(OSError):
             if self.held:
+                Namespace.of(self.namespace).keep_no_more()
                 os.close(self._lock)
                 self._lock = -1

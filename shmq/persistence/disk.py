@@ -37,7 +37,8 @@ class Disk:
         """Make the directory, mode 0700, if there is none; its parents too.
 
         Its name is synced even if it is there: its maker may have died before that. Raises
-        PermissionError for one that is another user's, or that others may enter.
+        NotADirectoryError for a file, and PermissionError for one that is another user's, or
+        that others may enter.
         """
         path = self.directory.absolute()
         missing = [at for at in (path, *path.parents) if not at.exists()]
@@ -46,6 +47,8 @@ class Disk:
         for at in reversed(missing or [path]):
             _sync_directory(at.parent)
         status = self.directory.stat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(f"{self.directory} is no directory: name another one")
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise PermissionError(
                 f"{self.directory} belongs to user {status.st_uid} and has mode "

@@ -73,6 +73,11 @@ class Journal:
         """Whether the segment that is being written has its length."""
         return self._file >= 0 and self._end >= self._sizes.segment
 
+    @property
+    def whole(self) -> bool:
+        """Whether there is what the position speaks of, as far as a length can tell."""
+        return not self.segment or self._lengths.get(self.segment, -1) >= self.offset
+
     def parts(self, least: int) -> list[tuple[int, int]]:
         """The segments from number ``least`` on, each with how many bytes are synced."""
         return [

@@ -76,6 +76,15 @@ class Journaled(Kept):
         journal, live = self.journal.bytes, self.follower.live_bytes
         return self.journal.is_broken or journal > max(SPARSE * live, 2 * self.sizes.segment)
 
+    @property
+    def astray(self) -> bool:
+        """Whether what was written of the queue is not in this directory.
+
+        It was kept elsewhere, or its files were removed. A segment that went because a
+        snapshot covers it is not missed.
+        """
+        return not self.journal.whole and self.number <= self.journal.segment
+
     def attend(self) -> None:
         """Sleep until there is something to do, or the disk is to be tried again."""
         if self._more:

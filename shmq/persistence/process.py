@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from shmq.errors import ShmqError
@@ -60,16 +61,17 @@ class Persistence:
                     ) from error
                 log.info("durable queues are kept in %s", self.directory.path)
 
-    def run(self) -> None:
+    def run(self, begun: Callable[[], None] | None = None) -> None:
         """Write until `stop` is called; the last snapshots are made before it returns.
 
-        The process may have as many descriptors open as the system allows it: it needs two
-        or three for each queue.
+        ``begun`` is called once the queues that were there before are kept. The process may
+        have as many descriptors open as the system allows it: it needs two or three for each
+        queue.
         """
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         try:
-            self._writer.run()
+            self._writer.run(begun)
         finally:
             if self._control is not None:
                 self._control.close()

@@ -231,9 +231,10 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
             decision.error = error
         else:
             log.info(
-                "queue %s is back: %d messages, from %s",
+                "queue %s is back: %d message%s, from %s",
                 name,
                 decision.chain.messages,
+                "" if decision.chain.messages == 1 else "s",
                 ", ".join(decision.lineage),
             )
     if decision.error is not None:

@@ -14,10 +14,10 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from shmq.client.local import attach
+from shmq.client.local import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.names import SHM, chosen_namespace
 from shmq.persistence.control import CutFile
@@ -73,13 +73,16 @@ class Writer:
         # Not an Event: to set one within a signal handler may wait for the wait it is to end.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def run(self) -> None:
+    def run(self, begun: Callable[[], None] | None = None) -> None:
         """Keep the queues until `stop` is called; then write what is left, and return.
 
-        Raises ShmqError if the directory cannot be used.
+        ``begun`` is called once the queues that were there before are kept. Raises ShmqError
+        if the directory cannot be used.
         """
         try:
             self._look_around()
+            if begun is not None:
+                begun()
             self._shutter.start()
             round_at = 0.0
             while not self._stopped:
@@ -218,12 +221,32 @@ class Writer:
         handle = attach(self._namespace, name)
         try:
             if durability == "journal":
-                self._keep(Journaled(self._directory.disk, handle, self._sizes, self._moves))
+                self._keep(self._journaled(handle))
             else:
                 self._keep(Kept(self._directory.disk, handle, self._sizes))
         except BaseException:
             handle.close()
             raise
+
+    def _journaled(self, handle: LocalQueue) -> Journaled:
+        """The queue's journal; after a snapshot, if what it would go on from is not there.
+
+        Nothing more is confirmed before. Raises OSError.
+        """
+        kept = Journaled(self._directory.disk, handle, self._sizes, self._moves)
+        try:
+            if kept.astray:
+                log.warning(
+                    "queue %s: what was written of it is not in %s; all that it holds is "
+                    "written there now",
+                    kept.name,
+                    self._directory.path,
+                )
+                kept.snapshot()
+        except BaseException:
+            kept.close()
+            raise
+        return kept
 
     def _keep(self, kept: Kept) -> None:
         with self._lock:

@@ -108,3 +108,10 @@ def test_the_files_of_a_directory_are_told_by_their_queue() -> None:
     assert (a.snapshot, a.unfinished, a.segments) == (True, True, [2, 12])
     assert sorted(a.names()) == sorted(names[:4])
     assert aside("a.dmsq", 0xABC) == "a.dmsq.0000000000000abc"
+
+
+def test_a_file_in_the_place_of_the_directory_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(NotADirectoryError, match="is no directory"):
+        Disk(tmp_path / "file").make()

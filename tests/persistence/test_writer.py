@@ -212,6 +212,54 @@ def test_a_second_writer_of_the_directory_is_refused(
             Writer(namespace, directory).run()
 
 
+def test_a_journal_that_moves_to_another_directory_is_whole_there(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    queue = broker.create_queue("q", durability="journal", dead_letter=None)
+    with writing(namespace, Disk(tmp_path / "old")):
+        queue.put_many([b"a", b"b"], confirm="disk")
+        queue.get().ack()
+        synced(queue)
+    new = Disk(tmp_path / "new")
+
+    with writing(namespace, new):
+        queue.put(b"c", confirm="disk")
+
+        assert sequences(new) == [2, 3]
+
+
+def test_a_journal_whose_files_were_removed_is_written_anew(
+    broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    queue = broker.create_queue("q", durability="journal", dead_letter=None)
+    disk = Disk(tmp_path)
+    with writing(namespace, disk):
+        queue.put_many([b"a", b"b"], confirm="disk")
+    for name in catalog(disk.names())["q"].names():
+        disk.unlink(name)
+
+    with writing(namespace, disk):
+        queue.put(b"c", confirm="disk")
+
+        assert sequences(disk) == [1, 2, 3]
+
+
+def test_a_journal_that_a_snapshot_covers_is_not_missed(
+    broker: shmq.Broker, namespace: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.create_queue("q", durability="journal", dead_letter=None)
+    disk = Disk(tmp_path)
+    with writing(namespace, disk) as writer:
+        queue.put_many([b"a", b"b"], confirm="disk")
+        writer.snapshot("q")
+
+    with writing(namespace, disk):
+        queue.put(b"c", confirm="disk")
+
+        assert sequences(disk) == [1, 2, 3]
+    assert "is not in" not in caplog.text
+
+
 def test_a_disk_that_is_full_fails_what_waits_for_it_and_recovers_by_itself(
     broker: shmq.Broker, namespace: str, tmp_path: Path
 ) -> None:

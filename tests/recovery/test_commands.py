@@ -176,7 +176,9 @@ def test_what_is_there_is_left_alone(persist: Persist, shell: Shell, tmp_path: P
     confirmed(persist.namespace, 2)
     shell("backup", str(tmp_path / "copy"))
 
-    assert shell("restore", str(tmp_path / "copy")).lines == ["queue 'jobs': there"]
+    assert shell("restore", str(tmp_path / "copy")).lines == [
+        "queue 'jobs': there already, and left as it is"
+    ]
     assert shell("restore", str(tmp_path / "copy"), "--json").json == [
         {"queue": "jobs", "state": "there", "messages": 0, "problems": []}
     ]
@@ -249,6 +251,28 @@ def test_it_may_have_all_the_descriptors_that_the_system_allows(persist: Persist
         return soft == hard
 
     eventually(raised, "the limit is raised")
+
+
+def test_a_namespace_is_kept_by_one_process_whatever_the_directory(
+    persist: Persist, shell: Shell, tmp_path: Path
+) -> None:
+    confirmed(persist.namespace, 1)
+
+    told = shell("persist", "-d", str(tmp_path / "other"), code=Code.REFUSED).err.decode()
+
+    assert f"already, in {persist.directory}: end it first" in told
+    assert "keeping the durable queues" not in told
+
+
+def test_what_it_says_that_it_keeps_can_be_backed_up(
+    persist: Persist, shell: Shell, tmp_path: Path
+) -> None:
+    persist.end()
+    kept(persist.namespace, "a", "journal", "one")
+    persist.begin()
+
+    assert "queue a is kept" in persist.log[: persist.log.rindex("keeping the durable queues")]
+    assert "queue 'a'" in shell("backup", str(tmp_path / "copy")).out.decode()
 
 
 def test_what_is_no_directory_is_wrong_usage(shell: Shell, tmp_path: Path) -> None:
