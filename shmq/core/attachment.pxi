@@ -17,6 +17,7 @@ cdef class _Attachment:
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
+    cdef bint drops                # overflow="drop-oldest", and a journal is told of it first
     cdef bint confirms             # confirm="disk"
 
     def __cinit__(self, *args, **kwargs):
@@ -36,9 +37,8 @@ cdef class _Attachment:
         self.bells = bells.encode()
         self.q.bells = PyBytes_AS_STRING(self.bells)
         self.confirms = self.q.h.options.confirm == 1
-        # A journal has to be told of what is dropped first: until then there is no room.
-        self.blocks = (self.q.h.options.overflow == 1
-                       or (self.q.h.options.overflow == 2 and self.q.journaled))
+        self.blocks = self.q.h.options.overflow == 1
+        self.drops = self.q.h.options.overflow == 2 and self.q.journaled
         for bell in range(2):
             _spin_init(&self.spins[bell], LEAST_SPIN)
         for bell, path in enumerate((not_empty, not_full)):
@@ -313,6 +313,9 @@ cdef class _Attachment:
         if until[0] == -1:
             if bell == SHMQ_NOT_FULL:
                 until[0] = _deadline(timeout) if self._blocks(block, timeout) else 0
+                # What was dropped makes room once the journal has that, if somebody writes it.
+                if until[0] == 0 and block is None and self.drops and self.q.h.spent:
+                    until[0] = _real_now() + ROOM_SOON
             else:
                 until[0] = _deadline(timeout) if block else 0
             if until[0] == 0:

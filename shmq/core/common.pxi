@@ -10,6 +10,7 @@ cdef enum:
     LOCK_SLICE = 50000000       # ns
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
+    ROOM_SOON = 1000000000      # ns: what was dropped is in the journal by then, or never
     FIRST_SPIN = 100000         # ns
     MOST_SPIN = 100000
     LEAST_SPIN = 2000

@@ -68,7 +68,7 @@ class Shutter:
             )
         if order.error is not None:
             raise ShmqError(
-                f"the snapshot of queue {kept.name!r} could not be written: {order.error}"
+                f"the snapshot of queue {kept.name!r} could not be written: {_told(order.error)}"
             ) from order.error
 
     def finish(self, last: Iterable[Kept]) -> None:
@@ -111,10 +111,11 @@ class Shutter:
 
     def _failed(self, kept: Kept, error: Exception) -> None:
         """Say so, once; it is tried again for as long as it is due."""
-        if self._failures.get(kept) != str(error):
-            log.error("queue %s: no snapshot can be written: %s", kept.name, error)
+        told = _told(error)
+        if self._failures.get(kept) != told:
+            log.error("queue %s: no snapshot can be written: %s", kept.name, told)
         with self._lock:
-            self._failures[kept] = str(error)
+            self._failures[kept] = told
             self._not_before[kept] = time.monotonic() + AGAIN
 
     def _worked(self, kept: Kept) -> None:
@@ -123,3 +124,8 @@ class Shutter:
             failure = self._failures.pop(kept, None)
         if failure is not None:
             log.warning("queue %s: a snapshot is written again", kept.name)
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, without the number that Python puts before it."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -18,4 +18,4 @@ class Sizes:
     #: What is collected for one commit, but for a message that is longer.
     commit: int = 8 << 20
     #: What of a snapshot is copied out of the queue at a time.
-    chunk: int = 8 << 20
+    chunk: int = 1 << 20

@@ -17,6 +17,7 @@ from shmq.persistence.kept import Kept
 from shmq.persistence.moves import Moves
 from shmq.persistence.sizes import Sizes
 from shmq.registry import Namespace
+from tests.persisting import Persister, persisting
 from tests.processes.tools import Start
 
 SMALL = Sizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
@@ -84,3 +85,10 @@ def start() -> Iterator[Start]:
     starter = Start()
     yield starter
     starter.close()
+
+
+@pytest.fixture
+def persister(namespace: str) -> Iterator[Persister]:
+    """A persistence writer of the test's namespace."""
+    with persisting(namespace) as persister:
+        yield persister

@@ -10,15 +10,8 @@ import pytest
 
 import shmq
 from shmq import Queue
-from tests.persisting import Persister, persisting
+from tests.persisting import Persister
 from tests.processes.tools import eventually
-
-
-@pytest.fixture
-def persister(namespace: str) -> Iterator[Persister]:
-    """A persistence writer of the test's namespace."""
-    with persisting(namespace) as persister:
-        yield persister
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@
 #include "clock.h"
 #include "memory.h"
 
+#define MOST_PATIENCE 400000ll /* ns: longer than a sync of a quick disk                 */
+#define MARGIN 50000ll
 #define SLICE 50000000ll /* ns: what a wake that was lost costs */
 
 /* ---- hints ---- */
@@ -180,18 +182,43 @@ void shmq_want_synced(struct shmq_queue *q, uint64_t seq)
 
 /* ---- waiting for the disk ---- */
 
+/* A sync of a quick disk is over before a sleeper would be awake again. Where it is not, or
+ * many wait and the cores are needed, spinning does not pay, and is soon given up. */
+static void spin_for_the_disk(struct shmq_queue *q, uint64_t seq, int64_t start)
+{
+    int64_t now = start;
+
+    while (now - start < GET_ATOMIC(q->patience)) {
+        for (int i = 0; i < 64; i++) {
+            if (shmq_synced(q) >= seq) {
+                __atomic_store_n(&q->patience, MOST_PATIENCE, __ATOMIC_RELAXED);
+                return;
+            }
+            shmq_pause();
+        }
+        now = shmq_read_clock(CLOCK_MONOTONIC);
+    }
+    __atomic_store_n(&q->patience, GET_ATOMIC(q->patience) / 2, __ATOMIC_RELAXED);
+}
+
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
 {
     struct shmq_journal *j = &q->h->journal;
-    int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + ns;
+    int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + ns, waited;
     uint32_t bell;
     int status;
 
     shmq_want_synced(q, seq);
+    spin_for_the_disk(q, seq, now);
+    now = shmq_read_clock(CLOCK_MONOTONIC);
     for (;;) {
         bell = atomic_load_explicit(&j->bell, memory_order_acquire);
-        if (shmq_synced(q) >= seq)
+        if (shmq_synced(q) >= seq) {
+            waited = now - end + ns;
+            if (waited < MOST_PATIENCE) /* so long a spin would have paid */
+                __atomic_store_n(&q->patience, waited + MARGIN, __ATOMIC_RELAXED);
             return SHMQ_OK;
+        }
         if (shmq_glance(&q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (shmq_glance(&j->error))

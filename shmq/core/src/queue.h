@@ -43,6 +43,7 @@ struct shmq_queue {
     uint32_t leases;      /* granted through this handle, to do something every so often */
     bool exact;           /* leases are so short that they take the exact time         */
     bool journaled;       /* the queue has a journal                                   */
+    int64_t patience;     /* ns to spin for the disk, as that has paid                 */
     bool hinted;          /* the writer has something to look at since the lock was taken */
     struct shmq_seal seal; /* of its receipts                                          */
     struct shmq_slot nowhere; /* what a bad index leads to                             */
