@@ -178,17 +178,26 @@ class Namespace:
         path = os.fsencode(directory.absolute())
         self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
-            try:
-                self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
-            except OSError as error:
-                if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                    raise
+            other = self.data_dir
+            # Within one process a record lock keeps nobody out; the directory's own does.
+            if (
+                other is not None and erasing.is_written(other) and not other.samefile(directory)
+            ) or (not self._lock_keeper()):
                 raise ShmqError(
                     f"another process keeps the durable queues of namespace {self.name!r} "
-                    f"already, in {self.data_dir}: end it first; two cannot write one journal"
-                ) from None
+                    f"already, in {other}: end it first; two cannot write one journal"
+                )
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
+
+    def _lock_keeper(self) -> bool:
+        try:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                return False
+            raise
+        return True
 
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""

@@ -114,7 +114,7 @@ def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_p
     first, second = of(namespace, tmp_path / "d"), of(namespace, tmp_path / "e")
     first.ready()
 
-    with pytest.raises(shmq.ShmqError, match=f"another process writes .* in '{tmp_path}/d'"):
+    with pytest.raises(shmq.ShmqError, match=f"another process keeps .* in {tmp_path}/d"):
         second.ready()
     assert not second.held
     assert Namespace.of(namespace).data_dir == tmp_path / "d"

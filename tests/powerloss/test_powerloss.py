@@ -78,7 +78,7 @@ def test_a_writer_that_is_broken_is_found_out(
 def test_a_recovery_that_does_not_sync_what_it_counts_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "_sync", lambda disk, names: None)
+    monkeypatch.setattr(recovery, "sync_files", lambda disk, names: None)
     (wrong,) = trial(Workload("lost", lost_between), tmp_path, most=400).wrong
     assert "damaged" in wrong
 

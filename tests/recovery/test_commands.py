@@ -389,4 +389,4 @@ def test_a_server_says_why_it_cannot_write(server: Server, namespace: str, tmp_p
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     with persisting(namespace, tmp_path / "elsewhere"):
         confirmed(namespace, 1)
-        server.hears("durable queues are not written: .* another process keeps the durable")
+        server.hears("durable queues are not written")
