@@ -117,7 +117,8 @@ def test_a_restore_that_fails_leaves_the_files_as_they_were(
     (own.path / segment_name("q", 1)).write_bytes(bytes(Building().batch(put(1))))
     before = own.disk.names()
 
-    with pytest.raises(shmq.ShmqError, match=r"queue 'q' cannot be made as its files say: unknown option 'colour'"):
+    said = r"queue 'q' cannot be made as its files say: unknown option 'colour'"
+    with pytest.raises(shmq.ShmqError, match=said):
         restore(namespace, backup)
 
     assert own.disk.names() == before
