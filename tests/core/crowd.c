@@ -94,11 +94,15 @@ static void write_letter(struct letter *letter, uint32_t number)
     memset(letter->fill, (int)(number & 0xFF), sizeof letter->fill);
 }
 
-static void check_letter(const struct letter *letter)
+/* `body` may begin at any byte, as it does in a record. */
+static void check_letter(const void *body)
 {
-    CHECK(letter->number < CROWD_MESSAGES);
-    for (size_t at = 0; at < sizeof letter->fill; at++)
-        CHECK_EQ(letter->fill[at], letter->number & 0xFF);
+    struct letter letter;
+
+    memcpy(&letter, body, sizeof letter);
+    CHECK(letter.number < CROWD_MESSAGES);
+    for (size_t at = 0; at < sizeof letter.fill; at++)
+        CHECK_EQ(letter.fill[at], letter.number & 0xFF);
 }
 
 /* A sixth in groups: of one priority, so that the order within is that of the puts. A sixth
@@ -253,7 +257,7 @@ static void look_at(struct shmq_queue *q, struct crowd *c, const struct shmq_vie
         CHECK(status == SHMQ_OK || status == SHMQ_BUSY);
         crowd_unlock(q, c);
     }
-    check_letter((const struct letter *)view->body);
+    check_letter(view->body);
     CHECK(shmq_holds(q, view->receipt, shmq_now()));
     if (status == SHMQ_OK) {
         crowd_lock(q);
@@ -357,7 +361,7 @@ void crowd_peek(struct shmq_queue *q, struct crowd *c, uint64_t seed)
         crowd_unlock(q, c);
         if (status != SHMQ_OK)
             continue;
-        check_letter((const struct letter *)view.body);
+        check_letter(view.body);
         crowd_lock(q);
         shmq_unpin(q, at);
         crowd_unlock(q, c);
