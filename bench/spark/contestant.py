@@ -1,0 +1,33 @@
+"""Who takes part in a row on Spark."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+from bench.row import Contestant, Role
+from bench.spark import session
+from bench.spark.figures import ROWS, TINY
+
+
+class OnSpark(Contestant):
+    """A work on so many rows."""
+
+    role: Role = "shmq"
+
+    def __init__(self, rows: int = ROWS) -> None:
+        self.rows = rows
+
+    def missing(self) -> str | None:
+        """See :class:`bench.row.Contestant`."""
+        return session.missing()
+
+    def sized(self, rows: int) -> Self:
+        """The same with so many rows."""
+        other = copy.copy(self)
+        other.rows = rows
+        return other
+
+    def tiny(self) -> Self:
+        """See :class:`bench.row.Contestant`."""
+        return self.sized(TINY)
