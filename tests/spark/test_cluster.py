@@ -19,8 +19,6 @@ from tests.processes.tools import ROOT
 from tests.serving import serve
 from tests.spark.cluster import MASTER_ADDRESS, START, Cluster, cluster, environment, until
 
-pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'shmq[spark]'")
-
 MESSAGES = 8_000
 SOURCE, TARGET = "jobs", "back"
 TOKEN = "a token for a team of executors"
