@@ -37,7 +37,8 @@ help:
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
-	$(BIN)/python -m shmq.demo
+	@mkdir -p build
+	$(BIN)/python -m shmq.demo --plot build/delays.png
 
 test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory lint
