@@ -24,7 +24,10 @@ from shmq.core import _core
 from shmq.errors import DamagedFile, FileError
 from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
-__all__ = ["Chain", "Skipped", "map_file", "read_chain", "read_file"]
+__all__ = ["ALL_NUMBERS", "Chain", "Skipped", "map_file", "read_chain", "read_file"]
+
+#: The first and the last sequence number that a message may have.
+ALL_NUMBERS: Final = (0, (1 << 64) - 1)
 
 _WHAT: Final = {
     "end": "there is nothing where more must follow",
@@ -65,15 +68,21 @@ class Chain:
     :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what is
     damaged is skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a
     newer version in either case. With ``partial``, what was before the first file may be
-    missing. The buffers are held until :meth:`close`.
+    missing. Of messages with other sequence ``numbers``, a first and a last one, nothing is
+    kept. The buffers are held until :meth:`close`.
     """
 
     def __init__(
-        self, files: Iterable[tuple[str, Any]], salvage: bool = False, partial: bool = False
+        self,
+        files: Iterable[tuple[str, Any]],
+        salvage: bool = False,
+        partial: bool = False,
+        *,
+        numbers: tuple[int, int] = ALL_NUMBERS,
     ) -> None:
         self._salvage = salvage
         self._partial = partial
-        self._replay = _core.Replay(salvage)
+        self._replay = _core.Replay(salvage, *numbers)
         self._sorted = False
         #: The highest number of a message that has gone to another queue.
         self._left = 0
@@ -161,6 +170,14 @@ class Chain:
     def discard(self, seqs: Iterable[int]) -> int:
         """Forget messages, before any are asked for; returns how many of them there were."""
         return self._replay.discard(seqs)
+
+    def spread(self, parts: int) -> tuple[int, int, list[int]]:
+        """How the bytes of the live messages lie over the sequence numbers, in so many parts.
+
+        Returns the least number of one, how many numbers a part has, and the bytes of each
+        part; none without messages. To be called before any are asked for.
+        """
+        return self._replay.spread(parts)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The live messages by sequence number: the fields of a "put", times in wall ns."""
