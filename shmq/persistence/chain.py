@@ -86,6 +86,8 @@ class Chain:
         self._sorted = False
         #: The highest number of a message that has gone to another queue.
         self._left = 0
+        #: The numbers of those that were live by these files alone.
+        self.gone: list[int] = []
         self.skipped: list[Skipped] = []
         #: Whether the last segment ends in a batch that does not count.
         self.torn = False
@@ -164,7 +166,8 @@ class Chain:
 
         It may be one of which nothing is in these files: its copy was written first.
         """
-        self._replay.discard([seq])
+        if self._replay.discard([seq]):
+            self.gone.append(seq)
         self._left = max(self._left, seq)
 
     def discard(self, seqs: Iterable[int]) -> int:

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pyspark.sql import datasource as ds
 
@@ -27,6 +27,17 @@ class Bounds:
     until: int = _LAST
     #: None: every queue.
     queues: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, chosen: Mapping[str, Any]) -> Self:
+        """What the options say; the ends that these name do not belong to it."""
+        last, until = chosen["endingSequence"], chosen["endingTimestamp"]
+        return cls(
+            first=chosen["startingSequence"] or 0,
+            last=_LAST if last is None else last - 1,
+            since=-_LAST if (since := chosen["startingTimestamp"]) is None else since,
+            until=_LAST if until is None else until - 1,
+        )
 
     @property
     def empty(self) -> bool:
