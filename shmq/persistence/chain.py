@@ -20,14 +20,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from shmq.contract import Columns
 from shmq.core import _core
 from shmq.errors import DamagedFile, FileError
 from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
-__all__ = ["ALL_NUMBERS", "Chain", "Skipped", "map_file", "read_chain", "read_file"]
+__all__ = ["ALL_NUMBERS", "ALL_TIMES", "Chain", "Skipped", "map_file", "read_chain", "read_file"]
 
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)
+#: All times that a file can have, in us since 1970.
+ALL_TIMES: Final = (-(1 << 63), (1 << 63) - 1)
 
 _WHAT: Final = {
     "end": "there is nothing where more must follow",
@@ -186,6 +189,21 @@ class Chain:
         """The live messages by sequence number: the fields of a "put", times in wall ns."""
         self._sort()
         return map(self._replay.message, range(self._replay.messages))
+
+    def columns(
+        self, start: int = 0, *, max_bytes: int = 4 << 20, put_at: tuple[int, int] = ALL_TIMES
+    ) -> tuple[Columns, int | None]:
+        """The live messages from place ``start`` on as columns, by sequence number.
+
+        As many as ``max_bytes`` hold, one at least, of those that were put at one of the times
+        ``put_at``, from the first to the last, in us since 1970. Returns where to go on, too;
+        None: that was all. Raises :class:`~shmq.MessageTooLarge` for one that no block holds.
+        """
+        self._sort()
+        since, until = put_at
+        return self._replay.columns(
+            start, max_bytes=max_bytes, min_put_at=since, max_put_at=until
+        )
 
     def dedupe(self) -> list[tuple[int, int, int, int]]:
         """The dedupe ids: two halves of the hash, sequence number, until in wall ns."""
