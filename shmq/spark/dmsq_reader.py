@@ -27,7 +27,7 @@ class DmsqReader(DataSourceReader):
         self._schema = schema
         self._least: int | None = chosen["minPartitions"]
         self._max_bytes: int = chosen["maxBytesPerBatch"]
-        self._states = columns.state_numbers(chosen["states"])
+        self._states = None
         self._bounds = Bounds.of(chosen)
         # Spark refuses a reader with filters in a session that does not push them, unless
         # this leads to the method that all readers have.

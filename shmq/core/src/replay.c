@@ -50,9 +50,11 @@ void shmq_replay_end(struct shmq_replay *r)
 
 /* ---- the table: linear probing, kept at most half full ---- */
 
+/* Eight numbers in a row stand side by side: files have them in order, for the most part, and
+ * a place in the table that is not in the cache costs more than the whole record. */
 static inline uint64_t home_of(const struct shmq_replay *r, uint64_t seq)
 {
-    return seq * 0x9E3779B97F4A7C15ull >> 20 & (r->room - 1);
+    return ((seq >> 3) * 0x9E3779B97F4A7C15ull >> 20 << 3 | (seq & 7)) & (r->room - 1);
 }
 
 /* The entry of `seq`, or the free one where it belongs. */
