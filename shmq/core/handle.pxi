@@ -1,7 +1,7 @@
 # A whole handle: looking without leasing, and moving messages between queues.
 
 @cython.no_gc_clear
-cdef class Handle(_Watcher):
+cdef class Handle(_Lessor):
     """One attachment to a queue. shmq.client.local builds its queue upon it."""
 
     def purge(self):
