@@ -24,8 +24,8 @@ class Dmsq(OnSpark):
 
     label = 'format("dmsq") to Parquet'
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with snapshot(self.rows) as data, scratch_folder() as folder:
             taken = _copy("dmsq", data, folder / "copy")
             numbered.check(begin().read.parquet(str(folder / "copy")), self.rows)
@@ -38,8 +38,8 @@ class Parquet(OnSpark):
     label = "Spark's Parquet to Parquet"
     role: Role = "peer"
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch_folder() as folder:
             with snapshot(self.rows) as data:
                 _copy("dmsq", data, folder / "rows")

@@ -23,7 +23,7 @@ PACE = 10_000
 #: Messages of one put.
 BURST = 50
 #: The first seconds' messages are not counted: Spark compiles its plans meanwhile.
-WARM = 5
+SKIPPED = 5
 #: Bytes of the time at the front of a body.
 STAMP = 8
 
@@ -36,16 +36,16 @@ class Latency(OnSpark):
 
     def __init__(self, seconds: float = 15.0) -> None:
         super().__init__(int(seconds * PACE))
-        self.warm = WARM * PACE
+        self.skipped = SKIPPED * PACE
 
     def tiny(self) -> Self:
         """See :class:`bench.row.Contestant`."""
         other = super().tiny()
-        other.warm = 0
+        other.skipped = 0
         return other
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker, scratch_folder() as folder:
             options = numbered.queue_options(max(self.rows, 10_000))
             broker.create_queue(QUEUE, **options)
@@ -70,7 +70,7 @@ class Latency(OnSpark):
                     raise Failed(f"the stream has ended: {error}")
             finally:
                 query.stop()
-        late = taken[self.warm :] or taken
+        late = taken[self.skipped :] or taken
         return {MEDIAN.key: share(late, 0.5) / 1e3, TAIL.key: share(late, 0.99) / 1e3}
 
 

@@ -43,13 +43,13 @@ class Memory(OnSpark):
         self.note = _note(rows)
 
     def sized(self, rows: int) -> Self:
-        """See :class:`OnSpark`."""
+        """See :class:`bench.spark.contestant.OnSpark`."""
         other = super().sized(rows)
         other.note = _note(rows)
         return other
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         begin()
         with scratch() as broker, scratch_folder() as folder, Watch() as watch:
             queue = broker.create_queue(QUEUE, **numbered.queue_options(min(ROOM, self.rows)))

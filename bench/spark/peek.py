@@ -23,8 +23,8 @@ class Peek(OnSpark):
     label = 'format("shmq"), batch'
     note = "every column; the queue keeps its messages"
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker:
             broker.create_queue(QUEUE, **numbered.queue_options(self.rows))
             numbered.fill(broker.namespace, QUEUE, self.rows)
@@ -41,8 +41,8 @@ class Empty(OnSpark):
     role: Role = "harness"
     note = "the same columns, types and batch sizes; it reads nothing"
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         from bench.spark.empty import EmptySource
 
         spark = begin()

@@ -29,8 +29,8 @@ class Archive(OnSpark):
     label = "readStream, Parquet"
     note = f"{TRIGGER:,} a batch, the query's start and every commit included"
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker, scratch_folder() as folder:
             queue = broker.create_queue(QUEUE, **numbered.queue_options(self.rows))
             numbered.fill(broker.namespace, QUEUE, self.rows)

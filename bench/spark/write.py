@@ -24,8 +24,8 @@ class WriteBack(OnSpark):
 
     label = "a queue, read and written back"
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker:
             options = numbered.queue_options(self.rows)
             broker.create_queue(QUEUE, **options)
@@ -42,8 +42,8 @@ class Write(OnSpark):
 
     label = "rows of Spark's own, written"
 
-    def turn(self) -> dict[str, float]:
-        """See :class:`bench.row.Contestant`."""
+    def work(self) -> dict[str, float]:
+        """See :class:`bench.spark.contestant.OnSpark`."""
         with scratch() as broker:
             broker.create_queue(TARGET, **numbered.queue_options(self.rows))
             taken = _write(_made(self.rows), broker.namespace)
