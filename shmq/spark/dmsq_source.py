@@ -39,6 +39,7 @@ class DmsqSource(DataSource):
         chosen = self._chosen()
         if chosen["rows"] == "skipped":
             return SkippedReader(Files(chosen))
+        columns.check(schema)
         return DmsqReader(Files(chosen), schema, chosen)
 
     def _chosen(self) -> dict[str, Any]:
