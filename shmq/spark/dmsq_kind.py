@@ -35,7 +35,7 @@ def moment(given: str) -> int:
 
 def mode(given: str) -> str:
     """One of the modes of Spark's own readers that make sense for files of messages."""
-    return options.one_of("FAILFAST", "DROPMALFORMED")(given.upper())
+    return str(options.one_of("FAILFAST", "DROPMALFORMED")(given.upper()))
 
 
 _BATCH: Final = frozenset({BATCH})

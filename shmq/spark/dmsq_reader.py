@@ -32,7 +32,7 @@ class DmsqReader(DataSourceReader):
         self._bounds = Bounds.of(chosen)
         # Spark refuses a reader with filters in a session that does not push them, unless
         # this leads to the method that all readers have.
-        self.pushFilters: Any = _Push(self)  # type: ignore[method-assign]
+        self.pushFilters: Any = _Push(self)
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Read only what passes these; returns those that Spark has to look at itself."""

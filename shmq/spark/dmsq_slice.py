@@ -57,7 +57,8 @@ def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -
     ``spread`` is how the bytes lie over the numbers: :meth:`~shmq.persistence.chain.Chain.spread`.
     """
     least, width, sums = spread
-    found, begin, so_far, total = [], first, 0, sum(sums)
+    found: list[tuple[int, int]] = []
+    begin, so_far, total = first, 0, sum(sums)
     for place, size in enumerate(sums):
         so_far += size
         end = least + (place + 1) * width - 1

@@ -85,7 +85,7 @@ def test_a_torn_tail_is_not_in_what_was_looked_at(disk: ReadOnly) -> None:
     chain, parts = open_queue(disk, "q")
 
     assert numbers(chain) == [1]
-    assert parts[0].bytes == file.ends[1]
+    assert parts[0].size == file.ends[1]
     write(disk, segment_name("q", 1), file)
     again = open_parts(disk, parts)
     assert again is not None

@@ -109,17 +109,16 @@ def test_what_has_become_of_a_message_is_in_its_columns(
     assert offsets(read(spark, tmp_path, states="dying,ready")) == [2, 3]
 
 
-def test_the_files_of_a_queue_in_use_are_read(
-    spark: SparkSession, broker: shmq.Broker, tmp_path: Path
-) -> None:
+def test_the_files_of_a_queue_in_use_are_read(spark: SparkSession, broker: shmq.Broker) -> None:
     queue = broker.create_queue("orders", durability="journal")
-    with persisting(broker.namespace, tmp_path):
+    with persisting(broker.namespace) as persister:
         sent = [b"%d" % n for n in range(500)]
         queue.put_many(sent, headers={"from": "here"}, confirm="disk")
         for _ in range(100):
             queue.get().ack()
 
-        found = rows(read(spark, tmp_path, queue="orders", columns="topic,offset,value,headers"))
+        wanted = "topic,offset,value,headers"
+        found = rows(read(spark, persister.folder, queue="orders", columns=wanted))
 
     assert {row.value for row in found} >= set(sent[100:])
     assert found[-1].headers == [Row(key="from", value=b"here")]
@@ -154,7 +153,7 @@ def test_options_limit_what_is_read(
 def test_filters_have_the_same_rows_whether_they_are_pushed_or_not(
     spark: SparkSession, folder: Path, pushed: str
 ) -> None:
-    before = spark.conf.get(PUSH)
+    before = str(spark.conf.get(PUSH))
     spark.conf.set(PUSH, pushed)
     try:
         frame = read(spark, folder).where(
