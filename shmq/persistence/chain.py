@@ -201,9 +201,7 @@ class Chain:
         """
         self._sort()
         since, until = put_at
-        return self._replay.columns(
-            start, max_bytes=max_bytes, min_put_at=since, max_put_at=until
-        )
+        return self._replay.columns(start, max_bytes=max_bytes, min_put_at=since, max_put_at=until)
 
     def dedupe(self) -> list[tuple[int, int, int, int]]:
         """The dedupe ids: two halves of the hash, sequence number, until in wall ns."""

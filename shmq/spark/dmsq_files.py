@@ -100,9 +100,7 @@ class Files:
             chain = open_parts(self.disk, part.parts, salvage=self.salvage, numbers=numbers)
             if chain is None:
                 log.info("the files of queue %s were replaced: reading the new ones", part.queue)
-                chain, _ = open_queue(
-                    self.disk, part.queue, salvage=self.salvage, numbers=numbers
-                )
+                chain, _ = open_queue(self.disk, part.queue, salvage=self.salvage, numbers=numbers)
         except OSError as error:
             raise _unreadable(self.disk, part.queue, error) from error
         if chain.hash_key != part.hash_key:
@@ -126,7 +124,6 @@ class Files:
             return
         looked.chains[queue] = (chain, parts)
         looked.skipped += [(queue, skipped) for skipped in chain.skipped]
-
 
     def _passed_over(self, error: FileError) -> Skipped:
         """What is skipped where nothing of a queue can be read. Raises unless that may be."""
