@@ -42,7 +42,7 @@ class Part:
     """A file of a chain, and how many of its bytes counted when that was looked at."""
 
     name: str
-    bytes: int
+    size: int
     #: What it begins with, which tells it from another file that has taken its name.
     mark: bytes
 
@@ -86,9 +86,9 @@ def open_parts(
             data, found = _read(disk, part.name)
         except FileNotFoundError:
             return None
-        if found.mark != part.mark or found.bytes < part.bytes:
+        if found.mark != part.mark or found.size < part.size:
             return None
-        opened.append((str(disk.path(part.name)), memoryview(data)[: part.bytes]))
+        opened.append((str(disk.path(part.name)), memoryview(data)[: part.size]))
     return Chain(opened, salvage, numbers=numbers)
 
 
@@ -107,7 +107,7 @@ def _open(
         parts.append(part)
     chain = Chain(opened, salvage, numbers=numbers)
     if names[-1] == segment_name(files.queue, chain.segment):
-        parts[-1] = replace(parts[-1], bytes=chain.end)
+        parts[-1] = replace(parts[-1], size=chain.end)
     return chain, parts
 
 

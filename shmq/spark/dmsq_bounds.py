@@ -63,7 +63,7 @@ class Bounds:
 
     def narrowed(self, wanted: ds.Filter) -> Bounds | None:
         """What of it passes the filter; None: bounds cannot say that, so Spark has to."""
-        attribute = getattr(wanted, "attribute", ())
+        attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
         if len(attribute) != 1 or attribute[0] not in _READ:
             return None
         if isinstance(wanted, ds.IsNotNull):

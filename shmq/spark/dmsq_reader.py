@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from shmq.spark import columns
+from shmq.contract.columns import STATES
+from shmq.spark import dmsq_kind
 from shmq.spark.dmsq_bounds import Bounds
 from shmq.spark.dmsq_files import Files
 from shmq.spark.dmsq_slice import Slice
@@ -27,11 +28,11 @@ class DmsqReader(DataSourceReader):
         self._schema = schema
         self._least: int | None = chosen["minPartitions"]
         self._max_bytes: int = chosen["maxBytesPerBatch"]
-        self._states = None
+        self._states = _numbers(chosen["states"])
         self._bounds = Bounds.of(chosen)
         # Spark refuses a reader with filters in a session that does not push them, unless
         # this leads to the method that all readers have.
-        self.pushFilters: Any = _Push(self)  # type: ignore[method-assign]
+        self.pushFilters: Any = _Push(self)
 
     def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
         """Read only what passes these; returns those that Spark has to look at itself."""
@@ -75,6 +76,12 @@ class SkippedReader(DataSourceReader):
         del partition
         with self._files.look() as looked:
             yield from [(queue, *skipped) for queue, skipped in looked.skipped]
+
+
+def _numbers(states: Sequence[str]) -> frozenset[int] | None:
+    """The states by number; None: all that there are."""
+    found = frozenset(STATES.index(state) for state in states)
+    return None if len(found) == len(dmsq_kind.STATES) else found
 
 
 class _Push:

@@ -13,9 +13,10 @@ from shmq.persistence.reading import Part
 
 __all__ = ["Slice", "cut", "shares"]
 
-#: A slice is not made smaller than this, in bytes of its records, nor need it be larger.
+#: A slice is not made smaller than this, in bytes of its records, nor need it be larger: each
+#: walks over all of the queue's files, and holds an index of what is its own.
 LEAST: Final = 16 << 20
-MOST: Final = 128 << 20
+MOST: Final = 256 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +37,12 @@ class Slice(InputPartition):
 def shares(sizes: Sequence[int], least: int | None) -> list[int]:
     """Into how many slices queues of so many bytes are cut: ``least`` or more of them in all.
 
-    Without a least they are as many as this machine's cores, unless they get too small.
+    Without a least they are as many as this machine has cores, or a multiple, unless they get
+    too small.
     """
     total = sum(sizes)
-    wanted = least or max(len(os.sched_getaffinity(0)), -(-total // MOST))
+    cores = len(os.sched_getaffinity(0))
+    wanted = least or -(-max(1, total) // (MOST * cores)) * cores
     smallest = 1 if least else LEAST
     return [
         max(1, min(-(-wanted * size // total) if total else 1, size // smallest)) for size in sizes
@@ -54,7 +57,8 @@ def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -
     ``spread`` is how the bytes lie over the numbers: :meth:`~shmq.persistence.chain.Chain.spread`.
     """
     least, width, sums = spread
-    found, begin, so_far, total = [], first, 0, sum(sums)
+    found: list[tuple[int, int]] = []
+    begin, so_far, total = first, 0, sum(sums)
     for place, size in enumerate(sums):
         so_far += size
         end = least + (place + 1) * width - 1

@@ -34,6 +34,9 @@ _LOOK: Final = 1.0
 #: killed process held over TCP is there once its server has seen the connection end.
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
 
+#: The most bytes of sequence numbers that are asked for at once: a server's frame has an end.
+_AT_ONCE: Final = 8 << 16
+
 #: How many sequence numbers an error names.
 _NAMED: Final = 10
 
@@ -191,9 +194,13 @@ class Leases:
     def _lease_until_there(self, queue: shmq.Queue, sequences: bytes) -> Iterator[shmq.Run]:
         wanted = sequences
         for pause in (*_PAUSES, None):
-            run = queue.lease_again(wanted, seconds=self._seconds)
-            yield run
-            wanted = _without(wanted, run.sequences)
+            found = []
+            for start in range(0, len(wanted), _AT_ONCE):
+                part = wanted[start : start + _AT_ONCE]
+                run = queue.lease_again(part, seconds=self._seconds)
+                yield run
+                found.append(run.sequences)
+            wanted = _without(wanted, b"".join(found))
             if not wanted or pause is None:
                 return
             time.sleep(pause)
