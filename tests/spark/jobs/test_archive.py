@@ -1,0 +1,65 @@
+"""``archive``: what is in the queues is in the files, each message once."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmq
+from tests.cli.tools import Shell
+from tests.spark.jobs.tools import run_job, written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = """
+checkpoint = "checkpoint"
+trigger = "available-now"
+[source]
+url = "{namespace}"
+subscribePattern = "results.*"
+includeHeaders = true
+[sink]
+path = "archive"
+"""
+
+
+@pytest.fixture
+def shell(namespace: str):  # type: ignore[no-untyped-def]
+    shell = Shell(namespace)
+    yield shell
+    shell.close()
+
+
+def test_each_message_is_archived_once_in_the_folder_of_its_queue_and_day(
+    spark: SparkSession, broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    one = broker.create_queue("results:1", dead_letter=None)
+    two = broker.create_queue("results:2", dead_letter=None)
+    for number in range(100):
+        one.put({"number": number}, headers={"host": "a"})
+        two.put(f"text {number}", priority=shmq.HIGH)
+    path = written(tmp_path, NOW.format(namespace=namespace))
+
+    done = run_job(spark, "archive", path)
+
+    assert done.rows == 200
+    assert one.stats().depth == two.stats().depth == 0
+    rows = spark.read.parquet(str(tmp_path / "archive")).collect()
+    found = collections.Counter((row.topic, bytes(row.value)) for row in rows)
+    assert found == {
+        **{("results:1", b"\x81\xa6number" + _packed(n)): 1 for n in range(100)},
+        **{("results:2", f"text {n}".encode()): 1 for n in range(100)},
+    }
+    assert {row.headers[0].key for row in rows if row.headers} == {"host"}
+    today = dt.datetime.now(dt.UTC).date()
+    assert {row.date for row in rows} <= {today, today - dt.timedelta(days=1)}
+    assert {row.codec for row in rows} == {"msgpack", "text"}
+
+
+def _packed(number: int) -> bytes:
+    return bytes([number])
