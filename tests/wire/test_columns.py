@@ -247,7 +247,7 @@ def test_what_is_not_of_the_form_is_bad_request_and_leases_nothing(
 def test_each_needs_a_queue_the_right_to_consume_and_a_message_id(
     serve: Serve, wire: Wire, name: str, type: T
 ) -> None:
-    payloads = {
+    payloads: dict[T, Callable[[str], bytes]] = {
         T.COLUMNS: columns,
         T.LEASE_RUN: lease,
         T.LEASE_AGAIN: again,
