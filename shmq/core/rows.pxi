@@ -17,7 +17,7 @@ cdef struct _RowRun:
 
 
 @cython.no_gc_clear
-cdef class _RowMover(_Watcher):
+cdef class _RowMover(_Lessor):
     """The part of a handle that stages rows in chunks, and takes them in from there."""
 
     # ---- chunks ----

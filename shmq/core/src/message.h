@@ -86,6 +86,16 @@ int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Leases the next message; `handed`: the application sees it now. SHMQ_EMPTY. */
 int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view);
 
+/* The same, for `ns` from `now` on. */
+int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
+                   struct shmq_view *view);
+
+/* Leases message `seq`, if it stands READY in slot `at`, whatever is in front of it: handed out,
+ * for `ns`. SHMQ_STALE, also if another message of its group is in flight. What is in no index
+ * yet is not found: shmq_lock, and shmq_inbox_take, see to that. */
+int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
+                  struct shmq_view *view);
+
 /* Without the lock: the application sees this leased message now. SHMQ_STALE. */
 int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
