@@ -64,6 +64,9 @@ class Type(enum.IntEnum):
     NACK = 0x41
     REJECT = 0x42
     EXTEND = 0x43
+    STAGE = 0x58
+    PUBLISH = 0x59
+    STAGED = 0x5A
     RETURN = 0x5D
     PEEK = 0x5E
     REDRIVE = 0x5F
