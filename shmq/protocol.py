@@ -64,6 +64,10 @@ class Type(enum.IntEnum):
     NACK = 0x41
     REJECT = 0x42
     EXTEND = 0x43
+    COLUMNS = 0x50
+    LEASE_RUN = 0x51
+    LEASE_AGAIN = 0x52
+    READ_RUN = 0x53
     STAGE = 0x58
     PUBLISH = 0x59
     STAGED = 0x5A

@@ -13,6 +13,7 @@ import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     always = {_module(requirement) for requirement in project["dependencies"]}
     for path in PACKAGE.rglob("*.py"):
         place = path.relative_to(PACKAGE)
-        extra = project["optional-dependencies"].get(EXTRAS.get(str(place), place.parts[0]), [])
+        extra = _extra(project, EXTRAS.get(str(place), place.parts[0]))
         allowed = always | {_module(requirement) for requirement in extra}
         undeclared = set(_roots(path)) - sys.stdlib_module_names - allowed - {"shmq"}
         assert not undeclared, path
@@ -182,6 +183,15 @@ def _roots(path: Path) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.partition(".")[0]
+
+
+def _extra(project: dict[str, Any], name: str) -> Iterator[str]:
+    """What an extra requires, with what the extras do that it names."""
+    for requirement in project["optional-dependencies"].get(name, []):
+        if other := re.fullmatch(r"shmq\[(\w+)\]", requirement):
+            yield from _extra(project, other[1])
+        else:
+            yield requirement
 
 
 def _module(requirement: str) -> str:

@@ -73,6 +73,11 @@ class LocalQueue(_core.Handle, contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         return QueueOptions(**self.segment.options)
 
+    @property
+    def identity(self) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return int(self.segment.hash_key)
+
     def put_nowait(self, body: contract.Body, **properties: Any) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
         return self.put(body, False, **properties)

@@ -15,8 +15,11 @@ STATES = (None, "ready", "delayed", "leased", "dying")
 REASONS = (None, "rejected", "max_deliveries", "expired")
 
 
+@dataclasses.dataclass(slots=True, init=False, repr=False, eq=False)
 class Columns:
     """A run of messages as columns, in one block of bytes that can go anywhere.
+
+    Made of a block: ``Columns(data)``.
 
     Each column is a memoryview of the block, of one number for each message, but for the
     offsets, which have one more: body i goes from ``body_offsets[i]`` to
@@ -24,26 +27,6 @@ class Columns:
     likewise in ``metas``. Times are in microseconds since 1970, 0 where there is none. Arrow
     and numpy take the columns as they are. Raises ValueError for bytes that are no block.
     """
-
-    __slots__ = (
-        "bodies",
-        "body_offsets",
-        "codec",
-        "count",
-        "data",
-        "dead_at",
-        "deliveries",
-        "expires",
-        "lease_until",
-        "meta_offsets",
-        "metas",
-        "priority",
-        "put_at",
-        "reason",
-        "sequence",
-        "state",
-        "visible_at",
-    )
 
     #: The block: what `Columns` can be made of again.
     data: bytes
@@ -73,9 +56,11 @@ class Columns:
     codec: memoryview
     #: Where the bodies begin and end, signed 32-bit.
     body_offsets: memoryview
+    #: The bodies, one behind the other.
     bodies: memoryview
     #: Where the properties begin and end, signed 32-bit.
     meta_offsets: memoryview
+    #: The properties, one map behind the other.
     metas: memoryview
 
     def __init__(self, data: bytes) -> None:

@@ -46,6 +46,9 @@ cdef extern from "excerpt.h" nogil:
         uint32_t most, count
         uint64_t max_bytes, body_bytes, meta_bytes
 
+    void shmq_excerpt_begin(shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
+                            uint64_t largest)
+    int64_t shmq_wall_offset()
     int shmq_excerpt_slots(shmq_queue *q, shmq_excerpt *e, uint32_t *at, uint32_t end)
     int shmq_excerpt_run(shmq_queue *q, shmq_excerpt *e, const uint32_t *slots,
                          const uint64_t *seqs, uint64_t *at, uint64_t end)

@@ -42,8 +42,8 @@ cdef uint64_t _most_bytes(max_bytes) except 0:
     return min(max_bytes, MOST_COLUMNS)
 
 
-# Numbers of `width` bytes each, as bytes.
-cdef bytes _numbers_of(str name, value, int width):
+cpdef bytes numbers_of(str name, value, int width):
+    """A buffer of numbers of ``width`` bytes each, as bytes. Raises InvalidOption, TypeError."""
     cdef bytes raw = value if type(value) is bytes else bytes(memoryview(value))
     if PyBytes_GET_SIZE(raw) % width:
         raise _errors.InvalidOption(
@@ -51,18 +51,27 @@ cdef bytes _numbers_of(str name, value, int width):
     return raw
 
 
-# What is to be added to monotonic times, in ns: whole milliseconds, so that whoever reads a
-# message again sees the same times, though the clocks are read anew.
-cdef int64_t _wall_offset() noexcept nogil:
-    cdef int64_t offset = shmq_wall() - shmq_now()
-    return (offset + 500000) // 1000000 * 1000000
+cpdef tuple places_of(slots, sequences):
+    """What a run is read by: its slots and its numbers as bytes, and how many they are."""
+    cdef bytes places = numbers_of("slots", slots, 4)
+    cdef bytes numbers = numbers_of("sequences", sequences, 8)
+    if len(places) // 4 != len(numbers) // 8:
+        raise _errors.InvalidOption(
+            f"slots has {len(places) // 4} numbers, and sequences {len(numbers) // 8}: they belong "
+            f"together")
+    return places, numbers, len(numbers) // 8
 
 
-cdef int _begin_excerpt(shmq_excerpt *e, uint64_t max_bytes, uint64_t most) except -1:
-    memset(e, 0, sizeof(shmq_excerpt))
-    e.max_bytes = max_bytes
-    e.most = <uint32_t>min(most, max_bytes // SHMQ_COLUMNS_ROW + 1)
-    e.picks = <shmq_pick *>malloc((e.most + 1) * sizeof(shmq_pick))
+def gone(str name, list sequences, total):
+    """The error that says which messages of a run are not there any more."""
+    named = ", ".join(map(str, sequences[:10])) + (", ..." if len(sequences) > 10 else "")
+    return _errors.LeaseExpired(
+        f"{len(sequences)} of {total} messages are not in queue {name!r} any more: {named}; their "
+        f"leases ended, or they were settled")
+
+
+cdef int _begin_excerpt(shmq_excerpt *e, uint64_t max_bytes, uint64_t messages) except -1:
+    shmq_excerpt_begin(e, messages, max_bytes, MOST_COLUMNS)
     if e.picks == NULL:
         raise MemoryError
     return 0
@@ -78,7 +87,7 @@ cdef object _excerpt(shmq_queue *q, const shmq_excerpt *e):
     cdef char *base = PyBytes_AS_STRING(data)
     with nogil:
         shmq_columns_begin(&columns, base, &places)
-        shmq_excerpt_copy(q, e, _wall_offset(), &columns)
+        shmq_excerpt_copy(q, e, shmq_wall_offset(), &columns)
         size = shmq_columns_end(&columns)
     return _new_columns(data if size == places.size else data[:size])
 
@@ -143,17 +152,13 @@ cdef class _Reader(_Watcher):
 
     def read_run(self, slots, sequences, *, start=0, max_bytes=4 << 20):
         """See shmq.contract.Queue.read_run."""
-        cdef bytes places = _numbers_of("slots", slots, 4)
-        cdef bytes numbers = _numbers_of("sequences", sequences, 8)
-        cdef uint64_t count = PyBytes_GET_SIZE(numbers) // 8, at, begin
-        cdef const uint32_t *where = <const uint32_t *>PyBytes_AS_STRING(places)
-        cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(numbers)
+        cdef bytes places, numbers
+        cdef uint64_t count, at, begin
         cdef int status
         cdef shmq_excerpt e
-        if PyBytes_GET_SIZE(places) // 4 != <Py_ssize_t>count:
-            raise _errors.InvalidOption(
-                f"slots has {len(places) // 4} numbers, and sequences {count}: they belong "
-                f"together")
+        places, numbers, count = places_of(slots, sequences)
+        cdef const uint32_t *where = <const uint32_t *>PyBytes_AS_STRING(places)
+        cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(numbers)
         start = _whole("start", start)
         if not 0 <= start <= count:
             raise _errors.InvalidOption(f"start={start} is out of range: 0 to {count}")
@@ -176,14 +181,6 @@ cdef class _Reader(_Watcher):
 
     cdef object _gone(self, const uint32_t *where, const uint64_t *which, uint64_t begin,
                       uint64_t end):
-        cdef uint64_t i, gone = 0
-        cdef list named = []
-        for i in range(begin, end):
-            if not shmq_is_there(&self.q, where[i], which[i]):
-                gone += 1
-                if len(named) < 10:
-                    named.append(str(which[i]))
-        return _errors.LeaseExpired(
-            f"{gone} of {end - begin} messages are not in queue {self.name!r} any more: "
-            f"{', '.join(named)}{', ...' if gone > len(named) else ''}; their leases ended, or "
-            f"they were settled")
+        cdef uint64_t i
+        return gone(self.name, [which[i] for i in range(begin, end)
+                                if not shmq_is_there(&self.q, where[i], which[i])], end - begin)

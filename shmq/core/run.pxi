@@ -7,7 +7,6 @@ cdef enum:
     ACK_RUN = 0
     EXTEND_RUN = 1
     RETURN_RUN = 2
-    RETURN_UNSEEN = 3
 
 
 # The numbers of a run while it is being made.
@@ -91,14 +90,14 @@ cdef class _Lessor(_Reader):
     # What was leased, and will not be handed out after all, counts for nothing.
     cdef int _give_back(self, _Sheet sheet) except -1:
         try:
-            self._settle_run(RETURN_UNSEEN, sheet.receipts, sheet.count, 0)
+            self._settle_run(RETURN_RUN, sheet.receipts, sheet.count, 0)
         except _errors.ShmqError:
             pass  # the queue is gone, and the leases with it
         return 0
 
     def lease_again(self, sequences, *, seconds=600.0):
         """See shmq.contract.Queue.lease_again."""
-        cdef bytes raw = _numbers_of("sequences", sequences, 8)
+        cdef bytes raw = numbers_of("sequences", sequences, 8)
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(raw)
         cdef uint32_t count
         cdef uint32_t *where = NULL
@@ -173,8 +172,6 @@ cdef class _Lessor(_Reader):
                     status = shmq_ack(&self.q, receipt, now)
                 elif how == EXTEND_RUN:
                     status = shmq_extend(&self.q, receipt, ns, now)
-                elif how == RETURN_RUN:
-                    status = shmq_return(&self.q, receipt, now)
                 else:
                     status = shmq_return_unseen(&self.q, receipt, now)
                 if status == SHMQ_DAMAGED:
@@ -189,18 +186,18 @@ cdef class _Lessor(_Reader):
 
     def ack_run(self, receipts):
         """See shmq.contract.Queue.ack_run."""
-        cdef bytes raw = _numbers_of("receipts", receipts, 8)
+        cdef bytes raw = numbers_of("receipts", receipts, 8)
         return self._settle_run(ACK_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
     def extend_run(self, receipts, seconds):
         """See shmq.contract.Queue.extend_run."""
-        cdef bytes raw = _numbers_of("receipts", receipts, 8)
+        cdef bytes raw = numbers_of("receipts", receipts, 8)
         cdef int64_t ns = _span_ns("seconds", seconds)
         return self._settle_run(EXTEND_RUN, raw, PyBytes_GET_SIZE(raw) // 8, ns)
 
     def return_run(self, receipts):
         """See shmq.contract.Queue.return_run."""
-        cdef bytes raw = _numbers_of("receipts", receipts, 8)
+        cdef bytes raw = numbers_of("receipts", receipts, 8)
         return self._settle_run(RETURN_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
 

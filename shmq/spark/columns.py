@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["COLUMNS", "NAMES", "STATES", "Column", "chosen", "ddl"]
+from shmq.errors import InvalidOption
 
-#: What a message may be doing, as the column ``state`` says it, in the order of its numbers.
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["COLUMNS", "NAMES", "STATES", "Column", "check", "chosen", "ddl"]
+
+#: What a message may be doing, as the column ``state`` says it.
 STATES: Final = ("ready", "delayed", "leased", "dying")
 
 
@@ -60,3 +65,20 @@ def chosen(names: Sequence[str] | None, include_headers: bool) -> tuple[str, ...
 def ddl(names: Iterable[str]) -> str:
     """The columns of these names as the DDL of a schema."""
     return ", ".join(f"{name} {_KINDS[name].replace(':', ': ')}" for name in names)
+
+
+def check(schema: StructType) -> None:
+    """Raise InvalidOption unless every column of a schema is one there is, by name and type."""
+    for field in schema.fields:
+        kind = _KINDS.get(field.name)
+        if kind is None:
+            raise InvalidOption(
+                f"the schema has a column {field.name!r}, which the messages of a queue have not: "
+                f"it may have {', '.join(NAMES)}"
+            )
+        given = field.dataType.simpleString()
+        if given != kind:
+            raise InvalidOption(
+                f"the column {field.name} is of the type {given} in the schema, and {kind} in the "
+                f"messages of a queue: leave the schema out, and cast what is read"
+            )

@@ -35,15 +35,19 @@ class Subscription:
             check_name(name)
         return cls(names, pattern)
 
-    def find(self, broker: shmq.Broker) -> tuple[str, ...]:
+    def find(self, broker: shmq.Broker, *, strict: bool = True) -> tuple[str, ...]:
         """The names of the queues that there are now, in a fixed order.
 
-        Raises NoSuchQueue for one that is named and not there; a pattern may fit none.
+        Raises NoSuchQueue for one that is named and not there, if ``strict``; a pattern may
+        fit none.
         """
         there = {summary.name for summary in broker.list_queues()}
         if self.pattern is not None:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
         for name in self.names or ():
-            if name not in there:
-                raise NoSuchQueue(f"there is no queue {name!r} in {broker.namespace!r}")
-        return self.names or ()
+            if strict and name not in there:
+                raise NoSuchQueue(
+                    f"there is no queue {name!r} in the namespace {broker.namespace!r}: make it "
+                    f"first, or give another url or subscribe"
+                )
+        return tuple(name for name in self.names or () if name in there)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shmq import spark as shmq_spark
+from tests.conftest import own_namespace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +52,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         )
         yield session
         session.stop()
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace of the test's own, in which Spark's Python workers are until they end."""
+    with own_namespace(inhabited=True) as name:
+        yield name
 
 
 @pytest.fixture

@@ -8,9 +8,20 @@ static const uint8_t widths[SHMQ_COLUMNS] = {8, 8, 8, 8, 8, 8, 4, 4, 1, 1, 1, 4,
 
 static uint64_t padded(uint64_t bytes) { return (bytes + 7) & ~7ull; }
 
-static void *column(const struct shmq_columns *c, enum shmq_column which)
+static unsigned char *column(const struct shmq_columns *c, enum shmq_column which)
 {
     return c->base + c->room.offset[which];
+}
+
+/* A block may begin anywhere while it is written: in a frame, it does. */
+static void set64(const struct shmq_columns *c, enum shmq_column which, uint32_t at, uint64_t value)
+{
+    memcpy(column(c, which) + 8ull * at, &value, sizeof value);
+}
+
+static void set32(const struct shmq_columns *c, enum shmq_column which, uint32_t at, uint32_t value)
+{
+    memcpy(column(c, which) + 4ull * at, &value, sizeof value);
 }
 
 bool shmq_columns_place(struct shmq_places *places, uint32_t count, uint64_t body_bytes,
@@ -39,8 +50,8 @@ bool shmq_columns_place(struct shmq_places *places, uint32_t count, uint64_t bod
 void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_places *room)
 {
     *c = (struct shmq_columns){.base = base, .room = *room};
-    *(int32_t *)column(c, SHMQ_COLUMN_BODY_OFFSETS) = 0;
-    *(int32_t *)column(c, SHMQ_COLUMN_META_OFFSETS) = 0;
+    set32(c, SHMQ_COLUMN_BODY_OFFSETS, 0, 0);
+    set32(c, SHMQ_COLUMN_META_OFFSETS, 0, 0);
 }
 
 bool shmq_columns_next(const struct shmq_columns *c, uint32_t body_bytes, uint32_t meta_bytes,
@@ -50,8 +61,8 @@ bool shmq_columns_next(const struct shmq_columns *c, uint32_t body_bytes, uint32
         body_bytes > c->room.bytes[SHMQ_COLUMN_BODIES] - c->body_bytes ||
         meta_bytes > c->room.bytes[SHMQ_COLUMN_METAS] - c->meta_bytes)
         return false;
-    *body = (unsigned char *)column(c, SHMQ_COLUMN_BODIES) + c->body_bytes;
-    *meta = (unsigned char *)column(c, SHMQ_COLUMN_METAS) + c->meta_bytes;
+    *body = column(c, SHMQ_COLUMN_BODIES) + c->body_bytes;
+    *meta = column(c, SHMQ_COLUMN_METAS) + c->meta_bytes;
     return true;
 }
 
@@ -61,19 +72,19 @@ void shmq_columns_add(struct shmq_columns *c, const struct shmq_row *row)
 
     c->body_bytes += row->body_bytes;
     c->meta_bytes += row->meta_bytes;
-    ((uint64_t *)column(c, SHMQ_COLUMN_SEQUENCE))[at] = row->sequence;
-    ((int64_t *)column(c, SHMQ_COLUMN_PUT_AT))[at] = row->put_at;
-    ((int64_t *)column(c, SHMQ_COLUMN_VISIBLE_AT))[at] = row->visible_at;
-    ((int64_t *)column(c, SHMQ_COLUMN_LEASE_UNTIL))[at] = row->lease_until;
-    ((int64_t *)column(c, SHMQ_COLUMN_EXPIRES))[at] = row->expires;
-    ((int64_t *)column(c, SHMQ_COLUMN_DEAD_AT))[at] = row->dead_at;
-    ((int32_t *)column(c, SHMQ_COLUMN_DELIVERIES))[at] = row->deliveries;
-    ((int32_t *)column(c, SHMQ_COLUMN_PRIORITY))[at] = row->priority;
-    ((uint8_t *)column(c, SHMQ_COLUMN_STATE))[at] = row->state;
-    ((uint8_t *)column(c, SHMQ_COLUMN_REASON))[at] = row->reason;
-    ((uint8_t *)column(c, SHMQ_COLUMN_CODEC))[at] = row->codec;
-    ((int32_t *)column(c, SHMQ_COLUMN_BODY_OFFSETS))[at + 1] = (int32_t)c->body_bytes;
-    ((int32_t *)column(c, SHMQ_COLUMN_META_OFFSETS))[at + 1] = (int32_t)c->meta_bytes;
+    set64(c, SHMQ_COLUMN_SEQUENCE, at, row->sequence);
+    set64(c, SHMQ_COLUMN_PUT_AT, at, (uint64_t)row->put_at);
+    set64(c, SHMQ_COLUMN_VISIBLE_AT, at, (uint64_t)row->visible_at);
+    set64(c, SHMQ_COLUMN_LEASE_UNTIL, at, (uint64_t)row->lease_until);
+    set64(c, SHMQ_COLUMN_EXPIRES, at, (uint64_t)row->expires);
+    set64(c, SHMQ_COLUMN_DEAD_AT, at, (uint64_t)row->dead_at);
+    set32(c, SHMQ_COLUMN_DELIVERIES, at, (uint32_t)row->deliveries);
+    set32(c, SHMQ_COLUMN_PRIORITY, at, (uint32_t)row->priority);
+    column(c, SHMQ_COLUMN_STATE)[at] = row->state;
+    column(c, SHMQ_COLUMN_REASON)[at] = row->reason;
+    column(c, SHMQ_COLUMN_CODEC)[at] = row->codec;
+    set32(c, SHMQ_COLUMN_BODY_OFFSETS, at + 1, (uint32_t)c->body_bytes);
+    set32(c, SHMQ_COLUMN_META_OFFSETS, at + 1, (uint32_t)c->meta_bytes);
 }
 
 /* Zeroes what pads the arrays, so that a block is a function of its rows. */

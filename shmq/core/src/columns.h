@@ -77,7 +77,7 @@ struct shmq_row {
 bool shmq_columns_place(struct shmq_places *places, uint32_t count, uint64_t body_bytes,
                         uint64_t meta_bytes);
 
-/* Begins a block at `base`, which has room for `room->size` bytes and is aligned to 8. */
+/* Begins a block at `base`, which has room for `room->size` bytes. */
 void shmq_columns_begin(struct shmq_columns *c, void *base, const struct shmq_places *room);
 
 /* Where the bytes of the next row go; false without room for it. The caller copies them, and

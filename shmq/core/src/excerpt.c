@@ -1,5 +1,6 @@
 #include "excerpt.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define AHEAD 8u /* messages whose bodies are fetched before they are copied */
@@ -42,7 +43,25 @@ bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq)
     return s && doing(shmq_word(s)) && holds(s, seq);
 }
 
+int64_t shmq_wall_offset(void)
+{
+    int64_t offset = shmq_wall() - shmq_now();
+
+    return (offset + 500000) / 1000000 * 1000000;
+}
+
 /* ---- choosing ---- */
+
+void shmq_excerpt_begin(struct shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
+                        uint64_t largest)
+{
+    uint64_t most = max_bytes / SHMQ_COLUMNS_ROW + 1;
+
+    most = messages < most ? messages : most;
+    *e = (struct shmq_excerpt){.most = (uint32_t)most, .max_bytes = max_bytes,
+                               .largest = largest < INT32_MAX ? largest : INT32_MAX};
+    e->picks = malloc((most + 1) * sizeof *e->picks);
+}
 
 static uint64_t size_with(const struct shmq_excerpt *e, uint64_t body_bytes, uint64_t meta_bytes)
 {
@@ -67,7 +86,7 @@ static int pick(struct shmq_queue *q, struct shmq_excerpt *e, const struct shmq_
     if (block > q->geo.units || units > q->geo.units - block ||
         body_bytes + meta_bytes > (uint64_t)units * SHMQ_UNIT)
         return SHMQ_DAMAGED;
-    if (body_bytes > INT32_MAX || meta_bytes > INT32_MAX)
+    if (body_bytes + meta_bytes > e->largest)
         return e->count ? SHMQ_FULL : SHMQ_TOO_LARGE;
     if (e->count == e->most || (e->count && size_with(e, body_bytes, meta_bytes) > e->max_bytes))
         return SHMQ_FULL;

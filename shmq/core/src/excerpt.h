@@ -17,10 +17,11 @@ struct shmq_pick {
 };
 
 struct shmq_excerpt {
-    struct shmq_pick *picks; /* the caller's                                             */
+    struct shmq_pick *picks;
     uint32_t most;           /* room for them                                            */
     uint32_t count;
     uint64_t max_bytes;      /* of the block: what does not fit is left, but the first   */
+    uint64_t largest;        /* bytes that the first may have, up to INT32_MAX           */
     uint64_t body_bytes, meta_bytes;
 };
 
@@ -33,6 +34,14 @@ int shmq_excerpt_slots(struct shmq_queue *q, struct shmq_excerpt *e, uint32_t *a
  * is not there any more; what was chosen before is good. */
 int shmq_excerpt_run(struct shmq_queue *q, struct shmq_excerpt *e, const uint32_t *slots,
                      const uint64_t *seqs, uint64_t *at, uint64_t end);
+
+/* Begins an excerpt: NULL picks mean that there is no memory. To be freed: the picks. */
+void shmq_excerpt_begin(struct shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
+                        uint64_t largest);
+
+/* What is to be added to monotonic times, in ns: whole milliseconds, so that whoever reads a
+ * message again sees the same times, though the clocks are read anew. */
+int64_t shmq_wall_offset(void);
 
 /* Whether slot `at` still holds the live message `seq`. */
 bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq);

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from shmq.spark.jobs.batches import Once
 from shmq.spark.jobs.config import Config, Table
 
 if TYPE_CHECKING:
@@ -46,9 +47,10 @@ class Stream(Job):
     Its tables have those of :data:`shmq.spark.jobs.tables.STREAM` among them.
     """
 
-    #: The writer of the query, without checkpoint, trigger and name, which the runner sets.
-    build: Callable[[SparkSession, Config], DataStreamWriter]
-    #: Called with the session once the query has ended, unless it failed.
+    #: The writer of the query, without checkpoint, trigger and name, which the runner sets; or
+    #: rows that are no stream, and are done once.
+    build: Callable[[SparkSession, Config], DataStreamWriter | Once]
+    #: Called once the query has ended by itself, and did not fail.
     finish: Callable[[SparkSession, Config], None] | None = None
 
 

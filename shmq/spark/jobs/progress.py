@@ -51,11 +51,15 @@ def _backlog(told: Mapping[str, Any]) -> int | None:
     known = [
         int(metrics["backlog"])
         for source in told["sources"]
-        if (metrics := _metrics(source.get("metrics"))) and "backlog" in metrics
+        if "backlog" in (metrics := _map(source.get("latestOffset")))
     ]
     return sum(known) if known else None
 
 
-def _metrics(value: Any) -> Mapping[str, Any]:
-    found = json.loads(value) if isinstance(value, str) else value
+def _map(value: Any) -> Mapping[str, Any]:
+    """The value, which may be JSON's text of it; empty for what is no map."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return {}
     return found if isinstance(found, dict) else {}

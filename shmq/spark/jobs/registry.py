@@ -15,6 +15,8 @@ __all__ = ["ABOUT", "load"]
 #: What each job does, in a line. Its module has it as ``JOB``.
 ABOUT: Final = MappingProxyType(
     {
+        "replay": "Parquet or .dmsq files to a queue, by time and filter, at a chosen rate.",
+        "archive": "Queues to Parquet, by name and date, each message once.",
         "transform": "A function of yours between any source and any sink.",
     }
 )

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from shmq.spark.jobs.batches import Once
 from shmq.spark.jobs.config import Config
 from shmq.spark.jobs.failure import failure_of
+from shmq.spark.jobs.folder import Folder
 from shmq.spark.jobs.job import Batch, Job, Stream
 from shmq.spark.jobs.progress import Progress
 from shmq.spark.jobs.stopping import stop_after_batch
@@ -60,7 +62,11 @@ def run(
 def _stream(
     job: Stream, config: Config, session: SparkSession, tell: Report, stopping: Stopping
 ) -> None:
-    query = _started(job.build(session, config), job, config)
+    built = job.build(session, config)
+    if isinstance(built, Once):
+        tell(built.run(session, config[""]["checkpoint"]))
+        return
+    query = _started(built, job, config)
     watch = _Watch(query, tell)
     try:
         while not query.awaitTermination(_GLANCE):  # type: ignore[arg-type]
@@ -71,8 +77,23 @@ def _stream(
     finally:
         if query.isActive:  # something else failed, or a second signal came
             query.stop()
-    if job.finish is not None:
+    _settle(session, config)
+    if job.finish is not None and not stopping():
         job.finish(session, config)
+
+
+def _settle(session: SparkSession, config: Config) -> None:
+    """Acknowledge the last batch, of which a source is only told when the next one begins."""
+    if "source" not in config or config["source"].get("format", "shmq") != "shmq":
+        return
+    from shmq.spark.settling import settle  # noqa: PLC0415 - with Spark alone
+
+    checkpoint = Folder(session, config[""]["checkpoint"])
+    done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
+    if done:
+        # A line for the version, one of Spark's own, and one for each source: there is one.
+        _, _, offset, *_ = checkpoint.read(f"offsets/{max(done)}").splitlines()
+        settle(config["source"]["options"], offset)
 
 
 def _started(writer: DataStreamWriter, job: Job, config: Config) -> StreamingQuery:

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
 __all__ = ["stop_after_batch"]
 
-#: How often the batch at hand is looked at, in seconds.
-_GLANCE: Final = 0.02
+#: How often the batch at hand is looked at, in seconds; far longer than the query takes from
+#: finding that it goes on to saying that a batch has begun.
+_GLANCE: Final = 0.05
 
 
 def stop_after_batch(query: StreamingQuery) -> None:
@@ -22,14 +23,15 @@ def stop_after_batch(query: StreamingQuery) -> None:
     that it is over, as its ``stop`` does, which it looks at between batches; what is
     interrupted then is its sleep until the next one.
     """
-    _tell_it_is_over(query)
-    while query.isActive and query.status["isTriggerActive"]:
+    execution: Any = query._jsq.streamingQuery()
+    _tell_it_is_over(execution)
+    time.sleep(_GLANCE)
+    while execution.queryExecutionThread().isAlive() and query.status["isTriggerActive"]:
         time.sleep(_GLANCE)
     query.stop()
 
 
-def _tell_it_is_over(query: StreamingQuery) -> None:
-    execution: Any = query._jsq.streamingQuery()
+def _tell_it_is_over(execution: Any) -> None:
     package = execution.getClass().getPackageName()
     loader = execution.getClass().getClassLoader()
     ended = loader.loadClass(f"{package}.TERMINATED$").getField("MODULE$").get(None)

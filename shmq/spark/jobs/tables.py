@@ -59,13 +59,19 @@ def _options_for(use: str) -> Rest:
     ) -> Mapping[str, str]:
         found = _options(given)
         form = keys.get("format", "shmq")
+        path = keys.get("path")
         if form == "shmq" and "url" not in found:
             found = {**place, **found}
         known = FORMATS[form]
-        if known is not None:
-            parse = importlib.import_module("shmq.spark.options").parse
-            module = importlib.import_module(known)
-            parse(module.OPTIONS, found, use, form=form, refused=module.REFUSED)
+        if known is None:
+            if path is None:
+                raise InvalidOption(f"'path' is missing: the folder of the files in {form}")
+            return found
+        parse = importlib.import_module("shmq.spark.options").parse
+        module = importlib.import_module(known)
+        asked = {**found, "path": path} if path is not None else found
+        meant = use if form == "shmq" else "batch"
+        parse(module.OPTIONS, asked, meant, form=form, refused=module.REFUSED)
         return found
 
     return check
@@ -85,10 +91,19 @@ def queue(name: str, about: str, *, use: str, optional: bool = False, example: s
     )
 
 
-def rows(name: str, about: str, *, use: str, formats: tuple[str, ...], example: str = "") -> Table:
+def rows(
+    name: str,
+    about: str,
+    *,
+    use: str,
+    formats: tuple[str, ...],
+    keys: tuple[Key, ...] = (),
+    optional: bool = False,
+    example: str = "",
+) -> Table:
     """A table of rows in one of those formats, with the options of it.
 
-    The job gets ``format``, ``path`` (None for queues) and ``options``.
+    The job gets ``format``, ``path`` (None for queues), ``options`` and those ``keys`` more.
     """
     return Table(
         name=name,
@@ -101,7 +116,9 @@ def rows(name: str, about: str, *, use: str, formats: tuple[str, ...], example: 
                 default=formats[0],
             ),
             Key(name="path", about="The folder, of files.", check=values.path, example="rows"),
+            *keys,
         ),
+        optional=optional,
         rest=_options_for(use),
         examples=(example,) if example else (),
     )
@@ -116,6 +133,12 @@ SPARK: Final = Table(
             about="The cluster, as spark://host:7077; this machine's cores without it.",
             check=values.text,
             example="local[*]",
+        ),
+        Key(
+            name="log",
+            about="The least that Spark logs to stderr: off, error, warn or info.",
+            check=values.one_of("off", "error", "warn", "info"),
+            default="off",
         ),
     ),
     rest=_options,
