@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +27,17 @@ __all__ = ["pipeline"]
 
 #: The least time between two lines of progress where they are kept, in seconds.
 _PAUSE: Final = 10.0
+
+#: How Spark logs, in the form of its log4j.
+_LOGGING: Final = """
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss,SSS}} spark %p %c{{1}}: %m%n%ex
+"""
 
 
 @click.group(short_help="Run a pipeline on Spark: archive, transform, …")
@@ -65,6 +77,7 @@ for _name in registry.ABOUT:
 def _run(name: str, path: Path, *, check: bool) -> None:
     from shmq.spark.jobs.config import read  # noqa: PLC0415 - with the job alone
 
+    _let_find_modules()
     job = registry.load(name)
     config = read(path.absolute(), job.tables, _place(click.get_current_context()))
     job.check(config)
@@ -74,13 +87,12 @@ def _run(name: str, path: Path, *, check: bool) -> None:
     from shmq.spark.jobs.runner import run  # noqa: PLC0415
     from shmq.spark.session import session  # noqa: PLC0415
 
-    _let_find_modules()
     settings = config["spark"]
-    with _shown(name) as report:
+    with _logging(settings["log"]), _shown(name) as report:
         spark = session(f"shmq {name}", master=settings["master"], conf=settings["options"])
+        stop = Stop()
         try:
-            # Only now: Spark's start sets a handler of its own.
-            with Stop() as stop:
+            with stop:  # only now, as Spark's start sets a handler of its own
                 done = run(job, config, spark, report, lambda: bool(stop.signal))
         except KeyboardInterrupt:
             click.get_current_context().exit(128 + (stop.signal or signal.SIGINT))
@@ -116,6 +128,16 @@ def _let_find_modules() -> None:
         sys.path.insert(0, here)
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *([known] if known else [])])
+
+
+@contextlib.contextmanager
+def _logging(level: str) -> Iterator[None]:
+    """Let Spark, started within, log that much, unless the environment says how it logs."""
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
+        file.write(_LOGGING.format(level=level))
+        file.flush()
+        os.environ.setdefault("LOG4J_CONFIGURATION_FILE", file.name)
+        yield
 
 
 @contextlib.contextmanager

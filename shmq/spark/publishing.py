@@ -87,8 +87,8 @@ def _publish_all(shares: Sequence[_Share], timeout: float | None) -> None:
             names = ", ".join(repr(share.queue.name) for share in waiting)
             raise Full(
                 f"there was no room in {names} for all of the batch, or its journal did not have "
-                f"it, within publishTimeout={timeout:g} s: have its messages consumed, or give it more "
-                f"time"
+                f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
+                f"longer"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ def taken(rows: Rows) -> list[bytes]:
     if isinstance(parcels, list):
         return [body for body, _ in parcels]
     offsets = list(parcels.offsets)
-    pairs = zip(offsets, offsets[1:], strict=False)
+    pairs = itertools.pairwise(offsets)
     return [bytes(parcels.data[start:end]) for start, end in pairs]
 
 

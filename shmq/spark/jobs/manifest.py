@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from shmq.errors import DamagedFile, ShmqError
 from shmq.spark.jobs.folder import File, Folder
@@ -113,7 +113,7 @@ class Manifest:
         return [
             *(_line(file.uri, file.size, file) for file in files.values()),
             *(
-                _line(f"{self._folder.uri}/{_BATCHES}/{query}/{batch}", 0, None)
+                _line(f"{self._folder.uri}/{_BATCHES}/{quote(query, '')}/{batch}", 0, None)
                 for query, batch in batches.items()
             ),
         ]

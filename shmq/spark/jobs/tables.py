@@ -134,6 +134,12 @@ SPARK: Final = Table(
             check=values.text,
             example="local[*]",
         ),
+        Key(
+            name="log",
+            about="The least that Spark logs to stderr: off, error, warn or info.",
+            check=values.one_of("off", "error", "warn", "info"),
+            default="off",
+        ),
     ),
     rest=_options,
 )
