@@ -28,6 +28,7 @@ from shmq.contract import (
     Queue,
     QueueStats,
     QueueSummary,
+    Rows,
     Run,
 )
 from shmq.errors import (
@@ -107,6 +108,7 @@ __all__ = [
     "QueueSummary",
     "Reject",
     "Retry",
+    "Rows",
     "Run",
     "SegmentError",
     "ServerError",

@@ -20,6 +20,7 @@ __all__ = [
     "HIGH",
     "LOW",
     "NORMAL",
+    "STAGING_BYTES",
     "Confirm",
     "Durability",
     "Expired",
@@ -49,6 +50,8 @@ MAX_PRIORITIES: Final = 16
 #: The longest time an option or a delay may name, in seconds (about 31 years).
 MAX_SECONDS: Final = 1e9
 MIN_LEASE: Final = 0.001
+#: What a publisher may have staged for a queue, in bytes, unless it says otherwise.
+STAGING_BYTES: Final = 256 << 20
 #: What the properties of a dead letter may take beyond the message's own bytes.
 DEAD_LETTER_ROOM: Final = 4096
 

@@ -68,6 +68,9 @@ class Type(enum.IntEnum):
     LEASE_RUN = 0x51
     LEASE_AGAIN = 0x52
     READ_RUN = 0x53
+    STAGE = 0x58
+    PUBLISH = 0x59
+    STAGED = 0x5A
     RETURN = 0x5D
     PEEK = 0x5E
     REDRIVE = 0x5F

@@ -22,13 +22,14 @@ from shmq.errors import (
     InvalidOption,
     NoSpace,
     NoSuchQueue,
+    NotConfirmed,
     QueueDeleted,
     QueueExists,
     SegmentError,
     ShmqError,
 )
 from shmq.names import check_name, chosen_namespace, staging_name, staging_target
-from shmq.options import DEAD_LETTER_ROOM, Confirm, QueueOptions, check_whole
+from shmq.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
 
@@ -340,9 +341,9 @@ class LocalQueue(_core.Handle, contract.Queue):
         publisher: str,
         batch: int,
         part: str,
-        rows: Sequence[contract.Row],
+        rows: Sequence[contract.Row] | contract.Rows,
         *,
-        staging_bytes: int = 256 << 20,
+        staging_bytes: int = STAGING_BYTES,
     ) -> None:
         """See :class:`shmq.contract.Queue`."""
         batch, part = staging.check_batch(batch), staging.check_part(part)
@@ -354,26 +355,58 @@ class LocalQueue(_core.Handle, contract.Queue):
     ) -> int:
         """See :class:`shmq.contract.Queue`."""
         _core.check_timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        how = staging.Publishing(until)
+        self._publish(publisher, batch, parts, how)
+        return how.rows
+
+    def publish_some(
+        self, publisher: str, batch: int, parts: Sequence[str], most: int
+    ) -> tuple[int, str | None]:
+        """As `publish`, but without waiting, and no more than about ``most`` rows at once.
+
+        How many became messages, and why it is not done yet; None: it is.
+        """
+        how = staging.Publishing(time.monotonic(), most)
+        try:
+            self._publish(publisher, batch, parts, how)
+        except (Full, NotConfirmed) as error:
+            return how.rows, str(error)
+        return how.rows, None
+
+    def _publish(
+        self, publisher: str, batch: int, parts: Sequence[str], how: staging.Publishing
+    ) -> None:
         batch = staging.check_batch(batch)
         parts = [staging.check_part(part) for part in parts]
-        return staging.publish(self, self._make_staging(publisher), batch, parts, timeout)
+        staging.publish(self, self._make_staging(publisher), batch, parts, how)
 
     def sealed(self, publisher: str) -> int | None:
         """See :class:`shmq.contract.Queue`."""
         queue = self._staging(publisher)
         return None if queue is None else staging.sealed(queue)
 
+    def sweep(self, publisher: str, keep: str | None = None) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        queue = self._staging(publisher)
+        return 0 if queue is None else staging.sweep(queue, keep)
+
     def discard(self, publisher: str) -> None:
         """See :class:`shmq.contract.Queue`."""
         queue = self._staging(publisher)
         if queue is None:
             return
-        queue.tend()  # rows that a dead publisher was moving are void or published first
-        self.look_for_dead()
+        self.settle_rows(queue)
         del self._stagings[publisher]
         queue.close()
         with contextlib.suppress(NoSuchQueue), self._namespace.locked():
             _remove(self._namespace, queue.name)
+
+    def settle_rows(self, queue: LocalQueue) -> None:
+        """Let rows that a dead publisher was moving be void or published, before it goes."""
+        with contextlib.suppress(QueueDeleted):
+            queue.tend()
+            self.look_for_dead()
 
     def _staging(self, publisher: str) -> LocalQueue | None:
         """The publisher's staging queue, if there is one. Raises ShmqError."""
@@ -392,7 +425,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._stagings[publisher] = queue
         return queue
 
-    def _make_staging(self, publisher: str, staging_bytes: int = 256 << 20) -> LocalQueue:
+    def _make_staging(self, publisher: str, staging_bytes: int = STAGING_BYTES) -> LocalQueue:
         """The publisher's staging queue, made if there is none. Raises ShmqError."""
         queue = self._staging(publisher)
         while queue is None:
@@ -618,10 +651,21 @@ class LocalBroker(contract.Broker):
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         check_name(name)
+        target = staging_target(name)
+        if target is not None:
+            if not self.has_queue(name) and not self.has_queue(target):
+                return  # it went with its target
+            self._settle_rows(name, target)
         with self._namespace.locked():
             _remove_stagings(self._namespace, name)
             _remove(self._namespace, name)
         self._retire()
+
+    def _settle_rows(self, name: str, target: str) -> None:
+        """What was on its way from a staging queue is settled before that goes."""
+        with contextlib.suppress(ShmqError), contextlib.ExitStack() as stack:
+            queue = stack.enter_context(attach(self._namespace, name))
+            stack.enter_context(attach(self._namespace, target)).settle_rows(queue)
 
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""

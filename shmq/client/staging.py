@@ -16,11 +16,12 @@ from typing import Any, Final, NamedTuple
 
 from shmq.client import confirming
 from shmq.codecs import CODECS, unpack_properties
-from shmq.contract import Row
-from shmq.errors import Full, InvalidOption, ShmqError
+from shmq.contract import Row, Rows
+from shmq.errors import Full, InvalidOption
 from shmq.options import MAX_ARENA, QueueOptions, check_whole
 
 __all__ = [
+    "Publishing",
     "check_batch",
     "check_owner",
     "check_part",
@@ -29,11 +30,15 @@ __all__ = [
     "publish",
     "sealed",
     "stage",
+    "sweep",
 ]
 
 #: What tells the three kinds of messages in a staging queue apart.
 _CHUNK, _TURN, _MARKER = (CODECS.index(codec) for codec in ("bytes", "text", "json"))
 
+#: The room that a staging queue has at least, in bytes: memory is only taken for what is
+#: staged, and a larger bound may be chosen later.
+_ROOM: Final = 4 << 30
 #: What the marker and the turn may take beside the rows, in bytes.
 _BESIDE: Final = 1 << 20
 #: How many chunks it holds.
@@ -70,7 +75,7 @@ class Chunk:
 def options_for(target: str, staging_bytes: int) -> QueueOptions:
     """Those of a staging queue. Raises InvalidOption."""
     check_whole("staging_bytes", staging_bytes, 1 << 16, MAX_ARENA - _BESIDE)
-    arena = staging_bytes + _BESIDE
+    arena = max(staging_bytes, _ROOM) + _BESIDE
     return QueueOptions.for_queue(
         target,
         {
@@ -110,6 +115,33 @@ def _check_text(what: str, text: str) -> str:
     return text
 
 
+class Publishing:
+    """How far a publish has come."""
+
+    def __init__(self, until: float | None, most: int | None = None) -> None:
+        #: When it ends unfinished, on time.monotonic(); None: never.
+        self.until = until
+        #: The rows that became messages.
+        self.rows = 0
+        self._most = most
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that it may still take; None: without limit."""
+        return None if self.until is None else max(0.0, self.until - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is over."""
+        return self.left == 0.0
+
+    def moved(self, rows: int, queue: str) -> None:
+        """Count rows. Raises Full if these were as many as are to be moved at once."""
+        self.rows += rows
+        if self._most is not None and self.rows >= self._most:
+            raise Full(f"{self.rows} rows of queue {queue!r} are published, and more are to come")
+
+
 # ---- what lies in a staging queue ----
 
 
@@ -139,7 +171,7 @@ def _chunks(queue: Any) -> list[Chunk]:
 def check_owner(queue: Any, publisher: str) -> None:
     """See to it that the staging queue is this publisher's, and has its turn.
 
-    Needs the registry lock. Raises ShmqError if it is another one's.
+    Needs the registry lock. Raises InvalidOption if it is another one's.
     """
     turns = queue.listing(_TURN)
     if not turns:
@@ -147,7 +179,7 @@ def check_owner(queue: Any, publisher: str) -> None:
         return
     copy = queue.copy_at(turns[0][0], turns[0][1])
     if copy is not None and copy.body != publisher:
-        raise ShmqError(
+        raise InvalidOption(
             f"the staging queue {queue.name!r} is that of the publisher {copy.body!r}, not of "
             f"{publisher!r}: choose another name for one of them"
         )
@@ -156,7 +188,9 @@ def check_owner(queue: Any, publisher: str) -> None:
 # ---- staging ----
 
 
-def stage(target: Any, queue: Any, batch: int, part: str, rows: Sequence[Row], most: int) -> None:
+def stage(
+    target: Any, queue: Any, batch: int, part: str, rows: Sequence[Row] | Rows, most: int
+) -> None:
     """Stage rows for a batch, unless that is sealed. Raises Full, and then has staged none."""
     marker = _marker(queue)
     if marker is not None and marker.batch >= batch:
@@ -197,27 +231,36 @@ def _no_room(queue: Any, size: int, most: int) -> Full:
 # ---- publishing ----
 
 
-def publish(
-    target: Any, queue: Any, batch: int, parts: Sequence[str], timeout: float | None
-) -> int:
-    """Publish the parts of a batch, unless that was done: how many rows became messages.
+def publish(target: Any, queue: Any, batch: int, parts: Sequence[str], how: Publishing) -> None:
+    """Publish the parts of a batch, unless that was done.
 
     What an earlier batch has left is published first. Raises Full if there was no room, or
-    another one published, for longer than ``timeout`` seconds.
+    another one published, until the time was over; and NotConfirmed.
     """
-    until = None if timeout is None else time.monotonic() + timeout
-    with _turn(queue, until):
+    with _turn(queue, how):
         marker = _marker(queue)
         if marker is not None and marker.batch > batch:
-            return 0
-        published = 0
+            return
         if marker is not None:
-            published += _finish(target, queue, marker, until)
+            _finish(target, queue, marker, how)
         if marker is None or marker.batch < batch:
-            marker = _seal(queue, batch, parts)
-            published += _finish(target, queue, marker, until)
-        wait_until_written(target, published, until)
-        return published
+            _finish(target, queue, _seal(queue, batch, parts), how)
+        wait_until_written(target, how)
+
+
+def sweep(queue: Any, keep: str | None) -> int:
+    """Remove what is staged for batches that are not sealed: how many chunks that were.
+
+    But for the parts whose names begin with ``keep``.
+    """
+    marker = _marker(queue)
+    swept = 0
+    for chunk in _chunks(queue):
+        if (marker is None or chunk.batch > marker.batch) and not (
+            keep is not None and chunk.part.startswith(keep)
+        ):
+            swept += queue.remove(chunk.at, chunk.sequence)
+    return swept
 
 
 def sealed(queue: Any) -> int | None:
@@ -227,11 +270,11 @@ def sealed(queue: Any) -> int | None:
 
 
 @contextlib.contextmanager
-def _turn(queue: Any, until: float | None) -> Iterator[None]:
+def _turn(queue: Any, how: Publishing) -> Iterator[None]:
     """Hold the publisher's turn: who publishes does so alone, so that the order is kept."""
     receipt = _take_turn(queue)
     while receipt is None:
-        if until is not None and time.monotonic() >= until:
+        if how.is_over:
             raise Full(
                 f"what is staged in {queue.name!r} is being published by another process, which "
                 f"has not come to an end in time: try again"
@@ -258,7 +301,7 @@ def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
     there = {chunk.part for chunk in _chunks(queue) if chunk.batch == batch}
     missing = [part for part in parts if part not in there]
     if missing:
-        raise ShmqError(
+        raise InvalidOption(
             f"{len(missing)} of the {len(parts)} parts of batch {batch} are not in the staging "
             f"queue {queue.name!r}, as {missing[0]!r}: they were never staged, or lost with the "
             f"memory; nothing was published, stage the batch again"
@@ -286,38 +329,35 @@ def _sweep(queue: Any, marker: Marker) -> None:
             queue.remove(chunk.at, chunk.sequence)
 
 
-def _finish(target: Any, queue: Any, marker: Marker, until: float | None) -> int:
+def _finish(target: Any, queue: Any, marker: Marker, how: Publishing) -> None:
     """Publish what is left of a sealed batch, in its order. Needs the turn."""
     place = {part: at for at, part in enumerate(marker.parts)}
-    published = 0
-    _settle_orphans(target, queue, until)
+    _settle_orphans(target, queue, how)
     _sweep(queue, marker)
     while chunks := [chunk for chunk in _chunks(queue) if chunk.batch == marker.batch]:
         chunks.sort(key=lambda chunk: (place[chunk.part], chunk.sequence))
         for chunk in chunks:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            moved = target.move_rows(queue, chunk.at, chunk.sequence, left)
-            if moved is None:  # it was taken, by a dead publisher or somebody who has no business
-                if left == 0:
+            moved = target.move_rows(queue, chunk.at, chunk.sequence, how.left)
+            if moved is None:  # a dead publisher has it, or somebody who has no business here
+                if how.is_over:
                     raise _no_room_to_publish(target, queue, marker)
                 queue.tend()
                 time.sleep(_PAUSE)
                 break
-            published += moved[0]
+            how.moved(moved[0], target.name)
             if not moved[1]:
                 raise _no_room_to_publish(target, queue, marker)
-    _settle_orphans(target, queue, until)
-    return published
+    _settle_orphans(target, queue, how)
 
 
-def _settle_orphans(target: Any, queue: Any, until: float | None) -> None:
+def _settle_orphans(target: Any, queue: Any, how: Publishing) -> None:
     """Have what a dead publisher left half done settled, before anything comes behind it."""
     while True:
         target.look_for_dead()
         origins = {origin for _, origin, _, _ in target.orphans()}
         if queue.segment.hash_key not in origins:
             return
-        if until is not None and time.monotonic() >= until:
+        if how.is_over:
             raise Full(
                 f"queue {target.name!r} has no room for more dedupe ids: rows wait for that "
                 f"which were published; publish again"
@@ -333,13 +373,12 @@ def _no_room_to_publish(target: Any, queue: Any, marker: Marker) -> Full:
     )
 
 
-def wait_until_written(target: Any, published: int, until: float | None) -> None:
+def wait_until_written(target: Any, how: Publishing) -> None:
     """Have the rows on disk, where a journal is to have them. Raises NotConfirmed."""
     if target.options.durability != "journal":
         return
     if not target.confirms_on_disk(None) and not target.has_writer():
         return
     last = target.last_sequence
-    left = _WRITTEN if until is None else max(0.0, until - time.monotonic())
-    if not target.wait_synced(last, left):
-        raise confirming.not_confirmed(target, last, published)
+    if not target.wait_synced(last, _WRITTEN if how.left is None else how.left):
+        raise confirming.not_confirmed(target, last, how.rows)

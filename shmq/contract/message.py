@@ -6,13 +6,30 @@ import abc
 import dataclasses
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 #: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
 Body = Any
 
 #: A row that is staged: its body, or that and the properties of a put, by name.
 Row = bytes | tuple[bytes, dict[str, Any]]
+
+
+class Rows(NamedTuple):
+    """Many rows, as columns hold them: an array of bytes and where each row's begin.
+
+    ``offsets`` are signed 32-bit integers of this machine, one more than there are rows; row
+    ``i`` has the bytes from ``offsets[i]`` to ``offsets[i + 1]``. They need not begin at 0.
+    """
+
+    #: The bodies.
+    data: Any
+    offsets: Any
+    #: What the bodies are, of all: one of the codecs that have a number; None: bytes.
+    codec: str | None = None
+    #: The properties of each, a msgpack map as the protocol has them, or nothing.
+    metas: Any = None
+    meta_offsets: Any = None
 
 
 class Put(Protocol):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from shmq.contract.batch import Batch, Packed
 from shmq.contract.columns import Columns, Run
-from shmq.contract.message import Body, Message, Put
+from shmq.contract.message import Body, Message, Put, Row, Rows
 from shmq.contract.pipeline import Pipeline
 from shmq.contract.stats import Attachment, QueueStats
-from shmq.options import Confirm, QueueOptions
+from shmq.options import STAGING_BYTES, Confirm, QueueOptions
 
 
 class Loan(abc.ABC):
@@ -473,6 +473,68 @@ class Queue(abc.ABC):
         most ``limit`` (None: all), until a queue is full; :class:`~shmq.Full` or
         :class:`~shmq.NoSpace` is raised only if none could go.
         """
+
+    @abc.abstractmethod
+    def stage(
+        self,
+        publisher: str,
+        batch: int,
+        part: str,
+        rows: Sequence[Row] | Rows,
+        *,
+        staging_bytes: int = STAGING_BYTES,
+    ) -> None:
+        """Stage rows for this queue, as a part of a batch: nobody sees them until `publish`.
+
+        A row is its body, bytes, or a tuple of that and a map of the properties of a put:
+        ``priority``, ``group``, ``headers``, ``delay``, ``ttl``, ``dedupe_id``, ``codec``,
+        ``reply_to``, ``correlation``. A body is taken as it is; ``codec`` says what it is.
+        Delay and ttl count from the publishing. Many rows in columns are a :class:`~shmq.Rows`.
+
+        What a publisher stages lies in a queue of its own, ``NAME.staged.`` and eight digits,
+        in memory alone, which the first call makes. A part may be staged in several calls, by
+        one process; its rows keep their order. No rows make an empty part. Where the batch is
+        sealed, nothing is staged.
+
+        Raises what a put of a row would raise, so that the publishing does not, and
+        :class:`~shmq.Full` where all that the publisher has staged would be more than
+        ``staging_bytes``. A call that raises has staged nothing; over TCP, it may have staged
+        some of its rows, so stage the part again under another name.
+        """
+
+    @abc.abstractmethod
+    def publish(
+        self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
+    ) -> int:
+        """Put the rows of the batch's ``parts`` into the queue, once; returns how many it put.
+
+        The first call seals the batch: it settles which parts are published, and removes what
+        else was staged of it. From then on, every call for the batch finishes what is left, as
+        after a death on the way, and puts no row twice; ``parts`` does not count any more. A
+        call for an earlier batch does nothing. Parts are published in their order. Rows whose
+        ``dedupe_id`` the queue knows are left out.
+
+        It waits for room, ``timeout`` seconds at most (None: without limit), and where the
+        queue keeps a journal, until that has the rows: always with ``confirm="disk"``, else
+        where a writer runs. Raises :class:`~shmq.Full` or :class:`~shmq.NotConfirmed` if the
+        time was over first, then call it again; and :class:`~shmq.InvalidOption` if a part
+        was never staged, and then nothing is published.
+        """
+
+    @abc.abstractmethod
+    def sealed(self, publisher: str) -> int | None:
+        """The newest batch of the publisher that is sealed; None if none is."""
+
+    @abc.abstractmethod
+    def sweep(self, publisher: str, keep: str | None = None) -> int:
+        """Remove what is staged for batches that are not sealed; returns how many chunks.
+
+        Parts whose names begin with ``keep`` stay.
+        """
+
+    @abc.abstractmethod
+    def discard(self, publisher: str) -> None:
+        """Remove the publisher's staging queue: what is staged, and which batches are sealed."""
 
     @abc.abstractmethod
     def stats(self) -> QueueStats:

@@ -325,6 +325,20 @@ cdef extern from "move.h" nogil:
     cbool shmq_still_moves(shmq_queue *q, uint64_t seq, uint32_t row)
 
 
+cdef extern from "properties.h" nogil:
+    enum: SHMQ_CODEC_OTHER
+    struct shmq_text:
+        const unsigned char *at
+        uint32_t bytes
+    struct shmq_properties:
+        shmq_text group, dedupe, codec
+    const char *shmq_properties_read(const unsigned char *at, uint32_t bytes,
+                                     shmq_properties *properties)
+    const char *shmq_properties_apply(const shmq_queue *q, const shmq_properties *properties,
+                                      shmq_put *put, uint64_t *hash)
+    uint8_t shmq_codec_number(shmq_text name)
+
+
 cdef extern from "chunk.h" nogil:
     enum: SHMQ_CHUNK_HEAD
     struct shmq_chunk:

@@ -25,13 +25,15 @@ cdef class _RowMover(_Lessor):
     def chunks(self, rows):
         """What is to be staged for this queue: a list of (chunk, how many rows it has).
 
-        A row is a body, or (body, properties) with the properties by name. Raises what a put
-        of it would raise, but for want of room.
+        A row is a body, or (body, properties) with the properties by name; ``rows`` may be a
+        shmq.contract.Rows, too. Raises what a put of it would raise, but for want of room.
         """
         cdef list parcels = []
         cdef list chunks = []
         cdef uint64_t size, bytes_ = SHMQ_CHUNK_HEAD
         cdef shmq_put c
+        if hasattr(rows, "offsets"):
+            return self._chunks_of(_Table(self, rows))
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
         for row in rows:
@@ -45,6 +47,34 @@ cdef class _RowMover(_Lessor):
         if parcels or not chunks:
             chunks.append((self._chunk(parcels, bytes_), len(parcels)))
         return chunks
+
+    cdef list _chunks_of(self, _Table table):
+        cdef list chunks = []
+        cdef Py_ssize_t start = 0, i
+        cdef uint64_t size, bytes_ = SHMQ_CHUNK_HEAD
+        cdef uint64_t hash_[2]
+        cdef shmq_put put
+        for i in range(table.count):
+            table.read(i, &put, hash_)
+            size = self._put_size(&put)
+            if i > start and (bytes_ + size > MOST_CHUNK or i - start == MOST_ROWS):
+                chunks.append((self._chunk_of(table, start, i, bytes_), i - start))
+                start, bytes_ = i, SHMQ_CHUNK_HEAD
+            bytes_ += size
+        chunks.append((self._chunk_of(table, start, table.count, bytes_), table.count - start))
+        return chunks
+
+    cdef bytes _chunk_of(self, _Table table, Py_ssize_t start, Py_ssize_t end, uint64_t size):
+        cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
+        cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
+        cdef uint64_t hash_[2]
+        cdef shmq_put put
+        cdef Py_ssize_t i
+        to = shmq_chunk_begin(to, <uint32_t>(end - start), self.q.h.options.hash_key)
+        for i in range(start, end):
+            table.read(i, &put, hash_)
+            to = shmq_row_write(to, &put)
+        return chunk
 
     cdef Parcel _row(self, row):
         if isinstance(row, tuple):
@@ -64,7 +94,9 @@ cdef class _RowMover(_Lessor):
     # What the row takes in a chunk. Raises MessageTooLarge. `plain`: what is to be the put of a
     # mere body.
     cdef uint64_t _row_size(self, parcel, shmq_put *plain) except 0:
-        cdef const shmq_put *put = _put_of(parcel, plain)
+        return self._put_size(_put_of(parcel, plain))
+
+    cdef uint64_t _put_size(self, const shmq_put *put) except 0:
         cdef uint32_t more = 0
         if put.delay > 0 or put.dedupe != NULL:
             more = SHMQ_LATER_BYTES
@@ -351,3 +383,78 @@ cdef inline const shmq_put *_put_of(parcel, shmq_put *plain) noexcept:
         plain.body_bytes = PyBytes_GET_SIZE(parcel)
         return plain
     return &(<Parcel>parcel).c
+
+
+@cython.final
+cdef class _Table:
+    """The rows of a shmq.contract.Rows, read as puts."""
+
+    cdef _RowMover queue
+    cdef const unsigned char[::1] data
+    cdef const unsigned char[::1] metas
+    cdef const int[::1] offsets
+    cdef const int[::1] meta_offsets
+    cdef uint8_t codec
+    cdef bint worded             # the rows have properties
+    cdef Py_ssize_t count
+
+    def __init__(self, _RowMover queue, rows):
+        cdef shmq_text name
+        self.queue = queue
+        self.data = memoryview(rows.data).cast("B")
+        self.offsets = memoryview(rows.offsets).cast("B").cast("i")
+        self.count = max(0, self.offsets.shape[0] - 1)
+        _check_offsets("offsets", self.offsets, self.data.shape[0])
+        if rows.codec is not None:
+            raw = rows.codec.encode()
+            name.at, name.bytes = <const unsigned char *>PyBytes_AS_STRING(raw), len(raw)
+            self.codec = shmq_codec_number(name)
+            if self.codec == SHMQ_CODEC_OTHER:
+                raise _errors.InvalidOption(
+                    f"codec={rows.codec!r} has no number: name it in the properties of each row")
+        self.worded = rows.metas is not None
+        if self.worded:
+            self.metas = memoryview(rows.metas).cast("B")
+            self.meta_offsets = memoryview(rows.meta_offsets).cast("B").cast("i")
+            _check_offsets("meta_offsets", self.meta_offsets, self.metas.shape[0])
+            if self.meta_offsets.shape[0] != self.offsets.shape[0]:
+                raise _errors.InvalidOption(
+                    f"{self.meta_offsets.shape[0]} meta_offsets are not as many as there are "
+                    f"offsets: {self.offsets.shape[0]}")
+
+    # `hash_`: where its dedupe id's goes. Raises InvalidOption.
+    cdef int read(self, Py_ssize_t i, shmq_put *put, uint64_t *hash_) except -1:
+        cdef shmq_properties properties
+        cdef const char *why
+        memset(put, 0, sizeof(shmq_put))
+        put.priority = self.queue.q.middle
+        put.codec = self.codec
+        put.body_bytes = self.offsets[i + 1] - self.offsets[i]
+        if put.body_bytes:
+            put.body = &self.data[self.offsets[i]]
+        if not self.worded or self.meta_offsets[i + 1] == self.meta_offsets[i]:
+            return 0
+        put.meta = &self.metas[self.meta_offsets[i]]
+        put.meta_bytes = self.meta_offsets[i + 1] - self.meta_offsets[i]
+        why = shmq_properties_read(<const unsigned char *>put.meta, put.meta_bytes, &properties)
+        if why == NULL:
+            why = shmq_properties_apply(&self.queue.q, &properties, put, hash_)
+        if why != NULL:
+            raise _errors.InvalidOption(f"row {i}: {why.decode()}")
+        if properties.codec.at == NULL:
+            put.codec = self.codec
+        return 0
+
+
+cdef int _check_offsets(str name, const int[::1] offsets, Py_ssize_t size) except -1:
+    cdef Py_ssize_t i
+    if offsets.shape[0] and offsets[0] < 0:
+        raise _errors.InvalidOption(f"{name}[0]={offsets[0]} is negative")
+    for i in range(offsets.shape[0] - 1):
+        if offsets[i + 1] < offsets[i]:
+            raise _errors.InvalidOption(
+                f"{name}[{i + 1}]={offsets[i + 1]} is less than the one before: {offsets[i]}")
+    if offsets.shape[0] and offsets[offsets.shape[0] - 1] > size:
+        raise _errors.InvalidOption(
+            f"{name} end at {offsets[offsets.shape[0] - 1]}, and there are {size} bytes")
+    return 0

@@ -19,13 +19,14 @@ import msgpack
 
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.contract import Message
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
-from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.names import dead_letter_name
 from shmq.options import QueueOptions
 from shmq.protocol import FOREVER, Status, Type
 from shmq.server.caller import Caller
 from shmq.server.seldom import Seldom
+from shmq.server.staging import Asked, rows_of
 from shmq.server.statuses import status_of
 from shmq.server.tokens import Doors
 from shmq.version import VERSION
@@ -35,13 +36,16 @@ __all__ = ["FEATURES", "Control"]
 log = logging.getLogger("shmq.server")
 
 #: What this server can do beyond the types that every one has.
-FEATURES: Final = ("return", "peek", "redrive", "columns")
+FEATURES: Final = ("return", "peek", "redrive", "columns", "staging")
 
 _LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")
 
 #: What a PEEK gives at most, in bytes of bodies, but for the last one's.
 _PEEKED: Final = 1 << 20
+
+#: About how many rows one PUBLISH puts: the others wait for no more than that.
+_PUBLISHED: Final = 10_000
 
 #: What the machine, or a limit of the process, can be out of.
 _SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -89,6 +93,9 @@ class Control:
             Type.STATS: self._stats,
             Type.PEEK: self._peek,
             Type.REDRIVE: self._redrive,
+            Type.STAGE: self._stage,
+            Type.PUBLISH: self._publish,
+            Type.STAGED: self._staged,
         }
 
     def attach(self, name: str) -> LocalQueue:
@@ -232,6 +239,46 @@ class Control:
                 raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
             return _some(queue.peeked(limit))
 
+    def _stage(self, session: Session, name: str, rest: bytes) -> bytes:
+        with _well_formed():
+            asked, rows = rows_of(rest)
+        with self._staging(session, name) as queue, _well_formed():
+            queue.stage(
+                asked.publisher,
+                asked.number("batch"),
+                asked.text("part"),
+                rows,
+                staging_bytes=asked.number("staging_bytes"),
+            )
+        return b""
+
+    def _publish(self, session: Session, name: str, rest: bytes) -> bytes:
+        with _well_formed():
+            asked = Asked(_map_of(rest))
+            batch, parts = asked.number("batch"), asked.texts("parts")
+        with self._staging(session, name) as queue, _well_formed():
+            rows, left = queue.publish_some(asked.publisher, batch, parts, _PUBLISHED)
+        return _packed({"rows": rows, "left": left})
+
+    def _staged(self, session: Session, name: str, rest: bytes) -> bytes:
+        with _well_formed():
+            asked = Asked(_map_of(rest))
+            action = asked.action
+        with self._staging(session, name) as queue, _well_formed():
+            removed = 0
+            if action == "sweep":
+                removed = queue.sweep(asked.publisher, asked.keep)
+            elif action == "discard":
+                queue.discard(asked.publisher)
+            return _packed({"sealed": queue.sealed(asked.publisher), "removed": removed})
+
+    @contextlib.contextmanager
+    def _staging(self, session: Session, name: str) -> Iterator[LocalQueue]:
+        with self.attach(name) as queue:
+            if not self.rights(session, name) & PRODUCE_RIGHT:
+                raise Refusal(Status.FORBIDDEN, f"the token has no right to produce to {name!r}")
+            yield queue
+
     # ---- rights ----
 
     def _need_admin(self, session: Session, name: str) -> None:
@@ -249,6 +296,15 @@ class Control:
         if dead_letter is None or dead_letter == _own_dead_letters(name):
             return True
         return bool(self.rights(session, dead_letter))
+
+
+@contextlib.contextmanager
+def _well_formed() -> Iterator[None]:
+    """What is of another type, or out of range, is the client's fault."""
+    try:
+        yield
+    except (TypeError, InvalidOption) as error:
+        raise Refusal(Status.BAD_REQUEST, str(error)) from error
 
 
 @contextlib.contextmanager

@@ -362,3 +362,77 @@ TEST("orphans are found one after the other")
         found |= 1ull << origin.seq;
     CHECK_EQ(found, 1 << 1 | 1 << 3 | 1 << 5);
 }
+
+/* ---- rows of a chunk ---- */
+
+static uint64_t stage_row(struct shmq_queue *q, uint64_t origin_seq, uint32_t row,
+                          const uint64_t *dedupe, int64_t delay)
+{
+    uint64_t receipt = 0;
+
+    CHECK_EQ(shmq_stage_row(q, &(struct shmq_put){.body = "row", .body_bytes = 3, .row = row + 1,
+                                                  .origin_queue = SOURCE,
+                                                  .origin_seq = origin_seq, .dedupe = dedupe,
+                                                  .delay = delay},
+                            0, now, &receipt),
+             SHMQ_OK);
+    return receipt;
+}
+
+TEST("a chunk's word says which of its rows have moved")
+{
+    struct shmq_queue *source = NEW_QUEUE(.capacity = 8);
+    struct shmq_view chunk;
+
+    put_text(source, "chunk");
+    CHECK_EQ(shmq_take(source, 0, 1, &chunk), SHMQ_OK);
+    CHECK(shmq_still_moves(source, 1, 0));
+    CHECK_EQ(shmq_moved_rows(source, chunk.receipt, 2), SHMQ_OK);
+    CHECK(!shmq_still_moves(source, 1, 1));
+    CHECK(shmq_still_moves(source, 1, 2));
+    CHECK_EQ(shmq_moved_rows(source, chunk.receipt, 1), SHMQ_STALE);
+    CHECK_EQ(shmq_untake(source, chunk.receipt), SHMQ_OK);
+    CHECK_EQ(shmq_moved_rows(source, chunk.receipt, 3), SHMQ_STALE);
+    CHECK_EQ(shmq_take(source, 0, 1, &chunk), SHMQ_OK);
+    CHECK_EQ(chunk.deliveries, 2);
+    CHECK_EQ(shmq_moved(source, chunk.receipt), SHMQ_OK);
+    CHECK(!shmq_still_moves(source, 1, 2));
+    CHECK_WELL(source);
+}
+
+TEST("of the rows that a dead mover left those are void that had not moved")
+{
+    struct shmq_queue *target = NEW_QUEUE(.capacity = 8);
+    uint64_t moved = stage_row(target, 1, 1, NULL, 0), left = stage_row(target, 1, 2, NULL, 0);
+    uint64_t other = stage_row(target, 2, 2, NULL, 0);
+    struct shmq_origin origin;
+
+    shmq_disown(target, left);
+    CHECK_EQ(shmq_find_orphan(target, 0, &origin), SHMQ_OK);
+    CHECK_EQ(origin.receipt, left);
+    CHECK_EQ(origin.row, 2);
+    shmq_void_copies(target, SOURCE, 1, 2);
+    CHECK_EQ(shmq_publish(target, left, now), SHMQ_STALE);
+    CHECK_EQ(shmq_publish(target, moved, now), SHMQ_OK);
+    CHECK_EQ(shmq_publish(target, other, now), SHMQ_OK);
+    CHECK_WELL(target);
+    CHECK_EQ(drain(target), 2);
+}
+
+TEST("a row's delay and its dedupe id count from its publishing")
+{
+    struct shmq_queue *target = NEW_QUEUE(.capacity = 8, .dedupe_window = 1000000000);
+    const uint64_t id[2] = {7, 8};
+    uint64_t first = stage_row(target, 1, 0, id, 500), second = stage_row(target, 1, 1, id, 0);
+
+    now += 1000;
+    CHECK_EQ(shmq_publish(target, first, now), SHMQ_OK);
+    CHECK_EQ(target->h->delayed, 1);
+    CHECK_EQ(shmq_publish(target, second, now), SHMQ_DUPLICATE);
+    CHECK_EQ(target->h->staged, 0);
+    CHECK_EQ(target->h->live, 1);
+    CHECK_WELL(target);
+    now += 501;
+    CHECK_EQ(drain(target), 1);
+    CHECK_WELL(target);
+}

@@ -7,6 +7,7 @@ survivor then finds. ``bodies`` are those of the messages that exist when it beg
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import signal
@@ -746,3 +747,167 @@ def two_to_put_and_one_to_settle(stage: Stage) -> None:
 )
 def write_a_journal(stage: Stage) -> None:
     stage.sync()
+
+
+# ---- rows that are staged, and published ----
+
+ROWS = (
+    b"r1",
+    (b"r2", {"group": "g", "headers": {"a": 1}}),
+    (b"r3", {"group": "g", "priority": 2}),
+    (b"r4", {"delay": 5}),
+    (b"r5", {"ttl": 100_000, "dedupe_id": "five"}),
+    b"r" * 70_000,
+)
+BODIES = (b"r1", b"r2", b"r3", b"r4", b"r5", b"r" * 70_000)
+
+
+def rows_staged(stage: Stage) -> None:
+    stage.queue.stage("p", 0, "never", [b"lost"])
+    stage.queue.stage("p", 0, "one", ROWS[:4])
+    stage.queue.stage("p", 0, "two", ROWS[4:])
+
+
+def rows_staged_behind_three(stage: Stage) -> None:
+    three(stage)
+    rows_staged(stage)
+
+
+def publish_the_rows(stage: Stage) -> None:
+    stage.queue.publish("p", 0, ["one", "two"], timeout=10)
+
+
+def publish_again(stage: Stage) -> None:
+    """As whoever finds that the publisher is dead; then nothing is staged any more."""
+    publish_the_rows(stage)
+    stage.queue.discard("p")
+
+
+published: dict[str, Any] = {"prepare": rows_staged, "afterwards": publish_again, "kept": BODIES}
+
+
+@scenario(prepare=three, kept=ABC, afterwards=lambda stage: stage.queue.discard("p"))
+def stage_rows(stage: Stage) -> None:
+    stage.queue.stage("p", 0, "one", ROWS)
+
+
+@scenario(**published)
+def publish_rows(stage: Stage) -> None:
+    publish_the_rows(stage)
+
+
+def an_id_is_known(stage: Stage) -> None:
+    stage.queue.put(b"a", dedupe_id="five")
+    rows_staged(stage)
+
+
+@scenario(
+    **{**published, "prepare": an_id_is_known, "kept": (b"a", *BODIES[:4], BODIES[5])},
+    options={"dedupe_window": 10_000},
+)
+def publish_rows_of_which_one_is_known(stage: Stage) -> None:
+    publish_the_rows(stage)
+
+
+@scenario(**published, options={"dedupe_window": 10_000})
+def publish_rows_with_ids(stage: Stage) -> None:
+    publish_the_rows(stage)
+
+
+def die_while_publishing(stage: Stage) -> None:
+    """Fork a process that dies half way through the first chunk's rows."""
+    child = os.fork()
+    if child == 0:
+        stage.queue.qsize()
+        _core.crash_at(160)
+        publish_the_rows(stage)
+        os._exit(1)
+    os.waitpid(child, 0)
+
+
+@scenario(
+    prepare=rows_staged,
+    afterwards=publish_again,
+    kept=BODIES,
+    victim=die_while_publishing,
+)
+def publish_rows_that_a_dead_publisher_left(stage: Stage) -> None:
+    publish_the_rows(stage)
+
+
+@scenario(
+    **{**journaled(rows_staged_behind_three), "options": {"durability": "journal"}},
+    afterwards=publish_again,
+    kept=(*ABC, *BODIES),
+)
+def publish_rows_with_a_journal(stage: Stage) -> None:
+    publish_the_rows(stage)
+
+
+def into_two_places(stage: Stage) -> None:
+    """Publish into the queue, which holds two messages, as far as there is room."""
+    with contextlib.suppress(shmq.Full):
+        stage.queue.publish("p", 0, ["one", "two"], timeout=0)
+
+
+def make_room_and_publish(stage: Stage) -> None:
+    """What is found goes to another queue meanwhile."""
+    found = stage.broker.create_queue("found")
+    while True:
+        found.put_many(drain(stage.queue))
+        try:
+            stage.queue.publish("p", 0, ["one", "two"], timeout=0)
+        except shmq.Full:
+            stage.later(LONG_ENOUGH)
+            continue
+        break
+    stage.queue.discard("p")
+    found.close()
+
+
+LONG_ENOUGH = 10
+
+
+@scenario(
+    prepare=rows_staged,
+    afterwards=make_room_and_publish,
+    kept=BODIES,
+    options={"capacity": 2},
+)
+def publish_rows_into_a_full_queue(stage: Stage) -> None:
+    into_two_places(stage)
+
+
+def xyz_staged_behind_three(stage: Stage) -> None:
+    three(stage)
+    stage.queue.stage("p", 0, "one", [b"x", b"y", b"z"])
+
+
+def publish_xyz_again(stage: Stage) -> None:
+    stage.queue.publish("p", 0, ["one"], timeout=10)
+    stage.queue.discard("p")
+
+
+@scenario(
+    prepare=xyz_staged_behind_three,
+    afterwards=publish_xyz_again,
+    kept=(b"x", b"y", b"z"),
+    removed=ABC,
+    options={"capacity": 3, "overflow": "drop-oldest"},
+)
+def publish_rows_that_drop_the_oldest(stage: Stage) -> None:
+    stage.queue.publish("p", 0, ["one"], timeout=10)
+
+
+@scenario(prepare=rows_staged_behind_three, kept=ABC)
+def discard_what_is_staged(stage: Stage) -> None:
+    stage.queue.discard("p")
+
+
+@scenario(
+    prepare=xyz_staged_behind_three,
+    removed=ABC,
+    queue_may_go=True,
+)
+def delete_with_what_is_staged(stage: Stage) -> None:
+    stage.broker.delete_queue("q")

@@ -93,6 +93,18 @@ options = st.one_of(
     ).map(frames.pack),
     short,
 )
+maps = st.one_of(
+    st.fixed_dictionaries(
+        {"publisher": st.just("p"), "batch": st.integers(0, 2)},
+        optional={
+            "part": st.just("one"),
+            "parts": st.lists(st.just("one"), max_size=2),
+            "staging_bytes": st.integers(0, 1 << 20),
+            "action": st.sampled_from(["sealed", "sweep", "discard", "x"]),
+        },
+    ).map(frames.pack),
+    short,
+)
 TAILS: dict[int, st.SearchStrategy[bytes]] = {
     T.CREATE: options,
     T.DELETE: st.just(b""),
@@ -106,6 +118,11 @@ TAILS: dict[int, st.SearchStrategy[bytes]] = {
     T.REJECT: receipts,
     T.NACK: st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
     T.EXTEND: st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
+    0x58: st.builds(
+        lambda m, n, b: frames.u32(len(m)) + m + frames.u32(n) + b, maps, numbers, bodies
+    ),
+    0x59: maps,
+    0x5A: maps,
     0x5D: receipts,
     0x5E: numbers.map(frames.u32),
     0x5F: numbers.map(frames.u32),

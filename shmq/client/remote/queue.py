@@ -7,13 +7,13 @@ import dataclasses
 import functools
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgpack
 
 from shmq import contract, errors
-from shmq.client.remote import crowd, runs
+from shmq.client.remote import crowd, runs, staging
 from shmq.client.remote.address import Target
 from shmq.client.remote.confirming import aconfirmed, confirmed, is_durable
 from shmq.client.remote.connection import Backoff, Connection
@@ -26,7 +26,7 @@ from shmq.client.remote.pipeline import RemotePipeline
 from shmq.client.remote.refusal import refusal
 from shmq.core import _core
 from shmq.names import check_name
-from shmq.options import Confirm, QueueOptions, check_whole
+from shmq.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
 from shmq.protocol import FOREVER, Status, Type
 
 __all__ = ["RemoteQueue", "attach"]
@@ -97,12 +97,12 @@ class RemoteQueue(RemoteLessor):
         if answer.status != Status.OK:
             raise self.error(answer)
 
-    def error(self, answer: _core.Answer) -> errors.ShmqError:
-        """What a refusal means for who has this handle."""
+    def error(self, answer: _core.Answer, *, told: bool = False) -> errors.ShmqError:
+        """What a refusal means for who has this handle; ``told``: the server says what is full."""
         if answer.status == Status.NO_QUEUE:
             return errors.QueueDeleted(f"queue {self._name!r} was deleted")
         if answer.status == Status.QUEUE_FULL:
-            return self._full()
+            return errors.Full((answer.payload or b"").decode()) if told else self._full()
         return refusal(answer, f"queue {self._name!r}")
 
     def _full(self) -> errors.Full:
@@ -453,6 +453,44 @@ class RemoteQueue(RemoteLessor):
         is_durable(self, confirm)
         return RemotePipeline(self, check_whole("window", window, 1), confirm)
 
+    # ---- staging ----
+
+    def stage(
+        self,
+        publisher: str,
+        batch: int,
+        part: str,
+        rows: Sequence[contract.Row] | contract.Rows,
+        *,
+        staging_bytes: int = STAGING_BYTES,
+    ) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        staging.stage(self, publisher, batch, part, rows, staging_bytes)
+
+    def publish(
+        self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
+    ) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return staging.publish(self, publisher, batch, parts, timeout)
+
+    def sealed(self, publisher: str) -> int | None:
+        """See :class:`shmq.contract.Queue`."""
+        sealed: int | None = staging.ask(self, publisher, "sealed")["sealed"]
+        return sealed
+
+    def sweep(self, publisher: str, keep: str | None = None) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return int(staging.ask(self, publisher, "sweep", keep)["removed"])
+
+    def discard(self, publisher: str) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        staging.ask(self, publisher, "discard")
+
+    @property
+    def largest_frame(self) -> int:
+        """The most bytes that a request has, if it is one of many."""
+        return self._frame()
+
     # ---- get ----
 
     def get(self, block: bool = True, timeout: float | None = None) -> contract.Message:
@@ -662,9 +700,11 @@ class RemoteQueue(RemoteLessor):
 
     # ---- looking ----
 
-    def _ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
+    def ask(self, kind: int, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
+        """Ask for what is beside the path of messages. Raises what the refusal means."""
         answer = self._connection.call(lambda wire: wire.request(kind, True, rest), again=again)
-        self._check(answer)
+        if answer.status != Status.OK:
+            raise self.error(answer, told=kind == Type.STAGE)
         return answer
 
     def peek(self, limit: int = 10) -> list[contract.Message]:
@@ -678,15 +718,15 @@ class RemoteQueue(RemoteLessor):
 
     def purge(self) -> int:
         """See :class:`shmq.contract.Queue`."""
-        return self._ask(Type.PURGE).number
+        return self.ask(Type.PURGE).number
 
     def redrive(self, limit: int | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1), FOREVER - 1)
-        return self._ask(Type.REDRIVE, most.to_bytes(4, "big")).number
+        return self.ask(Type.REDRIVE, most.to_bytes(4, "big")).number
 
     def _numbers(self) -> dict[str, Any]:
-        return _map(self._ask(Type.STATS, again=True))
+        return _map(self.ask(Type.STATS, again=True))
 
     def stats(self) -> contract.QueueStats:
         """See :class:`shmq.contract.Queue`.

@@ -101,8 +101,8 @@ bool shmq_row_read(struct shmq_chunk *chunk, struct shmq_put *put)
     if (chunk->row == chunk->rows || left < sizeof head)
         return false;
     memcpy(&head, at, sizeof head);
-    if (padded(sizeof head + extra_bytes(head.flags) + head.meta_bytes + (uint64_t)head.body_bytes) >
-        left)
+    if (padded(sizeof head + extra_bytes(head.flags) + head.meta_bytes +
+               (uint64_t)head.body_bytes) > left)
         return false;
     memset(put, 0, sizeof *put);
     put->body_bytes = head.body_bytes;

@@ -146,6 +146,9 @@ static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_read
     switch (frame->type) {
     case SHMQ_T_CREATE:
         return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
+    case SHMQ_T_STAGE: return shmq_left(r) >= 8;
+    case SHMQ_T_PUBLISH:
+    case SHMQ_T_STAGED: return shmq_msgpack_is_map(r->at, shmq_left(r));
     case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE: return shmq_left(r) == 4;
     default: return !shmq_left(r);
@@ -156,6 +159,9 @@ static const char *why_bad_rest(const struct shmq_frame *frame)
 {
     switch (frame->type) {
     case SHMQ_T_CREATE: return "the options are not one msgpack map";
+    case SHMQ_T_STAGE: return "behind the name are a map and rows";
+    case SHMQ_T_PUBLISH:
+    case SHMQ_T_STAGED: return "behind the name is one msgpack map";
     case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE: return "behind the name is one u32";
     default: return "behind the name is nothing more";
@@ -282,6 +288,9 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
     case SHMQ_T_DELETE:
     case SHMQ_T_PURGE:
     case SHMQ_T_STATS:
+    case SHMQ_T_STAGE:
+    case SHMQ_T_PUBLISH:
+    case SHMQ_T_STAGED:
     case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE: ask_by_name(session, frame, payload); break;
     default: refuse_type(session, frame);
