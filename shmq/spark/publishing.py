@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import shmq
-from shmq.errors import Full, ShmqError
+from shmq.errors import Full, NotConfirmed, ShmqError
 from shmq.names import staging_name, staging_target
 
 if TYPE_CHECKING:
@@ -34,10 +34,17 @@ class _Share:
     parts: list[str]
 
     def publish(self, timeout: float | None) -> bool:
-        """Whether all of it is published now."""
+        """Whether all of it is published now, and written where a journal is to have it.
+
+        Raises :class:`~shmq.NotConfirmed` if there is no timeout and the disk fails.
+        """
         try:
             self.queue.publish(self.publisher, self.batch, self.parts, timeout=timeout)
         except Full:
+            return False
+        except NotConfirmed:
+            if timeout is None:
+                raise
             return False
         return True
 
@@ -79,9 +86,9 @@ def _publish_all(shares: Sequence[_Share], timeout: float | None) -> None:
         if waiting and until is not None and time.monotonic() >= until:
             names = ", ".join(repr(share.queue.name) for share in waiting)
             raise Full(
-                f"there was no room in {names} for all of the batch within "
-                f"publishTimeout={timeout:g} s: have its messages consumed, or give it more "
-                f"time"
+                f"there was no room in {names} for all of the batch, or its journal did not have "
+                f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
+                f"longer"
             )
 
 

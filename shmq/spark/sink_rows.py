@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import shmq
 from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -35,18 +36,25 @@ class Rows:
     """
 
     bodies: pa.Array
-    #: The arguments of ``Queue.put`` for each body; None: none for any.
+    #: What all bodies are; None: bytes, or what the properties of each say.
+    codec: str | None
+    #: The arguments of ``Queue.put`` for each body; None: none for any but the codec.
     properties: list[Properties] | None
 
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def parcels(self) -> list[bytes] | list[tuple[bytes, Properties]]:
-        """The bodies, each with its properties where there are any."""
-        bodies: list[bytes] = self.bodies.to_pylist()
-        if self.properties is None:
-            return bodies
-        return list(zip(bodies, self.properties, strict=True))
+    def parcels(self) -> shmq.Rows | list[tuple[bytes, Properties]]:
+        """As ``Queue.stage`` takes them: where they lie, if bodies are all there is."""
+        if self.properties is not None:
+            return list(zip(self.bodies.to_pylist(), self.properties, strict=True))
+        if self.bodies.type != pa.binary():
+            alike: Properties = {} if self.codec is None else {"codec": self.codec}
+            return [(body, alike) for body in self.bodies.to_pylist()]
+        _, offsets, data = self.bodies.buffers()
+        first, count = self.bodies.offset, len(self.bodies)
+        begins = memoryview(offsets).cast("B")[4 * first : 4 * (first + count + 1)]
+        return shmq.Rows(memoryview(data or b""), begins.cast("i"), self.codec)
 
 
 def by_queue(
@@ -81,15 +89,20 @@ def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> Rows:
             f"has a body, so drop those rows or fill them: coalesce(value, '')"
         )
     named = {argument: batch.column(at) for argument, at in columns.arguments}
+    codec = None
     if _is_text(bodies.type):
         bodies = bodies.cast(_TEXTS[bodies.type])
-        codecs = named.get("codec", pa.nulls(len(bodies), pa.string()))
-        named["codec"] = codecs.fill_null(_TEXT)
+        if "codec" in named:
+            named["codec"] = named["codec"].fill_null(_TEXT)
+        else:
+            codec = _TEXT
     lists = {name: _values(name, column) for name, column in named.items()}
     lists = {name: values for name, values in lists.items() if any(v is not None for v in values)}
     if not lists:
-        return Rows(bodies, None)
-    return Rows(bodies, _properties(tuple(lists), list(lists.values())))
+        return Rows(bodies, codec, None)
+    if codec is not None:
+        lists["codec"] = [codec] * len(bodies)
+    return Rows(bodies, None, _properties(tuple(lists), list(lists.values())))
 
 
 def _properties(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Properties]:

@@ -72,6 +72,8 @@ class _Part:
             sealed = queue.sealed(self._edition.publisher)
             done = sealed is not None and sealed >= self._edition.batch
             self._queues[name] = None if done else queue
+            if not done:  # what an earlier run has left would take its room
+                queue.sweep(self._edition.publisher, keep=self._sink.run)
         return self._queues[name]
 
     def message(self) -> Staged:

@@ -58,18 +58,19 @@ def put(sink: Sink, batches: Iterable[pa.RecordBatch]) -> PutStraight:
 def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
     bodies = rows.bodies.to_pylist()
     if rows.properties is None:
-        _put_alike(queue, bodies, {}, timeout)
+        alike: Properties = {} if rows.codec is None else {"codec": rows.codec}
+        _put_alike(queue, bodies, alike, timeout)
         return
     parcels = zip(bodies, rows.properties, strict=True)
     for properties, run in itertools.groupby(parcels, key=operator.itemgetter(1)):
-        alike = [body for body, _ in run]
+        same = [body for body, _ in run]
         if properties.get("codec") in _MADE:
-            for body in alike:
+            for body in same:
                 _put_encoded(queue, body, properties, timeout)
         elif _ITS_OWN.isdisjoint(properties):
-            _put_alike(queue, alike, properties, timeout)
+            _put_alike(queue, same, properties, timeout)
         else:
-            for body in alike:
+            for body in same:
                 queue.put(_as_put(body, properties), True, timeout, **properties)
 
 

@@ -34,14 +34,14 @@ def pytest_pycollect_makemodule(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that every test of the run shares: two threads, 1 GiB, no web page."""
+    """The session that the tests share: two threads, a second try for each task, 1 GiB."""
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
         session = shmq_spark.session(
             "shmq's tests",
-            master="local[2]",
+            master="local[2,2]",
             conf={
                 "spark.driver.memory": "1g",
                 "spark.sql.shuffle.partitions": 2,
