@@ -115,7 +115,9 @@ class Pipeline:
 
     def kill(self) -> None:
         """Kill all of it, and wait until it is gone."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
+        family = []
+        if self.process.poll() is None:
+            family = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
