@@ -17,6 +17,7 @@ import pytest
 
 from shmq.protocol import DEFAULT_PORT
 from tests import console
+from tests.conftest import own_namespace
 from tests.serving import serve
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -75,9 +76,13 @@ def _commands(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if examples(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_the_examples_of_a_page_run(page: Path, namespace: str, tmp_path: Path) -> None:
-    with served(examples(page), namespace) as program:
-        run_examples(program, namespace, tmp_path)
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    program = examples(page)
+    with (
+        own_namespace(inhabited=SPARK.search(program) is not None) as namespace,
+        served(program, namespace) as adapted,
+    ):
+        run_examples(adapted, namespace, tmp_path)
 
 
 @contextlib.contextmanager

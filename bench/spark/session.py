@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.compiled import ROOT
 from bench.disk import folder
+from bench.disk.writer import SHM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +41,12 @@ def begin() -> SparkSession:
 
 
 def end() -> None:
-    """End it, if it was begun."""
+    """End it, if it was begun.
+
+    Its Python workers were in the namespaces of the run and may still be, so nobody has removed
+    their files.
+    """
     while _begun:
         _begun.pop().stop()
+        for path in SHM.glob(f"shmq@bench-{os.getpid()}-*"):
+            path.unlink(missing_ok=True)

@@ -13,8 +13,11 @@ import sys
 import tempfile
 import time
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 from shmq.demo.delays import add_up
 from shmq.demo.errors import DemoError
@@ -84,12 +87,8 @@ def archive(namespace: str) -> Archived:
             kind, value = _answer(ours)
             if kind == "failed":
                 raise DemoError(f"Spark did not archive the flights: {value or _log(folder)}")
-            process.join(PATIENCE)
         finally:
-            process.terminate()
-            process.join(PATIENCE)
-            process.kill()
-            process.join()
+            _end(process)
             ours.close()
         assert isinstance(value, Archived)
         return value
@@ -102,6 +101,21 @@ def _answer(pipe: Connection) -> tuple[str, Any]:
         found: tuple[str, Any] = pipe.recv()
         return found
     return "failed", None
+
+
+def _end(process: BaseProcess) -> None:
+    """End it, and all that it has started: Java, and Spark's own processes."""
+    assert process.pid is not None
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        process.join(PATIENCE)
+        _, left = psutil.wait_procs(family, PATIENCE)
+        for one in left:
+            one.kill()
+        psutil.wait_procs(left)
+    process.kill()
+    process.join()
 
 
 def _log(folder: str) -> str:
@@ -126,6 +140,7 @@ def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
     except ShmqError as error:
         pipe.send(("failed", str(error)))
     pipe.close()
+    signal.pause()  # until whoever asked has seen what there is to end
 
 
 def _archived(namespace: str, folder: Path) -> Archived:

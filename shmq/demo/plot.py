@@ -29,7 +29,8 @@ def draw(delays: Mapping[tuple[str, int], Sums], names: Mapping[str, str], path:
     for (carrier, _), sums in delays.items():
         flights[carrier] = flights.get(carrier, 0) + sums.flights
     carriers = sorted(flights, key=lambda carrier: (-flights[carrier], carrier))
-    hours = range(min(hour for _, hour in delays), max(hour for _, hour in delays) + 1)
+    flown = [hour for (_, hour), sums in delays.items() if sums.departed] or [0]
+    hours = range(min(flown), max(flown) + 1)
     means = [[_mean(delays.get((carrier, hour))) for hour in hours] for carrier in carriers]
 
     size = (4 + 0.45 * len(hours), 1.5 + 0.32 * len(carriers))
@@ -41,7 +42,13 @@ def draw(delays: Mapping[tuple[str, int], Sums], names: Mapping[str, str], path:
             if mean is not None:
                 colour = "white" if mean > 0.7 * _DARKEST else "black"
                 axes.text(
-                    column, row, f"{mean:.0f}", color=colour, ha="center", va="center", fontsize=7
+                    column,
+                    row,
+                    str(round(mean)),
+                    color=colour,
+                    ha="center",
+                    va="center",
+                    fontsize=7,
                 )
     axes.set_yticks(
         range(len(carriers)), [f"{names.get(carrier, '')} {carrier}" for carrier in carriers]

@@ -163,7 +163,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lease(self, batch: int, limit: ReadLimit) -> dict[str, Held]:
         """Lease what the limit allows, of several queues by how much there is in each."""
         limited = isinstance(limit, ReadMaxRows)
-        rows, size = (limit.max_rows, self._bytes) if limited else (MOST, None)
+        rows, size = MOST, None
+        if isinstance(limit, ReadMaxRows):
+            rows, size = limit.max_rows, self._bytes
         names = self._leases.names()
         depths = dict.fromkeys(names, 1)
         if len(names) > 1 or not limited:
@@ -214,25 +216,29 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("the rest of a batch is lost: %s", error)
 
     def _read(self, queue: shmq.Queue, slots: bytes, sequences: bytes) -> Iterator[shmq.Columns]:
-        """These messages; of a run of which some are gone, half by half, those that are left."""
-        at: int | None = 0
-        while at is not None:
+        """These messages, in their order. Raises LeaseExpired, unless some may be gone."""
+        start, end = 0, len(sequences) // 8
+        while start < end:
             try:
-                run, at = queue.read_run(slots, sequences, start=at, max_bytes=self._size)
+                run, following = queue.read_run(slots, sequences, start=start, max_bytes=self._size)
             except LeaseExpired as error:
                 if self._strict:
                     raise
-                end = len(sequences) // 8
-                if end - at == 1:
-                    _log.warning("a message of a batch is lost: %s", error)
-                    return
-                middle = (at + end) // 2
-                yield from self._read(
-                    queue, slots[4 * at : 4 * middle], sequences[8 * at : 8 * middle]
-                )
-                yield from self._read(queue, slots[4 * middle :], sequences[8 * middle :])
+                yield from self._read_left(queue, slots[4 * start :], sequences[8 * start :], error)
                 return
             yield run
+            start = end if following is None else following
+
+    def _read_left(
+        self, queue: shmq.Queue, slots: bytes, sequences: bytes, why: LeaseExpired
+    ) -> Iterator[shmq.Columns]:
+        """What is left of messages of which some are gone: they are looked for half by half."""
+        middle = len(sequences) // 16
+        if not middle:
+            _log.warning("a message of a batch is lost: %s", why)
+            return
+        yield from self._read(queue, slots[: 4 * middle], sequences[: 8 * middle])
+        yield from self._read(queue, slots[4 * middle :], sequences[8 * middle :])
 
 
 def _parts(topic: str, held: Held, least: int) -> Iterator[Excerpt]:

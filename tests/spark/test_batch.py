@@ -249,9 +249,10 @@ def test_a_batch_of_arrow_is_bounded_in_bytes(broker: shmq.Broker, orders: shmq.
     orders.put_many([bytes(1000)] * 50)
     given = {"url": broker.namespace, "subscribe": "orders", "columns": "value"}
     kind = QueueKind({**given, "maxBytesPerBatch": "8k", "minPartitions": "1"})
-    reader = kind.reader(StructType.fromDDL("value binary"))
+    reader = kind.reader(StructType().add("value", "binary"))
     (part,) = reader.partitions()
-    counts = [batch.num_rows for batch in reader.read(part)]
+    batches: list[Any] = list(reader.read(part))
+    counts = [batch.num_rows for batch in batches]
 
     assert sum(counts) == 50
     assert max(counts) == 7

@@ -21,7 +21,7 @@ from tests.spark.cluster import MASTER_ADDRESS, START, Cluster, cluster, environ
 
 MESSAGES = 8_000
 SOURCE, TARGET = "jobs", "back"
-TOKEN = "a token for a team of executors"
+TOKEN = "a token for a team of executors, and no other"
 #: What a stream from one queue to another takes, and no more.
 RIGHTS = {"consume": [SOURCE], "produce": [TARGET]}
 

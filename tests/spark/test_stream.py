@@ -13,8 +13,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 import shmq
+from shmq.spark.queue_kind import QueueKind
+from shmq.spark.queue_stream import Excerpt
 from shmq.spark.settling import settle
 from tests.certificates import WHY_NOT, Certificates
 from tests.serving import serve
@@ -184,12 +187,14 @@ def test_a_batch_is_read_in_as_many_parts_as_are_asked_for(
     stream: Stream, orders: shmq.Queue
 ) -> None:
     orders.put_many(bodies(50))
-    counts = []
+    counts: list[int] = []
     take = stream._take
-    stream._take = lambda frame, n: (  # type: ignore[assignment,method-assign]
-        counts.append(frame.rdd.getNumPartitions()),
-        take(frame, n),
-    )
+
+    def count(frame: DataFrame, batch: int) -> None:
+        counts.append(frame.rdd.getNumPartitions())
+        take(frame, batch)
+
+    stream._take = count  # type: ignore[method-assign]
     stream.run(minPartitions=5)
     assert counts == [5]
     assert stream.values == bodies(50)
@@ -355,6 +360,29 @@ def test_leases_are_prolonged_while_a_batch_lasts(stream: Stream, orders: shmq.Q
     assert stream.values == bodies(10)
     assert orders.stats().acked == 10
     assert orders.stats().redelivered == 0
+
+
+@pytest.mark.parametrize("gone", [{0}, {3, 4, 9}, {99}, set(range(100))])
+def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost(
+    broker: shmq.Broker, orders: shmq.Queue, gone: set[int]
+) -> None:
+    orders.put_many(bodies(100))
+    run = orders.lease_run(100)
+    part = Excerpt("orders", orders.identity, run.slots, run.sequences)
+    for n in gone:
+        orders.ack_run(run.receipts[8 * n : 8 * n + 8])
+
+    def read(**given: str) -> list[bytes]:
+        here = {"url": broker.namespace, "subscribe": "orders"}
+        reader = QueueKind({**here, **given}).stream_reader(StructType().add("value", "binary"))
+        found: list[Any] = list(reader.read(part))
+        return [value.as_py() for batch in found for value in batch.column(0)]
+
+    assert read(failOnDataLoss="false") == [
+        body for n, body in enumerate(bodies(100)) if n not in gone
+    ]
+    with pytest.raises(shmq.LeaseExpired, match=f"{len(gone)} of 100 messages"):
+        read()
 
 
 def test_columns_and_headers_are_chosen_as_in_a_batch_read(
