@@ -12,6 +12,7 @@ import msgpack
 import pytest
 
 from shmq import InvalidOption
+from shmq import spark as shmq_spark
 from shmq.spark.jobs import decode
 from shmq.spark.jobs.decode import PROBLEM
 from shmq.spark.jobs.failure import failure_of
@@ -219,3 +220,18 @@ def _decoded(decoder: decode.Decoder, body: bytes) -> dict[str, Any]:
     (row,) = made.to_pylist()
     found: dict[str, Any] = row
     return found
+
+
+def test_any_frame_of_messages_can_be_decoded(spark: SparkSession) -> None:
+    frame = rows(spark, (b'{"a": 1}', "json"), (b"?", "json"))
+
+    kept = shmq_spark.decode(frame, "a INT", bad="keep").orderBy("offset").collect()
+    dropped = shmq_spark.decode(frame, "a INT", bad="drop", codec="json").collect()
+
+    assert [row.a for row in kept] == [1, None]
+    assert [row[PROBLEM] is None for row in kept] == [True, False]
+    assert [(row.offset, row.a) for row in dropped] == [(1, 1)]
+    with pytest.raises(InvalidOption, match="codec='jsn' must be one of message, json, msgpack"):
+        shmq_spark.decode(frame, "a INT", codec="jsn")
+    with pytest.raises(InvalidOption, match="bad='route' must be one of fail, drop, keep"):
+        shmq_spark.decode(frame, "a INT", bad="route")
