@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from shmq.cli.flags import complete_queues, json_flag, namespace_of
+from shmq.cli.flags import json_flag, namespace_of, queues_flag
 from shmq.cli.output import amount, counted, show, show_json
 from shmq.persistence.backup import backup as copy
 from shmq.persistence.durable import directory_of, durable_queues
@@ -17,15 +17,7 @@ __all__ = ["backup"]
 
 @click.command(short_help="Copy durable queues that are in use.")
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "-q",
-    "--queue",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_queues,
-    help="The queue; may be repeated. Without it, every durable queue of the namespace.",
-)
+@queues_flag("every durable queue of the namespace")
 @json_flag
 @click.pass_context
 def backup(context: click.Context, target: Path, names: tuple[str, ...], as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
@@ -15,9 +16,11 @@ __all__ = [
     "complete_queues",
     "connected",
     "count_flag",
+    "data_dir_flag",
     "json_flag",
     "namespace_of",
     "queue_flag",
+    "queues_flag",
     "yes_flag",
 ]
 
@@ -56,6 +59,30 @@ def queue_flag(*, required: bool = True, help: str = "The queue's name.") -> Cal
         help=help,
         shell_complete=complete_queues,
     )
+
+
+def queues_flag(help: str) -> Callable[[F], F]:
+    """``-q/--queue NAME``, any number of times, as the parameter ``names``."""
+    return click.option(
+        "-q",
+        "--queue",
+        "names",
+        metavar="NAME",
+        multiple=True,
+        help=f"The queue; may be repeated. Without it, {help}.",
+        shell_complete=complete_queues,
+    )
+
+
+def data_dir_flag(command: F) -> F:
+    """``-d/--data-dir DIR``, as the parameter ``data_dir``."""
+    return click.option(
+        "-d",
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Where durable queues are kept.  [default: SHMQ_DATA_DIR, or see the manual]",
+    )(command)
 
 
 def json_flag(command: F) -> F:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from shmq.cli.flags import data_dir_flag
 from shmq.cli.target import target_of
 from shmq.persistence.process import Persistence
 from shmq.processes.lines import show_on_stderr
@@ -22,13 +23,7 @@ log = logging.getLogger("shmq")
 
 
 @click.command(short_help="Keep durable queues on disk, without a server.")
-@click.option(
-    "-d",
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Where durable queues are kept.  [default: SHMQ_DATA_DIR, or see the manual]",
-)
+@data_dir_flag
 @click.option("-l", "--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.pass_context
 def persist(context: click.Context, data_dir: Path | None, log_level: str) -> None:

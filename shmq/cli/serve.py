@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from shmq.cli.flags import data_dir_flag
 from shmq.cli.target import target_of
 from shmq.processes.lines import show_on_stderr
 from shmq.protocol import DEFAULT_PORT
@@ -39,13 +40,7 @@ __all__ = ["serve"]
 )
 @click.option("-n", "--namespace", metavar="NAME", help="The namespace; as in shmq -n NAME serve.")
 @click.option("-l", "--log-level", type=click.Choice(LEVELS), help="[default: info]")
-@click.option(
-    "-d",
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Where durable queues are kept.  [default: SHMQ_DATA_DIR, or see the manual]",
-)
+@data_dir_flag
 @click.option(
     "--persist/--no-persist",
     default=None,

@@ -9,7 +9,7 @@ import click
 
 import shmq
 from shmq.cli.failure import Code
-from shmq.cli.flags import complete_queues, json_flag, namespace_of
+from shmq.cli.flags import json_flag, namespace_of, queues_flag
 from shmq.cli.output import amount, note, show, show_json
 from shmq.persistence.catalog import snapshot_name
 from shmq.persistence.control import ask_for_snapshots
@@ -19,15 +19,7 @@ __all__ = ["snapshot"]
 
 
 @click.command(short_help="Write queues to disk now.")
-@click.option(
-    "-q",
-    "--queue",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_queues,
-    help="The queue; may be repeated. Without it, every durable queue of the namespace.",
-)
+@queues_flag("every durable queue of the namespace")
 @json_flag
 @click.pass_context
 def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:

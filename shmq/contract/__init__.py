@@ -7,7 +7,7 @@ run over each.
 from shmq.contract.batch import Batch, Packed
 from shmq.contract.broker import Broker
 from shmq.contract.columns import Columns, Run
-from shmq.contract.message import Body, DeadLetter, Message, Put
+from shmq.contract.message import Body, DeadLetter, Message, Put, Row
 from shmq.contract.pipeline import Pipeline
 from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
 from shmq.contract.stats import Attachment, QueueStats, QueueSummary
@@ -29,5 +29,6 @@ __all__ = [
     "Queue",
     "QueueStats",
     "QueueSummary",
+    "Row",
     "Run",
 ]

@@ -14,15 +14,17 @@ cdef object _clamped(str name, value, otherwise, least, most):
 cdef class Replay:
     """The live messages of files that are fed from the oldest to the newest.
 
-    The buffers of the files are held until `close`. Raises MemoryError.
+    Of messages with other sequence numbers than ``first`` to ``last`` nothing is kept. The
+    buffers of the files are held until `close`. Raises MemoryError.
     """
 
     cdef shmq_replay r
     cdef list buffers
 
-    def __cinit__(self, bint salvage=False):
+    def __cinit__(self, bint salvage=False, uint64_t first=0,
+                  uint64_t last=0xFFFFFFFFFFFFFFFF):
         self.buffers = []
-        shmq_replay_begin(&self.r, salvage)
+        shmq_replay_begin(&self.r, salvage, first, last)
 
     def __dealloc__(self):
         shmq_replay_end(&self.r)
@@ -112,6 +114,24 @@ cdef class Replay:
         if self.r.sorted:
             raise ValueError("messages are discarded before they are sorted")
         return sum([shmq_replay_discard(&self.r, seq) for seq in seqs])
+
+    def spread(self, Py_ssize_t count):
+        """How the bytes of the PUT records lie over the sequence numbers, in ``count`` parts.
+
+        Returns the least number of a live message, how many numbers a part has, and the bytes
+        of each part; none without messages. Not after `sort`.
+        """
+        cdef uint64_t least, greatest, width
+        cdef uint64_t[::1] sums
+        if self.r.sorted:
+            raise ValueError("what is sorted is not spread any more")
+        if count < 1 or not shmq_replay_span(&self.r, &least, &greatest):
+            return 0, 1, []
+        width = (greatest - least) // <uint64_t>count + 1
+        found = _array.array("Q", bytes(8 * count))
+        sums = found
+        shmq_replay_spread(&self.r, least, width, &sums[0], count)
+        return least, width, found.tolist()
 
     def sort(self, int64_t wall):
         """Sort what there is by sequence number; drop dedupe ids that end until ``wall``, ns."""

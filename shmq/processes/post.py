@@ -8,12 +8,13 @@ import multiprocessing.resource_tracker
 import signal
 import time
 from collections.abc import Callable, Collection
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
 from shmq.processes.signals import held_back
 
-__all__ = ["Post"]
+__all__ = ["PipedPost", "Post"]
 
 # Spawned, not forked: whatever threads the supervisor's program has, a process begins clean.
 _SPAWN = multiprocessing.get_context("spawn")
@@ -124,6 +125,68 @@ class Post:
             self.process.join()
             self.process.close()
             self.process = None
+
+
+class PipedPost(Post):
+    """A post with a pipe to each process that mans it, of which ``target`` gets one end.
+
+    ``arguments`` is called with that end. A post without a process has no pipe.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        target: Callable[..., None],
+        arguments: Callable[[Connection], tuple[Any, ...]],
+        log: logging.Logger,
+        *,
+        duplex: bool,
+        **rules: Any,
+    ) -> None:
+        #: This end.
+        self.pipe: Connection | None = None
+        self._there: Connection | None = None
+
+        def with_pipe() -> tuple[Any, ...]:
+            self.pipe, self._there = multiprocessing.Pipe(duplex)
+            return arguments(self._there)
+
+        super().__init__(who, target, with_pipe, log, **rules)
+
+    def start(self) -> bool:
+        """See :class:`Post`."""
+        started = super().start()
+        if self._there is not None:
+            self._there.close()
+            self._there = None
+        if not started:
+            self.hang_up()
+        return started
+
+    def reap(self) -> int | None:
+        """See :class:`Post`. What the process said last is heard first."""
+        code = super().reap()
+        if code is not None:
+            self.hear()
+            self.hang_up()
+        return code
+
+    def hear(self) -> None:
+        """Take what the process has said."""
+        try:
+            while self.pipe is not None and self.pipe.poll():
+                self.heard(self.pipe.recv())
+        except (EOFError, OSError):
+            self.hang_up()
+
+    def heard(self, said: Any) -> None:
+        """It said that; for a subclass."""
+
+    def hang_up(self) -> None:
+        """Close this end."""
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None
 
 
 def _told(code: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from shmq.errors import ShmqError
 from shmq.persistence.directory import chosen_directory
 from shmq.persistence.process import Persistence
 from shmq.processes.lines import show_on_stderr
-from shmq.processes.post import Post
+from shmq.processes.post import PipedPost
 from shmq.processes.signals import leave_to_the_supervisor
 from shmq.processes.tether import tether
 from shmq.server.settings import Settings
@@ -60,7 +59,7 @@ def main(
         raise SystemExit(1) from None
 
 
-class PersistencePost(Post):
+class PersistencePost(PipedPost):
     """The place of that process, with the pipe from it."""
 
     def __init__(self, settings: Callable[[], Settings], log: logging.Logger) -> None:
@@ -70,47 +69,22 @@ class PersistencePost(Post):
         self.recovered = not directory.exists()
         #: Why the last process could not begin.
         self.refusal: str | None = None
-        self.pipe: Connection | None = None
-        self._there: Connection | None = None
 
-        def arguments() -> tuple[Any, ...]:
-            self.pipe, self._there = multiprocessing.Pipe(duplex=False)
+        def arguments(pipe: Connection) -> tuple[Any, ...]:
             now = settings()
-            return now.namespace, now.data_dir, now.level, self._there, os.getpid()
+            return now.namespace, now.data_dir, now.level, pipe, os.getpid()
 
         super().__init__(
-            "persistence", main, arguments, log, expected={0}, longest_pause=_LONGEST_PAUSE
+            "persistence",
+            main,
+            arguments,
+            log,
+            duplex=False,
+            expected={0},
+            longest_pause=_LONGEST_PAUSE,
         )
 
-    def start(self) -> bool:
-        """See :class:`Post`."""
-        started = super().start()
-        if self._there is not None:
-            self._there.close()
-            self._there = None
-        if not started:
-            self._hang_up()
-        return started
-
-    def reap(self) -> int | None:
-        """See :class:`Post`."""
-        code = super().reap()
-        if code is not None:
-            self.hear()
-            self._hang_up()
-        return code
-
-    def hear(self) -> None:
-        """Take what the process says."""
-        try:
-            while self.pipe is not None and self.pipe.poll():
-                said = self.pipe.recv()
-                self.recovered = self.recovered or said == _RECOVERED
-                self.refusal = said or None
-        except (EOFError, OSError):
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        if self.pipe is not None:
-            self.pipe.close()
-            self.pipe = None
+    def heard(self, said: str) -> None:
+        """See :class:`PipedPost`."""
+        self.recovered = self.recovered or said == _RECOVERED
+        self.refusal = said or None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import resource
 import signal
@@ -15,7 +14,7 @@ from typing import Any, Final
 from shmq.client.local import LocalBroker
 from shmq.errors import ShmqError
 from shmq.processes.nudge import Nudge
-from shmq.processes.post import Post
+from shmq.processes.post import PipedPost, Post
 from shmq.processes.signals import caught
 from shmq.server import keeping, worker
 from shmq.server.census import Census
@@ -39,7 +38,7 @@ _GRACE: Final = 4.0
 _OTHER_DESCRIPTORS: Final = 1024
 
 
-class _FrontPost(Post):
+class _FrontPost(PipedPost):
     """The place of one worker, with its socket and the pipe to it."""
 
     def __init__(
@@ -47,50 +46,38 @@ class _FrontPost(Post):
     ) -> None:
         self.ready = False
         self.reloading = False
-        self.pipe: Connection | None = None
-        self._there: Connection | None = None
         self._census = census
         self._row = row
 
-        def arguments() -> tuple[Any, ...]:
-            self.pipe, self._there = multiprocessing.Pipe()
-            settings = supervisor.settings
-            return self.who, settings, listening, census, row, self._there, os.getpid()
+        def arguments(pipe: Connection) -> tuple[Any, ...]:
+            return self.who, supervisor.settings, listening, census, row, pipe, os.getpid()
 
         super().__init__(
             f"front end {row + 1}",
             worker.main,
             arguments,
             log,
+            duplex=True,
             expected={0},
             longest_pause=_LONGEST_PAUSE,
         )
 
-    def start(self) -> bool:
-        started = super().start()
-        if self._there is not None:
-            self._there.close()
-            self._there = None
-        if not started:
-            self._hang_up()
-        return started
-
     def reap(self) -> int | None:
+        """See :class:`Post`."""
         code = super().reap()
         if code is not None:
-            self._hang_up()
             self._census.write(self._row, 0)
         return code
 
-    def hear(self) -> None:
-        """Take what the worker says."""
-        try:
-            while self.pipe is not None and self.pipe.poll():
-                said = self.pipe.recv()
-                self.ready = self.ready or said == worker.READY
-                self.reloading = self.reloading and said != worker.RELOADED
-        except (EOFError, OSError):
-            self._hang_up()
+    def heard(self, said: str) -> None:
+        """See :class:`PipedPost`."""
+        self.ready = self.ready or said == worker.READY
+        self.reloading = self.reloading and said != worker.RELOADED
+
+    def hang_up(self) -> None:
+        """See :class:`PipedPost`: its successor has the settings."""
+        self.reloading = False
+        super().hang_up()
 
     def reload(self, settings: Settings) -> None:
         """Give the worker new settings."""
@@ -99,13 +86,7 @@ class _FrontPost(Post):
                 self.pipe.send(settings)
                 self.reloading = True
             except OSError:
-                self._hang_up()  # its successor has them
-
-    def _hang_up(self) -> None:
-        self.reloading = False
-        if self.pipe is not None:
-            self.pipe.close()
-            self.pipe = None
+                self.hang_up()
 
 
 class Supervisor:

@@ -1,0 +1,42 @@
+"""Bodies as columns, for those who write their own pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shmq.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["decode"]
+
+_CODECS = ("message", "json", "msgpack")
+_BAD = ("fail", "drop", "keep")
+
+
+def decode(
+    rows: DataFrame,
+    schema: str,
+    *,
+    codec: str = "message",
+    into: str | None = None,
+    bad: str = "fail",
+) -> DataFrame:
+    """The ``rows`` with the fields of their ``value`` as columns, of the types of ``schema``.
+
+    The schema is SQL's, as ``"id BIGINT NOT NULL, at TIMESTAMP"``. ``codec`` is ``json`` or
+    ``msgpack``, or ``message``: what the column ``codec`` says of each. With ``into`` the fields
+    are in a struct of that name. What ``bad`` says becomes of a body that does not go with the
+    schema: ``fail``: an error at an action, that names the message; ``drop``: it is left out;
+    ``keep``: its fields are null, and a column ``decode_problem`` has the reason. Raises
+    :class:`~shmq.InvalidOption`.
+    """
+    for name, value, allowed in (("codec", codec, _CODECS), ("bad", bad, _BAD)):
+        if value not in allowed:
+            raise InvalidOption(f"{name}={value!r} must be one of {', '.join(allowed)}")
+    from shmq.spark.jobs import decode as decoding  # noqa: PLC0415 - heavy, and an extra
+
+    table = {"schema": schema, "codec": codec, "into": into, "bad": bad}
+    found = decoding.tagged(rows, table)
+    return found if bad == "keep" else decoding.without_bad(found)
