@@ -16,7 +16,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test model powerloss soak bench bench-tcp bench-disk fuzz
+.PHONY: help demo test lint core-test model powerloss soak spark-soak bench bench-tcp bench-disk fuzz
 .PHONY: bench-spark reference clean
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make model              the models of waiting, through spin'
 	@echo 'make powerloss          cut the power in every state of the disk, and recover'
 	@echo 'make soak SECONDS=60    kill producers and consumers at random, then count'
+	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make reference          write docs/reference.md from the docstrings'
@@ -60,6 +61,11 @@ powerloss: $(VENV)/test
 # being killed and the shared memory lost: make soak SOAK=--durable
 soak: $(VENV)/test
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(SOAK)
+
+# Through the pipeline on Spark: make spark-soak KILLS=40
+KILLS := 24
+spark-soak: $(VENV)/test
+	$(BIN)/python -m tests.spark.soak --kills $(KILLS)
 
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py

@@ -81,7 +81,7 @@ class Memory(OnSpark):
 
 
 def _note(rows: int) -> str:
-    return f"{rows:,} rows, once; what the processes have for themselves, without shared memory"
+    return f"{rows:,} rows, once"
 
 
 class Watch:

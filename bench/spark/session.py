@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: The cores of the driver and its executors, as the bars have it.
 MASTER = "local[2]"
 #: The JVM is driver and executors in one.
-CONF = {"spark.driver.memory": "1g"}
+CONF = {"spark.driver.memory": "1g", "spark.log.level": "ERROR"}
 
 _begun: list[SparkSession] = []
 

@@ -144,6 +144,15 @@ class Queue(abc.ABC):
     def options(self) -> QueueOptions:
         """What the queue was made with."""
 
+    @property
+    @abc.abstractmethod
+    def identity(self) -> int:
+        """Which queue this is, a number of 64 bits: one that is made anew by its name has another.
+
+        A durable queue that was brought back keeps its own. Raises :class:`~shmq.Unsupported`
+        if the server is too old to say.
+        """
+
     @abc.abstractmethod
     def put(
         self,

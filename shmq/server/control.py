@@ -218,6 +218,7 @@ class Control:
             options = queue.options.as_dict()
             attachments = [dataclasses.asdict(each) for each in queue.attachments()]
             stats = dataclasses.asdict(queue.stats())
+            stats["identity"] = queue.identity
         if not self._may_see(session, name, options["dead_letter"]):
             options["dead_letter"] = None
         return _packed({**stats, "options": options, "attachments": attachments})

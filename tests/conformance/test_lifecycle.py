@@ -182,6 +182,19 @@ def test_a_new_queue_of_an_old_name_is_a_new_queue(broker: Broker) -> None:
 
 
 @pytest.mark.only_local("a remote handle knows its queue by its name")
+def test_the_identity_of_a_queue_is_the_same_for_all_and_another_for_a_new_one(
+    broker: Broker, connect: Connect
+) -> None:
+    jobs = broker.create_queue("jobs")
+    others = broker.create_queue("others")
+    before = jobs.identity
+
+    assert connect().queue("jobs").identity == before
+    assert others.identity != before
+    broker.delete_queue("jobs")
+    assert broker.create_queue("jobs").identity != before
+
+
 def test_a_handle_stays_with_its_queue_when_there_is_a_new_one_of_the_name(
     broker: Broker,
 ) -> None:

@@ -123,6 +123,25 @@ static uint8_t *add_payload(uint8_t *at, uint8_t type)
         memset(at, any(), 8);
         return at + below(9);
     case SHMQ_T_CREATE: *at = 0x80; return at + below(2);
+    case SHMQ_T_COLUMNS:
+        at = shmq_store32(at, a_number());
+        at = shmq_store32(at, a_number());
+        at = shmq_store32(at, a_number());
+        break;
+    case SHMQ_T_LEASE_RUN:
+        at = shmq_store32(at, a_number());
+        at = shmq_store64(at, a_number());
+        at = shmq_store32(at, a_number());
+        break;
+    case SHMQ_T_LEASE_AGAIN:
+        at = shmq_store32(at, a_number());
+        at = shmq_store64(at, below(8));
+        break;
+    case SHMQ_T_READ_RUN:
+        at = shmq_store32(at, a_number());
+        at = shmq_store64(at, below(8));
+        at = shmq_store32(at, below(8));
+        break;
     case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE:
     case SHMQ_T_NACK:
@@ -138,7 +157,8 @@ static size_t make_frame(uint8_t *step)
         SHMQ_T_HELLO,   SHMQ_T_PING,        SHMQ_T_CREATE,  SHMQ_T_DELETE,        SHMQ_T_PURGE,
         SHMQ_T_LIST,    SHMQ_T_STATS,       SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME,
         SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE,   SHMQ_T_SUBSCRIBE, SHMQ_T_ACK,         SHMQ_T_EXTEND,
-        SHMQ_T_PEEK,    SHMQ_T_UNSUBSCRIBE, SHMQ_T_PRODUCE_BATCH};
+        SHMQ_T_PEEK,    SHMQ_T_UNSUBSCRIBE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_COLUMNS,
+        SHMQ_T_LEASE_RUN, SHMQ_T_LEASE_AGAIN, SHMQ_T_READ_RUN};
     uint8_t type = below(20) ? types[below(sizeof types)] : any();
     uint8_t *end;
 

@@ -64,7 +64,6 @@ def test_executors_run_the_python_of_the_driver(spark: SparkSession) -> None:
 def test_the_session_that_runs_is_returned_and_only_what_is_given_is_set_in_it(
     spark: SparkSession,
 ) -> None:
-    before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Vienna")
     try:
         again = session(conf={"spark.sql.ansi.enabled": False})
@@ -72,7 +71,7 @@ def test_the_session_that_runs_is_returned_and_only_what_is_given_is_set_in_it(
         assert spark.conf.get("spark.sql.ansi.enabled") == "false"
         assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Vienna"
     finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
         spark.conf.unset("spark.sql.ansi.enabled")
 
 

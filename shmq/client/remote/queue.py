@@ -728,6 +728,17 @@ class RemoteQueue(RemoteLessor):
     def _numbers(self) -> dict[str, Any]:
         return _map(self.ask(Type.STATS, again=True))
 
+    @property
+    def identity(self) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        found = self._numbers().get("identity")
+        if type(found) is not int:
+            raise errors.Unsupported(
+                f"the server of queue {self.name!r} does not say which queue it is: it is older "
+                f"than this client"
+            )
+        return found
+
     def stats(self) -> contract.QueueStats:
         """See :class:`shmq.contract.Queue`.
 

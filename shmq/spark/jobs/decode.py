@@ -166,10 +166,10 @@ def _told(batch: pa.RecordBatch, at: int, problem: str) -> str:
     names = set(batch.schema.names)
     which = [
         f"{what} {batch.column(column)[at].as_py()}"
-        for column, what in (("topic", "of queue"), ("offset", "message"))
+        for column, what in (("topic", "of queue"), ("offset", "of message"))
         if column in names
     ]
-    return f"the body {' '.join(reversed(which))}: {problem}".replace("body :", "body:")
+    return f"{' '.join(['the body', *reversed(which)])}: {problem}"
 
 
 def _extended(

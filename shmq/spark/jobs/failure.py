@@ -11,9 +11,7 @@ from shmq.errors import ShmqError
 __all__ = ["failure_of"]
 
 #: The last line of a Python traceback, wherever it stands in what Java tells.
-_PYTHON: Final = re.compile(
-    r"^\s*(?:Caused by: )?(?:[\w.]+: )?((?:\w+\.)*[A-Z]\w+): (.+)$", re.MULTILINE
-)
+_PYTHON: Final = re.compile(r"^((?:\w+\.)*[A-Z]\w+): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 
 
@@ -24,7 +22,8 @@ def failure_of(error: Exception) -> Exception:
     text = str(error)
     if _TRACEBACK in text:
         last = text[text.rindex(_TRACEBACK) :]
-        for found in _PYTHON.finditer(last):
+        found = _PYTHON.search(last)
+        if found is not None:
             return _made(found[1].rpartition(".")[2], found[2].strip())
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return ShmqError(f"Spark: {line or type(error).__name__}")

@@ -90,10 +90,13 @@ def _settle(session: SparkSession, config: Config) -> None:
 
     checkpoint = Folder(session, config[""]["checkpoint"])
     done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
-    if done:
-        # A line for the version, one of Spark's own, and one for each source: there is one.
-        _, _, offset, *_ = checkpoint.read(f"offsets/{max(done)}").splitlines()
-        settle(config["source"]["options"], offset)
+    if not done:
+        return
+    # A line for the version, one of Spark's own, and one for each source. Which is whose is not
+    # said, so where a function reads another one the next start acknowledges the batch.
+    offsets = checkpoint.read(f"offsets/{max(done)}").splitlines()[2:]
+    if len(offsets) == 1:
+        settle(config["source"]["options"], offsets[0])
 
 
 def _started(writer: DataStreamWriter, job: Job, config: Config) -> StreamingQuery:

@@ -115,9 +115,12 @@ class Pipeline:
 
     def kill(self) -> None:
         """Kill all of it, and wait until it is gone."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
-        for process in (self.process, *family):
-            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+        family = []
+        if self.process.poll() is None:
+            family = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.communicate()
         psutil.wait_procs(family)

@@ -127,7 +127,7 @@ def test_json_and_msgpack_become_columns_of_every_type(spark: SparkSession) -> N
     ],
 )
 def test_a_body_that_does_not_go_with_the_schema_says_why(
-    schema: str, body: Any, problem: str
+    spark: SparkSession, schema: str, body: Any, problem: str
 ) -> None:
     decoder = decode.Decoder(_schema(schema), "json", nested=False, fail=False)
 
@@ -149,7 +149,9 @@ def test_a_body_that_does_not_go_with_the_schema_says_why(
         ("msgpack", b"\xdf\xff\xff\xff\xff", "is not msgpack: "),
     ],
 )
-def test_bytes_that_are_no_body_say_so(codec: str, body: bytes, problem: str) -> None:
+def test_bytes_that_are_no_body_say_so(
+    spark: SparkSession, codec: str, body: bytes, problem: str
+) -> None:
     decoder = decode.Decoder(_schema("a INT"), codec, nested=False, fail=False)
 
     assert _decoded(decoder, body)[PROBLEM].startswith(problem)

@@ -48,7 +48,7 @@ until = 2026-01-01
 
 @pytest.fixture
 def again(broker: shmq.Broker) -> shmq.Queue:
-    return broker.create_queue("again", capacity=4096)
+    return broker.create_queue("again", capacity=4096, dead_letter=None)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_replay_is_refused(
 def test_parquet_goes_to_the_queues_that_its_rows_name(
     spark: SparkSession, broker: shmq.Broker, tmp_path: Path
 ) -> None:
-    queues = [broker.create_queue(name) for name in ("one", "two")]
+    queues = [broker.create_queue(name, dead_letter=None) for name in ("one", "two")]
     made = spark.range(10).selectExpr(
         "cast(id as binary) AS ignored",
         "cast(cast(id as string) as binary) AS value",

@@ -1,0 +1,138 @@
+"""A stream is told of, stopped between batches, and said to have failed, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shmq import Forbidden, NoSuchQueue, ShmqError
+from shmq.spark.jobs.batches import each_batch
+from shmq.spark.jobs.config import Config
+from shmq.spark.jobs.failure import failure_of
+from shmq.spark.jobs.job import Stream
+from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.runner import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def settings(folder: Path) -> Config:
+    top = {"checkpoint": str(folder / "checkpoint"), "trigger": 0.0}
+    return Config(folder / "job.toml", {"": top})
+
+
+def stream(batches: list[int]) -> Stream:
+    """A job whose batches, once they are done, are in the list."""
+
+    def build(session: SparkSession, _: Config) -> DataStreamWriter:
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+
+        def put(batch: DataFrame, _: str, number: int) -> None:
+            assert batch.count() == 10
+            batches.append(number)
+
+        return each_batch(rows, put)
+
+    return Stream(name="counting", about="Counts.", tables=(), build=build)
+
+
+def test_a_stream_stops_after_its_batch_and_goes_on_with_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    done: list[int] = []
+    told: list[Progress] = []
+
+    for stop_at in (2, 4):
+        last = run(
+            stream(done),
+            settings(tmp_path),
+            spark,
+            told.append,
+            lambda stop_at=stop_at: len(done) >= stop_at,  # type: ignore[misc]
+        )
+
+    checkpoint = tmp_path / "checkpoint"
+    planned, committed = (
+        {int(path.name) for path in (checkpoint / part).glob("[0-9]*")}
+        for part in ("offsets", "commits")
+    )
+    assert planned == committed == set(done)
+    assert done == list(range(len(done))), "none again, none left out"
+    assert last == told[-1]
+    assert last.batch == done[-1]
+    assert {progress.batch for progress in told} == set(done)
+    assert sum(1 for progress in told if progress.rows == 10) == 2, "it counts from each start"
+
+
+def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
+    event = {
+        "batchId": 7,
+        "durationMs": {"triggerExecution": 500},
+        "sources": [
+            {"numInputRows": 100, "latestOffset": '{"backlog": 12, "queues": {}}'},
+            {"numInputRows": 20, "latestOffset": {"backlog": 3}},
+            {"numInputRows": 0, "latestOffset": "no JSON"},
+            {"numInputRows": 0, "latestOffset": None},
+        ],
+        "observedMetrics": {"decode": {"bad": 2}},
+    }
+
+    found = Progress(rows=5, counts={"bad": 1}).after(event)
+
+    assert found == Progress(
+        batch=7, rows=125, rate=240.0, backlog=15, seconds=0.5, counts={"bad": 3}
+    )
+    bare = {"batchId": 0, "durationMs": {}, "sources": [{"numInputRows": 1}]}
+    assert Progress().after(bare) == Progress(batch=0, rows=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        (
+            (
+                "[STREAM_FAILED] Query [id = …] terminated with exception: …\n"
+                "pyspark.errors.exceptions.base.PythonException: \n"
+                "Traceback (most recent call last):\n"
+                '  File "worker.py", line 1, in main\n'
+                "    raise Error: no\n"
+                "shmq.errors.NoSuchQueue: there is no queue 'a': create it\n SQLSTATE: 38000"
+            ),
+            NoSuchQueue,
+            "there is no queue 'a': create it",
+        ),
+        (
+            (
+                "Traceback (most recent call last):\n  File\n"
+                "shmq.errors.Forbidden: the token 'x' has no right to consume"
+            ),
+            Forbidden,
+            "the token 'x' has no right to consume",
+        ),
+        (
+            "Traceback (most recent call last):\n  File\nValueError: 7 is odd\n\tat java.lang",
+            ShmqError,
+            "ValueError: 7 is odd",
+        ),
+        ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
+        ("", ShmqError, "Spark: RuntimeError"),
+    ],
+)
+def test_what_failed_is_the_error_at_the_root_in_one_line(
+    text: str, kind: type[ShmqError], told: str
+) -> None:
+    found = failure_of(RuntimeError(text))
+
+    assert type(found) is kind
+    assert str(found).startswith(told)
+    assert "\n" not in str(found)
+
+
+def test_an_error_of_shmqs_own_stays_as_it_is() -> None:
+    error = NoSuchQueue("there is no queue 'a'")
+
+    assert failure_of(error) is error
