@@ -19,7 +19,7 @@ from tests.spark.test_sink import bodies, queue_names, slowly, write
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Frame = Callable[..., "DataFrame"]
 
