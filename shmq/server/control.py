@@ -20,7 +20,7 @@ import msgpack
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.contract import Message
 from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
-from shmq.errors import NoSpace, NoSuchQueue, QueueExists, ShmqError
+from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.names import dead_letter_name
 from shmq.options import QueueOptions
 from shmq.protocol import FOREVER, Status, Type
@@ -29,13 +29,14 @@ from shmq.server.seldom import Seldom
 from shmq.server.statuses import status_of
 from shmq.server.tokens import Doors
 from shmq.version import VERSION
+from shmq.where import Where
 
 __all__ = ["FEATURES", "Control"]
 
 log = logging.getLogger("shmq.server")
 
 #: What this server can do beyond the types that every one has.
-FEATURES: Final = ("return", "peek", "redrive")
+FEATURES: Final = ("return", "peek", "redrive", "where")
 
 _LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")
@@ -216,11 +217,15 @@ class Control:
         return _packed({**stats, "options": options, "attachments": attachments})
 
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
-        limit = _limit_of(rest)
+        limit = _limit_of(rest[: _LIMIT.size])
+        where = _where_of(rest[_LIMIT.size :])
         with self.attach(name) as queue:
             self._need_admin(session, name)
-            moved = queue.redrive_where(
+            if where is not None:
+                self._need_consume(session, name)  # what goes tells what is in it
+            moved = queue.redrive_some(
                 None if limit == FOREVER else limit,
+                where,
                 lambda origin: bool(self.rights(session, origin) & ADMIN_RIGHT),
             )
         return _COUNT.pack(moved)
@@ -228,8 +233,7 @@ class Control:
     def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
         limit = _limit_of(rest)
         with self.attach(name) as queue:
-            if not self.rights(session, name) & CONSUME_RIGHT:
-                raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
+            self._need_consume(session, name)
             return _some(queue.peeked(limit))
 
     # ---- rights ----
@@ -237,6 +241,10 @@ class Control:
     def _need_admin(self, session: Session, name: str) -> None:
         if not self.rights(session, name) & ADMIN_RIGHT:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
+
+    def _need_consume(self, session: Session, name: str) -> None:
+        if not self.rights(session, name) & CONSUME_RIGHT:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
 
     def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the queue's dead letters may go there, and a queue be made for them."""
@@ -290,6 +298,18 @@ def _limit_of(rest: bytes) -> int:
     if not limit:
         raise Refusal(Status.BAD_REQUEST, "limit=0: it must be 1 or more")
     return limit
+
+
+def _where_of(rest: bytes) -> str | None:
+    """The expression of a REDRIVE; None: there is none."""
+    if not rest:
+        return None
+    try:
+        text = rest.decode()
+        Where(text)
+    except (UnicodeDecodeError, InvalidOption) as error:
+        raise Refusal(Status.BAD_REQUEST, str(error)) from error
+    return text
 
 
 def _some(copies: Iterator[Message]) -> list[Message]:

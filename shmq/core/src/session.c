@@ -144,8 +144,8 @@ static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_read
     switch (frame->type) {
     case SHMQ_T_CREATE:
         return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: return shmq_left(r) == 4;
+    case SHMQ_T_PEEK: return shmq_left(r) == 4;
+    case SHMQ_T_REDRIVE: return shmq_left(r) >= 4;
     default: return !shmq_left(r);
     }
 }
@@ -154,8 +154,8 @@ static const char *why_bad_rest(const struct shmq_frame *frame)
 {
     switch (frame->type) {
     case SHMQ_T_CREATE: return "the options are not one msgpack map";
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: return "behind the name is one u32";
+    case SHMQ_T_PEEK: return "behind the name is one u32";
+    case SHMQ_T_REDRIVE: return "behind the name is one u32, and at most an expression";
     default: return "behind the name is nothing more";
     }
 }
