@@ -17,7 +17,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: help demo test lint core-test model powerloss soak bench bench-tcp bench-disk fuzz
-.PHONY: reference clean
+.PHONY: bench-spark reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -33,10 +33,12 @@ help:
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
+	@echo 'make bench-spark        queues read, written and streamed by Spark, beside its own limits'
 	@echo 'make clean              remove .venv and everything built'
 
 demo: $(VENV)/demo
-	$(BIN)/python -m shmq.demo
+	@mkdir -p build
+	$(BIN)/python -m shmq.demo --plot build/delays.png
 
 test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory lint
@@ -74,6 +76,10 @@ bench-tcp: $(VENV)/bench
 bench-disk: $(VENV)/bench
 	$(BIN)/python -m bench --disk $(BENCH)
 
+# Some of it: make bench-spark BENCH='--only spark-peek --rows 500000'
+bench-spark: $(VENV)/bench $(VENV)/spark
+	$(BIN)/python -m bench --spark $(BENCH)
+
 clean:
 	rm -rf $(VENV) build dist bench/results *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -f shmq/core/*.so
@@ -97,7 +103,7 @@ $(VENV)/built: $(VENV)/tools setup.py $(CORE)
 	@touch $@
 
 # The package is in place by then, so this adds what the extra names and builds nothing.
-$(VENV)/bench $(VENV)/demo $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
+$(VENV)/bench $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools | $(VENV)/built
 	@echo 'installing what $* needs'
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@

@@ -14,10 +14,12 @@ from rich.console import Console
 from bench import plot, table
 from bench.disk import folder
 from bench.disk.rows import DISK
-from bench.record import DISK_RESULTS, LOCAL_RESULTS, RESULTS, TCP_RESULTS
+from bench.record import DISK_RESULTS, LOCAL_RESULTS, RESULTS, SPARK_RESULTS, TCP_RESULTS
 from bench.row import Row
 from bench.rows import LOCAL, rows
 from bench.run import run
+from bench.spark import session
+from bench.spark.rows import SPARK
 from bench.tcp.rows import TCP
 from bench.tcp.server import end_all
 
@@ -25,18 +27,7 @@ from bench.tcp.server import end_all
 def main() -> None:
     """Run what the command line asks for; nothing is left of a run that is ended early."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--tcp", action="store_true", help="the table of the rows over TCP")
-    which.add_argument("--disk", action="store_true", help="the table of the rows on disk")
-    parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
-    parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
-    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.1 s")
-    parser.add_argument("--tiny", action="store_true", help="only show that everything works")
-    parser.add_argument("--repetitions", type=int, metavar="N", help="5 unless quick")
-    parser.add_argument("--seconds", type=float, metavar="S", help="of a turn: 0.3, on disk 1")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    parser = _parser()
     given = parser.parse_args()
     name, table_rows, seconds = _table(given)
     try:
@@ -52,13 +43,20 @@ def main() -> None:
             dataclasses.replace(row, contestants=[c.tiny() for c in row.contestants])
             for row in chosen
         ]
+    if given.rows:
+        chosen = [
+            dataclasses.replace(row, contestants=[c.sized(given.rows) for c in row.contestants])
+            for row in chosen
+        ]
     repetitions = given.repetitions or (1 if given.tiny else 3 if given.quick else 5)
-    seconds = given.seconds or (0.0 if given.tiny else 0.1 if given.quick else seconds)
+    if seconds:
+        seconds = given.seconds or (0.0 if given.tiny else 0.1 if given.quick else seconds)
     console = Console(width=None if sys.stdout.isatty() else 150)
     try:
         record = run(chosen, repetitions, seconds, _say)
-        record.machine |= folder.describe() if given.disk else {}
+        record.machine |= folder.describe() if given.disk or given.spark else {}
     finally:
+        session.end()
         end_all()
     _say("")
     table.show(record, console)
@@ -67,13 +65,40 @@ def main() -> None:
     print(f"\nwritten to {given.results}: {name}, {', '.join(written)}")
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tcp", action="store_true", help="the table of the rows over TCP")
+    which.add_argument("--disk", action="store_true", help="the table of the rows on disk")
+    which.add_argument("--spark", action="store_true", help="the table of the rows on Spark")
+    parser.add_argument("--only", metavar="ROW", action="append", help="this row; may be repeated")
+    parser.add_argument("--contestant", metavar="TEXT", help="only whose label has this in it")
+    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.1 s")
+    parser.add_argument("--tiny", action="store_true", help="only show that everything works")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="5 unless quick")
+    parser.add_argument("--seconds", type=float, metavar="S", help="of a turn: 0.3, on disk 1")
+    parser.add_argument("--rows", type=_count, metavar="N", help="of a turn on Spark")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    return parser
+
+
 def _table(given: argparse.Namespace) -> tuple[str, tuple[Callable[[], Row], ...], float]:
     """Of the table that is asked for: its file, its rows, and the seconds of a turn."""
     if given.tcp:
         return TCP_RESULTS, TCP, 0.3
     if given.disk:
         return DISK_RESULTS, DISK, 1.0
+    if given.spark:
+        return SPARK_RESULTS, SPARK, 0.0
     return LOCAL_RESULTS, LOCAL, 0.3
+
+
+def _count(given: str) -> int:
+    """So many rows, at least one."""
+    if not given.isdecimal() or int(given) < 1:
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of rows: it takes 1 or more")
+    return int(given)
 
 
 def _say(what: str) -> None:

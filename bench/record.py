@@ -13,7 +13,8 @@ from bench.row import Figure, Role, Verdict
 #: Where runs leave what they found; git ignores it.
 RESULTS = Path(__file__).resolve().parent / "results"
 #: The file of each table in it.
-LOCAL_RESULTS, TCP_RESULTS, DISK_RESULTS = "results.json", "tcp.json", "disk.json"
+LOCAL_RESULTS, TCP_RESULTS = "results.json", "tcp.json"
+DISK_RESULTS, SPARK_RESULTS = "disk.json", "spark.json"
 
 
 @dataclasses.dataclass

@@ -18,6 +18,7 @@ from bench.record import (
     DISK_RESULTS,
     LOCAL_RESULTS,
     RESULTS,
+    SPARK_RESULTS,
     TCP_RESULTS,
     Entry,
     Record,
@@ -28,6 +29,7 @@ from bench.row import number
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
 TCP_BEGIN, TCP_END = "<!-- measured over TCP -->\n", "<!-- end of measured over TCP -->\n"
 DISK_BEGIN, DISK_END = "<!-- measured on disk -->\n", "<!-- end of measured on disk -->\n"
+SPARK_BEGIN, SPARK_END = "<!-- measured on Spark -->\n", "<!-- end of measured on Spark -->\n"
 TIMES = "\N{MULTIPLICATION SIGN}"
 _MET = {True: "met", False: "**missed**", None: "not measured"}
 
@@ -70,11 +72,12 @@ def main() -> None:
     parser.add_argument("results", nargs="?", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="into the documents")
     given = parser.parse_args()
-    paths = [given.results / name for name in (LOCAL_RESULTS, TCP_RESULTS, DISK_RESULTS)]
+    names = (LOCAL_RESULTS, TCP_RESULTS, DISK_RESULTS, SPARK_RESULTS)
+    paths = [given.results / name for name in names]
     if not any(path.exists() for path in paths):
         parser.error(
-            f"there is none of {', '.join(map(str, paths))}: run make bench, make bench-tcp or "
-            f"make bench-disk"
+            f"there is none of {', '.join(map(str, paths))}: run make bench, make bench-tcp, "
+            f"make bench-disk or make bench-spark"
         )
     for path in paths:
         if path.exists() and given.write:
@@ -92,8 +95,10 @@ def write(record: Record, name: str, root: Path) -> None:
     elif name == TCP_RESULTS:
         replace(page, document(record), TCP_BEGIN, TCP_END)
         replace(readme, rates(record), TCP_BEGIN, TCP_END)
-    else:
+    elif name == DISK_RESULTS:
         replace(page, document(record), DISK_BEGIN, DISK_END)
+    else:
+        replace(page, document(record), SPARK_BEGIN, SPARK_END)
 
 
 def replace(path: Path, text: str, first: str = BEGIN, last: str = END) -> None:
@@ -114,7 +119,9 @@ def document(record: Record) -> str:
     where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
     where += f", {machine['disk']}" if "disk" in machine else ""
     when = f"Python {machine['python']}, {machine['date']}"
-    turns = f"{record.repetitions} turns of about {record.seconds:g} s"
+    turns = f"{record.repetitions} turns"
+    if record.seconds:
+        turns += f" of about {record.seconds:g} s"
     lines = [
         "",
         f"{where}, {when}. Median (least to most) of {turns}.",

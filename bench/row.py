@@ -37,6 +37,8 @@ class Contestant(abc.ABC):
     label: str
     role: Role = "peer"
     note: str = ""
+    #: How many turns it has at most in a run; None: as many as all others.
+    turns: int | None = None
 
     def missing(self) -> str | None:
         """Why it cannot take part here; None: it can."""
@@ -47,6 +49,10 @@ class Contestant(abc.ABC):
 
     def tiny(self) -> Contestant:
         """The same with as little as shows that it works."""
+        return self
+
+    def sized(self, rows: int) -> Contestant:  # noqa: ARG002
+        """The same with so many rows a turn, where that can be chosen."""
         return self
 
     @abc.abstractmethod

@@ -35,6 +35,8 @@ def run(rows: Sequence[Row], repetitions: int, seconds: float, say: Say) -> Reco
     turns: dict[Contestant, list[dict[str, float]]] = {c: [] for _, c in taking_part}
     for repetition in range(1, repetitions + 1):
         for row, contestant in taking_part:
+            if contestant.turns is not None and repetition > contestant.turns:
+                continue
             say(f"{repetition} of {repetitions}: {row.key}: {contestant.label}")
             with _named(row, contestant):
                 turns[contestant].append(contestant.turn())

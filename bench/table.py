@@ -15,7 +15,8 @@ _STYLE = {"shmq": "bold", "peer": "", "limit": "dim", "harness": "dim"}
 def show(record: Record, console: Console) -> None:
     """Print every row: medians with the least and the most, then the bars."""
     what = ", ".join(f"{value}" for value in record.machine.values())
-    console.print(f"{what}; {record.repetitions} repetitions of {record.seconds:g} s, interleaved")
+    each = f" of {record.seconds:g} s" if record.seconds else ""
+    console.print(f"{what}; {record.repetitions} repetitions{each}, interleaved")
     for row in record.rows:
         console.print()
         console.print(_table(row))

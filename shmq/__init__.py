@@ -17,6 +17,7 @@ from shmq.contract import (
     Attachment,
     Batch,
     Broker,
+    Columns,
     Consumer,
     DeadLetter,
     Loan,
@@ -27,6 +28,7 @@ from shmq.contract import (
     Queue,
     QueueStats,
     QueueSummary,
+    Run,
 )
 from shmq.errors import (
     ConnectionLost,
@@ -71,6 +73,7 @@ __all__ = [
     "Attachment",
     "Batch",
     "Broker",
+    "Columns",
     "ConnectionLost",
     "Consumer",
     "DamagedFile",
@@ -104,6 +107,7 @@ __all__ = [
     "QueueSummary",
     "Reject",
     "Retry",
+    "Run",
     "SegmentError",
     "ServerError",
     "ShmqError",

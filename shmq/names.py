@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,15 @@ from typing import Final
 
 from shmq.errors import InvalidName, InvalidOption
 
-__all__ = ["MAX_NAME", "SHM", "check_name", "chosen_namespace", "dead_letter_name"]
+__all__ = [
+    "MAX_NAME",
+    "SHM",
+    "check_name",
+    "chosen_namespace",
+    "dead_letter_name",
+    "staging_name",
+    "staging_target",
+]
 
 #: Where everything lies: shm_overview(7).
 SHM: Final = Path("/dev/shm")
@@ -20,6 +29,8 @@ MAX_NAME = 100
 _ALLOWED = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z", re.ASCII)
 
 _SUFFIX = ".dlq"
+
+_STAGED = re.compile(r"(.+)\.staged\.[0-9a-f]{8}\Z", re.ASCII)
 
 
 def check_name(name: str, what: str = "queue") -> str:
@@ -63,3 +74,24 @@ def dead_letter_name(name: str) -> str:
             f"behind it: set dead_letter to a name of your own, or to None"
         )
     return name + _SUFFIX
+
+
+def staging_name(target: str, publisher: str) -> str:
+    """The queue in which what ``publisher`` stages for ``target`` lies.
+
+    It is ``TARGET.staged.`` and eight hexadecimal digits. Raises :class:`InvalidOption` for a
+    name of the target over 84 characters.
+    """
+    name = f"{target}.staged.{hashlib.blake2s(publisher.encode(), digest_size=4).hexdigest()}"
+    if len(name) > MAX_NAME:
+        raise InvalidOption(
+            f"the name {target!r} has {len(target)} characters, so nothing can be staged for it: "
+            f"at most {MAX_NAME - len(name) + len(target)} leave room for its staging queues' names"
+        )
+    return name
+
+
+def staging_target(name: str) -> str | None:
+    """For which queue the staging queue of that name is; None of another queue."""
+    found = _STAGED.match(name)
+    return found[1] if found else None

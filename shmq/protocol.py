@@ -64,6 +64,10 @@ class Type(enum.IntEnum):
     NACK = 0x41
     REJECT = 0x42
     EXTEND = 0x43
+    COLUMNS = 0x50
+    LEASE_RUN = 0x51
+    LEASE_AGAIN = 0x52
+    READ_RUN = 0x53
     RETURN = 0x5D
     PEEK = 0x5E
     REDRIVE = 0x5F

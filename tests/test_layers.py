@@ -44,6 +44,7 @@ LAYERS = (
     ("shmq.server", "shmq.health", "shmq.stress", "shmq.mp"),
     ("shmq.workers",),
     ("shmq",),
+    ("shmq.spark",),
     ("shmq.cli", "shmq.demo", "shmq.__main__"),
 )
 

@@ -27,6 +27,7 @@ from shmq.cli.output import Warnings, note
 from shmq.cli.peek import peek
 from shmq.cli.persist import persist
 from shmq.cli.ping import ping
+from shmq.cli.pipeline import pipeline
 from shmq.cli.produce import produce
 from shmq.cli.redrive import redrive
 from shmq.cli.remove import delete, purge
@@ -114,6 +115,7 @@ for _command in (
     produce,
     consume,
     worker,
+    pipeline,
     peek,
     list_queues,
     stats,

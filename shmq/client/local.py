@@ -9,11 +9,11 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shmq import codecs, contract
-from shmq.client import awaiting, confirming, hub, moving
+from shmq.client import awaiting, confirming, hub, moving, staging
 from shmq.client.pipeline import LocalPipeline
 from shmq.core import _core
 from shmq.errors import (
@@ -27,7 +27,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.names import check_name, chosen_namespace
+from shmq.names import check_name, chosen_namespace, staging_name, staging_target
 from shmq.options import DEAD_LETTER_ROOM, Confirm, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
@@ -62,6 +62,7 @@ class LocalQueue(_core.Handle, contract.Queue):
     def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
         self._namespace = namespace
         self._graves: LocalQueue | None = None
+        self._stagings: dict[str, LocalQueue] = {}
         self._bury_again = 0.0
         self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
         names = semaphore_names(namespace.name, segment.queue_id)
@@ -71,6 +72,11 @@ class LocalQueue(_core.Handle, contract.Queue):
     def options(self) -> QueueOptions:
         """See :class:`shmq.contract.Queue`."""
         return QueueOptions(**self.segment.options)
+
+    @property
+    def identity(self) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return int(self.segment.hash_key)
 
     def put_nowait(self, body: contract.Body, **properties: Any) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
@@ -329,8 +335,84 @@ class LocalQueue(_core.Handle, contract.Queue):
                 targets.only(self)
             return _redrive(graves, targets, most, meant)
 
+    # ---- staging ----
+
+    def stage(
+        self,
+        publisher: str,
+        batch: int,
+        part: str,
+        rows: Sequence[contract.Row],
+        *,
+        staging_bytes: int = 256 << 20,
+    ) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        batch, part = staging.check_batch(batch), staging.check_part(part)
+        queue = self._make_staging(publisher, staging_bytes)
+        staging.stage(self, queue, batch, part, rows, staging_bytes)
+
+    def publish(
+        self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
+    ) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        _core.check_timeout(timeout)
+        batch = staging.check_batch(batch)
+        parts = [staging.check_part(part) for part in parts]
+        return staging.publish(self, self._make_staging(publisher), batch, parts, timeout)
+
+    def sealed(self, publisher: str) -> int | None:
+        """See :class:`shmq.contract.Queue`."""
+        queue = self._staging(publisher)
+        return None if queue is None else staging.sealed(queue)
+
+    def discard(self, publisher: str) -> None:
+        """See :class:`shmq.contract.Queue`."""
+        queue = self._staging(publisher)
+        if queue is None:
+            return
+        queue.tend()  # rows that a dead publisher was moving are void or published first
+        self.look_for_dead()
+        del self._stagings[publisher]
+        queue.close()
+        with contextlib.suppress(NoSuchQueue), self._namespace.locked():
+            _remove(self._namespace, queue.name)
+
+    def _staging(self, publisher: str) -> LocalQueue | None:
+        """The publisher's staging queue, if there is one. Raises ShmqError."""
+        name = staging_name(self.name, staging.check_publisher(publisher))
+        kept = self._stagings.get(publisher)
+        if kept is not None and not kept.segment.deleted:
+            return kept
+        try:
+            queue = attach(self._namespace, name)
+        except NoSuchQueue:
+            return None
+        with self._namespace.locked():
+            staging.check_owner(queue, publisher)
+        if kept is not None:
+            kept.close()
+        self._stagings[publisher] = queue
+        return queue
+
+    def _make_staging(self, publisher: str, staging_bytes: int = 256 << 20) -> LocalQueue:
+        """The publisher's staging queue, made if there is none. Raises ShmqError."""
+        queue = self._staging(publisher)
+        while queue is None:
+            options = staging.options_for(self.name, staging_bytes)
+            name = staging_name(self.name, publisher)
+            with self._namespace.locked():
+                if self.segment.deleted:
+                    raise QueueDeleted(f"queue {self.name!r} was deleted")
+                if _segment_if_any(self._namespace, name) is None:
+                    self._namespace.make_segment(name, options)
+            queue = self._staging(publisher)
+        return queue
+
     def close(self) -> None:
         """See :class:`shmq.contract.Queue`."""
+        for queue in self._stagings.values():
+            queue.close()
+        self._stagings.clear()
         for consumer in list(self._consumers):
             consumer.close()  # with the acknowledgements that it has gathered
         if self._graves is not None:
@@ -453,6 +535,29 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
     return segment
 
 
+def _remove(namespace: Namespace, name: str) -> None:
+    """Remove a queue, whatever its state. Needs the registry lock."""
+    segment = None
+    try:
+        segment = namespace.open_segment(name)
+        names = semaphore_names(namespace.name, segment.queue_id)
+        _core.mark_deleted(segment, *names, bell_stem(namespace.name))
+    except ForeignSegment:
+        raise
+    except SegmentError as error:
+        log.info("queue %s is removed as it is: %s", name, error)
+    namespace.erase(name, segment)
+    namespace.remove_segment(name)
+
+
+def _remove_stagings(namespace: Namespace, target: str) -> None:
+    """Remove what is staged for a queue that is about to go. Needs the registry lock."""
+    for name in namespace.queue_names():
+        if staging_target(name) == target:
+            with contextlib.suppress(NoSuchQueue):
+                _remove(namespace, name)
+
+
 class LocalBroker(contract.Broker):
     """The queues of one namespace on this host."""
 
@@ -497,22 +602,8 @@ class LocalBroker(contract.Broker):
             for made in (name, options.dead_letter):
                 if made is not None and made not in before:
                     with contextlib.suppress(NoSuchQueue):
-                        self._remove(made)
+                        _remove(self._namespace, made)
             raise
-
-    def _remove(self, name: str) -> None:
-        """Remove a queue, whatever its state. Needs the registry lock."""
-        segment = None
-        try:
-            segment = self._namespace.open_segment(name)
-            names = semaphore_names(self._namespace.name, segment.queue_id)
-            _core.mark_deleted(segment, *names, bell_stem(self._namespace.name))
-        except ForeignSegment:
-            raise
-        except SegmentError as error:
-            log.info("queue %s is removed as it is: %s", name, error)
-        self._namespace.erase(name, segment)
-        self._namespace.remove_segment(name)
 
     def queue(self, name: str) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
@@ -534,7 +625,8 @@ class LocalBroker(contract.Broker):
         self._check_open()
         check_name(name)
         with self._namespace.locked():
-            self._remove(name)
+            _remove_stagings(self._namespace, name)
+            _remove(self._namespace, name)
         self._retire()
 
     def list_queues(self) -> list[contract.QueueSummary]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from shmq.codecs import pack_properties, unpack_properties
 from shmq.contract import DeadLetter
 from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
+from shmq.names import staging_target
 
 if TYPE_CHECKING:
     from shmq.core import _core
@@ -56,8 +57,8 @@ class Doors(Protocol):
 class Source(Protocol):
     """The queue that an orphaned copy came from."""
 
-    def still_moves(self, seq: int) -> bool:
-        """Whether it still has the message."""
+    def still_moves(self, seq: int, row: int | None = None) -> bool:
+        """Whether it still has the message, or that row of a chunk."""
 
     def finish_moves(self) -> None:
         """Take over what dead processes were moving from it."""
@@ -79,8 +80,9 @@ def dead_letter(properties: dict[str, Any]) -> DeadLetter:
 def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
     """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
 
-    A message without a reason to die was being redriven when its mover died: it goes
-    back to its place once the copy that the mover may have left is removed.
+    A message without a reason to die was being redriven, or its rows published, when its
+    mover died: it goes back to its place once the copies that the mover may have left are
+    removed.
     """
     for _ in range(limit):
         row = source.take_dead()
@@ -115,10 +117,12 @@ def wait_until_written(source: _core.Handle, sequence: int) -> None:
 
 def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
     letter = unpack_properties(taken.meta).get("dead")
-    target = doors.open_by_name(letter["queue"]) if letter else None
+    name = letter["queue"] if letter else staging_target(source.name)
+    target = doors.open_by_name(name) if name else None
     if target is not None:
         with contextlib.closing(target):
-            target.void_copies(source.segment.hash_key, taken.sequence)
+            moved = 0 if letter else taken.deliveries  # what counts the rows of a chunk
+            target.void_copies(source.segment.hash_key, taken.sequence, moved)
     source.untake(taken.receipt)
 
 
@@ -150,7 +154,7 @@ def move(
 ) -> None:
     """Move a taken message. Raises Full, NoSpace; it is back in the source then."""
     try:
-        staged = target.stage(
+        staged = target.stage_copy(
             taken.body,
             meta,
             taken.codec,
@@ -170,29 +174,42 @@ def move(
             target.abandon(staged)
             source.untake(taken.receipt)
         else:
-            target.publish(staged)
+            target.publish_copy(staged)
         raise
 
 
 def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
     """Decide on copies whose mover died: void if the source still has the message.
 
-    A void copy is removed by the source's next mover, which is set to work here.
+    Void copies are removed by the source's next mover, which is set to work here.
     """
-    for receipt, origin_queue, origin_sequence in target.orphans():
-        source = doors.open_by_id(origin_queue)
-        if source is None:
-            target.publish(receipt)
-            continue
-        try:
-            if source.still_moves(origin_sequence):
-                source.finish_moves()
+    sources: dict[int, Source | None] = {}
+    void: set[tuple[int, int]] = set()
+    with contextlib.ExitStack() as stack:
+        for receipt, origin_queue, origin_sequence, row in target.orphans():
+            if (origin_queue, origin_sequence) in void:
+                continue
+            if origin_queue not in sources:
+                source = doors.open_by_id(origin_queue) if origin_queue else None
+                sources[origin_queue] = source
+                if source is not None:
+                    stack.callback(source.close)
+            if _is_void(sources[origin_queue], origin_sequence, row):
+                void.add((origin_queue, origin_sequence))
             else:
-                target.publish(receipt)
-        except (QueueDeleted, NoSuchQueue):
-            target.publish(receipt)
-        finally:
-            source.close()
+                target.publish_copy(receipt)
+
+
+def _is_void(source: Source | None, sequence: int, row: int | None) -> bool:
+    if source is None:
+        return False
+    try:
+        if not source.still_moves(sequence, row):
+            return False
+        source.finish_moves()
+    except (QueueDeleted, NoSuchQueue):
+        return False
+    return True
 
 
 def pause_after_failure() -> float:

@@ -6,7 +6,8 @@ run over each.
 
 from shmq.contract.batch import Batch, Packed
 from shmq.contract.broker import Broker
-from shmq.contract.message import Body, DeadLetter, Message, Put
+from shmq.contract.columns import Columns, Run
+from shmq.contract.message import Body, DeadLetter, Message, Put, Row
 from shmq.contract.pipeline import Pipeline
 from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
 from shmq.contract.stats import Attachment, QueueStats, QueueSummary
@@ -17,6 +18,7 @@ __all__ = [
     "Batch",
     "Body",
     "Broker",
+    "Columns",
     "Consumer",
     "DeadLetter",
     "Loan",
@@ -27,4 +29,6 @@ __all__ = [
     "Queue",
     "QueueStats",
     "QueueSummary",
+    "Row",
+    "Run",
 ]

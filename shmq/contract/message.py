@@ -11,6 +11,9 @@ from typing import Any, Protocol, Self
 #: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
 Body = Any
 
+#: A row that is staged: its body, or that and the properties of a put, by name.
+Row = bytes | tuple[bytes, dict[str, Any]]
+
 
 class Put(Protocol):
     """What a put returns: an immutable value with two attributes."""

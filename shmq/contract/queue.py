@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shmq.contract.batch import Batch, Packed
+from shmq.contract.columns import Columns, Run
 from shmq.contract.message import Body, Message, Put
 from shmq.contract.pipeline import Pipeline
 from shmq.contract.stats import Attachment, QueueStats
@@ -387,6 +388,73 @@ class Queue(abc.ABC):
 
         Each is a copy; settling one raises :class:`~shmq.LeaseExpired`. It looks at the
         whole queue, so it costs more the more there is in it.
+        """
+
+    # ---- columns and runs: very many messages at a time ----
+
+    @abc.abstractmethod
+    def slots(self) -> int:
+        """How many places for messages there are so far: where ``read_columns`` may begin.
+
+        So that several processes can read a queue together: each from ``start`` to ``end``.
+        """
+
+    @abc.abstractmethod
+    def read_columns(
+        self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
+    ) -> tuple[Columns, int | None]:
+        """The messages from slot ``start`` on, in any state, not leased; and where to go on.
+
+        Messages that are visible, delayed, leased or dying, in the order of their places and
+        not of the queue. No row is torn, whoever puts and settles meanwhile: what was there
+        all the time is there once, what came or went may be. A block has at most
+        ``max_bytes``, but for one message that has more itself, and may be empty; the second
+        is None at the end. Raises :class:`~shmq.MessageTooLarge` for a message of more than
+        2 GiB, or than a server's ``max_frame``.
+        """
+
+    @abc.abstractmethod
+    def lease_run(self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0) -> Run:
+        """Lease what is there, up to ``max`` messages, for so many seconds; never wait.
+
+        For those who read the bodies elsewhere, by ``read_run``. It stops when they have
+        ``max_bytes``: the one with which they do is leased, too. Of a group it is one message,
+        as ever. It counts as a delivery. A server gives no more than one connection may have.
+        """
+
+    @abc.abstractmethod
+    def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> Run:
+        """Lease those of the messages that are visible, in the order in which they are given.
+
+        ``sequences``: a buffer of sequence numbers, unsigned 64-bit. What stands in front of
+        them in the queue does not matter; of a group it is one, and none while another one is
+        in flight. It counts as a delivery, and looks at the whole queue once.
+        """
+
+    @abc.abstractmethod
+    def read_run(
+        self, slots: bytes, sequences: bytes, *, start: int = 0, max_bytes: int = 4 << 20
+    ) -> tuple[Columns, int | None]:
+        """The messages of a run, or of a part of one, from item ``start`` on; and the next start.
+
+        Any process may read them, whoever has them leased. The second is None at the end.
+        Raises :class:`~shmq.LeaseExpired`, which names them, if some are not there any more,
+        and what ``read_columns`` does.
+        """
+
+    @abc.abstractmethod
+    def ack_run(self, receipts: bytes) -> int:
+        """Acknowledge the messages of a run; returns how many receipts were refused."""
+
+    @abc.abstractmethod
+    def extend_run(self, receipts: bytes, seconds: float) -> int:
+        """Let the leases end ``seconds`` from now; returns how many receipts were refused."""
+
+    @abc.abstractmethod
+    def return_run(self, receipts: bytes) -> int:
+        """Give the messages back at once; returns how many receipts were refused.
+
+        This delivery does not count.
         """
 
     @abc.abstractmethod

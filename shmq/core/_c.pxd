@@ -47,8 +47,8 @@ cdef extern from "status.h" nogil:
 
 cdef extern from "layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
-    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
-    enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED
+    enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
+    enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
 
     struct shmq_sample:
         int64_t at
@@ -100,7 +100,7 @@ cdef extern from "layout.h" nogil:
     struct shmq_slot:
         uint64_t seq
         uint32_t meta_bytes
-        uint8_t reason
+        uint8_t reason, codec
         int64_t put_at
         uint64_t origin_queue, origin_seq
 
@@ -131,6 +131,7 @@ cdef extern from "queue.h" nogil:
         const char *bells
         shmq_seal seal
     uint64_t shmq_word(const shmq_slot *s)
+    uint32_t shmq_inbox_count(const shmq_header *h)
     int shmq_state_of(uint64_t word)
     cbool shmq_looks_ready(const shmq_header *h)
     cbool shmq_looks_roomy(const shmq_queue *q, uint32_t count)
@@ -170,6 +171,7 @@ cdef extern from "exchange.h" nogil:
     cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
     int64_t shmq_put_time(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
+    void shmq_inbox_take(shmq_queue *q, uint32_t most)
 
 
 cdef extern from "sleep.h" nogil:
@@ -250,6 +252,7 @@ cdef extern from "message.h" nogil:
         uint64_t group
         const uint64_t *dedupe
         uint64_t origin_queue, origin_seq
+        uint32_t row
 
     struct shmq_view:
         uint64_t word, receipt, seq, group
@@ -266,9 +269,16 @@ cdef extern from "message.h" nogil:
     int shmq_fill(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now,
                   uint64_t *seq)
     int shmq_stage(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now)
+    int shmq_stage_row(shmq_queue *q, const shmq_put *put, uint32_t ids, int64_t now,
+                       uint64_t *receipt)
+    enum: SHMQ_LATER_BYTES
+    uint32_t shmq_later_bytes(const shmq_queue *q, const shmq_put *put)
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
     int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
+    int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
+    int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
+                      shmq_view *view)
     int shmq_hand(shmq_queue *q, uint64_t receipt, int64_t now)
     cbool shmq_holds(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_mark_acked(shmq_queue *q, uint64_t receipt, int64_t now)
@@ -278,6 +288,7 @@ cdef extern from "message.h" nogil:
     int shmq_reject(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_extend(shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
     int shmq_return(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_return_unseen(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_purge(shmq_queue *q, uint64_t *removed)
     int shmq_pin(shmq_queue *q, uint64_t receipt, int64_t now, shmq_view *view)
     int shmq_pin_at(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
@@ -302,10 +313,32 @@ cdef extern from "move.h" nogil:
     int shmq_moved(shmq_queue *q, uint64_t receipt)
     int shmq_untake(shmq_queue *q, uint64_t receipt)
     int shmq_give_up(shmq_queue *q, uint64_t receipt)
-    void shmq_void_copies(shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq)
-    int shmq_find_orphan(shmq_queue *q, uint32_t start, uint64_t *receipt,
-                         uint64_t *origin_queue, uint64_t *origin_seq)
-    cbool shmq_still_moves(shmq_queue *q, uint64_t seq)
+    int shmq_moved_rows(shmq_queue *q, uint64_t receipt, uint32_t rows)
+    void shmq_void_copies(shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
+                          uint32_t rows)
+    const uint32_t SHMQ_NO_ROW
+    struct shmq_origin:
+        uint64_t receipt, queue, seq
+        uint32_t row
+    int shmq_find_orphan(shmq_queue *q, uint32_t start, shmq_origin *origin)
+    void shmq_disown(shmq_queue *q, uint64_t receipt)
+    cbool shmq_still_moves(shmq_queue *q, uint64_t seq, uint32_t row)
+
+
+cdef extern from "chunk.h" nogil:
+    enum: SHMQ_CHUNK_HEAD
+    struct shmq_chunk:
+        const unsigned char *at
+        const unsigned char *end
+        uint32_t rows, row
+        uint64_t target
+        uint64_t hash[2]
+
+    unsigned char *shmq_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target)
+    uint64_t shmq_row_bytes(const shmq_put *put)
+    unsigned char *shmq_row_write(unsigned char *to, const shmq_put *put)
+    cbool shmq_chunk_read(shmq_chunk *chunk, const unsigned char *at, uint64_t bytes)
+    cbool shmq_row_read(shmq_chunk *chunk, shmq_put *put)
 
 
 cdef extern from "crash.h" nogil:

@@ -25,6 +25,7 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
 from _c cimport *
+from _columns cimport *
 from _follow cimport *
 from _record cimport *
 from _wire cimport *
@@ -48,6 +49,9 @@ include "confirm.pxi"
 include "put.pxi"
 include "get.pxi"
 include "bell.pxi"
+include "columns.pxi"
+include "run.pxi"
+include "rows.pxi"
 include "handle.pxi"
 include "message.pxi"
 include "batch.pxi"

@@ -84,12 +84,15 @@ cdef extern from "replay.h" nogil:
         uint64_t batches, puts
         cbool complete
 
-    void shmq_replay_begin(shmq_replay *r, cbool salvage)
+    void shmq_replay_begin(shmq_replay *r, cbool salvage, uint64_t first, uint64_t last)
     void shmq_replay_end(shmq_replay *r)
     int shmq_replay_feed(shmq_replay *r, const unsigned char *data, uint64_t size,
                          uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
                          cbool exact, shmq_found *found)
     cbool shmq_replay_discard(shmq_replay *r, uint64_t seq)
+    cbool shmq_replay_span(const shmq_replay *r, uint64_t *least, uint64_t *greatest)
+    void shmq_replay_spread(const shmq_replay *r, uint64_t first, uint64_t width, uint64_t *sums,
+                            uint64_t count)
     cbool shmq_replay_sort(shmq_replay *r, int64_t wall)
     void shmq_replay_message(const shmq_replay *r, uint64_t at, shmq_record *record)
     uint64_t shmq_replay_closed(const unsigned char *data, uint64_t size, uint64_t start,

@@ -1,7 +1,7 @@
 # A whole handle: looking without leasing, and moving messages between queues.
 
 @cython.no_gc_clear
-cdef class Handle(_Watcher):
+cdef class Handle(_RowMover):
     """One attachment to a queue. shmq.client.local builds its queue upon it."""
 
     def purge(self):
@@ -209,9 +209,9 @@ cdef class Handle(_Watcher):
         self._unlock()
         return self._taken(&view) if status == SHMQ_OK else None
 
-    def stage(self, bytes body, bytes meta, uint8_t codec, uint8_t priority, group,
-              uint64_t origin_queue, uint64_t origin_seq):
-        """Put a message that only ``publish`` makes visible; its receipt. Raises Full."""
+    def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority, group,
+                   uint64_t origin_queue, uint64_t origin_seq):
+        """Put a message that only ``publish_copy`` makes visible; its receipt. Raises Full."""
         cdef Parcel parcel = Parcel.__new__(Parcel)
         cdef Loan loan
         cdef int status
@@ -241,7 +241,7 @@ cdef class Handle(_Watcher):
             raise self._error(status)
         return loan.receipt
 
-    def publish(self, uint64_t receipt):
+    def publish_copy(self, uint64_t receipt):
         """Make a staged message visible; whether it was still there."""
         cdef int status
         self._lock()
@@ -260,7 +260,7 @@ cdef class Handle(_Watcher):
     def hand_over(self, Handle target, uint64_t receipt, uint64_t staged):
         """Commit a move: settle the taken message here, then publish its copy there."""
         if self.moved(receipt):
-            target.publish(staged)
+            target.publish_copy(staged)
         else:
             target.abandon(staged)
 
@@ -276,26 +276,35 @@ cdef class Handle(_Watcher):
         shmq_give_up(&self.q, receipt)
         self._unlock()
 
-    def void_copies(self, uint64_t origin_queue, uint64_t origin_seq):
-        """Remove staged copies of that message, which their mover left."""
+    def void_copies(self, uint64_t origin_queue, uint64_t origin_seq, uint32_t rows=0):
+        """Remove staged copies of that message, which their mover left.
+
+        Of a chunk, those of its rows from number ``rows`` on.
+        """
         self._lock()
-        shmq_void_copies(&self.q, origin_queue, origin_seq)
+        shmq_void_copies(&self.q, origin_queue, origin_seq, rows)
         self._unlock()
 
     def orphans(self):
-        """Staged messages whose mover died: (receipt, origin queue, origin sequence)."""
-        cdef uint64_t receipt, queue, seq
+        """Staged messages whose mover died: (receipt, origin queue, origin sequence, row).
+
+        ``row``: its number in the chunk that it was moved from; None of a whole message. Those
+        of one chunk are in its order.
+        """
+        cdef shmq_origin origin
         cdef uint32_t at = 0
         cdef list rows = []
         cdef int status = SHMQ_OK
         while self.q.h.staged and status == SHMQ_OK:
             self._lock()
-            status = shmq_find_orphan(&self.q, at, &receipt, &queue, &seq)
+            status = shmq_find_orphan(&self.q, at, &origin)
             self._unlock()
             if status == SHMQ_OK:
-                rows.append((receipt, queue, seq))
-                at = <uint32_t>(receipt & 0xFFFFFF) + 1
-        return rows
+                rows.append((origin.queue, origin.seq, origin.row, origin.receipt))
+                at = <uint32_t>(origin.receipt & 0xFFFFFF) + 1
+        rows.sort()
+        return [(receipt, queue, seq, None if row == SHMQ_NO_ROW else row)
+                for queue, seq, row, receipt in rows]
 
     def copies_from(self, origins):
         """Messages here that were moved from queues of these ids: (origin queue, sequence)."""
@@ -313,11 +322,12 @@ cdef class Handle(_Watcher):
             at = end
         return [row for row in rows if row[0] in origins]
 
-    def still_moves(self, uint64_t seq):
-        """Whether message ``seq`` is here, dying or being moved."""
+    def still_moves(self, uint64_t seq, row=None):
+        """Whether message ``seq``, or that row of it, is here, dying or being moved."""
         cdef bint there
+        cdef uint32_t number = SHMQ_NO_ROW if row is None else row
         self._lock()
-        there = shmq_still_moves(&self.q, seq)
+        there = shmq_still_moves(&self.q, seq, number)
         self._unlock()
         return there
 

@@ -2,21 +2,29 @@
 # in shmq/persistence/chain.py.
 
 _FED = ("ok", "torn", "damaged")
+_MOST_SEQUENCE = (1 << 64) - 1
+
+
+# A whole number, brought within `least` and `most`; None is `otherwise`.
+cdef object _clamped(str name, value, otherwise, least, most):
+    return otherwise if value is None else min(max(_whole(name, value), least), most)
 
 
 @cython.no_gc_clear
 cdef class Replay:
     """The live messages of files that are fed from the oldest to the newest.
 
-    The buffers of the files are held until `close`. Raises MemoryError.
+    Of messages with other sequence numbers than ``first`` to ``last`` nothing is kept. The
+    buffers of the files are held until `close`. Raises MemoryError.
     """
 
     cdef shmq_replay r
     cdef list buffers
 
-    def __cinit__(self, bint salvage=False):
+    def __cinit__(self, bint salvage=False, uint64_t first=0,
+                  uint64_t last=0xFFFFFFFFFFFFFFFF):
         self.buffers = []
-        shmq_replay_begin(&self.r, salvage)
+        shmq_replay_begin(&self.r, salvage, first, last)
 
     def __dealloc__(self):
         shmq_replay_end(&self.r)
@@ -107,6 +115,24 @@ cdef class Replay:
             raise ValueError("messages are discarded before they are sorted")
         return sum([shmq_replay_discard(&self.r, seq) for seq in seqs])
 
+    def spread(self, Py_ssize_t count):
+        """How the bytes of the PUT records lie over the sequence numbers, in ``count`` parts.
+
+        Returns the least number of a live message, how many numbers a part has, and the bytes
+        of each part; none without messages. Not after `sort`.
+        """
+        cdef uint64_t least, greatest, width
+        cdef uint64_t[::1] sums
+        if self.r.sorted:
+            raise ValueError("what is sorted is not spread any more")
+        if count < 1 or not shmq_replay_span(&self.r, &least, &greatest):
+            return 0, 1, []
+        width = (greatest - least) // <uint64_t>count + 1
+        found = _array.array("Q", bytes(8 * count))
+        sums = found
+        shmq_replay_spread(&self.r, least, width, &sums[0], count)
+        return least, width, found.tolist()
+
     def sort(self, int64_t wall):
         """Sort what there is by sequence number; drop dedupe ids that end until ``wall``, ns."""
         cdef bint sorted_
@@ -122,6 +148,45 @@ cdef class Replay:
             raise IndexError(f"there is no message {at} of {self.r.count}")
         shmq_replay_message(&self.r, at, &record)
         return _fields_of(&record)
+
+    def columns(self, start=0, *, max_bytes=4 << 20, end=None, min_sequence=None,
+                max_sequence=None, min_put_at=None, max_put_at=None):
+        """The sorted messages from ``start`` to ``end``: (`shmq.contract.Columns`, next start).
+
+        Sequence numbers and times, in microseconds since 1970, are limited by ``min_...`` and
+        ``max_...``, themselves included. A block has at most ``max_bytes``, but for one message
+        that has more itself; the next start is None after the last.
+        """
+        cdef shmq_extract e
+        cdef shmq_places places
+        cdef shmq_columns columns
+        cdef uint64_t first, at, last
+        cdef char *base
+        cdef bint fits
+        if not self.r.sorted:
+            raise ValueError("messages are sorted before they are read")
+        memset(&e, 0, sizeof(e))
+        e.least_seq = _clamped("min_sequence", min_sequence, 0, 0, _MOST_SEQUENCE)
+        e.most_seq = _clamped("max_sequence", max_sequence, _MOST_SEQUENCE, 0, _MOST_SEQUENCE)
+        e.least_put_at = _clamped("min_put_at", min_put_at, -FOREVER, -FOREVER, FOREVER)
+        e.most_put_at = _clamped("max_put_at", max_put_at, FOREVER, -FOREVER, FOREVER)
+        e.max_bytes = _most_bytes(max_bytes)
+        first = at = _clamped("start", start, 0, 0, self.r.count)
+        last = _clamped("end", end, self.r.count, 0, self.r.count)
+        with nogil:
+            fits = shmq_extract_count(&self.r, &e, &at, last)
+        if not fits:
+            raise _errors.MessageTooLarge(
+                f"message {self.message(at)['seq']} is too large for a column: a block holds up "
+                f"to {MOST_COLUMNS} bytes")
+        shmq_columns_place(&places, e.count, e.body_bytes, e.meta_bytes)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, places.size)
+        base = PyBytes_AS_STRING(data)
+        with nogil:
+            shmq_columns_begin(&columns, base, &places)
+            shmq_extract_copy(&self.r, &e, first, at, &columns)
+            shmq_columns_end(&columns)
+        return _new_columns(data), at if at < last else None
 
     def dedupe(self):
         """The dedupe ids: (half of the hash, other half, sequence number, until in wall ns)."""

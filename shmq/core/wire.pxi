@@ -10,6 +10,7 @@ cdef enum:
     KEEP_ROOM = 4 << 20          # what an empty buffer may keep
     MOST_SENT_APART = 1 << 16    # a body from this size on is sent from where it lies
     IGNORED = 0xFFFFFFFF         # message id of what nobody waits for
+    RUN_ROW = 20                 # bytes of a message in a run: sequence, receipt, slot
 
 cdef int64_t RECV_SLICE = 250000000   # ns: the receive timeout of the socket
 cdef int64_t IDLE_LOOK = 1000000   # ns: after this a connection is looked at before use
@@ -31,6 +32,8 @@ cdef class Answer:
     cdef public object notify        # called with it when something came
     cdef object queue
     cdef Acks acks
+    cdef bint runs                   # its payload is a run of leased messages
+    cdef bint strayed                # of which nobody wants to know any more
     cdef uint64_t end                # where its request ends in all that was ever written
     cdef int64_t lease               # of its messages, in ns
     cdef int64_t begun
@@ -61,6 +64,23 @@ cdef class Answer:
             return [self.number]
         return [shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload) + at)
                 for at in range(0, PyBytes_GET_SIZE(self.payload) - 7, 8)]
+
+    def run(self):
+        """The run that a LEASE_RUN or a LEASE_AGAIN has leased. Raises ServerError."""
+        cdef bytes raw = self.payload or b""
+        cdef Py_ssize_t i, count = PyBytes_GET_SIZE(raw) // RUN_ROW
+        cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(raw)
+        cdef _Sheet sheet = _Sheet(count)
+        if PyBytes_GET_SIZE(raw) % RUN_ROW:
+            raise _errors.ServerError(
+                f"the server's answer makes no sense: {len(raw)} bytes are no whole messages")
+        for i in range(count):
+            sheet.sequence[i] = shmq_load64(at)
+            sheet.receipt[i] = shmq_load64(at + 8)
+            sheet.slot[i] = shmq_load32(at + 16)
+            at += RUN_ROW
+        sheet.count = count
+        return sheet.run()
 
     def stop(self):
         """Let whoever waits for it wait no longer."""
@@ -315,6 +335,60 @@ cdef class Wire:
             at = shmq_store64(at, receipt)
         return answer
 
+    def settle_run(self, int type, bytes receipts, Py_ssize_t start, Py_ssize_t end,
+                   argument=None):
+        """Write an ACK, EXTEND or RETURN of receipts[start:end], numbers of 8 bytes each."""
+        cdef Answer answer = self._new_answer()
+        cdef const uint64_t *each = <const uint64_t *>PyBytes_AS_STRING(receipts)
+        cdef unsigned char *at
+        cdef Py_ssize_t i
+        if type == SHMQ_T_RETURN and not self.returns:
+            type, argument = SHMQ_T_NACK, 0
+        at = self._request(answer, type, True, 8 * (end - start) + (argument is not None) * 4)
+        if argument is not None:
+            at = shmq_store32(at, argument)
+        for i in range(start, end):
+            at = shmq_store64(at, each[i])
+        return answer
+
+    def lease_run(self, uint32_t most, uint64_t max_bytes, uint32_t ms):
+        """Write a LEASE_RUN."""
+        cdef Answer answer = self._new_answer()
+        cdef unsigned char *at = self._request(answer, SHMQ_T_LEASE_RUN, True, 16)
+        at = shmq_store32(at, most)
+        at = shmq_store64(at, max_bytes)
+        shmq_store32(at, ms)
+        answer.runs = True
+        return answer
+
+    def lease_again(self, uint32_t ms, bytes sequences, Py_ssize_t start, Py_ssize_t end):
+        """Write a LEASE_AGAIN of sequences[start:end], numbers of 8 bytes each."""
+        cdef Answer answer = self._new_answer()
+        cdef const uint64_t *each = <const uint64_t *>PyBytes_AS_STRING(sequences)
+        cdef unsigned char *at = self._request(answer, SHMQ_T_LEASE_AGAIN, True,
+                                               4 + 8 * (end - start))
+        cdef Py_ssize_t i
+        at = shmq_store32(at, ms)
+        for i in range(start, end):
+            at = shmq_store64(at, each[i])
+        answer.runs = True
+        return answer
+
+    def read_run(self, uint32_t max_bytes, bytes slots, bytes sequences, Py_ssize_t start,
+                 Py_ssize_t end):
+        """Write a READ_RUN of the messages from ``start`` to ``end`` of a run."""
+        cdef Answer answer = self._new_answer()
+        cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(sequences)
+        cdef const uint32_t *where = <const uint32_t *>PyBytes_AS_STRING(slots)
+        cdef unsigned char *at = self._request(answer, SHMQ_T_READ_RUN, True,
+                                               4 + 12 * (end - start))
+        cdef Py_ssize_t i
+        at = shmq_store32(at, max_bytes)
+        for i in range(start, end):
+            at = shmq_store64(at, which[i])
+            at = shmq_store32(at, where[i])
+        return answer
+
     # Gives back what was delivered to nobody. Its answer is of no interest.
     cdef int _give_back(self, list receipts) except -1:
         cdef Answer answer = self.settle(SHMQ_T_RETURN, receipts)
@@ -423,9 +497,22 @@ cdef class Wire:
         """Wait for it no longer. What is still delivered to it goes back to the queue."""
         if answer.streams and self.calls.pop(answer.id, None) is not None:
             self.streams -= 1
+        elif answer.runs:
+            answer.strayed = True
+            if answer.done and not answer.lost:
+                self._stray(answer)
         else:
             self.calls.pop(answer.id, None)
         answer.notify = None
+
+    # The leases of a run that nobody knows of go back.
+    cdef int _stray(self, Answer answer) except -1:
+        cdef Py_ssize_t at
+        if answer.status == SHMQ_S_OK and answer.payload is not None:
+            for at in range(8, PyBytes_GET_SIZE(answer.payload) - 11, RUN_ROW):
+                self.strays.append(shmq_load64(
+                    <const unsigned char *>PyBytes_AS_STRING(answer.payload) + at))
+        return 0
 
     def take_back(self, Answer consume, double seconds):
         """What a CONSUME that was forgotten brings goes back; it is waited for so long."""
@@ -712,6 +799,8 @@ cdef class Wire:
             return 0  # subscribed: its messages follow
         if answer.acks is not None and frame.status != SHMQ_S_OK and answer.messages is None:
             self._refused(answer, r, size)
+        if answer.strayed:
+            self._stray(answer)
         self._end(answer)
         return 0
 

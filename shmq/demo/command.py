@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 import click
 from rich.console import Console
 
 import shmq
-from shmq.demo import report
+from shmq.demo import archive, report
 from shmq.demo.errors import DemoError
 from shmq.demo.flights import airline_names, packaged, read_flights
 from shmq.demo.job import Outcome, run
 from shmq.demo.plan import Plan
+from shmq.demo.plot import draw
 from shmq.demo.screen import screen_for
 from shmq.demo.tally import Sums
 
@@ -45,6 +47,18 @@ _COUNT = click.IntRange(1, 64)
     default=True,
     help="Whether the queues are kept on disk, and all shared memory is lost half-way.",
 )
+@click.option(
+    "--spark/--no-spark",
+    default=True,
+    help="Whether Spark archives the flights at the end, and adds up their delays.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=Path("delays.png"),
+    show_default=True,
+    help="Where the picture of the delays is written.",
+)
 @click.option("--namespace", help="Where its queues are made.  [default: demo-PID]")
 def main(
     flights: int | None,
@@ -53,9 +67,13 @@ def main(
     remote: int,
     kill: bool,
     lose: bool,
+    spark: bool,
+    plot: Path,
     namespace: str | None,
 ) -> None:
     """Send 336,776 real flights through one queue, and lose its memory half-way.
+
+    At the end Spark takes them out of the queue, and draws their delays.
 
     Exit code 0 says that every flight was acknowledged and that the sums are the
     file's, 1 that they are not or that the job could not be done.
@@ -66,21 +84,29 @@ def main(
         raise click.UsageError(
             "there is no consumer on this host to kill, or nobody is left then: add --no-kill"
         )
+    if spark and not plot.parent.is_dir():
+        raise click.UsageError(f"there is no folder {plot.parent}: choose another with --plot")
     signal.signal(signal.SIGTERM, _as_interrupt)
+    if spark and (lacking := archive.missing()):
+        click.echo(f"without Spark: {lacking}")
+        spark = False
     try:
         path, names = packaged("flights.csv.zip"), airline_names(packaged("airlines.csv"))
-        expected = report.direct_sums(read_flights(path, limit=flights))
+        table = list(read_flights(path, limit=flights))
+        expected = report.direct_sums(table)
         plan = Plan(
             path=path,
-            flights=sum(sums.flights for sums in expected.values()),
+            flights=len(table),
             namespace=namespace or f"demo-{os.getpid()}",
             producers=producers,
             consumers=consumers,
             remote=remote,
             kill=kill,
             lose=lose,
+            archive=spark,
         )
-        sys.exit(_perform(plan, expected, names))
+        delays = report.direct_delays(table) if spark else {}
+        sys.exit(_perform(plan, expected, delays, names, plot))
     except (DemoError, shmq.ShmqError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -89,11 +115,17 @@ def main(
 
 
 def conclude(
-    console: Console, outcome: Outcome, expected: dict[str, Sums], names: dict[str, str]
+    console: Console,
+    outcome: Outcome,
+    expected: dict[str, Sums],
+    names: dict[str, str],
+    delays: dict[tuple[str, int], Sums],
 ) -> int:
     """Print the table and what is to be said of it; returns the exit code."""
     console.print(report.table(outcome.ledger.carriers, names))
     found = report.faults(outcome, expected)
+    if outcome.archived is not None:
+        found += report.archive_faults(outcome.archived, delays)
     for fault in found:
         click.echo(f"check failed: {fault}", err=True)
     if not found:
@@ -101,7 +133,13 @@ def conclude(
     return 1 if found else 0
 
 
-def _perform(plan: Plan, expected: dict[str, Sums], names: dict[str, str]) -> int:
+def _perform(
+    plan: Plan,
+    expected: dict[str, Sums],
+    delays: dict[tuple[str, int], Sums],
+    names: dict[str, str],
+    plot: Path,
+) -> int:
     console = Console()
     console.print(
         f"{plan.flights:,} flights of {len(expected)} carriers: {plan.producers} producers, "
@@ -111,7 +149,14 @@ def _perform(plan: Plan, expected: dict[str, Sums], names: dict[str, str]) -> in
     )
     with screen_for(console) as screen:
         outcome = run(plan, screen)
-    return conclude(console, outcome, expected, names)
+    code = conclude(console, outcome, expected, names, delays)
+    if outcome.archived is not None and not code:
+        try:
+            draw(outcome.archived.delays, names, plot)
+        except OSError as error:
+            raise DemoError(f"the picture cannot be written: {error}") from error
+        console.print(f"mean delays by carrier and hour: {plot}", soft_wrap=True, highlight=False)
+    return code
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -50,13 +50,13 @@ class Batch:
 
     def add(self, message: shmq.Message) -> None:
         """Add one flight's message up."""
-        number, carrier, departure, arrival = message.body
+        number, carrier, hour, departure, arrival = message.body
         tally = self._first
         again = message.delivery_count > 1
         if again or self._apart or self._is_doubtful(message):
             tally = Tally(again=again)
             self._alone.append(tally)
-        tally.count(number, carrier, message.priority == shmq.HIGH, departure, arrival)
+        tally.count(number, carrier, hour, message.priority == shmq.HIGH, departure, arrival)
         self._messages.append(message)
 
     def _is_doubtful(self, message: shmq.Message) -> bool:

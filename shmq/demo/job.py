@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 import shmq
+from shmq.demo.archive import Archived, archive
 from shmq.demo.consumer import OVER_TCP
 from shmq.demo.errors import DemoError
 from shmq.demo.ledger import Ledger
@@ -45,16 +46,23 @@ class Outcome:
     remote: int = 0
     #: How the memory was lost, if it was.
     loss: Loss | None = None
+    #: What Spark has made of the flights, if it was asked to.
+    archived: Archived | None = None
 
 
 def run(plan: Plan, screen: Screen) -> Outcome:
     """Do the job, on queues that are made for it and deleted at its end.
 
-    Raises :class:`DemoError` if a process ends that should not, or if nothing moves any
-    more, and whatever the broker raises.
+    Raises :class:`DemoError` if a process ends that should not, if nothing moves any more, or
+    if Spark fails, and whatever the broker raises.
     """
     with Machine(plan) as machine:
-        return Job(plan, machine, screen).work()
+        outcome = Job(plan, machine, screen).work()
+        if not plan.archive:
+            return outcome
+        machine.retire()
+        screen.event("every flight is counted; Spark archives them and adds them up again")
+        return dataclasses.replace(outcome, archived=archive(plan.namespace))
 
 
 class Job:
@@ -102,13 +110,19 @@ class Job:
         messages = self._queues.results.get_many(AT_ONCE, timeout=0.0 if drained else REFRESH)
         for message in messages:
             before = self.ledger.counted
-            for values in message.body:
-                self.ledger.add(Tally.unpacked(values))
+            self._count([Tally.unpacked(values) for values in message.body])
             if OVER_TCP in message.headers:
                 self._remote += self.ledger.counted - before
         self._queues.results.ack_many(messages)
         self._watch(bool(messages))
         return drained and not messages
+
+    def _count(self, tallies: list[Tally]) -> None:
+        """Count what is new, and hand it on, to disk if there is one: before it is acknowledged."""
+        new = [tally for tally in tallies if self.ledger.add(tally)]
+        if self._queues.counted is not None and new:
+            results = [result for tally in new for result in tally.results()]
+            self._queues.counted.put_many(results, codec="json", timeout=PATIENCE)
 
     def _empty(self) -> bool:
         return not waiting(self._queues.flights.stats())

@@ -29,18 +29,23 @@ class Ledger:
         self.carriers: dict[str, Sums] = {}
         self._seen = bytearray(total)
 
-    def add(self, tally: Tally) -> None:
-        """Count the ``tally``, or leave it out. Raises IndexError for an unknown number."""
+    def add(self, tally: Tally) -> bool:
+        """Count the ``tally``, or leave it out; whether it was counted.
+
+        Raises IndexError for an unknown number.
+        """
         size = len(tally.numbers)
         if tally.again:
             self.again += size
         seen = sum(map(self._seen.__getitem__, tally.numbers))
         if seen == 0 and len(set(tally.numbers)) == size:
             self._count(tally)
-        elif seen == size:
+            return True
+        if seen == size:
             self.repeated += size
         else:
             self.torn += 1
+        return False
 
     @property
     def complete(self) -> bool:

@@ -52,7 +52,8 @@ class Machine:
 
     def __init__(self, plan: Plan) -> None:
         self.workers = Workers()
-        self.queues = Queues(plan.namespace, durable=plan.lose)
+        archived = plan.flights if plan.archive else 0
+        self.queues = Queues(plan.namespace, durable=plan.lose, archived=archived)
         self._plan = plan
         self._folder: Path | None = None
         self._stack = contextlib.ExitStack()
@@ -70,6 +71,14 @@ class Machine:
         self.queues.leave()
         memory.lose(self._plan.namespace)
         return held
+
+    def retire(self) -> None:
+        """End the workers in good order: what is counted stays in its queue, and nobody works.
+
+        Raises :class:`DemoError` if one does not end.
+        """
+        self.queues.retire()
+        self.workers.join()
 
     def recover(self, held: int) -> Loss:
         """Start the server, which brings the queues back from disk, and the workers.

@@ -50,7 +50,7 @@ def put_flights(
     """
     for flight in flights:
         queue.put(
-            [flight.number, flight.carrier, flight.departure_delay, flight.arrival_delay],
+            [flight.number, flight.carrier, flight.hour, *flight.delays],
             timeout=PATIENCE,
             priority=shmq.HIGH if flight.late else shmq.NORMAL,
             group=flight.aircraft,

@@ -1,4 +1,4 @@
-"""The two queues of the job."""
+"""The queues of the job."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, Final, Self
 import shmq
 from shmq.demo.errors import DemoError
 
-__all__ = ["FLIGHTS", "PATIENCE", "RESULTS", "Queues"]
+__all__ = ["COUNTED", "FLIGHTS", "PATIENCE", "RESULTS", "Queues"]
 
 #: One message per flight, from the producers to the consumers.
 FLIGHTS: Final = "flights"
 #: One message per batch of flights added up, from the consumers to the ledger.
 RESULTS: Final = "results"
+#: One message per flight that is counted, from the ledger to Spark.
+COUNTED: Final = "counted"
 #: How long a put waits for space before it gives up, in seconds.
 PATIENCE: Final = 60.0
 
@@ -31,7 +33,11 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     FLIGHTS: {"capacity": 32_768, "arena_bytes": 4 << 20, **_KEEP},
     # Short, so that the consumers stay close to what is counted.
     RESULTS: {"capacity": 32, "arena_bytes": 1 << 20, **_KEEP},
+    # It holds all flights by the end; its room is made for them.
+    COUNTED: dict(_KEEP),
 }
+#: Bytes of arena that a message of a flight takes in it, at most.
+_RESULT_BYTES: Final = 256
 
 
 # Sums are on disk before the flights in them are acknowledged. A flight's producer says
@@ -39,6 +45,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 _DURABLE: Final[dict[str, dict[str, Any]]] = {
     FLIGHTS: {"durability": "journal"},
     RESULTS: {"durability": "journal", "confirm": "disk"},
+    COUNTED: {"durability": "journal", "confirm": "disk"},
 }
 
 
@@ -52,10 +59,14 @@ class Queues:
 
     flights: shmq.Queue
     results: shmq.Queue
+    #: None where nothing is to be archived.
+    counted: shmq.Queue | None = None
 
-    def __init__(self, namespace: str, *, durable: bool = False) -> None:
+    def __init__(self, namespace: str, *, durable: bool = False, archived: int = 0) -> None:
+        """With room for so many flights that are to be archived, if any are."""
         self._namespace = namespace
         self._durable = durable
+        self._archived = archived
         self._broker = shmq.connect(namespace)
 
     def leave(self) -> None:
@@ -66,6 +77,17 @@ class Queues:
         """Have them again. Raises :class:`~shmq.NoSuchQueue` if they are not there."""
         self._broker = shmq.connect(self._namespace)
         self.flights, self.results = map(self._broker.queue, (FLIGHTS, RESULTS))
+        if self._archived:
+            self.counted = self._broker.queue(COUNTED)
+
+    def retire(self) -> None:
+        """Delete the queues of the workers, which ends them; what is counted stays."""
+        for name in (FLIGHTS, RESULTS):
+            self._broker.delete_queue(name)
+
+    def _make(self, name: str, **more: Any) -> shmq.Queue:
+        durable = _DURABLE[name] if self._durable else {}
+        return self._broker.create_queue(name, **_OPTIONS[name], **durable, **more)
 
     def _refuse_others(self) -> None:
         there = {queue.name for queue in self._broker.list_queues()}
@@ -89,12 +111,10 @@ class Queues:
             self._broker.close()
             raise
         try:
-            self.flights, self.results = (
-                self._broker.create_queue(
-                    name, **_OPTIONS[name], **(_DURABLE[name] if self._durable else {})
-                )
-                for name in (FLIGHTS, RESULTS)
-            )
+            self.flights, self.results = map(self._make, (FLIGHTS, RESULTS))
+            if self._archived:
+                room = _RESULT_BYTES * self._archived + (1 << 20)
+                self.counted = self._make(COUNTED, capacity=self._archived, arena_bytes=room)
         except BaseException:
             self.__exit__()
             raise

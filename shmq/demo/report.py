@@ -9,13 +9,14 @@ from typing import Final
 from rich import box
 from rich.table import Table
 
+from shmq.demo.archive import Archived
 from shmq.demo.flights import LATE_MINUTES, Flight
 from shmq.demo.job import Outcome
 from shmq.demo.ledger import Ledger
 from shmq.demo.machine import Loss, waiting
 from shmq.demo.tally import Sums
 
-__all__ = ["direct_sums", "faults", "table", "verdict"]
+__all__ = ["archive_faults", "direct_delays", "direct_sums", "faults", "table", "verdict"]
 
 _CAPTION: Final = (
     f"Mean delays are in minutes. Late: {LATE_MINUTES} minutes or more behind, at either end."
@@ -28,6 +29,31 @@ def direct_sums(flights: Iterable[Flight]) -> dict[str, Sums]:
     for flight in flights:
         carriers[flight.carrier].append(flight)
     return {code: _direct(own) for code, own in carriers.items()}
+
+
+def direct_delays(flights: Iterable[Flight]) -> dict[tuple[str, int], Sums]:
+    """The sums of each carrier in each hour of the day straight from the ``flights``."""
+    cells: defaultdict[tuple[str, int], list[Flight]] = defaultdict(list)
+    for flight in flights:
+        cells[flight.carrier, flight.hour].append(flight)
+    return {cell: _direct(own) for cell, own in cells.items()}
+
+
+def archive_faults(archived: Archived, expected: Mapping[tuple[str, int], Sums]) -> list[str]:
+    """What speaks against "archived, each once", a line each; empty if nothing."""
+    found = []
+    total = sum(sums.flights for sums in expected.values())
+    if not archived.rows == archived.flights == total:
+        found.append(
+            f"Spark archived {archived.rows:,} rows of {archived.flights:,} flights for {total:,}"
+        )
+    found += [
+        f"carrier {cell[0]} in hour {cell[1]}: Spark's {archived.delays.get(cell)} are not the "
+        f"file's {expected.get(cell)}"
+        for cell in sorted(archived.delays.keys() | expected.keys())
+        if archived.delays.get(cell) != expected.get(cell)
+    ]
+    return found
 
 
 def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
@@ -44,11 +70,20 @@ def verdict(outcome: Outcome) -> str:
     ledger = outcome.ledger
     kills = {0: "", 1: " after the kill"}.get(len(outcome.killed), " after the kills")
     loss = "" if outcome.loss is None else _told(outcome.loss)
+    archived = "" if outcome.archived is None else _of_spark(outcome.archived)
     return (
         f"{ledger.total:,} acknowledged, none lost\n{loss}"
         f"{outcome.remote:,} of them read over TCP; {ledger.again:,} delivered again{kills}, "
         f"{ledger.repeated:,} counted already and left out; "
-        f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s"
+        f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s{archived}"
+    )
+
+
+def _of_spark(archived: Archived) -> str:
+    return (
+        f"\n{archived.rows:,} archived by Spark as Parquet, each once, in "
+        f"{archived.seconds:.1f} s; the delays of {len(archived.delays):,} carriers and hours "
+        "are the file's"
     )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, Final, Self
 
-__all__ = ["Sums", "Tally"]
+__all__ = ["RESULT", "Sums", "Tally"]
+
+#: What a flight's result is made of.
+RESULT: Final = ("flight", "carrier", "hour", "departure", "arrival")
 
 
 @dataclasses.dataclass(slots=True)
@@ -64,12 +68,21 @@ class Tally:
     again: bool = False
     numbers: array[int] = dataclasses.field(default_factory=lambda: array("I"))
     carriers: dict[str, Sums] = dataclasses.field(default_factory=dict)
+    #: Of each flight, as the numbers are: its carrier, the hour it was to leave, its delays.
+    details: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def count(
-        self, number: int, carrier: str, late: bool, departure: int | None, arrival: int | None
+        self,
+        number: int,
+        carrier: str,
+        hour: int,
+        late: bool,
+        departure: int | None,
+        arrival: int | None,
     ) -> None:
         """Add the flight ``number``."""
         self.numbers.append(number)
+        self.details.append([carrier, hour, departure, arrival])
         sums = self.carriers.get(carrier)
         if sums is None:
             sums = self.carriers[carrier] = Sums()
@@ -78,12 +91,16 @@ class Tally:
     def packed(self) -> list[Any]:
         """The tally as plain values that msgpack holds."""
         carriers = {code: dataclasses.astuple(sums) for code, sums in self.carriers.items()}
-        return [self.again, self.numbers.tobytes(), carriers]
+        return [self.again, self.numbers.tobytes(), carriers, self.details]
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        """What is known of each flight, by name."""
+        for number, details in zip(self.numbers, self.details, strict=True):
+            yield dict(zip(RESULT, (number, *details), strict=True))
 
     @classmethod
     def unpacked(cls, values: list[Any]) -> Self:
         """The tally out of what :meth:`packed` made."""
-        again, numbers, carriers = values
-        return cls(
-            again, array("I", numbers), {code: Sums(*sums) for code, sums in carriers.items()}
-        )
+        again, numbers, carriers, details = values
+        sums = {code: Sums(*fields) for code, fields in carriers.items()}
+        return cls(again, array("I", numbers), sums, details)

@@ -253,6 +253,6 @@ def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
 
 
 def _copies(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    for _, _, sequence in queue.orphans():
+    for _, _, sequence, _ in queue.orphans():
         what = f"whoever moved message {sequence} here died on the way"
         yield _found(registry.name, "copy", queue.name, what)

@@ -20,11 +20,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from shmq.contract import Columns
 from shmq.core import _core
 from shmq.errors import DamagedFile, FileError
 from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
-__all__ = ["Chain", "Skipped", "map_file", "read_chain", "read_file"]
+__all__ = ["ALL_NUMBERS", "ALL_TIMES", "Chain", "Skipped", "map_file", "read_chain", "read_file"]
+
+#: The first and the last sequence number that a message may have.
+ALL_NUMBERS: Final = (0, (1 << 64) - 1)
+#: All times that a file can have, in us since 1970.
+ALL_TIMES: Final = (-(1 << 63), (1 << 63) - 1)
 
 _WHAT: Final = {
     "end": "there is nothing where more must follow",
@@ -65,18 +71,26 @@ class Chain:
     :class:`~shmq.DamagedFile` for damage, with file and offset; with ``salvage``, what is
     damaged is skipped and listed in ``skipped``. Raises :class:`~shmq.IncompatibleFile` for a
     newer version in either case. With ``partial``, what was before the first file may be
-    missing. The buffers are held until :meth:`close`.
+    missing. Of messages with other sequence ``numbers``, a first and a last one, nothing is
+    kept. The buffers are held until :meth:`close`.
     """
 
     def __init__(
-        self, files: Iterable[tuple[str, Any]], salvage: bool = False, partial: bool = False
+        self,
+        files: Iterable[tuple[str, Any]],
+        salvage: bool = False,
+        partial: bool = False,
+        *,
+        numbers: tuple[int, int] = ALL_NUMBERS,
     ) -> None:
         self._salvage = salvage
         self._partial = partial
-        self._replay = _core.Replay(salvage)
+        self._replay = _core.Replay(salvage, *numbers)
         self._sorted = False
         #: The highest number of a message that has gone to another queue.
         self._left = 0
+        #: The numbers of those that were live by these files alone.
+        self.gone: list[int] = []
         self.skipped: list[Skipped] = []
         #: Whether the last segment ends in a batch that does not count.
         self.torn = False
@@ -155,17 +169,39 @@ class Chain:
 
         It may be one of which nothing is in these files: its copy was written first.
         """
-        self._replay.discard([seq])
+        if self._replay.discard([seq]):
+            self.gone.append(seq)
         self._left = max(self._left, seq)
 
     def discard(self, seqs: Iterable[int]) -> int:
         """Forget messages, before any are asked for; returns how many of them there were."""
         return self._replay.discard(seqs)
 
+    def spread(self, parts: int) -> tuple[int, int, list[int]]:
+        """How the bytes of the live messages lie over the sequence numbers, in so many parts.
+
+        Returns the least number of one, how many numbers a part has, and the bytes of each
+        part; none without messages. To be called before any are asked for.
+        """
+        return self._replay.spread(parts)
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The live messages by sequence number: the fields of a "put", times in wall ns."""
         self._sort()
         return map(self._replay.message, range(self._replay.messages))
+
+    def columns(
+        self, start: int = 0, *, max_bytes: int = 4 << 20, put_at: tuple[int, int] = ALL_TIMES
+    ) -> tuple[Columns, int | None]:
+        """The live messages from place ``start`` on as columns, by sequence number.
+
+        As many as ``max_bytes`` hold, one at least, of those that were put at one of the times
+        ``put_at``, from the first to the last, in us since 1970. Returns where to go on, too;
+        None: that was all. Raises :class:`~shmq.MessageTooLarge` for one that no block holds.
+        """
+        self._sort()
+        since, until = put_at
+        return self._replay.columns(start, max_bytes=max_bytes, min_put_at=since, max_put_at=until)
 
     def dedupe(self) -> list[tuple[int, int, int, int]]:
         """The dedupe ids: two halves of the hash, sequence number, until in wall ns."""

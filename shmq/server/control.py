@@ -36,7 +36,7 @@ __all__ = ["FEATURES", "Control"]
 log = logging.getLogger("shmq.server")
 
 #: What this server can do beyond the types that every one has.
-FEATURES: Final = ("return", "peek", "redrive", "where")
+FEATURES: Final = ("return", "peek", "redrive", "where", "columns")
 
 _LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")

@@ -18,9 +18,10 @@ from bench.compiled import ROOT
 from bench.disk import folder
 from bench.disk.rows import DISK
 from bench.disk.servers import Redis
-from bench.record import DISK_RESULTS, LOCAL_RESULTS, TCP_RESULTS, Record
+from bench.record import DISK_RESULTS, LOCAL_RESULTS, SPARK_RESULTS, TCP_RESULTS, Record
 from bench.row import Row, number
 from bench.rows import LOCAL, rows
+from bench.spark.rows import SPARK
 from bench.tcp.rows import TCP
 
 SHM = Path("/dev/shm")
@@ -30,6 +31,7 @@ TABLES: dict[str, tuple[list[Row], list[str], str]] = {
     "local": (rows(table=LOCAL), [], LOCAL_RESULTS),
     "tcp": (rows(table=TCP), ["--tcp"], TCP_RESULTS),
     "disk": (rows(table=DISK), ["--disk"], DISK_RESULTS),
+    "spark": (rows(table=SPARK), ["--spark"], SPARK_RESULTS),
 }
 ROWS = [(table, row.key) for table, (found, _, _) in TABLES.items() for row in found]
 CONTESTANTS = [
@@ -223,6 +225,11 @@ def test_the_documents_have_the_marks(name: str) -> None:
 def test_the_page_has_the_marks_of_what_is_on_disk() -> None:
     text = (ROOT / "docs/performance.md").read_text()
     assert text.count(report.DISK_BEGIN) == text.count(report.DISK_END) == 1
+
+
+def test_the_page_has_the_marks_of_what_is_on_spark() -> None:
+    text = (ROOT / "docs/performance.md").read_text()
+    assert text.count(report.SPARK_BEGIN) == text.count(report.SPARK_END) == 1
 
 
 def test_a_missing_peer_is_named_with_the_reason(record: Record) -> None:

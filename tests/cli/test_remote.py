@@ -340,8 +340,8 @@ def test_the_queues_of_a_server_are_completed(remote: RemoteShell, broker: shmq.
 
 def test_every_command_was_tried_on_a_server_or_needs_none() -> None:
     tried = {command.split()[0] for command, _ in SESSION} | {"ping", "stress", "who", "worker"}
-    host = {"doctor", "fsck", "keeper", "serve"}
-    apart = {"completion", "context", "token"}
+    host = {"backup", "doctor", "fsck", "keeper", "persist", "restore", "serve", "snapshot"}
+    apart = {"completion", "context", "dmsq", "pipeline", "token"}
 
     assert tried | host | apart == set(cli.commands)
 

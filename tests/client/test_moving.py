@@ -52,7 +52,7 @@ def half_a_redrive(graves: LocalQueue, jobs: LocalQueue) -> None:
 
 def stage(source: LocalQueue, target: LocalQueue, taken: moving.Taken, meta: bytes) -> None:
     origin = source.segment.queue_id
-    target.stage(taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence)
+    target.stage_copy(taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence)
 
 
 def everything_in(*queues: LocalQueue) -> list[bytes]:

@@ -18,7 +18,7 @@ void do_take(struct actor *a)
     if (status != SHMQ_OK)
         return;
     check_view(a, &view, view.seq);
-    MUST(shmq_still_moves(a->q, view.seq));
+    MUST(shmq_still_moves(a->q, view.seq, SHMQ_NO_ROW));
     r.receipt = view.receipt;
     keep(a, r);
 }
@@ -42,11 +42,11 @@ void do_move(struct actor *a)
 
 void do_void_copies(struct actor *a)
 {
-    uint64_t receipt, queue, seq;
+    struct shmq_origin origin;
 
-    shmq_void_copies(a->q, below(a, 2), below(a, 4));
-    if (shmq_find_orphan(a->q, (uint32_t)below(a, 8), &receipt, &queue, &seq) == SHMQ_OK)
-        MUST(is_good(a, receipt, SHMQ_STAGED) && queue < 2 && seq < 4);
+    shmq_void_copies(a->q, below(a, 2), below(a, 4), 0);
+    if (shmq_find_orphan(a->q, (uint32_t)below(a, 8), &origin) == SHMQ_OK)
+        MUST(is_good(a, origin.receipt, SHMQ_STAGED) && origin.queue < 2 && origin.seq < 4);
 }
 
 /* ---- what is left ---- */

@@ -145,7 +145,8 @@ TEST("what a dead process was writing is dropped, and its views pin nothing more
 TEST("a staged copy of a dead mover belongs to nobody, and what it moved waits again")
 {
     struct shmq_queue *q = NEW_QUEUE(.dead_letters = 1), *dead = another_handle(q);
-    uint64_t seq, receipt, origin_queue, origin_seq;
+    struct shmq_origin origin;
+    uint64_t seq;
     struct shmq_view view;
 
     put_text(q, "rejected");
@@ -157,13 +158,13 @@ TEST("a staged copy of a dead mover belongs to nobody, and what it moved waits a
                         &(struct shmq_put){.body_bytes = 4, .origin_queue = 9, .origin_seq = 1},
                         now),
              SHMQ_OK);
-    CHECK_EQ(shmq_find_orphan(q, 0, &receipt, &origin_queue, &origin_seq), SHMQ_EMPTY);
+    CHECK_EQ(shmq_find_orphan(q, 0, &origin), SHMQ_EMPTY);
     die(dead, q);
     CHECK_WELL(q);
     CHECK_EQ(state_at(q, 0), SHMQ_DEAD);
-    CHECK_EQ(shmq_find_orphan(q, 0, &receipt, &origin_queue, &origin_seq), SHMQ_OK);
-    CHECK_EQ(receipt, view.receipt);
-    CHECK(origin_queue == 9 && origin_seq == 1);
+    CHECK_EQ(shmq_find_orphan(q, 0, &origin), SHMQ_OK);
+    CHECK_EQ(origin.receipt, view.receipt);
+    CHECK(origin.queue == 9 && origin.seq == 1 && origin.row == SHMQ_NO_ROW);
 }
 
 TEST("only what the dead one held is taken, and only if the entry is still its own")

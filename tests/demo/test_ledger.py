@@ -12,7 +12,7 @@ def tally(*numbers: int, again: bool = False) -> Tally:
     """A tally of UA flights, each as many minutes late as its number."""
     made = Tally(again)
     for number in numbers:
-        made.count(number, "UA", False, number, number)
+        made.count(number, "UA", number % 24, False, number, number)
     return made
 
 
@@ -30,7 +30,7 @@ def test_sums_count_a_cancelled_flight_without_any_delay() -> None:
 
 def test_a_tally_is_the_same_after_it_was_packed() -> None:
     made = tally(1, 70_000, again=True)
-    made.count(2, "DL", True, None, -3)
+    made.count(2, "DL", 23, True, None, -3)
     assert Tally.unpacked(made.packed()) == made
 
 

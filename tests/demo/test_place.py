@@ -16,7 +16,7 @@ from shmq.demo.producer import PUT_AGAIN, put_safely
 from shmq.demo.queues import Queues
 from tests.persisting import persisting
 
-FLOWN = [Flight(number, "UA", None, 0, 0) for number in range(10)]
+FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from shmq.demo.flights import Flight
 from shmq.demo.job import Outcome
 from shmq.demo.ledger import Ledger
 from shmq.demo.machine import Loss
-from shmq.demo.report import direct_sums, table
+from shmq.demo.report import direct_delays, direct_sums, table
 from shmq.demo.tally import Sums, Tally
 
-FLOWN = [Flight(0, "UA", "N1", 2, 3), Flight(1, "UA", None, None, None)]
+FLOWN = [Flight(0, "UA", "N1", 5, 2, 3), Flight(1, "UA", None, 6, None, None)]
 NAMES = {"UA": "United Air Lines Inc."}
 
 
@@ -39,8 +39,7 @@ def outcome(
     ledger = Ledger(len(FLOWN))
     for flight in counted:
         tally = Tally()
-        delays = (flight.departure_delay, flight.arrival_delay)
-        tally.count(flight.number, flight.carrier, flight.late, *delays)
+        tally.count(flight.number, flight.carrier, flight.hour, flight.late, *flight.delays)
         ledger.add(tally)
     return Outcome(ledger, stats(**changes), seconds=0.5, killed=killed, remote=1, loss=loss)
 
@@ -53,7 +52,7 @@ def lost(*, to_put: int = 1, put_again: int = 1, **changes: Any) -> Loss:
 
 def concluded(run: Outcome) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=80)
-    code = conclude(console, run, direct_sums(FLOWN), NAMES)
+    code = conclude(console, run, direct_sums(FLOWN), NAMES, direct_delays(FLOWN))
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -20,6 +20,7 @@ from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.encoding import Item, check_size, encode, with_id
 from shmq.client.remote.getting import Getting
+from shmq.client.remote.lessor import RemoteLessor
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.pipeline import RemotePipeline
 from shmq.client.remote.refusal import refusal
@@ -42,7 +43,7 @@ _MOST_PACKED = 4096
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
 
-class RemoteQueue(contract.Queue):
+class RemoteQueue(RemoteLessor):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
     A handle that is used in a fork's child connects there anew, and so does one that is

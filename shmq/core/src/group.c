@@ -262,6 +262,23 @@ void shmq_group_unready(struct shmq_queue *q, struct shmq_slot *s)
         step_out(q, g, s);
 }
 
+bool shmq_group_call(struct shmq_queue *q, struct shmq_slot *s)
+{
+    struct shmq_group *g = shmq_group_at(q, s->group_at);
+    struct shmq_slot *front;
+
+    if (g->front == shmq_index_of(q, s))
+        return true;
+    front = shmq_slot_at(q, g->front);
+    if (shmq_state_of(shmq_word(front)) != SHMQ_READY)
+        return false;
+    step_out(q, g, s);
+    shmq_order_remove(q, front);
+    stand_behind(q, g, front);
+    make_front(q, g, s);
+    return !q->damaged;
+}
+
 void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s)
 {
     if (shmq_group_at(q, s->group_at)->front != shmq_index_of(q, s))

@@ -22,6 +22,10 @@ void shmq_group_ready(struct shmq_queue *q, struct shmq_slot *s);
 /* A READY message leaves the order, or its place behind the front, but not the group. */
 void shmq_group_unready(struct shmq_queue *q, struct shmq_slot *s);
 
+/* The READY message becomes its group's front, whatever stands before it. False, and nothing
+ * changed, if another one is in flight. */
+bool shmq_group_call(struct shmq_queue *q, struct shmq_slot *s);
+
 /* The message is leased: it stays the front. */
 void shmq_group_fly(struct shmq_queue *q, struct shmq_slot *s);
 

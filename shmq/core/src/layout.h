@@ -59,6 +59,8 @@ enum shmq_state {
 #define SHMQ_F_HOLDS 0x20ull   /* DELAYED by a nack: holds its group back               */
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
+#define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see move.h   */
+#define SHMQ_F_LATER 0x20ull   /* STAGED: what its publishing needs stands behind the body */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8
@@ -83,7 +85,7 @@ enum shmq_where {
 struct shmq_slot {
     _Atomic uint64_t word; /* the commit point: see above                              */
     uint64_t seq;          /* sequence number; 1 is the first                          */
-    int64_t deadline;      /* LEASED, DELAYED: when that ends, monotonic ns            */
+    int64_t deadline;      /* LEASED, DELAYED: when that ends, monotonic ns; F_ROW     */
     uint32_t block;        /* its bytes in the arena: first unit,                      */
     uint32_t units;        /*   and number of units; 0 if it has none                  */
     uint32_t body_bytes;   /* the body stands at the block's beginning,                */

@@ -21,7 +21,7 @@ static inline void fetch_ahead(struct shmq_queue *q, uint32_t next)
         shmq_fetch_to_write(&q->slots[s->next]);
 }
 
-static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed)
+static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_t ns, bool handed)
 {
     struct shmq_header *h = q->h;
     uint64_t word = shmq_word(s), keep = word & (SHMQ_F_GROUPED | SHMQ_F_TTL);
@@ -35,16 +35,20 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool h
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
     SET(s->owner, (uint16_t)(q->attachment + 1));
-    SET_ATOMIC(s->deadline, now + h->options.visibility);
+    SET_ATOMIC(s->deadline, now + ns);
     shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
                                   shmq_deliveries_of(word), shmq_next_serial(h)));
     shmq_count_lease(q, s, 1);
-    shmq_timer_lease(q, s);
+    if (ns == h->options.visibility)
+        shmq_timer_lease(q, s);
+    else
+        shmq_timer_alone(q, s);
     if (shmq_deliveries_of(word))
         SET(h->redelivered, h->redelivered + 1);
 }
 
-int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
+int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
+                   struct shmq_view *view)
 {
     uint32_t at, guard = q->capacity;
 
@@ -66,12 +70,49 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
             shmq_message_due(q, s, now);
             continue;
         }
-        grant(q, s, now, handed);
+        grant(q, s, now, ns, handed);
         shmq_look(q, s, view);
         view->deliveries++;
         return shmq_outcome(q, SHMQ_OK);
     }
     return shmq_outcome(q, SHMQ_EMPTY);
+}
+
+int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view)
+{
+    return shmq_lease_for(q, now, q->h->options.visibility, handed, view);
+}
+
+/* Whether the READY message may be leased now, whatever stands in front of it. */
+static bool may_go(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
+{
+    enum shmq_where where = shmq_where_of(s);
+
+    if (where == SHMQ_NOWHERE)
+        return false; /* it has just been put, and is in no index yet */
+    return !(word & SHMQ_F_GROUPED) || shmq_group_call(q, s);
+}
+
+int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
+                  struct shmq_view *view)
+{
+    struct shmq_slot *s = shmq_slot_named(q, at);
+    uint64_t word;
+
+    shmq_tick_if_due(q, now);
+    word = s ? shmq_word(s) : 0;
+    if (!s || shmq_state_of(word) != SHMQ_READY || GET_ATOMIC(s->seq) != seq)
+        return shmq_outcome(q, SHMQ_STALE);
+    if (word & SHMQ_F_TTL && s->expires <= now) {
+        shmq_message_due(q, s, now);
+        return shmq_outcome(q, SHMQ_STALE);
+    }
+    if (!may_go(q, s, word))
+        return shmq_outcome(q, SHMQ_STALE);
+    grant(q, s, now, ns, true);
+    shmq_look(q, s, view);
+    view->deliveries++;
+    return shmq_outcome(q, SHMQ_OK);
 }
 
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
@@ -201,8 +242,7 @@ int shmq_extend(struct shmq_queue *q, uint64_t receipt, int64_t ns, int64_t now)
     }
     shmq_timer_unlease(q, s);
     SET_ATOMIC(s->deadline, now + ns);
-    shmq_timer_set(q, s); /* not among the others: one long lease at their end would keep
-                             all that follow out of their order */
+    shmq_timer_alone(q, s);
     return shmq_outcome(q, SHMQ_OK);
 }
 

@@ -26,6 +26,7 @@ struct shmq_put {
     const uint64_t *dedupe;  /* 128 bits, or NULL                                   */
     uint64_t origin_queue;   /* staged messages: see layout.h                       */
     uint64_t origin_seq;
+    uint32_t row;            /* of a chunk's: its number there + 1; 0: it is no row     */
 };
 
 /* What a lease, or a look at a slot, gives. */
@@ -66,11 +67,34 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
 int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now);
 int shmq_abandon(struct shmq_queue *q, uint64_t receipt);
 
-/* Makes a staged message a message. */
+/* Stages a row in one step, its bytes copied under the lock: SHMQ_OK, FULL, NO_SPACE. `ids`:
+ * of how many rows with a dedupe id that are staged the publishing is still to come. */
+int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t ids, int64_t now,
+                   uint64_t *receipt);
+
+/* The bytes that a row takes beside body and properties until it is published: none, or
+ * SHMQ_LATER_BYTES if it has a delay or a dedupe id. */
+#define SHMQ_LATER_BYTES 32u
+
+uint32_t shmq_later_bytes(const struct shmq_queue *q, const struct shmq_put *put);
+
+/* Makes a staged message a message: SHMQ_OK, STALE. Of a row, SHMQ_DUPLICATE, too: then it is
+ * gone, as its dedupe id is known; and FULL, NO_SPACE: it stays staged until there is room for
+ * its id. */
 int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Leases the next message; `handed`: the application sees it now. SHMQ_EMPTY. */
 int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view);
+
+/* The same, for `ns` from `now` on. */
+int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
+                   struct shmq_view *view);
+
+/* Leases message `seq`, if it stands READY in slot `at`, whatever is in front of it: handed out,
+ * for `ns`. SHMQ_STALE, also if another message of its group is in flight. What is in no index
+ * yet is not found: shmq_lock, and shmq_inbox_take, see to that. */
+int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
+                  struct shmq_view *view);
 
 /* Without the lock: the application sees this leased message now. SHMQ_STALE. */
 int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);

@@ -1,6 +1,7 @@
 #include "move.h"
 
 #include "group.h"
+#include "life.h"
 #include "list.h"
 #include "order.h"
 #include "slot.h"
@@ -80,6 +81,16 @@ int shmq_moved(struct shmq_queue *q, uint64_t receipt)
     return shmq_outcome(q, SHMQ_OK);
 }
 
+int shmq_moved_rows(struct shmq_queue *q, uint64_t receipt, uint32_t rows)
+{
+    struct shmq_slot *s = moving(q, receipt);
+
+    if (!s || rows < shmq_rows_moved(shmq_word(s)) || rows > SHMQ_DELIVERIES_MAX)
+        return shmq_outcome(q, SHMQ_STALE);
+    shmq_commit(s, shmq_make_word(SHMQ_MOVING, 0, rows, shmq_serial_of(shmq_word(s))));
+    return shmq_outcome(q, SHMQ_OK);
+}
+
 static void wait_again(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s);
@@ -131,40 +142,57 @@ static bool is_copy(const struct shmq_slot *s)
     return shmq_state_of(shmq_word(s)) == SHMQ_STAGED;
 }
 
-void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq)
+/* The number of the row that a copy is. */
+static uint32_t row_of(const struct shmq_slot *s)
+{
+    return shmq_word(s) & SHMQ_F_ROW ? (uint32_t)GET_ATOMIC(s->deadline) : SHMQ_NO_ROW;
+}
+
+void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
+                      uint32_t rows)
 {
     for (uint32_t at = 0; q->h->staged && at < q->h->slots_made; at++) {
         struct shmq_slot *s = &q->slots[at];
 
-        if (!is_copy(s) || s->origin_queue != origin_queue || s->origin_seq != origin_seq)
+        if (!is_copy(s) || s->origin_queue != origin_queue || s->origin_seq != origin_seq ||
+            row_of(s) < rows)
             continue;
         (void)shmq_abandon(q, shmq_receipt_of(shmq_word(s), at));
     }
 }
 
-int shmq_find_orphan(struct shmq_queue *q, uint32_t from, uint64_t *receipt,
-                     uint64_t *origin_queue, uint64_t *origin_seq)
+int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin)
 {
     for (uint32_t at = from; q->h->staged && at < q->h->slots_made; at++) {
         struct shmq_slot *s = &q->slots[at];
 
         if (!is_copy(s) || s->owner)
             continue;
-        *receipt = shmq_receipt_of(shmq_word(s), at);
-        *origin_queue = s->origin_queue;
-        *origin_seq = s->origin_seq;
+        origin->receipt = shmq_receipt_of(shmq_word(s), at);
+        origin->queue = s->origin_queue;
+        origin->seq = s->origin_seq;
+        origin->row = row_of(s);
         return SHMQ_OK;
     }
     return SHMQ_EMPTY;
 }
 
-bool shmq_still_moves(struct shmq_queue *q, uint64_t seq)
+void shmq_disown(struct shmq_queue *q, uint64_t receipt)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
+
+    if (s)
+        SET(s->owner, 0);
+}
+
+bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row)
 {
     for (uint32_t at = 0; at < q->h->slots_made; at++) {
-        enum shmq_state state = shmq_state_of(shmq_word(&q->slots[at]));
+        uint64_t word = shmq_word(&q->slots[at]);
+        enum shmq_state state = shmq_state_of(word);
 
         if ((state == SHMQ_DEAD || state == SHMQ_MOVING) && q->slots[at].seq == seq)
-            return true;
+            return row == SHMQ_NO_ROW || row >= shmq_rows_moved(word);
     }
     return false;
 }

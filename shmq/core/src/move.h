@@ -5,7 +5,13 @@
  * publishes the copy. A copy whose mover died belongs to nobody: if the source still has
  * the message, the copy is void and the next mover removes it before it stages its own;
  * if the source has not, the copy is the message and whoever finds it publishes it. No
- * step holds two locks. All hold the lock of the queue they are given. */
+ * step holds two locks. All hold the lock of the queue they are given.
+ *
+ * A chunk (chunk.h) is one message that is moved as many, a run of its rows at a time: each
+ * run is staged, then the chunk's word says how many rows have moved, which is the run's commit
+ * point, and then the run is published. A row whose mover died is void if the word does not
+ * count it, and a message if it does, or if the chunk has gone. So a run is as long as the
+ * target has room, and no row waits for another one's. */
 #ifndef SHMQ_MOVE_H
 #define SHMQ_MOVE_H
 
@@ -22,6 +28,12 @@ int shmq_take(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view 
 /* The commit point: the message has moved. SHMQ_STALE if it was no longer ours. */
 int shmq_moved(struct shmq_queue *q, uint64_t receipt);
 
+/* The commit point of a run: the first `rows` of the chunk's have moved. SHMQ_STALE. */
+int shmq_moved_rows(struct shmq_queue *q, uint64_t receipt, uint32_t rows);
+
+/* How many rows of a chunk have moved. */
+static inline uint32_t shmq_rows_moved(uint64_t word) { return shmq_deliveries_of(word); }
+
 /* Back to where it was taken from, by its mover, who knows that there is no copy. */
 int shmq_untake(struct shmq_queue *q, uint64_t receipt);
 
@@ -31,14 +43,26 @@ int shmq_give_up(struct shmq_queue *q, uint64_t receipt);
 /* The mover died: the same. */
 void shmq_move_orphaned(struct shmq_queue *q, struct shmq_slot *s);
 
-/* Removes orphaned copies of that message. */
-void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq);
+/* Removes orphaned copies of that message; of a chunk, those of its rows from `rows` on. */
+void shmq_void_copies(struct shmq_queue *q, uint64_t origin_queue, uint64_t origin_seq,
+                      uint32_t rows);
 
-/* The next orphaned copy at or after slot `from`: its receipt, origin. SHMQ_EMPTY. */
-int shmq_find_orphan(struct shmq_queue *q, uint32_t from, uint64_t *receipt,
-                     uint64_t *origin_queue, uint64_t *origin_seq);
+/* What a copy says of where it came from. `row`: its number in the chunk, or SHMQ_NO_ROW. */
+struct shmq_origin {
+    uint64_t receipt;
+    uint64_t queue, seq;
+    uint32_t row;
+};
 
-/* Whether the queue still has message `seq`, dying or being moved. */
-bool shmq_still_moves(struct shmq_queue *q, uint64_t seq);
+#define SHMQ_NO_ROW UINT32_MAX
+
+/* The next orphaned copy at or after slot `from`. SHMQ_EMPTY. */
+int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin);
+
+/* The mover of a copy that is to be published leaves that to whoever finds it. */
+void shmq_disown(struct shmq_queue *q, uint64_t receipt);
+
+/* Whether the queue still has message `seq`, dying or being moved, or that row of it. */
+bool shmq_still_moves(struct shmq_queue *q, uint64_t seq, uint32_t row);
 
 #endif

@@ -166,6 +166,82 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
     return shmq_outcome(q, SHMQ_OK);
 }
 
+/* What the publishing of a row needs beside its slot: it stands behind the body, and whoever
+ * publishes the row finds it there. */
+struct later {
+    uint64_t hash[2];
+    int64_t delay;
+    uint64_t has_id;
+};
+
+_Static_assert(sizeof(struct later) == SHMQ_LATER_BYTES, "what a row needs later");
+
+uint32_t shmq_later_bytes(const struct shmq_queue *q, const struct shmq_put *put)
+{
+    return put->row && (put->delay > 0 || counts(q, put->dedupe)) ? SHMQ_LATER_BYTES : 0;
+}
+
+/* Commits a dressed slot, with its bytes, as staged. */
+static void set_staged(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
+                       uint64_t flags, uint64_t serial)
+{
+    unsigned char *body = shmq_body_of(q, s);
+    struct later later = {{0, 0}, put->delay, counts(q, put->dedupe)};
+
+    if (put->row) {
+        flags |= SHMQ_F_ROW;
+        SET_ATOMIC(s->deadline, put->row - 1);
+    }
+    if (shmq_later_bytes(q, put) && body) {
+        flags |= SHMQ_F_LATER;
+        if (later.has_id)
+            memcpy(later.hash, put->dedupe, sizeof later.hash);
+        memcpy(body + put->body_bytes, &later, sizeof later);
+        shmq_mark();
+    }
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    SET(s->origin_queue, put->origin_queue);
+    SET(s->origin_seq, put->origin_seq);
+    shmq_commit(s, shmq_make_word(SHMQ_STAGED, flags, 0, serial));
+    SET(q->h->staged, q->h->staged + 1);
+}
+
+/* Whether the ring of dedupe ids can take that many more. */
+static bool has_room_for_ids(struct shmq_queue *q, uint32_t ids, int64_t now)
+{
+    const struct shmq_header *h = q->h;
+
+    return !shmq_dedupe_reserve(q, now) &&
+           h->dedupe_tail - h->dedupe_head + ids <= q->geo.dedupe_max;
+}
+
+int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t ids, int64_t now,
+                   uint64_t *receipt)
+{
+    struct shmq_slot *s;
+    uint64_t flags;
+    uint32_t at;
+    int status;
+
+    shmq_tick_if_due(q, now);
+    if (counts(q, put->dedupe) && !has_room_for_ids(q, ids + 1, now))
+        return shmq_outcome(q, SHMQ_FULL);
+    if ((status = secure(q, put)) ||
+        (status = shmq_take_or_drop(
+             q, put->body_bytes + put->meta_bytes + shmq_later_bytes(q, put), &at)))
+        return shmq_outcome(q, status);
+    s = shmq_slot_at(q, at);
+    if ((status = dress(q, s, put, now, &flags))) {
+        shmq_slot_untake(q, s);
+        return shmq_outcome(q, status);
+    }
+    write_bytes(q, s, put);
+    shmq_slot_born(q);
+    set_staged(q, s, put, flags, shmq_next_serial(q->h));
+    *receipt = shmq_receipt_of(shmq_word(s), at);
+    return shmq_outcome(q, SHMQ_OK);
+}
+
 int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
@@ -179,23 +255,49 @@ int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *pu
         shmq_slot_free(q, s);
         return shmq_outcome(q, status);
     }
-    SET(s->owner, (uint16_t)(q->attachment + 1));
-    SET(s->origin_queue, put->origin_queue);
-    SET(s->origin_seq, put->origin_seq);
-    shmq_commit(s, shmq_make_word(SHMQ_STAGED, flags, 0, shmq_serial_of(shmq_word(s))));
-    SET(q->h->staged, q->h->staged + 1);
+    set_staged(q, s, put, flags, shmq_serial_of(shmq_word(s)));
     return shmq_outcome(q, SHMQ_OK);
+}
+
+/* Reads what a row brings to its publishing; false if it is out of bounds. */
+static bool read_later(struct shmq_queue *q, struct shmq_slot *s, struct later *later)
+{
+    const unsigned char *body = shmq_body_of(q, s);
+
+    if (!(shmq_word(s) & SHMQ_F_LATER))
+        return true;
+    if (!body || (uint64_t)s->body_bytes + s->meta_bytes + sizeof *later >
+                     (uint64_t)s->units * SHMQ_UNIT) {
+        q->damaged = true;
+        return false;
+    }
+    memcpy(later, body + s->body_bytes, sizeof *later);
+    return true;
 }
 
 int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
+    struct later later = {{0, 0}, 0, 0};
     struct shmq_put put = {0};
     uint64_t seq;
+    int status;
 
     shmq_tick_if_due(q, now);
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
+    if (!read_later(q, s, &later))
+        return shmq_outcome(q, SHMQ_DAMAGED);
+    put.delay = later.delay;
+    put.dedupe = later.has_id ? later.hash : NULL;
+    if ((status = dedupe(q, put.dedupe, now, &seq))) {
+        if (status == SHMQ_DUPLICATE)
+            (void)shmq_abandon(q, receipt);
+        return shmq_outcome(q, status);
+    }
+    /* A chunk keeps no copies of its rows: where they came from matters no more. */
+    if (shmq_word(s) & SHMQ_F_ROW)
+        SET_ATOMIC(s->origin_queue, 0);
     SET(s->owner, 0);
     SET(q->h->staged, q->h->staged - 1);
     enter(q, s, &put, shmq_word(s) & (SHMQ_F_GROUPED | SHMQ_F_TTL), now, &seq);

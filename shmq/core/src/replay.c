@@ -30,10 +30,12 @@ static void *append(struct shmq_replay *r, struct shmq_array *array, size_t size
     return (char *)array->items + size * array->count++;
 }
 
-void shmq_replay_begin(struct shmq_replay *r, bool salvage)
+void shmq_replay_begin(struct shmq_replay *r, bool salvage, uint64_t first, uint64_t last)
 {
     memset(r, 0, sizeof *r);
     r->salvage = salvage;
+    r->first = first;
+    r->last = last;
 }
 
 void shmq_replay_end(struct shmq_replay *r)
@@ -48,9 +50,11 @@ void shmq_replay_end(struct shmq_replay *r)
 
 /* ---- the table: linear probing, kept at most half full ---- */
 
+/* Eight numbers in a row stand side by side: files have them in order, for the most part, and
+ * a place in the table that is not in the cache costs more than the whole record. */
 static inline uint64_t home_of(const struct shmq_replay *r, uint64_t seq)
 {
-    return seq * 0x9E3779B97F4A7C15ull >> 20 & (r->room - 1);
+    return ((seq >> 3) * 0x9E3779B97F4A7C15ull >> 20 << 3 | (seq & 7)) & (r->room - 1);
 }
 
 /* The entry of `seq`, or the free one where it belongs. */
@@ -63,9 +67,14 @@ static struct shmq_live *entry_of(const struct shmq_replay *r, uint64_t seq)
     return &r->live[at];
 }
 
+static inline bool wanted(const struct shmq_replay *r, uint64_t seq)
+{
+    return r->first <= seq && seq <= r->last;
+}
+
 static struct shmq_live *find(const struct shmq_replay *r, uint64_t seq)
 {
-    struct shmq_live *entry = r->count ? entry_of(r, seq) : NULL;
+    struct shmq_live *entry = r->count && wanted(r, seq) ? entry_of(r, seq) : NULL;
 
     return entry && entry->seq ? entry : NULL;
 }
@@ -144,7 +153,10 @@ static void put(struct shmq_replay *r, uint64_t place, const struct shmq_record 
         if (copy)
             *copy = (struct shmq_copy){record->origin_queue, record->origin_seq, record->seq};
     }
-    if (2 * (r->count + 1) > r->room && !make_room(r))
+    r->puts++;
+    if (record->seq > r->last_seq)
+        r->last_seq = record->seq;
+    if (!wanted(r, record->seq) || (2 * (r->count + 1) > r->room && !make_room(r)))
         return;
     entry = entry_of(r, record->seq);
     if (entry->seq)
@@ -156,9 +168,6 @@ static void put(struct shmq_replay *r, uint64_t place, const struct shmq_record 
     entry->size = (uint32_t)(shmq_record_size(record) / 8);
     set_state(entry, record);
     r->live_bytes += 8ull * entry->size;
-    r->puts++;
-    if (record->seq > r->last_seq)
-        r->last_seq = record->seq;
 }
 
 static void take(struct shmq_replay *r, const struct shmq_record *record)
@@ -519,6 +528,32 @@ static void sort_taken(struct shmq_replay *r, int64_t wall)
         if (by_taken(&taken[i], &taken[kept - 1]))
             taken[kept++] = taken[i];
     r->taken.count = kept;
+}
+
+bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *greatest)
+{
+    *least = UINT64_MAX;
+    *greatest = 0;
+    for (uint64_t i = 0; i < r->room; i++) {
+        uint64_t seq = r->live[i].seq;
+
+        if (seq && seq < *least)
+            *least = seq;
+        if (seq > *greatest)
+            *greatest = seq;
+    }
+    return *greatest > 0;
+}
+
+void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width,
+                        uint64_t *sums, uint64_t count)
+{
+    for (uint64_t i = 0; i < r->room; i++) {
+        uint64_t seq = r->live[i].seq;
+
+        if (seq && seq >= first && (seq - first) / width < count)
+            sums[(seq - first) / width] += 8ull * r->live[i].size;
+    }
 }
 
 bool shmq_replay_sort(struct shmq_replay *r, int64_t wall)

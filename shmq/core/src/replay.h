@@ -59,6 +59,7 @@ struct shmq_replay {
     struct shmq_array taken;    /* struct shmq_taken                               */
     struct shmq_array skipped;  /* struct shmq_skipped                             */
     uint64_t records, puts; /* read                                                     */
+    uint64_t first, last;   /* messages with other sequence numbers are passed over     */
     bool salvage;
     bool sorted;
     bool no_memory;
@@ -81,7 +82,8 @@ struct shmq_found {
     bool complete;      /* there is an END, and it counts the same                      */
 };
 
-void shmq_replay_begin(struct shmq_replay *r, bool salvage);
+/* Only of messages with the sequence numbers `first` to `last` is anything kept. */
+void shmq_replay_begin(struct shmq_replay *r, bool salvage, uint64_t first, uint64_t last);
 void shmq_replay_end(struct shmq_replay *r);
 
 /* Takes the file `bytes`, whose records begin at `start`, a multiple of 8, and whose batches are
@@ -95,6 +97,14 @@ enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes
 
 /* Forgets a live message; false if there is none of that number. Not once sorted. */
 bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq);
+
+/* The least and the greatest number of a live message; false: there is none. Not once sorted. */
+bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *greatest);
+
+/* Adds up the bytes of the live messages' PUT records: in sums[i] those of the `width` numbers
+ * from first + i * width on, for i < count. Not once sorted. */
+void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width,
+                        uint64_t *sums, uint64_t count);
 
 /* Sorts the live messages by their numbers, after which shmq_replay_message gives the one at
  * `at` < count as a PUT of how it is now; and the dedupe entries of which `until` is after

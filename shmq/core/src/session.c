@@ -8,6 +8,8 @@
 #include "msgpack.h"
 #include "produce.h"
 #include "promise.h"
+#include "reading.h"
+#include "runs.h"
 #include "settle.h"
 #include "tenure.h"
 #include "waiter.h"
@@ -269,6 +271,10 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
     case SHMQ_T_REJECT:
     case SHMQ_T_EXTEND:
     case SHMQ_T_RETURN: shmq_carry_out_settle(session, frame, payload, frames); break;
+    case SHMQ_T_COLUMNS:
+    case SHMQ_T_READ_RUN: shmq_carry_out_reading(session, frame, payload); break;
+    case SHMQ_T_LEASE_RUN:
+    case SHMQ_T_LEASE_AGAIN: shmq_carry_out_run(session, frame, payload); break;
     case SHMQ_T_PING: ping(session, frame, payload); break;
     case SHMQ_T_HELLO:
     case SHMQ_T_LIST: ask(session, frame, payload); break;

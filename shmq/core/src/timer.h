@@ -13,6 +13,9 @@ int64_t shmq_due_of(const struct shmq_slot *s);
 
 /* The lease runs until s->deadline. */
 void shmq_timer_lease(struct shmq_queue *q, struct shmq_slot *s);
+/* The same of a lease that is not as long as the others: not among them, as one long lease at
+ * their end would keep all that follow out of their order. */
+void shmq_timer_alone(struct shmq_queue *q, struct shmq_slot *s);
 void shmq_timer_unlease(struct shmq_queue *q, struct shmq_slot *s);
 
 /* A DELAYED slot, or a READY one with a ttl, gets or loses its timer. */

@@ -1,0 +1,122 @@
+"""Queues of numbered values, and the check that rows are all of them, each once and whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import shmq
+from bench.disk.filled import arena
+from bench.spark.figures import SIZE
+from bench.spark.session import begin
+from bench.stage import PATIENCE, Failed, Side, Stage, together
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Digits at the front of a value; the rest is alike in all.
+DIGITS = 10
+FILLER = bytes(range(65, 91)) * 4
+#: Messages of one put, and of one get.
+AT_ONCE = 8192
+#: A prime that folds a hash, so that no sum of a run overflows.
+FOLD = 1_000_003
+
+
+def value(number: int) -> bytes:
+    """The value of that number."""
+    return b"%0*d" % (DIGITS, number) + FILLER[: SIZE - DIGITS]
+
+
+def queue_options(rows: int) -> dict[str, Any]:
+    """Those of a queue that has room for so many of them."""
+    return {
+        "capacity": rows,
+        "arena_bytes": arena(SIZE, rows),
+        "overflow": "block",
+        "dead_letter": None,
+    }
+
+
+def fill(namespace: str, queue: str, rows: int) -> None:
+    """Put so many values, in a process of its own."""
+    _alone(_fill, namespace, queue, rows)
+
+
+def drain(namespace: str, queue: str, rows: int) -> None:
+    """Get them all; raises Failed unless the queue held each value once."""
+    _alone(_drain, namespace, queue, rows)
+
+
+def check(frame: DataFrame, rows: int) -> None:
+    """Raise Failed unless the column ``value`` has each of so many values once."""
+    from pyspark.sql import functions
+
+    filler = functions.lit(FILLER[: SIZE - DIGITS])
+    seen = frame.select(
+        functions.substring("value", 1, DIGITS).cast("string").cast("long").alias("id"),
+        (functions.substring("value", DIGITS + 1, SIZE) == filler).alias("whole"),
+    )
+    found, expected = _digest(seen), _digest(begin().range(rows).withColumn("whole", _true()))
+    if found != expected:
+        raise Failed(f"of {rows} rows came {found[0]}: {found} in place of {expected}")
+
+
+def _digest(numbers: DataFrame) -> tuple[int, ...]:
+    """How many rows there are, how many are whole, and sums over their numbers."""
+    from pyspark.sql import functions
+
+    folded = functions.pmod(functions.xxhash64("id"), functions.lit(FOLD))
+    (row,) = numbers.select(
+        functions.count("id"),
+        functions.count_if("whole"),
+        functions.coalesce(functions.sum("id"), functions.lit(0)),
+        functions.coalesce(functions.sum(folded), functions.lit(0)),
+    ).collect()
+    return tuple(row)
+
+
+def _true() -> Any:
+    from pyspark.sql import functions
+
+    return functions.lit(True)
+
+
+def _alone(act: Any, *given: Any) -> Any:
+    (found,) = together([Side(act, *given, core=None)], PATIENCE * 5)
+    return found
+
+
+# ---- in processes of their own ----
+
+
+def _fill(stage: Stage, namespace: str, name: str, rows: int) -> None:
+    stage.meet()
+    put(namespace, name, rows)
+
+
+def put(namespace: str, name: str, rows: int) -> None:
+    """Put so many values; it waits where there is no room."""
+    with shmq.connect(namespace) as broker:
+        queue = broker.queue(name)
+        for first in range(0, rows, AT_ONCE):
+            values = [value(number) for number in range(first, min(rows, first + AT_ONCE))]
+            if queue.put_many(values, timeout=PATIENCE) != len(values):
+                raise Failed("the queue had no room for what it holds")
+
+
+def _drain(stage: Stage, namespace: str, name: str, rows: int) -> None:
+    stage.meet()
+    seen = bytearray(rows)
+    filler = FILLER[: SIZE - DIGITS]
+    with shmq.connect(namespace) as broker:
+        queue = broker.queue(name)
+        while messages := queue.get_many(AT_ONCE, block=False):
+            for message in messages:
+                body = message.body
+                number = int(body[:DIGITS])
+                if body[DIGITS:] != filler or number >= rows or seen[number]:
+                    raise Failed(f"value {number} of {rows} came twice, or with other bytes")
+                seen[number] = 1
+            queue.ack_many(messages)
+    if not all(seen):
+        raise Failed(f"{rows - sum(seen)} values of {rows} did not come")

@@ -1,0 +1,149 @@
+"""``shmq pipeline``: jobs on Spark, each from a file of TOML."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+
+from shmq.cli.output import duration, note, show
+from shmq.cli.stop import Stop
+from shmq.cli.target import target_of
+from shmq.spark.jobs import registry
+
+if TYPE_CHECKING:
+    from shmq.spark.jobs.progress import Progress
+
+__all__ = ["pipeline"]
+
+#: The least time between two lines of progress where they are kept, in seconds.
+_PAUSE: Final = 10.0
+
+
+@click.group(short_help="Run a pipeline on Spark: archive, transform, …")
+def pipeline() -> None:
+    """Run a job on Spark, from a file of TOML, until it is done or is stopped.
+
+    Ctrl-C and SIGTERM let the batch at hand be finished; a second one does not. Whatever
+    ended it, it goes on where it was when it is started again.
+    """
+
+
+@pipeline.command()
+@click.argument("job", metavar="JOB", type=click.Choice(list(registry.ABOUT)))
+def init(job: str) -> None:
+    """Print a file to begin with: every key of a JOB, with what it is for."""
+    from shmq.spark.jobs.template import template  # noqa: PLC0415 - with the job alone
+
+    show(template(registry.load(job)).rstrip("\n"))
+
+
+def _command(name: str) -> click.Command:
+    """The command that runs the job of that name."""
+
+    @click.command(name, help=f"{registry.ABOUT[name]}\n\nCONFIG: see shmq pipeline init {name}.")
+    @click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
+    @click.option("--check", is_flag=True, help="Say whether the file is right, and run nothing.")
+    def run(config: Path, check: bool) -> None:
+        _run(name, config, check=check)
+
+    return run
+
+
+for _name in registry.ABOUT:
+    pipeline.add_command(_command(_name))
+
+
+def _run(name: str, path: Path, *, check: bool) -> None:
+    from shmq.spark.jobs.config import read  # noqa: PLC0415 - with the job alone
+
+    job = registry.load(name)
+    config = read(path.absolute(), job.tables, _place(click.get_current_context()))
+    job.check(config)
+    if check:
+        show(f"{path}: right for {name}")
+        return
+    from shmq.spark.jobs.runner import run  # noqa: PLC0415
+    from shmq.spark.session import session  # noqa: PLC0415
+
+    _let_find_modules()
+    settings = config["spark"]
+    with _shown(name) as report:
+        spark = session(f"shmq {name}", master=settings["master"], conf=settings["options"])
+        try:
+            # Only now: Spark's start sets a handler of its own.
+            with Stop() as stop:
+                done = run(job, config, spark, report, lambda: bool(stop.signal))
+        except KeyboardInterrupt:
+            click.get_current_context().exit(128 + (stop.signal or signal.SIGINT))
+        finally:
+            spark.stop()
+    ended = "stopped" if stop.signal else "done"
+    parts = [f"{done.rows:,} rows", *(f"{count:,} {what}" for what, count in done.counts.items())]
+    show(f"{name}: {ended}, {', '.join(parts)}")
+
+
+def _place(context: click.Context) -> Mapping[str, str]:
+    """Where the command works, as options of the format: for tables that do not say it."""
+    target = target_of(context)
+    if target.origin is None:
+        return {}
+    place = target.place
+    if place.url is None:
+        return {"url": target.namespace}
+    said = {
+        "url": place.url,
+        "token": place.token,
+        "tlsCa": place.cafile,
+        "tlsCertificate": place.cert,
+        "tlsKey": place.key,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _let_find_modules() -> None:
+    """Let the functions that a file names be found from where the command was started."""
+    here = str(Path.cwd())
+    if "" not in sys.path and here not in sys.path:
+        sys.path.insert(0, here)
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, *([known] if known else [])])
+
+
+@contextlib.contextmanager
+def _shown(name: str) -> Iterator[Callable[[Progress], None]]:
+    """What shows the progress: a line on stderr, kept up to date on a terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        with Console(stderr=True).status(f"{name}: starting Spark") as status:
+            yield lambda progress: status.update(_line(name, progress))
+        return
+    said = -_PAUSE
+
+    def say(progress: Progress) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _PAUSE:
+            said = time.monotonic()
+            note(_line(name, progress))
+
+    yield say
+
+
+def _line(name: str, progress: Progress) -> str:
+    """``archive: batch 12, 1,200,000 rows, 41,000 rows/s, backlog 300, 2.5 s a batch``."""
+    parts = [f"{progress.rows:,} rows", f"{progress.rate:,.0f} rows/s"]
+    if progress.batch is not None:
+        parts.insert(0, f"batch {progress.batch}")
+    if progress.backlog is not None:
+        parts.append(f"backlog {progress.backlog:,}")
+    if progress.batch is not None:
+        parts.append(f"{duration(progress.seconds)} a batch")
+    parts += (f"{count:,} {what}" for what, count in progress.counts.items())
+    return f"{name}: {', '.join(parts)}"

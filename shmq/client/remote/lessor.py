@@ -1,0 +1,159 @@
+"""Columns and runs of a queue of a server: very many messages at a time."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from shmq import contract, errors
+from shmq.client.remote.connection import Connection
+from shmq.core import _core
+from shmq.options import check_whole
+from shmq.protocol import FOREVER, Status, Type
+
+__all__ = ["RemoteLessor"]
+
+_RANGE = struct.Struct("!III")
+_HEAD = struct.Struct("!II")
+#: The most receipts of one settlement, and the most messages that one READ_RUN names.
+_MOST_AT_ONCE = 1 << 16
+_MOST_BYTES = (1 << 31) - 1
+#: The least bytes that a message takes in a block.
+_LEAST_ROW = 67
+
+
+class RemoteLessor(contract.Queue):
+    """The part of a remote queue that reads columns, and leases and settles runs."""
+
+    _connection: Connection
+
+    def error(self, answer: _core.Answer) -> errors.ShmqError:
+        """What a refusal means for who has this handle."""
+        raise NotImplementedError
+
+    def _call(self, write: Callable[[_core.Wire], _core.Answer], again: bool) -> _core.Answer:
+        answer = self._connection.call(write, again=again)
+        if answer.status == Status.UNSUPPORTED:
+            raise errors.Unsupported(
+                f"the server of queue {self.name!r} knows no columns and no runs: it is older "
+                f"than this client"
+            )
+        return answer
+
+    def _block(self, answer: _core.Answer) -> tuple[int, int, contract.Columns]:
+        """(next, slots, the columns) of an answer to COLUMNS or READ_RUN."""
+        if answer.status != Status.OK:
+            raise self.error(answer)
+        payload = answer.payload or b""
+        try:
+            return *_HEAD.unpack_from(payload), contract.Columns(payload[_HEAD.size :])
+        except (ValueError, struct.error) as error:
+            raise errors.ServerError(
+                f"the server's answer about queue {self.name!r} makes no sense: {error}"
+            ) from error
+
+    def slots(self) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return self._columns(0, 0, 1)[1]
+
+    def read_columns(
+        self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
+    ) -> tuple[contract.Columns, int | None]:
+        """See :class:`shmq.contract.Queue`."""
+        first = min(check_whole("start", start, 0), 1 << 24)
+        last = FOREVER if end is None else min(check_whole("end", end, 0), 1 << 24)
+        most = min(check_whole("max_bytes", max_bytes, 1), _MOST_BYTES)
+        following, _, columns = self._columns(first, last, most)
+        return columns, None if following == FOREVER else following
+
+    def _columns(self, start: int, end: int, most: int) -> tuple[int, int, contract.Columns]:
+        rest = _RANGE.pack(start, end, most)
+        return self._block(self._call(lambda wire: wire.request(Type.COLUMNS, True, rest), True))
+
+    def lease_run(
+        self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0
+    ) -> contract.Run:
+        """See :class:`shmq.contract.Queue`."""
+        most = min(check_whole("max", max, 1), FOREVER)
+        budget = (1 << 63) - 1
+        if max_bytes is not None:
+            budget = min(check_whole("max_bytes", max_bytes, 1), budget)
+        ms = _lease_ms(seconds)
+        return self._run(lambda wire: wire.lease_run(most, budget, ms))
+
+    def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> contract.Run:
+        """See :class:`shmq.contract.Queue`."""
+        raw = _core.numbers_of("sequences", sequences, 8)
+        ms = _lease_ms(seconds)
+
+        def write(wire: _core.Wire) -> _core.Answer:
+            most = (wire.max_frame - 256) // 8
+            if len(raw) // 8 > most:
+                raise errors.InvalidOption(
+                    f"sequences has {len(raw) // 8} numbers: this server takes up to {most} at once"
+                )
+            return wire.lease_again(ms, raw, 0, len(raw) // 8)
+
+        return self._run(write)
+
+    def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> contract.Run:
+        answer = self._call(write, True)
+        if answer.status != Status.OK:
+            raise self.error(answer)
+        return answer.run()
+
+    def read_run(
+        self, slots: Any, sequences: Any, *, start: int = 0, max_bytes: int = 4 << 20
+    ) -> tuple[contract.Columns, int | None]:
+        """See :class:`shmq.contract.Queue`."""
+        where, which, count = _core.places_of(slots, sequences)
+        first = check_whole("start", start, 0, count)
+        most = min(check_whole("max_bytes", max_bytes, 1), _MOST_BYTES)
+        end = min(count, first + min(_MOST_AT_ONCE, most // _LEAST_ROW + 1))
+        answer = self._call(lambda wire: wire.read_run(most, where, which, first, end), True)
+        if answer.status == Status.LEASE_EXPIRED:
+            raise _core.gone(self.name, answer.refused, end - first)
+        following, _, columns = self._block(answer)
+        reached = end if following == FOREVER else first + following
+        return columns, None if reached >= count else reached
+
+    def ack_run(self, receipts: Any) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return self._settle_run(Type.ACK, receipts, None)
+
+    def extend_run(self, receipts: Any, seconds: float) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return self._settle_run(Type.EXTEND, receipts, _core.milliseconds("seconds", seconds))
+
+    def return_run(self, receipts: Any) -> int:
+        """See :class:`shmq.contract.Queue`."""
+        return self._settle_run(Type.RETURN, receipts, None)
+
+    def _settle_run(self, kind: int, receipts: Any, argument: int | None) -> int:
+        raw = _core.numbers_of("receipts", receipts, 8)
+        refused = 0
+        for start in range(0, len(raw) // 8, _MOST_AT_ONCE):
+            end = min(len(raw) // 8, start + _MOST_AT_ONCE)
+            refused += self._settle_some(kind, raw, start, end, argument)
+        return refused
+
+    def _settle_some(
+        self, kind: int, raw: bytes, start: int, end: int, argument: int | None
+    ) -> int:
+        answer = self._connection.call(
+            lambda wire: wire.settle_run(kind, raw, start, end, argument),
+            again=kind == Type.EXTEND,
+        )
+        if answer.status == Status.LEASE_EXPIRED:
+            return len(answer.refused)
+        if answer.status != Status.OK:
+            raise self.error(answer)
+        return 0
+
+
+def _lease_ms(seconds: float) -> int:
+    ms = _core.milliseconds("seconds", seconds)
+    if not ms:
+        raise errors.InvalidOption(f"seconds={seconds} must be more than 0: a lease takes time")
+    return ms

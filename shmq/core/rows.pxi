@@ -1,0 +1,353 @@
+# Rows that are staged in chunks, and moved from there: see src/chunk.h and src/move.h.
+
+cdef enum:
+    MOST_ROWS = 1000            # of a chunk
+    MOST_CHUNK = 1 << 20        # bytes of a chunk, unless a single row is larger
+    LISTED_AT_ONCE = 512        # slots that one critical section describes
+    LISTED_META = 1024          # bytes of properties; what has more is none of ours
+
+
+# The rows of a chunk that are on their way, a run at a time.
+cdef struct _RowRun:
+    shmq_chunk chunk
+    uint64_t origin_queue, origin_seq
+    uint64_t *receipts          # of the run, which are staged and not published yet
+    uint32_t staged, ids
+    uint64_t published
+
+
+@cython.no_gc_clear
+cdef class _RowMover(_Lessor):
+    """The part of a handle that stages rows in chunks, and takes them in from there."""
+
+    # ---- chunks ----
+
+    def chunks(self, rows):
+        """What is to be staged for this queue: a list of (chunk, how many rows it has).
+
+        A row is a body, or (body, properties) with the properties by name. Raises what a put
+        of it would raise, but for want of room.
+        """
+        cdef list parcels = []
+        cdef list chunks = []
+        cdef uint64_t size, bytes_ = SHMQ_CHUNK_HEAD
+        cdef shmq_put c
+        memset(&c, 0, sizeof(c))
+        c.priority = self.q.middle
+        for row in rows:
+            parcel = row if type(row) is bytes else self._row(row)
+            size = self._row_size(parcel, &c)
+            if parcels and (bytes_ + size > MOST_CHUNK or len(parcels) == MOST_ROWS):
+                chunks.append((self._chunk(parcels, bytes_), len(parcels)))
+                parcels, bytes_ = [], SHMQ_CHUNK_HEAD
+            parcels.append(parcel)
+            bytes_ += size
+        if parcels or not chunks:
+            chunks.append((self._chunk(parcels, bytes_), len(parcels)))
+        return chunks
+
+    cdef Parcel _row(self, row):
+        if isinstance(row, tuple):
+            if len(row) != 2 or not isinstance(row[1], dict):
+                raise TypeError(
+                    f"a row is bytes, or (bytes, properties), not a tuple of {len(row)}")
+            return self._row_of(row[0], **row[1])
+        return self._row_of(row)
+
+    def _row_of(self, body, *, priority=None, group=None, headers=None, delay=None, ttl=None,
+                dedupe_id=None, codec=None, reply_to=None, correlation=None):
+        if isinstance(body, str):
+            raise TypeError("a row's body must be bytes or another buffer, not str: encode it")
+        return self._wrap(body if isinstance(body, bytes) else memoryview(body), codec, priority, group, headers, delay, None, ttl,
+                          dedupe_id, reply_to, correlation, True)
+
+    # What the row takes in a chunk. Raises MessageTooLarge. `plain`: what is to be the put of a
+    # mere body.
+    cdef uint64_t _row_size(self, parcel, shmq_put *plain) except 0:
+        cdef const shmq_put *put = _put_of(parcel, plain)
+        cdef uint32_t more = 0
+        if put.delay > 0 or put.dedupe != NULL:
+            more = SHMQ_LATER_BYTES
+        if shmq_fits(&self.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
+            raise self._too_large(put.body_bytes, put.meta_bytes)
+        return shmq_row_bytes(put)
+
+    cdef bytes _chunk(self, list parcels, uint64_t size):
+        cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
+        cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
+        cdef shmq_put c
+        memset(&c, 0, sizeof(c))
+        c.priority = self.q.middle
+        to = shmq_chunk_begin(to, <uint32_t>len(parcels), self.q.h.options.hash_key)
+        for parcel in parcels:
+            to = shmq_row_write(to, _put_of(parcel, &c))
+        return chunk
+
+    # ---- what a staging queue has ----
+
+    def listing(self, uint8_t codec):
+        """The messages whose bodies have that codec: (slot, sequence, whether it waits, meta).
+
+        ``meta``: the packed properties; those with many are left out.
+        """
+        cdef shmq_view *views = <shmq_view *>malloc(LISTED_AT_ONCE * sizeof(shmq_view))
+        cdef char *metas = <char *>malloc(LISTED_AT_ONCE * LISTED_META)
+        cdef uint32_t at = 0, count, i
+        cdef list rows = []
+        try:
+            if views == NULL or metas == NULL:
+                raise MemoryError
+            while at < self.q.h.slots_made:
+                self._lock()
+                count = self._list_some(&at, codec, views, metas)
+                self._unlock()
+                for i in range(count):
+                    rows.append((views[i].at, views[i].seq,
+                                 shmq_state_of(views[i].word) == SHMQ_READY,
+                                 PyBytes_FromStringAndSize(metas + i * LISTED_META,
+                                                           views[i].meta_bytes)))
+        finally:
+            free(views)
+            free(metas)
+        return rows
+
+    cdef uint32_t _list_some(self, uint32_t *at, uint8_t codec, shmq_view *views,
+                             char *metas) noexcept nogil:
+        cdef uint32_t made = self.q.h.slots_made, count = 0, state
+        cdef shmq_slot *s
+        while at[0] < made and count < LISTED_AT_ONCE:
+            s = &self.q.slots[at[0]]
+            at[0] += 1
+            state = shmq_state_of(shmq_word(s))
+            if (s.codec != codec or s.meta_bytes > LISTED_META
+                    or state not in (SHMQ_READY, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING)):
+                continue
+            shmq_look(&self.q, s, &views[count])
+            if views[count].meta == NULL:
+                views[count].meta_bytes = 0
+            else:
+                memcpy(metas + count * LISTED_META, views[count].meta, views[count].meta_bytes)
+            count += 1
+        return count
+
+    def remove(self, uint32_t at, uint64_t seq):
+        """Remove a message that waits; whether it was there."""
+        cdef shmq_view view
+        cdef int status
+        self._lock()
+        status = shmq_take(&self.q, at, seq, &view)
+        if status == SHMQ_OK:
+            status = shmq_moved(&self.q, view.receipt)
+        self._unlock()
+        return status == SHMQ_OK
+
+    @property
+    def used(self):
+        """The bytes of the arena that messages take."""
+        return (self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT
+
+    # ---- moving a chunk's rows here ----
+
+    def move_rows(self, _RowMover source, uint32_t at, uint64_t seq, timeout):
+        """Move the rows of a chunk here: (how many became messages, whether all have moved).
+
+        None if the chunk does not wait in the source any more. Those of which the dedupe id is
+        known here are left out. Where there is no room, it waits for that, ``timeout`` seconds
+        at most. What was moved stays moved, whatever is raised.
+        """
+        cdef shmq_view view
+        cdef _RowRun run
+        cdef int status
+        memset(&run, 0, sizeof(run))
+        source._lock()
+        status = shmq_take(&source.q, at, seq, &view)
+        source._unlock()
+        if status != SHMQ_OK:
+            return None
+        try:
+            done = self._move_taken(source, &view, &run, timeout)
+        finally:
+            free(run.receipts)
+            source._let_go(view.receipt)
+        return run.published, done
+
+    # Puts a chunk back, unless all of it has moved. Its copies here are gone by now, or it is
+    # left to its next mover to remove them.
+    cdef void _let_go(self, uint64_t receipt) noexcept:
+        with nogil:
+            if self._lock_to_end():
+                shmq_untake(&self.q, receipt)
+                self._unlock()
+
+    cdef object _move_taken(self, _RowMover source, const shmq_view *view, _RowRun *run,
+                            timeout):
+        cdef int status, round_ = 0
+        cdef int64_t until = -1
+        self._begin(source, view, run)
+        while True:
+            status = self._stage_run(run, round_ == 1)
+            if run.staged or (status == SHMQ_OK and run.chunk.row == run.chunk.rows):
+                self._commit_run(source, view.receipt, run)
+                if run.chunk.row == run.chunk.rows:
+                    return True
+                round_, until = 0, -1 if timeout is None else until
+            elif status == SHMQ_FULL:
+                if not self._may_wait(SHMQ_NOT_FULL, timeout is None or timeout > 0, timeout,
+                                      &until, &round_):
+                    return False
+            elif status == SHMQ_STALE:
+                raise source._no_chunk(view.seq)
+            else:
+                raise self._error(status)
+
+    cdef int _begin(self, _RowMover source, const shmq_view *view, _RowRun *run) except -1:
+        cdef shmq_put put
+        cdef uint32_t moved = view.deliveries
+        if not shmq_chunk_read(&run.chunk, view.body, view.body_bytes):
+            raise source._no_chunk(view.seq)
+        if run.chunk.target != self.q.h.options.hash_key:
+            raise _errors.QueueDeleted(
+                f"the rows in {source.name!r} were staged for a queue {self.name!r} that was "
+                f"deleted: discard them, and stage them again")
+        while run.chunk.row < moved:
+            if not shmq_row_read(&run.chunk, &put):
+                raise source._no_chunk(view.seq)
+        run.receipts = <uint64_t *>malloc(max(run.chunk.rows - moved, 1) * sizeof(uint64_t))
+        if run.receipts == NULL:
+            raise MemoryError
+        run.origin_queue = source.q.h.options.hash_key
+        run.origin_seq = view.seq
+        self._lock()
+        shmq_void_copies(&self.q, run.origin_queue, run.origin_seq, moved)
+        self._unlock()
+        return 0
+
+    cdef object _no_chunk(self, uint64_t seq):
+        return _errors.DamagedSegment(
+            f"message {seq} of queue {self.name!r} is no chunk of rows, or a damaged one: "
+            f"discard the staging queue, and stage the rows again")
+
+    # Stages as many of the next rows as there is room for.
+    cdef int _stage_run(self, _RowRun *run, bint asleep_if_full) except -1:
+        cdef uint64_t copied = 0
+        cdef shmq_chunk before
+        cdef shmq_put put
+        cdef int64_t now
+        cdef int status = SHMQ_OK
+        cdef bint large = False
+        run.staged = run.ids = 0
+        self._lock()
+        now = shmq_now()
+        while copied < MOST_UNDER_LOCK and run.chunk.row < run.chunk.rows:
+            before = run.chunk
+            if not shmq_row_read(&run.chunk, &put):
+                status = SHMQ_STALE
+                break
+            put.origin_queue = run.origin_queue
+            put.origin_seq = run.origin_seq
+            large = put.body_bytes > NOGIL_COPY
+            if large:
+                break
+            status = shmq_stage_row(&self.q, &put, run.ids, now, &run.receipts[run.staged])
+            if status != SHMQ_OK:
+                run.chunk = before
+                break
+            run.staged += 1
+            run.ids += put.dedupe != NULL
+            copied += put.body_bytes + 64
+        if status == SHMQ_FULL and not run.staged and asleep_if_full:
+            shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
+        self._unlock()
+        if large and run.staged:
+            run.chunk = before
+        elif large:
+            status = self._stage_large(run, &put, asleep_if_full)
+            if status != SHMQ_OK:
+                run.chunk = before
+        return status
+
+    # A large row is written without the lock, into space that is ours and pinned.
+    cdef int _stage_large(self, _RowRun *run, shmq_put *put, bint asleep_if_full) except -1:
+        cdef uint32_t more = shmq_later_bytes(&self.q, put)
+        cdef uint64_t seq = 0
+        cdef int64_t now
+        cdef shmq_view view
+        cdef int status
+        self._lock()
+        now = shmq_now()
+        status = shmq_reserve(&self.q, put.body_bytes + more, put.meta_bytes, now, NULL, &view,
+                              &seq)
+        if status == SHMQ_OK:
+            status = shmq_pin(&self.q, view.receipt, now, &view)
+            if status == SHMQ_OK:
+                self.views += 1
+        if status == SHMQ_FULL and asleep_if_full:
+            shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
+        self._unlock()
+        if status != SHMQ_OK:
+            return status
+        _copy(<void *>view.body, put.body, put.body_bytes)
+        if put.meta_bytes:
+            memcpy(<void *>view.meta, put.meta, put.meta_bytes)
+        shmq_mark()
+        self._unpin(view.at, self.generation)
+        self._lock()
+        status = shmq_stage(&self.q, view.receipt, put, shmq_now())
+        self._unlock()
+        if status == SHMQ_OK:
+            run.receipts[0] = view.receipt
+            run.staged = 1
+            run.ids = put.dedupe != NULL
+        return status
+
+    # The run's commit point, and its publishing, from which nothing keeps it any more.
+    cdef int _commit_run(self, _RowMover source, uint64_t receipt, _RowRun *run) except -1:
+        cdef int status
+        try:
+            source._lock()
+        except:
+            self._end_run(run, False)
+            raise
+        if run.chunk.row == run.chunk.rows:
+            status = shmq_moved(&source.q, receipt)
+        else:
+            status = shmq_moved_rows(&source.q, receipt, run.chunk.row)
+        source._unlock()
+        self._end_run(run, status == SHMQ_OK)
+        if status != SHMQ_OK:
+            raise _errors.ShmqError(
+                f"the rows in {source.name!r} were taken from their publisher: its handle was "
+                f"closed, or the queue is damaged")
+        self._after()
+        return 0
+
+    # Publishes the run, or removes it. What cannot be published for want of room for dedupe ids
+    # is left to whoever looks for the dead; as is all, if the lock cannot be had, once the
+    # handle is closed.
+    cdef void _end_run(self, _RowRun *run, bint publish) noexcept:
+        cdef uint32_t i
+        cdef int status
+        cdef int64_t now
+        with nogil:
+            if self._lock_to_end():
+                now = shmq_now()
+                for i in range(run.staged):
+                    if not publish:
+                        shmq_abandon(&self.q, run.receipts[i])
+                        continue
+                    status = shmq_publish(&self.q, run.receipts[i], now)
+                    if status == SHMQ_OK:
+                        run.published += 1
+                    elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
+                        shmq_disown(&self.q, run.receipts[i])
+                self._unlock()
+        run.staged = 0
+
+
+# What a put of the row is. `plain`: what is to be that of a mere body.
+cdef inline const shmq_put *_put_of(parcel, shmq_put *plain) noexcept:
+    if type(parcel) is bytes:
+        plain.body = PyBytes_AS_STRING(parcel)
+        plain.body_bytes = PyBytes_GET_SIZE(parcel)
+        return plain
+    return &(<Parcel>parcel).c

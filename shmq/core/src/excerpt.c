@@ -1,0 +1,209 @@
+#include "excerpt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AHEAD 8u /* messages whose bodies are fetched before they are copied */
+
+/* What a live message is doing, or 0. An acknowledged one is as good as free. */
+static uint8_t doing(uint64_t word)
+{
+    switch (shmq_state_of(word)) {
+    case SHMQ_READY:
+        return SHMQ_IS_READY;
+    case SHMQ_DELAYED:
+        return SHMQ_IS_DELAYED;
+    case SHMQ_LEASED:
+        return SHMQ_IS_LEASED;
+    case SHMQ_DEAD:
+    case SHMQ_MOVING:
+        return SHMQ_IS_DYING;
+    default:
+        return 0;
+    }
+}
+
+static const struct shmq_slot *slot_of(const struct shmq_queue *q, uint32_t at)
+{
+    return at < GET_ATOMIC(q->h->slots_made) && at < q->capacity ? &q->slots[at] : NULL;
+}
+
+static uint64_t seq_of(const struct shmq_slot *s) { return GET_ATOMIC(s->seq); }
+
+static bool holds(const struct shmq_slot *s, uint64_t seq)
+{
+    shmq_read_fence();
+    return doing(shmq_word(s)) && seq_of(s) == seq;
+}
+
+bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq)
+{
+    const struct shmq_slot *s = slot_of(q, at);
+
+    return s && doing(shmq_word(s)) && holds(s, seq);
+}
+
+int64_t shmq_wall_offset(void)
+{
+    int64_t offset = shmq_wall() - shmq_now();
+
+    return (offset + 500000) / 1000000 * 1000000;
+}
+
+/* ---- choosing ---- */
+
+void shmq_excerpt_begin(struct shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
+                        uint64_t largest)
+{
+    uint64_t most = max_bytes / SHMQ_COLUMNS_ROW + 1;
+
+    most = messages < most ? messages : most;
+    *e = (struct shmq_excerpt){.most = (uint32_t)most, .max_bytes = max_bytes,
+                               .largest = largest < INT32_MAX ? largest : INT32_MAX};
+    e->picks = malloc((most + 1) * sizeof *e->picks);
+}
+
+static uint64_t size_with(const struct shmq_excerpt *e, uint64_t body_bytes, uint64_t meta_bytes)
+{
+    return SHMQ_COLUMNS_HEAD + SHMQ_COLUMNS_PADDING + (e->count + 1ull) * SHMQ_COLUMNS_ROW +
+           e->body_bytes + body_bytes + e->meta_bytes + meta_bytes;
+}
+
+/* Chooses what the slot holds. SHMQ_STALE: nothing; SHMQ_FULL: the block has no room for it. */
+static int pick(struct shmq_queue *q, struct shmq_excerpt *e, const struct shmq_slot *s)
+{
+    uint64_t word = shmq_word(s), seq = seq_of(s), body_bytes, meta_bytes;
+    uint32_t block, units;
+
+    if (!doing(word))
+        return SHMQ_STALE;
+    block = GET_ATOMIC(s->block);
+    units = GET_ATOMIC(s->units);
+    body_bytes = GET_ATOMIC(s->body_bytes);
+    meta_bytes = GET_ATOMIC(s->meta_bytes);
+    if (!holds(s, seq))
+        return SHMQ_STALE;
+    if (block > q->geo.units || units > q->geo.units - block ||
+        body_bytes + meta_bytes > (uint64_t)units * SHMQ_UNIT)
+        return SHMQ_DAMAGED;
+    if (body_bytes + meta_bytes > e->largest)
+        return e->count ? SHMQ_FULL : SHMQ_TOO_LARGE;
+    if (e->count == e->most || (e->count && size_with(e, body_bytes, meta_bytes) > e->max_bytes))
+        return SHMQ_FULL;
+    e->picks[e->count++] = (struct shmq_pick){seq, shmq_index_of(q, s), block};
+    e->body_bytes += body_bytes;
+    e->meta_bytes += meta_bytes;
+    return SHMQ_OK;
+}
+
+int shmq_excerpt_slots(struct shmq_queue *q, struct shmq_excerpt *e, uint32_t *at, uint32_t end)
+{
+    const struct shmq_slot *s;
+
+    for (; *at < end && (s = slot_of(q, *at)); ++*at) {
+        int status = pick(q, e, s);
+
+        if (status == SHMQ_FULL)
+            return SHMQ_OK;
+        if (status != SHMQ_OK && status != SHMQ_STALE)
+            return status;
+    }
+    return SHMQ_OK;
+}
+
+int shmq_excerpt_run(struct shmq_queue *q, struct shmq_excerpt *e, const uint32_t *slots,
+                     const uint64_t *seqs, uint64_t *at, uint64_t end)
+{
+    for (; *at < end; ++*at) {
+        const struct shmq_slot *s = slot_of(q, slots[*at]);
+        int status = s && seq_of(s) == seqs[*at] ? pick(q, e, s) : SHMQ_STALE;
+
+        if (status == SHMQ_OK && e->picks[e->count - 1].seq != seqs[*at]) {
+            e->count--; /* it went, and another came */
+            return SHMQ_STALE;
+        }
+        if (status == SHMQ_FULL)
+            return SHMQ_OK;
+        if (status != SHMQ_OK)
+            return status;
+    }
+    return SHMQ_OK;
+}
+
+/* ---- copying ---- */
+
+static int64_t micros(int64_t ns) { return ns / 1000; }
+
+static int32_t deliveries_of(uint64_t word)
+{
+    uint32_t deliveries = shmq_deliveries_of(word);
+
+    return (int32_t)(deliveries + (shmq_state_of(word) == SHMQ_LEASED && word & SHMQ_F_HANDED));
+}
+
+/* All but the bytes, as the word says it is: good if the word does not change meanwhile. */
+static void describe(const struct shmq_slot *s, uint64_t word, int64_t wall, struct shmq_row *row)
+{
+    uint8_t state = doing(word);
+    int64_t deadline = GET_ATOMIC(s->deadline);
+
+    row->sequence = seq_of(s);
+    row->put_at = micros(GET_ATOMIC(s->put_at) + wall);
+    row->visible_at = state == SHMQ_IS_DELAYED ? micros(deadline + wall) : 0;
+    row->lease_until = state == SHMQ_IS_LEASED ? micros(deadline + wall) : 0;
+    row->expires = word & SHMQ_F_TTL ? micros(GET_ATOMIC(s->expires) + wall) : 0;
+    row->deliveries = deliveries_of(word);
+    row->priority = GET_ATOMIC(s->lane) & 0xF;
+    row->codec = GET_ATOMIC(s->codec);
+    row->state = state;
+    row->reason = state == SHMQ_IS_DYING ? GET_ATOMIC(s->reason) & 3 : 0;
+    row->dead_at = row->reason ? micros(GET_ATOMIC(s->dead_at)) : 0;
+    row->body_bytes = GET_ATOMIC(s->body_bytes);
+    row->meta_bytes = GET_ATOMIC(s->meta_bytes);
+}
+
+/* Copies one message; false if it is there no longer, or there is no room. */
+static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wall,
+                     struct shmq_columns *c)
+{
+    const struct shmq_slot *s = &q->slots[p->at];
+    uint64_t word = shmq_word(s), again;
+    const unsigned char *block;
+    unsigned char *body, *meta;
+    struct shmq_row row;
+    uint32_t units;
+
+    for (;; word = again) {
+        if (!doing(word))
+            return false;
+        describe(s, word, wall, &row);
+        units = GET_ATOMIC(s->units);
+        shmq_read_fence();
+        again = shmq_word(s);
+        if (again == word)
+            break;
+    }
+    if (row.sequence != p->seq ||
+        (uint64_t)row.body_bytes + row.meta_bytes > (uint64_t)units * SHMQ_UNIT ||
+        units > q->geo.units - p->block ||
+        !shmq_columns_next(c, row.body_bytes, row.meta_bytes, &body, &meta))
+        return false;
+    block = q->arena + (uint64_t)p->block * SHMQ_UNIT;
+    memcpy(body, block, row.body_bytes);
+    if (row.meta_bytes)
+        memcpy(meta, block + (uint64_t)units * SHMQ_UNIT - row.meta_bytes, row.meta_bytes);
+    if (!holds(s, p->seq))
+        return false;
+    shmq_columns_add(c, &row);
+    return true;
+}
+
+void shmq_excerpt_copy(struct shmq_queue *q, const struct shmq_excerpt *e, int64_t wall,
+                       struct shmq_columns *c)
+{
+    for (uint32_t i = 0; i < e->count; i++) {
+        if (i + AHEAD < e->count)
+            shmq_fetch(q->arena + (uint64_t)e->picks[i + AHEAD].block * SHMQ_UNIT);
+        copy_one(q, &e->picks[i], wall, c);
+    }
+}

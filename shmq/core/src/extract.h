@@ -1,0 +1,26 @@
+/* Messages of files as columns: what a replay has found, once it is sorted. */
+#ifndef SHMQ_EXTRACT_H
+#define SHMQ_EXTRACT_H
+
+#include "columns.h"
+#include "replay.h"
+
+/* Which messages, both ends included; and how much they are. */
+struct shmq_extract {
+    uint64_t least_seq, most_seq;
+    int64_t least_put_at, most_put_at; /* microseconds since 1970                        */
+    uint64_t max_bytes;  /* of the block: what does not fit is left, but the first        */
+    uint32_t count;
+    uint64_t body_bytes, meta_bytes;
+};
+
+/* Counts the messages from `at` to `end` that are wanted, as far as they fit; `at` becomes the
+ * first that was not looked at. False: the first one fits no block. */
+bool shmq_extract_count(const struct shmq_replay *r, struct shmq_extract *e, uint64_t *at,
+                        uint64_t end);
+
+/* Copies what was counted. */
+void shmq_extract_copy(const struct shmq_replay *r, const struct shmq_extract *e, uint64_t at,
+                       uint64_t end, struct shmq_columns *c);
+
+#endif

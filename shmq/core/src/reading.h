@@ -1,0 +1,10 @@
+/* COLUMNS and READ_RUN: messages as columns, read without leasing. */
+#ifndef SHMQ_READING_H
+#define SHMQ_READING_H
+
+#include "session.h"
+
+void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_frame *frame,
+                            const unsigned char *payload);
+
+#endif

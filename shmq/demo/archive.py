@@ -1,0 +1,148 @@
+"""The end of the run: Spark takes the counted flights out of their queue, and adds them up."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.demo.delays import add_up
+from shmq.demo.errors import DemoError
+from shmq.demo.queues import COUNTED, PATIENCE
+from shmq.demo.tally import Sums
+from shmq.errors import ShmqError
+from shmq.processes.tether import tether
+
+__all__ = ["Archived", "archive", "missing"]
+
+_SPAWN: Final = multiprocessing.get_context("spawn")
+
+#: The file of the job ``shmq pipeline archive``.
+_JOB: Final = """\
+checkpoint = "checkpoint"
+trigger = "available-now"
+
+[source]
+url = {namespace}
+subscribe = {queue}
+
+[sink]
+path = "parquet"
+"""
+#: What Spark is to have: as much as a small machine can spare.
+_CONF: Final = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
+#: How long Spark may take, in seconds.
+_LIMIT: Final = 600.0
+#: What Spark and the plot take beside shmq.
+_PACKAGES: Final = ("pyspark", "pyarrow", "pandas", "matplotlib")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Archived:
+    """What Spark found."""
+
+    #: Rows in the Parquet, and how many flights are in them.
+    rows: int
+    flights: int
+    #: The sums of each carrier in each hour of the day.
+    delays: dict[tuple[str, int], Sums]
+    #: From the start of the stream until the queue was empty.
+    seconds: float
+
+
+def missing() -> str | None:
+    """What has to be installed before Spark can be asked; None: it can be."""
+    absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if not absent:
+        return None
+    return f"{', '.join(absent)} is not installed: pip install 'shmq[demo]'"
+
+
+def archive(namespace: str) -> Archived:
+    """Move the counted flights into Parquet, and add that up.
+
+    Spark runs in a process of its own, which ends with this call. Raises
+    :class:`DemoError` with the last that it said if it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="shmq-demo-", ignore_cleanup_errors=True) as folder:
+        ours, theirs = _SPAWN.Pipe(duplex=False)
+        arguments = (theirs, namespace, folder, os.getpid())
+        process = _SPAWN.Process(target=_work, args=arguments, name="spark")
+        process.start()
+        theirs.close()
+        try:
+            kind, value = _answer(ours)
+            if kind == "failed":
+                raise DemoError(f"Spark did not archive the flights: {value or _log(folder)}")
+            process.join(PATIENCE)
+        finally:
+            process.terminate()
+            process.join(PATIENCE)
+            process.kill()
+            process.join()
+            ours.close()
+        assert isinstance(value, Archived)
+        return value
+
+
+def _answer(pipe: Connection) -> tuple[str, Any]:
+    if not pipe.poll(_LIMIT):
+        raise DemoError(f"Spark did not archive the flights within {_LIMIT:.0f} s")
+    with contextlib.suppress(EOFError):
+        found: tuple[str, Any] = pipe.recv()
+        return found
+    return "failed", None
+
+
+def _log(folder: str) -> str:
+    """The last line that Spark wrote."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(folder, "log").read_text(errors="replace").strip().splitlines()[-1]
+    return "it has ended without a word"
+
+
+# ---- the process of its own ----
+
+
+def _work(pipe: Connection, namespace: str, folder: str, parent: int) -> None:
+    tether(parent, signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with Path(folder, "log").open("wb") as log:  # what Java writes is for nobody's screen
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        pipe.send(("done", _archived(namespace, Path(folder))))
+    except ShmqError as error:
+        pipe.send(("failed", str(error)))
+    pipe.close()
+
+
+def _archived(namespace: str, folder: Path) -> Archived:
+    import shmq.spark  # noqa: PLC0415 - an extra, and this process alone has a use for it
+    from shmq.spark.jobs import config, registry, runner  # noqa: PLC0415
+
+    path = folder / "archive.toml"
+    names = {"namespace": json.dumps(namespace), "queue": json.dumps(COUNTED)}
+    path.write_text(_JOB.format(**names))
+    job = registry.load("archive")
+    spark = shmq.spark.session(
+        "shmq.demo", master="local[2]", conf={**_CONF, "spark.local.dir": folder / "spark"}
+    )
+    try:
+        began = time.monotonic()
+        runner.run(job, config.read(path, job.tables), spark, lambda _: None, lambda: False)
+        seconds = time.monotonic() - began
+        return Archived(*add_up(spark.read.parquet(str(folder / "parquet"))), seconds)
+    finally:
+        spark.stop()

@@ -1,0 +1,84 @@
+"""Where a format finds its queues: options in, a broker out, on the driver and on executors."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+import shmq
+from shmq.client.remote.address import is_url
+from shmq.errors import InvalidOption
+from shmq.names import chosen_namespace
+from shmq.spark import options
+from shmq.spark.options import BATCH, STREAM, WRITE, Option
+
+__all__ = ["OPTIONS", "Address"]
+
+_ALL: Final = frozenset({BATCH, STREAM, WRITE})
+
+#: The options that say where, of every use.
+OPTIONS: Final = (
+    Option("url", options.text, None, _ALL),
+    Option("token", options.text, None, _ALL),
+    Option("tls", options.truth, None, _ALL),
+    Option("tlsCa", options.text, None, _ALL),
+    Option("tlsCertificate", options.text, None, _ALL),
+    Option("tlsKey", options.text, None, _ALL),
+    Option("connectTimeout", options.seconds(0.001, 1e6), 5.0, _ALL),
+    Option("requestTimeout", options.seconds(0.001, 1e6), 30.0, _ALL),
+)
+
+
+#: What the files of TLS are called in :func:`shmq.connect`, and the options that name them.
+_FILES: Final = MappingProxyType({"ca": "tlsCa", "certificate": "tlsCertificate", "key": "tlsKey"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Address:
+    """A namespace of this host, or a server and how to speak to it.
+
+    It is made at the driver, whose environment fills what no option says, and goes to the
+    executors with the token in it: over Spark's own channels, as every task does.
+    """
+
+    url: str
+    token: str | None = dataclasses.field(default=None, repr=False)
+    tls: bool | tuple[tuple[str, str], ...] | None = None
+    connect_timeout: float = 5.0
+    request_timeout: float = 30.0
+
+    @classmethod
+    def of(cls, chosen: Mapping[str, Any]) -> Self:
+        """What the options say, and else the environment. Raises InvalidOption."""
+        url = chosen["url"] or os.environ.get("SHMQ_URL") or chosen_namespace(None)
+        files = tuple(
+            (key, str(chosen[option]))
+            for key, option in _FILES.items()
+            if chosen[option] is not None
+        )
+        if files and chosen["tls"] is False:
+            raise InvalidOption("the option tls=false refuses TLS, and tlsCa, … ask for it")
+        token = chosen["token"]
+        if is_url(url):
+            token = token or os.environ.get("SHMQ_TOKEN") or None
+        return cls(
+            url, token, files or chosen["tls"], chosen["connectTimeout"], chosen["requestTimeout"]
+        )
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is a server, and no namespace of this host."""
+        return is_url(self.url)
+
+    def connect(self) -> shmq.Broker:
+        """A broker, to be closed by the caller. Raises what :func:`shmq.connect` raises."""
+        return shmq.connect(
+            self.url,
+            token=self.token,
+            tls=dict(self.tls) if isinstance(self.tls, tuple) else self.tls,
+            connect_timeout=self.connect_timeout,
+            request_timeout=self.request_timeout,
+        )

@@ -1,0 +1,230 @@
+"""A run of messages as Arrow's batches, without a copy where the columns allow it."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from shmq.codecs import CODECS, OTHER, unpack_properties
+from shmq.contract.columns import REASONS, STATES
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from shmq.contract import Columns
+
+__all__ = ["Batches", "header_value"]
+
+_MOMENT: Final = pa.timestamp("us", tz="UTC")
+
+#: How many properties are kept to be used again, where they are alike.
+_ALIKE: Final = 4096
+
+Properties = Mapping[str, Any]
+
+
+class Batches:
+    """Makes the batches of one queue, in the columns of a schema and in their order."""
+
+    def __init__(self, schema: pa.Schema, topic: str) -> None:
+        self._schema = schema
+        self._topic = topic.encode()
+
+    @classmethod
+    def for_spark(cls, schema: StructType, topic: str) -> Self:
+        """Batches that Spark takes as they are: just as it would have the schema itself."""
+        return cls(to_arrow_schema(schema, timezone="UTC"), topic)
+
+    def batch(self, run: Columns, states: frozenset[int] | None = None) -> pa.RecordBatch:
+        """The run; of it those in these ``states`` if there are any given, by number."""
+        made = _Making(run, self._topic)
+        arrays = [made.column(field.name, field.type) for field in self._schema]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if states is None:
+            return batch
+        wanted = np.isin(made.numbers(run.state, np.uint8), list(states))
+        return batch if wanted.all() else batch.filter(pa.array(wanted))
+
+
+class _Making:
+    """One batch: what its columns share."""
+
+    def __init__(self, run: Columns, topic: bytes) -> None:
+        self._run = run
+        self._count = run.count
+        self._topic = topic
+        self._properties: list[Properties] | None = None
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """The column of that name; its type is as it stands in the schema."""
+        return _MAKERS[name](self, kind)
+
+    def numbers(self, column: memoryview, kind: Any) -> np.ndarray[Any, Any]:
+        """A column of numbers as NumPy sees it, without a copy."""
+        return np.frombuffer(column, dtype=kind, count=self._count)
+
+    def plain(self, column: memoryview, kind: pa.DataType) -> pa.Array:
+        """Numbers of which none is null, where they lie."""
+        return pa.Array.from_buffers(kind, self._count, [None, pa.py_buffer(column)])
+
+    def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
+        """Times, of which 0 is null, where they lie."""
+        there = self.numbers(column, np.int64) != 0
+        if there.all():
+            return self.plain(column, kind)
+        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+        return pa.Array.from_buffers(kind, self._count, [bits, pa.py_buffer(column)])
+
+    def values(self, kind: pa.DataType) -> pa.Array:
+        """The bodies, where they lie."""
+        run = self._run
+        buffers = [None, pa.py_buffer(run.body_offsets), pa.py_buffer(run.bodies)]
+        return pa.Array.from_buffers(kind, self._count, buffers)
+
+    def constant(self, text: bytes, kind: pa.DataType) -> pa.Array:
+        """The same text in every row."""
+        offsets = np.arange(self._count + 1, dtype=np.int32) * len(text)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * self._count)]
+        return pa.Array.from_buffers(kind, self._count, buffers)
+
+    def zeros(self, kind: pa.DataType) -> pa.Array:
+        return self.plain(memoryview(bytes(4 * self._count)), kind)
+
+    def topics(self, kind: pa.DataType) -> pa.Array:
+        return self.constant(self._topic, kind)
+
+    def words(
+        self, column: memoryview, names: Mapping[int, str | None], kind: pa.DataType
+    ) -> pa.Array:
+        """The word for each number; null for one that has none."""
+        numbers = self.numbers(column, np.uint8)
+        if self._count and (numbers == numbers[0]).all():
+            word = names.get(int(numbers[0]))
+            return self.constant(word.encode(), kind) if word else pa.nulls(self._count, kind)
+        table = pa.array([names.get(number) for number in range(256)], kind)
+        return table.take(pa.array(numbers))
+
+    def codecs(self, kind: pa.DataType) -> pa.Array:
+        """The codec of each; one without a number says its name among the properties."""
+        if not (self.numbers(self._run.codec, np.uint8) == OTHER).any():
+            return self.words(self._run.codec, _CODECS, kind)
+        numbers = self.numbers(self._run.codec, np.uint8)
+        named = zip(numbers.tolist(), self.properties(), strict=True)
+        return pa.array([_CODECS.get(n) or each.get("codec") for n, each in named], kind)
+
+    def of_properties(self, value: Callable[[Properties], Any], kind: pa.DataType) -> pa.Array:
+        """What the properties of each say; null where they say nothing."""
+        if not len(self._run.metas):
+            return pa.nulls(self._count, kind)
+        return pa.array(map(value, self.properties()), kind, size=self._count)
+
+    def properties(self) -> list[Properties]:
+        """The properties of each message, those that are alike unpacked once."""
+        if self._properties is None:
+            known: dict[bytes, Properties] = {b"": {}}
+            metas = bytes(self._run.metas)
+            offsets = np.frombuffer(self._run.meta_offsets, np.int32, self._count + 1).tolist()
+            found = []
+            for start, end in itertools.pairwise(offsets):
+                packed = metas[start:end]
+                each = known.get(packed)
+                if each is None:
+                    each = unpack_properties(packed)
+                    if len(known) < _ALIKE:
+                        known[packed] = each
+                found.append(each)
+            self._properties = found
+        return self._properties
+
+    def dead_reasons(self, kind: pa.DataType) -> pa.Array:
+        """Why each is dead: as its letter says, or as it stands that is about to become one."""
+        letters = self.of_properties(lambda each: _letter(each).get("reason"), kind)
+        if not self.numbers(self._run.reason, np.uint8).any():
+            return letters
+        return letters.fill_null(self.words(self._run.reason, _REASONS, kind))
+
+    def dead_moments(self, kind: pa.DataType) -> pa.Array:
+        """When each died, as its letter says, or as it stands that is about to become one."""
+        letters = self.of_properties(_died_at, pa.int64()).cast(kind)
+        return letters.fill_null(self.moments(self._run.dead_at, kind))
+
+
+def header_value(value: Any) -> bytes | None:
+    """A header's value as bytes: those of a text in UTF-8, and all that is neither as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, default=_as_json).encode("utf-8", "surrogatepass")
+
+
+def _as_json(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _headers(properties: Properties) -> list[dict[str, Any]] | None:
+    headers = properties.get("headers")
+    if not headers:
+        return None
+    return [{"key": str(key), "value": header_value(value)} for key, value in headers.items()]
+
+
+def _key(properties: Properties) -> bytes | None:
+    group = properties.get("group")
+    return None if group is None else group.encode("utf-8", "surrogatepass")
+
+
+def _letter(properties: Properties) -> Properties:
+    letter: Properties = properties.get("dead") or {}
+    return letter
+
+
+def _died_at(properties: Properties) -> int | None:
+    at = _letter(properties).get("at")
+    return None if at is None else int(at) * 1000
+
+
+_STATES: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(STATES)))
+_REASONS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(REASONS)))
+_CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODECS)))
+
+_Maker = Callable[[_Making, pa.DataType], pa.Array]
+
+#: What makes each column of :data:`shmq.spark.columns.COLUMNS`.
+_MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
+    {
+        "key": lambda m, kind: m.of_properties(_key, kind),
+        "value": lambda m, kind: m.values(kind),
+        "topic": lambda m, kind: m.topics(kind),
+        "partition": lambda m, kind: m.zeros(kind),
+        "offset": lambda m, kind: m.plain(m._run.sequence, kind),
+        "timestamp": lambda m, kind: m.plain(m._run.put_at, kind),
+        "timestampType": lambda m, kind: m.zeros(kind),
+        "headers": lambda m, kind: m.of_properties(_headers, kind),
+        "priority": lambda m, kind: m.plain(m._run.priority, kind),
+        "delivery_count": lambda m, kind: m.plain(m._run.deliveries, kind),
+        "state": lambda m, kind: m.words(m._run.state, _STATES, kind),
+        "codec": lambda m, kind: m.codecs(kind),
+        "correlation_id": lambda m, kind: m.of_properties(lambda each: each.get("corr"), kind),
+        "reply_to": lambda m, kind: m.of_properties(lambda each: each.get("reply_to"), kind),
+        "visible_at": lambda m, kind: m.moments(m._run.visible_at, kind),
+        "lease_until": lambda m, kind: m.moments(m._run.lease_until, kind),
+        "expires_at": lambda m, kind: m.moments(m._run.expires, kind),
+        "dead_reason": lambda m, kind: m.dead_reasons(kind),
+        "dead_queue": lambda m, kind: m.of_properties(
+            lambda each: _letter(each).get("queue"), kind
+        ),
+        "dead_deliveries": lambda m, kind: m.of_properties(
+            lambda each: _letter(each).get("deliveries"), kind
+        ),
+        "dead_at": lambda m, kind: m.dead_moments(kind),
+    }
+)

@@ -1,0 +1,73 @@
+"""The options of ``format("dmsq")``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from types import MappingProxyType
+from typing import Final
+
+from shmq.spark import columns, options
+from shmq.spark.options import BATCH, Option
+
+__all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES"]
+
+#: What a message in a file may be doing: a lease does not survive.
+STATES: Final = ("ready", "delayed", "dying")
+
+#: The columns of what was passed over.
+SKIPPED: Final = "topic string, file string, offset bigint, bytes bigint, what string"
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def moment(given: str) -> int:
+    """A time in us since 1970: of ms since then, as Kafka's connector has it, or ISO 8601."""
+    allowed = "ms since 1970, or a time such as 2026-01-31T12:00:00Z (UTC, unless it says where)"
+    try:
+        if given.strip().isdecimal():
+            return int(given) * 1000
+        found = dt.datetime.fromisoformat(given.strip())
+    except ValueError:
+        raise ValueError(allowed) from None
+    found = found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    return (found - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def mode(given: str) -> str:
+    """One of the modes of Spark's own readers that make sense for files of messages."""
+    return str(options.one_of("FAILFAST", "DROPMALFORMED")(given.upper()))
+
+
+_BATCH: Final = frozenset({BATCH})
+_NUMBER: Final = options.whole(0, (1 << 63) - 1)
+
+#: Every option of ``format("dmsq")``; docs/spark.md has the same table.
+OPTIONS: Final = (
+    Option("path", options.text, None, _BATCH),
+    Option("queue", options.names, None, _BATCH),
+    Option("queuePattern", options.pattern, None, _BATCH),
+    Option("columns", options.several_of(*columns.NAMES), None, _BATCH),
+    Option("includeHeaders", options.truth, False, _BATCH),
+    Option("states", options.several_of(*STATES), STATES, _BATCH),
+    Option("startingSequence", _NUMBER, None, _BATCH),
+    Option("endingSequence", _NUMBER, None, _BATCH),
+    Option("startingTimestamp", moment, None, _BATCH),
+    Option("endingTimestamp", moment, None, _BATCH),
+    Option("mode", mode, "FAILFAST", _BATCH),
+    Option("rows", options.one_of("messages", "skipped"), "messages", _BATCH),
+    Option("minPartitions", options.whole(1, 10_000), None, _BATCH),
+    Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _BATCH),
+)
+
+#: Options of other formats that are asked for here, by their names in lower case.
+REFUSED: Final = MappingProxyType(
+    {
+        "paths": "it reads one directory: union several reads",
+        "subscribe": "name the queues as .option('queue', NAMES)",
+        "subscribepattern": "say it as .option('queuePattern', PATTERN)",
+        "startingoffsets": "say it as .option('startingSequence', NUMBER)",
+        "endingoffsets": "say it as .option('endingSequence', NUMBER)",
+        "recursivefilelookup": "it reads one directory, without those in it",
+        "url": "files are read without the broker: leave it out",
+    }
+)

@@ -1,0 +1,95 @@
+"""A batch read of queues' files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from shmq.contract.columns import STATES
+from shmq.spark import dmsq_kind
+from shmq.spark.dmsq_bounds import Bounds
+from shmq.spark.dmsq_files import Files
+from shmq.spark.dmsq_slice import Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["DmsqReader", "SkippedReader"]
+
+
+class DmsqReader(DataSourceReader):
+    """Reads the messages that the files hold when the query is planned."""
+
+    def __init__(self, files: Files, schema: StructType, chosen: Mapping[str, Any]) -> None:
+        self._files = files
+        self._schema = schema
+        self._least: int | None = chosen["minPartitions"]
+        self._max_bytes: int = chosen["maxBytesPerBatch"]
+        self._states = _numbers(chosen["states"])
+        self._bounds = Bounds.of(chosen)
+        # Spark refuses a reader with filters in a session that does not push them, unless
+        # this leads to the method that all readers have.
+        self.pushFilters: Any = _Push(self)
+
+    def push(self, filters: Iterable[Filter]) -> Iterator[Filter]:
+        """Read only what passes these; returns those that Spark has to look at itself."""
+        for wanted in filters:
+            narrowed = self._bounds.narrowed(wanted)
+            if narrowed is None:
+                yield wanted
+            else:
+                self._bounds = narrowed
+
+    def partitions(self) -> list[InputPartition]:
+        """The slices. Raises :class:`~shmq.ShmqError`, at the driver."""
+        return list(self._files.slices(self._bounds, self._least))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice, in Arrow's batches."""
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - heavy
+
+        from shmq.spark.arrow import Batches  # noqa: PLC0415 - heavy
+
+        if not isinstance(partition, Slice):
+            return  # there is none: nothing is within the bounds
+        batches = Batches(to_arrow_schema(self._schema, timezone="UTC"), partition.queue)
+        times = (self._bounds.since, self._bounds.until)
+        with self._files.open(partition) as chain:
+            at: int | None = 0
+            while at is not None:
+                run, at = chain.columns(at, max_bytes=self._max_bytes, put_at=times)
+                if run.count:
+                    yield batches.batch(run, self._states)
+
+
+class SkippedReader(DataSourceReader):
+    """Reads what is passed over of the files, instead of what is in them."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """A row for each place."""
+        del partition
+        with self._files.look() as looked:
+            yield from [(queue, *skipped) for queue, skipped in looked.skipped]
+
+
+def _numbers(states: Sequence[str]) -> frozenset[int] | None:
+    """The states by number; None: all that there are."""
+    found = frozenset(STATES.index(state) for state in states)
+    return None if len(found) == len(dmsq_kind.STATES) else found
+
+
+class _Push:
+    """A reader's way to push filters; where the session does not push any, it is not called."""
+
+    def __init__(self, reader: DmsqReader) -> None:
+        self._reader = reader
+        self.__func__: Callable[..., Any] = DataSourceReader.pushFilters
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.push(filters)

@@ -1,0 +1,46 @@
+"""``format("dmsq")``: the files of durable queues, a namespace's data directory or a backup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from shmq.spark import columns, options
+from shmq.spark.dmsq_kind import OPTIONS, REFUSED, SKIPPED
+from shmq.spark.options import BATCH
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["DmsqSource"]
+
+
+class DmsqSource(DataSource):
+    """The format ``dmsq``. Spark makes one for each DataFrame, at the driver."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format(…)`` is given."""
+        return "dmsq"
+
+    def schema(self) -> str:
+        """The columns, as DDL. Raises :class:`~shmq.InvalidOption`."""
+        chosen = self._chosen()
+        if chosen["rows"] == "skipped":
+            return SKIPPED
+        return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What ``spark.read`` reads with. Raises :class:`~shmq.ShmqError`, at the driver."""
+        from shmq.spark.dmsq_files import Files  # noqa: PLC0415 - Spark looks at each format
+        from shmq.spark.dmsq_reader import DmsqReader, SkippedReader  # noqa: PLC0415
+
+        chosen = self._chosen()
+        if chosen["rows"] == "skipped":
+            return SkippedReader(Files(chosen))
+        columns.check(schema)
+        return DmsqReader(Files(chosen), schema, chosen)
+
+    def _chosen(self) -> dict[str, Any]:
+        return options.parse(OPTIONS, self.options, BATCH, form="dmsq", refused=REFUSED)

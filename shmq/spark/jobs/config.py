@@ -1,0 +1,187 @@
+"""A job's configuration: tables that say what a file may have, and one error for what it may not.
+
+What is wrong is one :class:`~shmq.InvalidOption` that names the file, the table, the key and
+the value, and what to write instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from shmq.errors import InvalidOption
+from shmq.spark.jobs.values import Check, flattened
+
+__all__ = ["NOWHERE", "Config", "Key", "Rest", "Table", "read"]
+
+#: No place.
+NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
+
+#: Checks what stands in a table beside its keys: given that, the values of the keys, and the
+#: place that is meant where the file names none, it returns what the job gets as the table's
+#: ``options``. Raises InvalidOption.
+Rest = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, str]], Mapping[str, str]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key of a table; where it has no default, what the file begins with has an example."""
+
+    name: str
+    #: What it is for, in a line: the comment above it in the file to begin with.
+    about: str
+    #: What makes the job's value of the file's.
+    check: Check
+    #: The job's value where the file has none.
+    default: Any = None
+    #: Whether the file must have it.
+    required: bool = False
+    #: What the file to begin with says: as TOML has it.
+    example: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of the file; the one without a name is the file's top."""
+
+    name: str
+    about: str
+    keys: tuple[Key, ...] = ()
+    #: Whether its absence means that it is not wanted, so that the job gets None for it.
+    optional: bool = False
+    #: Takes what is not among the keys; None: there must be nothing else.
+    rest: Rest | None = None
+    #: Lines for the file to begin with, of what ``rest`` takes.
+    examples: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Config:
+    """What a file says of a job, checked."""
+
+    #: The file.
+    path: Path
+    _tables: Mapping[str, Mapping[str, Any] | None]
+
+    def __getitem__(self, table: str) -> Mapping[str, Any]:
+        """The values of a table, every key among them, and of the top for ``""``.
+
+        Raises LookupError for an optional table that the file does not have.
+        """
+        values = self._tables[table]
+        if values is None:
+            raise LookupError(f"{self.path} has no table [{table}]")
+        return values
+
+    def __contains__(self, table: str) -> bool:
+        """Whether there is something in that table: it is in the file, or not optional."""
+        return self._tables.get(table) is not None
+
+    def wrong(self, problem: str) -> InvalidOption:
+        """The error that the file is wrong in that way."""
+        return InvalidOption(f"{self.path}: {problem}")
+
+
+def read(path: Path, tables: Sequence[Table], place: Mapping[str, str] = NOWHERE) -> Config:
+    """What the file says. Raises :class:`~shmq.InvalidOption` for the first thing wrong in it.
+
+    The ``place`` has the options of ``format("shmq")`` that say where queues are, for those
+    tables that say nothing of it.
+    """
+    try:
+        found = _parsed(path)
+        top = next((table for table in tables if not table.name), Table(name="", about=""))
+        named = {table.name: table for table in tables if table.name}
+        loose = {key: value for key, value in found.items() if key not in named}
+        _refuse_unknown_tables(loose, top, named)
+        made: dict[str, Mapping[str, Any] | None] = {"": _checked(top, loose, path.parent, place)}
+        for name, table in named.items():
+            made[name] = _table(table, found.get(name), path.parent, place)
+    except InvalidOption as error:
+        raise InvalidOption(f"{path}: {error}") from error
+    return Config(path, made)
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidOption(f"it cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InvalidOption(f"it is not TOML: {error}") from error
+
+
+def _refuse_unknown_tables(
+    loose: Mapping[str, Any], top: Table, named: Mapping[str, Table]
+) -> None:
+    own = {key.name for key in top.keys}
+    for key, value in loose.items():
+        if key in own:
+            continue
+        if isinstance(value, dict):
+            raise InvalidOption(f"unknown table [{key}]: {_nearest(key, named, '[{}]')}")
+        place = next((name for name, table in named.items() if key in _names_of(table)), None)
+        if place is not None:
+            raise InvalidOption(
+                f"unknown key {key!r} at the top: it stands in [{place}], and keys of the top "
+                f"before the first table"
+            )
+
+
+def _table(
+    table: Table, found: Any, folder: Path, place: Mapping[str, str]
+) -> Mapping[str, Any] | None:
+    if found is None and table.optional:
+        return None
+    if found is not None and not isinstance(found, dict):
+        raise InvalidOption(f"{table.name} must be a table, [{table.name}], not {found!r:.80}")
+    return _checked(table, found or {}, folder, place)
+
+
+def _checked(
+    table: Table, found: Mapping[str, Any], folder: Path, place: Mapping[str, str]
+) -> Mapping[str, Any]:
+    where = f" in [{table.name}]" if table.name else ""
+    known = {key.name: key for key in table.keys}
+    values: dict[str, Any] = {key.name: key.default for key in table.keys}
+    others: dict[str, Any] = {}
+    for name, value in found.items():
+        if name in known:
+            values[name] = _value(known[name], value, folder, where)
+        elif table.rest is None:
+            raise InvalidOption(f"unknown key {name!r}{where}: {_nearest(name, known, '{!r}')}")
+        else:
+            others |= flattened({name: value})
+    for key in table.keys:
+        if key.required and key.name not in found:
+            raise InvalidOption(f"{key.name!r} is missing{where}: {key.about}")
+    if table.rest is None:
+        return values
+    try:
+        return {**values, "options": table.rest(others, values, place)}
+    except InvalidOption as error:
+        raise InvalidOption(f"[{table.name}]: {error}") from error
+
+
+def _value(key: Key, value: Any, folder: Path, where: str) -> Any:
+    try:
+        return key.check(value, folder)
+    except ValueError as error:
+        raise InvalidOption(f"{key.name} = {value!r:.80}{where} must be {error}") from None
+
+
+def _names_of(table: Table) -> set[str]:
+    return {key.name for key in table.keys}
+
+
+def _nearest(name: str, known: Iterable[str], form: str) -> str:
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    if near:
+        return f"did you mean {form.format(near[0])}?"
+    return "there " + ("are " + ", ".join(map(form.format, names)) if names else "is none")

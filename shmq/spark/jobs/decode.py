@@ -1,0 +1,189 @@
+"""Bodies as columns: of JSON and msgpack, by a schema, in Arrow batches.
+
+A body that is none, or does not go with the schema, has null in those columns and the reason
+in :data:`PROBLEM`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+import pyarrow as pa
+from pyspark.sql import functions, types
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from shmq.errors import InvalidOption, ShmqError
+from shmq.spark.jobs.convert import Convert, converter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["PROBLEM", "Decoder", "bad", "good", "schema_of", "tagged", "without_bad"]
+
+#: The column with what is wrong with a body; null: nothing.
+PROBLEM: Final = "decode_problem"
+
+#: The codecs whose bodies are msgpack.
+_PACKED: Final = frozenset({"msgpack", "command", "event"})
+
+
+def schema_of(ddl: str) -> types.StructType:
+    """The schema of the text, as ``"id BIGINT NOT NULL, name STRING"``.
+
+    Raises :class:`~shmq.InvalidOption` if it is none, or has a type that bodies do not have.
+    """
+    try:
+        found = types.StructType.fromDDL(ddl)
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InvalidOption(
+            f"schema = {ddl!r:.80} must be columns as 'id BIGINT NOT NULL, name STRING': {line}"
+        ) from error
+    if not isinstance(found, types.StructType):
+        raise InvalidOption(
+            f"schema = {ddl!r:.80} must be columns as 'id BIGINT NOT NULL, name STRING'"
+        )
+    converter(found)
+    return found
+
+
+def tagged(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
+    """The rows with the fields of their ``value``, and :data:`PROBLEM`, as a table says.
+
+    Its ``bad = "fail"`` ends the job at the first body that is none, with an error that names
+    the message. Raises :class:`~shmq.InvalidOption` where a column is missing, or there twice.
+    """
+    schema, codec = schema_of(table["schema"]), table["codec"]
+    if table["into"] is not None:
+        schema = types.StructType([types.StructField(table["into"], schema)])
+    for name in ["value", "codec"] if codec == "message" else ["value"]:
+        if name not in rows.columns:
+            raise InvalidOption(
+                f"decoding takes the column {name!r}, and there are {', '.join(rows.columns)}"
+            )
+    twice = [name for name in (*schema.names, PROBLEM) if name in rows.columns]
+    if twice:
+        raise InvalidOption(
+            f"the field {twice[0]!r} is a column of the message already: say into in [decode], "
+            f"or name the columns that you need as columns in [source]"
+        )
+    whole = types.StructType([_loose(field) for field in (*rows.schema, *schema)])
+    whole.add(PROBLEM, types.StringType())
+    decoder = Decoder(schema, codec, nested=table["into"] is not None, fail=table["bad"] == "fail")
+    return rows.mapInArrow(decoder, whole)
+
+
+def good(rows: DataFrame, table: Mapping[str, Any]) -> DataFrame:
+    """The rows whose bodies are as the table says, with the fields; the others are counted."""
+    found = tagged(rows, table)
+    if table["bad"] == "drop":
+        dropped = functions.count(PROBLEM).alias("bad bodies dropped")
+        found = found.observe("decode", dropped)
+    return without_bad(found)
+
+
+def without_bad(found: DataFrame) -> DataFrame:
+    """Of what was :func:`tagged`, the rows with the fields."""
+    return found.where(functions.col(PROBLEM).isNull()).drop(PROBLEM)
+
+
+def bad(rows: DataFrame, found: DataFrame) -> DataFrame:
+    """Of the ``rows`` that were :func:`tagged`, those without, with :data:`PROBLEM`."""
+    return found.where(functions.col(PROBLEM).isNotNull()).select(*rows.columns, PROBLEM)
+
+
+def _loose(field: types.StructField) -> types.StructField:
+    """The field as it is where the body is none: it may be null."""
+    return types.StructField(field.name, field.dataType, True, field.metadata)
+
+
+class Decoder:
+    """What ``mapInArrow`` calls, on executors."""
+
+    def __init__(self, schema: types.StructType, codec: str, *, nested: bool, fail: bool) -> None:
+        self._schema = schema
+        self._codec = codec
+        self._nested = nested
+        self._fail = fail
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches with the columns more."""
+        convert = self._converter()
+        kinds = to_arrow_schema(self._schema, timezone="UTC")
+        for batch in batches:
+            values = batch.column("value").to_pylist()
+            codecs = (
+                batch.column("codec").to_pylist()
+                if self._codec == "message"
+                else [self._codec] * len(values)
+            )
+            fields: list[dict[str, Any] | None] = []
+            problems: list[str | None] = []
+            for at, (value, codec) in enumerate(zip(values, codecs, strict=True)):
+                try:
+                    fields.append(convert(_parsed(value, codec)))
+                    problems.append(None)
+                except ValueError as error:
+                    if self._fail:
+                        raise ShmqError(_told(batch, at, str(error))) from None
+                    fields.append(None)
+                    problems.append(str(error))
+            yield _extended(batch, kinds, fields, problems)
+
+    def _converter(self) -> Convert:
+        if not self._nested:
+            return converter(self._schema)
+        (field,) = self._schema.fields
+        convert = converter(field.dataType)
+        return lambda value: {field.name: convert(value)}
+
+
+def _parsed(value: bytes | None, codec: str) -> Any:
+    """The map in the body. Raises ValueError for another body."""
+    if value is None:
+        raise ValueError("there is no body")
+    found = _decode(bytes(value), codec)
+    if not isinstance(found, dict):
+        raise ValueError(f"is {found!r:.60}, not a map")
+    return found
+
+
+def _decode(value: bytes, codec: str) -> Any:
+    try:
+        if codec == "json":
+            return json.loads(value)
+        if codec in _PACKED:
+            return msgpack.unpackb(value, timestamp=3, strict_map_key=False)
+    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+        raise ValueError(f"is not {codec}: {error or type(error).__name__}") from None
+    raise ValueError(f"has the codec {codec!r}, which has no fields")
+
+
+def _told(batch: pa.RecordBatch, at: int, problem: str) -> str:
+    names = set(batch.schema.names)
+    which = [
+        f"{what} {batch.column(column)[at].as_py()}"
+        for column, what in (("topic", "of queue"), ("offset", "message"))
+        if column in names
+    ]
+    return f"the body {' '.join(reversed(which))}: {problem}".replace("body :", "body:")
+
+
+def _extended(
+    batch: pa.RecordBatch,
+    kinds: pa.Schema,
+    fields: list[dict[str, Any] | None],
+    problems: list[str | None],
+) -> pa.RecordBatch:
+    arrays = [
+        pa.array([row[kind.name] if row is not None else None for row in fields], kind.type)
+        for kind in kinds
+    ]
+    schema = [*batch.schema, *(kind.with_nullable(True) for kind in kinds)]
+    return pa.RecordBatch.from_arrays(
+        [*batch.columns, *arrays, pa.array(problems, pa.string())],
+        schema=pa.schema([*schema, pa.field(PROBLEM, pa.string())]),
+    )

@@ -1,0 +1,79 @@
+"""A user's function by its name: ``module:function``, which takes a DataFrame."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shmq.errors import InvalidOption, ShmqError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["apply", "load"]
+
+Function = Callable[["DataFrame"], "DataFrame"]
+
+
+def load(name: str) -> Function:
+    """What ``module:function`` names. Raises :class:`~shmq.InvalidOption` if it cannot be had."""
+    module_name, _, path = name.partition(":")
+    try:
+        module: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise _no_import(name, error) from error
+        raise InvalidOption(
+            f"function {name!r}: there is no module {error.name!r} here or on the Python path: "
+            f"start where it is, or set PYTHONPATH"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise _no_import(name, error) from error
+    try:
+        found: Function = functools.reduce(getattr, path.split("."), module)
+    except AttributeError as error:
+        raise InvalidOption(
+            f"function {name!r}: {error}; it must be defined at the top of the module"
+        ) from error
+    if not callable(found):
+        raise InvalidOption(
+            f"function {name!r} is of type {type(found).__name__}: name a function that takes "
+            f"a DataFrame and returns one"
+        )
+    return found
+
+
+def apply(name: str, rows: DataFrame) -> DataFrame:
+    """What the function makes of the rows.
+
+    Raises :class:`~shmq.InvalidOption` if that is no DataFrame, and :class:`~shmq.ShmqError`
+    with its place for whatever it raises.
+    """
+    from pyspark.sql import DataFrame  # noqa: PLC0415 - heavy, and an extra
+
+    function = load(name)
+    try:
+        made = function(rows)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        line = next(iter(str(error).splitlines()), "")
+        raise ShmqError(
+            f"function {name!r} failed: {type(error).__name__}: {line} "
+            f"({last.filename}:{last.lineno})"
+        ) from error
+    if not isinstance(made, DataFrame):
+        raise InvalidOption(
+            f"function {name!r} returned a {type(made).__name__}: it must return a DataFrame"
+        )
+    return made
+
+
+def _no_import(name: str, error: BaseException) -> InvalidOption:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return InvalidOption(
+        f"function {name!r}: its module cannot be imported: "
+        f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+    )

@@ -1,0 +1,126 @@
+"""Runs a job: starts it, tells how far it is, stops it where nothing is left half done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq.spark.jobs.batches import Once
+from shmq.spark.jobs.config import Config
+from shmq.spark.jobs.failure import failure_of
+from shmq.spark.jobs.folder import Folder
+from shmq.spark.jobs.job import Batch, Job, Stream
+from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.stopping import stop_after_batch
+from shmq.spark.jobs.tables import AVAILABLE_NOW
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["run"]
+
+#: How long a stream is left alone before it is asked how far it is, in seconds.
+_GLANCE: Final = 0.2
+
+Report = Callable[[Progress], None]
+Stopping = Callable[[], bool]
+
+
+def run(
+    job: Job, config: Config, session: SparkSession, report: Report, stopping: Stopping
+) -> Progress:
+    """Run the job to its end, or until ``stopping()``, and return how far it came.
+
+    A stream is stopped once the batch at hand is done; when it is started again it goes on
+    behind it. After a crash the batch that was at hand is done anew, and counts once. Raises
+    :class:`~shmq.ShmqError` in one line for whatever failed, at the driver or an executor.
+    """
+    told = [Progress()]
+
+    def tell(progress: Progress) -> None:
+        told[0] = progress
+        report(progress)
+
+    try:
+        if isinstance(job, Stream):
+            _stream(job, config, session, tell, stopping)
+        else:
+            assert isinstance(job, Batch)
+            job.run(session, config, tell, stopping)
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is error:
+            raise
+        raise failure from error
+    return told[0]
+
+
+def _stream(
+    job: Stream, config: Config, session: SparkSession, tell: Report, stopping: Stopping
+) -> None:
+    built = job.build(session, config)
+    if isinstance(built, Once):
+        tell(built.run(session, config[""]["checkpoint"]))
+        return
+    query = _started(built, job, config)
+    watch = _Watch(query, tell)
+    try:
+        while not query.awaitTermination(_GLANCE):  # type: ignore[arg-type]
+            watch.look()
+            if stopping():
+                stop_after_batch(query)
+        watch.look()
+    finally:
+        if query.isActive:  # something else failed, or a second signal came
+            query.stop()
+    _settle(session, config)
+    if job.finish is not None and not stopping():
+        job.finish(session, config)
+
+
+def _settle(session: SparkSession, config: Config) -> None:
+    """Acknowledge the last batch, of which a source is only told when the next one begins."""
+    if "source" not in config or config["source"].get("format", "shmq") != "shmq":
+        return
+    from shmq.spark.settling import settle  # noqa: PLC0415 - with Spark alone
+
+    checkpoint = Folder(session, config[""]["checkpoint"])
+    done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]
+    if done:
+        # A line for the version, one of Spark's own, and one for each source: there is one.
+        _, _, offset, *_ = checkpoint.read(f"offsets/{max(done)}").splitlines()
+        settle(config["source"]["options"], offset)
+
+
+def _started(writer: DataStreamWriter, job: Job, config: Config) -> StreamingQuery:
+    writer = writer.queryName(job.name).option("checkpointLocation", config[""]["checkpoint"])
+    trigger = config[""]["trigger"]
+    if trigger == AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{round(trigger * 1000)} milliseconds")
+    return writer.start()
+
+
+class _Watch:
+    """Tells of each batch that was done since it looked last."""
+
+    def __init__(self, query: StreamingQuery, tell: Report) -> None:
+        self._query = query
+        self._tell = tell
+        self._progress = Progress()
+        self._seen: set[str] = set()
+        self._since = time.monotonic()
+
+    def look(self) -> None:
+        for told in self._query.recentProgress:
+            event: dict[str, Any] = json.loads(told.json)
+            if event["timestamp"] in self._seen:
+                continue
+            self._seen.add(event["timestamp"])
+            self._progress = self._progress.after(event)
+            self._tell(self._progress)

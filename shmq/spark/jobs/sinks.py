@@ -1,0 +1,123 @@
+"""Where a job's rows go, batch by batch: a batch that comes again adds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from shmq.spark.jobs import values
+from shmq.spark.jobs.config import Key
+from shmq.spark.jobs.store import Merging, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FILES", "Files", "Queue", "Sink", "of"]
+
+#: How many folders' files a task has open; the rows need no sorting by folder for that many.
+_OPEN_FOLDERS: Final = "64"
+
+#: What can be said of files.
+FILES: Final = (
+    Key(
+        name="compression",
+        about="How files are compressed: zstd, snappy, gzip, lz4 or none.",
+        check=values.one_of("zstd", "snappy", "gzip", "lz4", "none"),
+        default="zstd",
+    ),
+    Key(
+        name="merge_to",
+        about="How large small files become when they are merged; 0: they never are.",
+        check=values.size(0, 1 << 40),
+        default=128 << 20,
+        example="128MiB",
+    ),
+    Key(
+        name="merge_files",
+        about="How many small files there may be in a folder.",
+        check=values.whole(2, 100_000),
+        default=16,
+    ),
+    Key(
+        name="keep_merged",
+        about="How long files that were merged are kept, for readers that have them in hand.",
+        check=values.seconds(0, 30 * 86400),
+        default=3600.0,
+        example="1h",
+    ),
+)
+
+
+class Sink(Protocol):
+    """Takes batches."""
+
+    def add(self, rows: DataFrame, query: str, batch: int) -> None:
+        """Add the rows, unless that batch of that query, or a later one, is there already."""
+
+    def rest(self) -> None:
+        """Do what is left to be done once no batch comes any more."""
+
+
+class Files:
+    """Parquet files; see :mod:`shmq.spark.jobs.store`."""
+
+    def __init__(
+        self, session: SparkSession, table: Mapping[str, Any], columns: tuple[str, ...]
+    ) -> None:
+        session.conf.set("spark.sql.maxConcurrentOutputFileWriters", _OPEN_FOLDERS)
+        self._session = session
+        self._table = table
+        self._columns = columns
+        self._opened: Store | None = None
+
+    def add(self, rows: DataFrame, query: str, batch: int) -> None:
+        """As :class:`Sink` says; and merge small files of a folder."""
+        store = self._store()
+        store.add(rows, query, batch)
+        store.merge()
+        store.sweep()
+
+    def rest(self) -> None:
+        """Merge what there is to be merged."""
+        store = self._store()
+        while store.merge():
+            pass
+        store.sweep()
+
+    def _store(self) -> Store:
+        """Opened with the first batch: what a crash left is undone by who goes on."""
+        if self._opened is None:
+            table = self._table
+            self._opened = Store(
+                self._session,
+                table["path"],
+                columns=self._columns,
+                compression=table["compression"],
+                merging=Merging(
+                    size=table["merge_to"], files=table["merge_files"], keep=table["keep_merged"]
+                ),
+            )
+        return self._opened
+
+
+class Queue:
+    """A queue, by the options of ``format("shmq")``."""
+
+    def __init__(self, options: Mapping[str, str], name: str) -> None:
+        self._options = options
+        self._name = name
+
+    def add(self, rows: DataFrame, query: str, batch: int) -> None:
+        """As :class:`Sink` says."""
+        writer = rows.write.format("shmq").mode("append").options(**self._options)
+        writer.option("publisher", f"{query}/{self._name}").option("batch", batch).save()
+
+    def rest(self) -> None:
+        """There is nothing."""
+
+
+def of(session: SparkSession, table: Mapping[str, Any], name: str) -> Sink:
+    """The sink that a table of rows describes; the ``name`` is unique within the job."""
+    if table["format"] == "parquet":
+        return Files(session, table, table["partition_by"] or ())
+    return Queue(table["options"], name)

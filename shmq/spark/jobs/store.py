@@ -1,0 +1,190 @@
+"""Parquet files that a stream adds to, each batch once, and that are merged while they are read.
+
+A batch is written aside, by Spark and its own protocol for tasks that fail. Then its files are
+moved to where they belong, and one version of the :mod:`~shmq.spark.jobs.manifest` makes them
+count, and says which batch they are: a batch that comes again is there already. So are small
+files merged: the large one is made aside, and one version puts it in their place. They are
+removed only later, for readers that still have them in hand.
+
+Before files are moved, or replaced, a list of them is written. What it names is removed unless
+the manifest has it: after a crash, and once those readers have had their time.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq.spark.jobs.folder import File, Folder
+from shmq.spark.jobs.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Merging", "Store"]
+
+#: Where files are made, with the lists of those that are being moved.
+_ASIDE: Final = "_writing"
+_LIST: Final = ".list"
+#: Where the lists of replaced files are, by the milliseconds since 1970 when they were.
+_REPLACED: Final = "_replaced"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Merging:
+    """When small files become a large one.
+
+    Files are merged with others of their own order of size, so that a byte is written as often
+    as there are orders, however many batches there were.
+    """
+
+    #: About how large, in bytes; a file of half that is no small one. 0: never.
+    size: int = 128 << 20
+    #: How many small ones of an order there may be in a folder, and the ratio of two orders: 2
+    #: or more.
+    files: int = 16
+    #: How long replaced files are left to readers, in seconds.
+    keep: float = 3600.0
+
+
+class Store:
+    """A folder of Parquet files in folders of columns' values. One process writes there."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        path: str,
+        *,
+        columns: tuple[str, ...] = (),
+        compression: str = "zstd",
+        merging: Merging = Merging(),
+    ) -> None:
+        self._session = session
+        self._columns = columns
+        self._compression = compression
+        self._merging = merging
+        self._folder = Folder(session, path)
+        self._manifest = Manifest(self._folder)
+        self._recover()
+
+    def add(self, rows: DataFrame, query: str, batch: int) -> None:
+        """Add the rows, unless the batch of that query, or a later one, is there already."""
+        if self._manifest.batches.get(query, -1) >= batch:
+            return
+        name = f"{query}-{batch}"
+        found = self._made(rows, name, self._columns)
+        moves = {
+            source: f"{_parent(source)}part-{query[:8]}-{batch:08d}-{number:04d}.{self._suffix}"
+            for number, source in enumerate(sorted(found))
+        }
+        self._publish(name, moves, (), (query, batch))
+
+    def merge(self) -> bool:
+        """Merge small files of one folder, where there are most of them; False if none has many."""
+        chosen = self._chosen()
+        if not chosen:
+            return False
+        name = uuid.uuid4().hex
+        reader = self._session.read.option("mergeSchema", "true")
+        parts = reader.parquet(*(self._folder.path(each) for each in chosen))
+        found = self._made(parts.coalesce(1), name, ())
+        self._write_list(f"{_REPLACED}/{round(time.time() * 1000)}-{name}{_LIST}", chosen)
+        folder = _parent(chosen[0])
+        moves = {
+            source: f"{folder}merged-{name}-{number:04d}.{self._suffix}"
+            for number, source in enumerate(sorted(found))
+        }
+        self._publish(name, moves, chosen, None)
+        return True
+
+    def sweep(self) -> None:
+        """Remove the files that were replaced long enough ago."""
+        oldest = (time.time() - self._merging.keep) * 1000
+        for name in self._folder.names(_REPLACED):
+            if name.endswith(_LIST) and int(name.partition("-")[0]) <= oldest:
+                self._remove_listed(f"{_REPLACED}/{name}")
+
+    @property
+    def _suffix(self) -> str:
+        return f"{self._compression}.parquet"
+
+    def _made(self, rows: DataFrame, name: str, columns: tuple[str, ...]) -> dict[str, File]:
+        """The files that Spark makes of the rows, aside, by their names there."""
+        aside = f"{_ASIDE}/{name}"
+        writer = rows.write.mode("overwrite").option("compression", self._compression)
+        if columns:
+            writer = writer.partitionBy(*columns)
+        writer.parquet(self._folder.path(aside))
+        return {file: found for file, found in self._folder.files(aside).items() if found.size}
+
+    def _publish(
+        self,
+        name: str,
+        moves: dict[str, str],
+        replaced: Iterable[str],
+        batch: tuple[str, int] | None,
+    ) -> None:
+        """Move what was made aside to its places, and let it count."""
+        listed = f"{_ASIDE}/{name}{_LIST}"
+        if moves:
+            self._write_list(listed, moves.values())
+            added = {
+                to: self._folder.move(f"{_ASIDE}/{name}/{source}", to)
+                for source, to in moves.items()
+            }
+            self._manifest.commit(added, remove=replaced, batch=batch)
+        self._folder.remove(f"{_ASIDE}/{name}")
+        self._folder.remove(listed)
+
+    def _chosen(self) -> list[str]:
+        """The files to be merged: of one folder, and not more than make a large one."""
+        merging = self._merging
+        alike: dict[tuple[str, int], list[str]] = collections.defaultdict(list)
+        for name, file in self._manifest.files.items():
+            if file.size < merging.size // 2:
+                order = int(math.log(max(file.size, 1), merging.files))
+                alike[_parent(name), order].append(name)
+        most = max(alike.values(), key=len, default=[])
+        if len(most) < merging.files:
+            return []
+        sized = sorted(most, key=lambda name: self._manifest.files[name].size)
+        return list(_up_to(sized, self._manifest.files, merging.size))
+
+    def _recover(self) -> None:
+        """Undo what a crash left half done."""
+        names = self._folder.names(_ASIDE)
+        for name in names:
+            if name.endswith(_LIST):
+                self._remove_listed(f"{_ASIDE}/{name}")
+        for name in names:
+            if not name.endswith(_LIST):
+                self._folder.remove(f"{_ASIDE}/{name}")
+
+    def _write_list(self, name: str, files: Iterable[str]) -> None:
+        self._folder.write_json(name, list(files))
+
+    def _remove_listed(self, name: str) -> None:
+        """Remove the files that a list names and the manifest has not, and then the list."""
+        for file in self._folder.read_json(name):
+            if file not in self._manifest.files:
+                self._folder.remove(file)
+        self._folder.remove(name)
+
+
+def _up_to(names: Iterable[str], files: dict[str, Any], size: int) -> Iterator[str]:
+    total = 0
+    for at, name in enumerate(names):
+        total += files[name].size
+        if at > 1 and total > size:
+            return
+        yield name
+
+
+def _parent(name: str) -> str:
+    """The folder of the name with its slash; nothing for the top."""
+    return name[: name.rfind("/") + 1]

@@ -1,0 +1,165 @@
+"""The tables that several jobs have: where rows come from, where they go, and how it runs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from shmq.errors import InvalidOption
+from shmq.spark.jobs import values
+from shmq.spark.jobs.config import Key, Rest, Table
+
+__all__ = ["AVAILABLE_NOW", "BATCH_TOP", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
+
+#: The trigger of a stream that ends when it has read what was there at its start.
+AVAILABLE_NOW: Final = "available-now"
+
+#: The formats that a table may name, with the module that knows their options; Spark's own
+#: are left to Spark.
+FORMATS: Final = MappingProxyType(
+    {
+        "shmq": "shmq.spark.queue_kind",
+        "dmsq": "shmq.spark.dmsq_kind",
+        "parquet": None,
+    }
+)
+
+_trigger_time = values.seconds(0, 7 * 86400)
+
+
+def _trigger(value: Any, folder: Path) -> str | float:
+    """:data:`AVAILABLE_NOW`, or the seconds from the start of a batch to that of the next."""
+    if value == AVAILABLE_NOW:
+        return AVAILABLE_NOW
+    try:
+        return float(_trigger_time(value, folder))
+    except ValueError as error:
+        raise ValueError(f'"{AVAILABLE_NOW}", or {error}') from None
+
+
+def _options(given: Mapping[str, Any], *_: Mapping[str, Any]) -> Mapping[str, str]:
+    return {key: _option(key, value) for key, value in given.items()}
+
+
+def _option(key: str, value: Any) -> str:
+    try:
+        return str(values.option(value, Path()))
+    except ValueError as error:
+        raise InvalidOption(f"{key} = {value!r:.80} must be {error}") from None
+
+
+def _options_for(use: str) -> Rest:
+    """Checks the options of a format as the format itself does, before Spark is started."""
+
+    def check(
+        given: Mapping[str, Any], keys: Mapping[str, Any], place: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        found = _options(given)
+        form = keys.get("format", "shmq")
+        path = keys.get("path")
+        if form == "shmq" and "url" not in found:
+            found = {**place, **found}
+        known = FORMATS[form]
+        if known is None:
+            if path is None:
+                raise InvalidOption(f"'path' is missing: the folder of the files in {form}")
+            return found
+        parse = importlib.import_module("shmq.spark.options").parse
+        module = importlib.import_module(known)
+        asked = {**found, "path": path} if path is not None else found
+        meant = use if form == "shmq" else "batch"
+        parse(module.OPTIONS, asked, meant, form=form, refused=module.REFUSED)
+        return found
+
+    return check
+
+
+def queue(name: str, about: str, *, use: str, optional: bool = False, example: str = "") -> Table:
+    """A table of queues: the options of ``format("shmq")``, for that ``use`` of it.
+
+    The use is one of :data:`shmq.spark.options.USES`. The job gets them as ``options``.
+    """
+    return Table(
+        name=name,
+        about=about,
+        optional=optional,
+        rest=_options_for(use),
+        examples=(example,) if example else (),
+    )
+
+
+def rows(
+    name: str,
+    about: str,
+    *,
+    use: str,
+    formats: tuple[str, ...],
+    keys: tuple[Key, ...] = (),
+    optional: bool = False,
+    example: str = "",
+) -> Table:
+    """A table of rows in one of those formats, with the options of it.
+
+    The job gets ``format``, ``path`` (None for queues), ``options`` and those ``keys`` more.
+    """
+    return Table(
+        name=name,
+        about=about,
+        keys=(
+            Key(
+                name="format",
+                about=f"What holds the rows: {', '.join(formats)}.",
+                check=values.one_of(*formats),
+                default=formats[0],
+            ),
+            Key(name="path", about="The folder, of files.", check=values.path, example="rows"),
+            *keys,
+        ),
+        optional=optional,
+        rest=_options_for(use),
+        examples=(example,) if example else (),
+    )
+
+
+SPARK: Final = Table(
+    name="spark",
+    about='Spark\'s own settings, as spark.executor.memory = "4g".',
+    keys=(
+        Key(
+            name="master",
+            about="The cluster, as spark://host:7077; this machine's cores without it.",
+            check=values.text,
+            example="local[*]",
+        ),
+    ),
+    rest=_options,
+)
+
+#: The top of the file of a stream.
+STREAM_TOP: Final = Table(
+    name="",
+    about="",
+    keys=(
+        Key(
+            name="checkpoint",
+            about="Where it remembers how far it is. One for each job, and never to be shared.",
+            check=values.path,
+            required=True,
+            example="checkpoint",
+        ),
+        Key(
+            name="trigger",
+            about=f'How often a batch begins, as "10s"; "{AVAILABLE_NOW}": read what there is, '
+            "and end.",
+            check=_trigger,
+            default=10.0,
+            example="10s",
+        ),
+    ),
+)
+
+#: The top of the file of a job that ends by itself.
+BATCH_TOP: Final = Table(name="", about="")

@@ -1,0 +1,193 @@
+"""How a value of TOML becomes a value of a job: each check says what would be allowed.
+
+A check takes what the file has and returns what the job gets. It raises ValueError with
+what is allowed, which the configuration completes with the key and the value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = [
+    "Check",
+    "flag",
+    "function",
+    "moment",
+    "names",
+    "number",
+    "one_of",
+    "option",
+    "path",
+    "seconds",
+    "size",
+    "text",
+    "whole",
+]
+
+#: What makes the job's value of the file's; ``folder`` is where the file is.
+Check = Callable[[Any, Path], Any]
+
+_SECONDS: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)", re.ASCII)
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE: Final = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:iB)?", re.ASCII)
+_SCALES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_FUNCTION: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+def text(value: Any, _: Path) -> str:
+    """Text that is not empty."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise ValueError("text, in quotes")
+
+
+def flag(value: Any, _: Path) -> bool:
+    """``true`` or ``false``."""
+    if isinstance(value, bool):
+        return value
+    raise ValueError("true or false")
+
+
+def names(value: Any, folder: Path) -> tuple[str, ...]:
+    """One name, or a list of them, none twice."""
+    found = value if isinstance(value, list) else [value]
+    try:
+        kept = tuple(text(each, folder) for each in found)
+    except ValueError:
+        kept = ()
+    if not kept or len(set(kept)) < len(kept):
+        raise ValueError('a name as "a", or several as ["a", "b"], none of them twice')
+    return kept
+
+
+def whole(least: int, most: int) -> Check:
+    """A whole number within the bounds."""
+
+    def check(value: Any, _: Path) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"a whole number from {least:,} to {most:,}")
+        return value
+
+    return check
+
+
+def number(least: float, most: float) -> Check:
+    """A number within the bounds."""
+
+    def check(value: Any, _: Path) -> float:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        if not plain or not least <= value <= most:
+            raise ValueError(f"a number from {least:g} to {most:g}")
+        return float(value)
+
+    return check
+
+
+def seconds(least: float, most: float) -> Check:
+    """A time within the bounds, as 30 or ``"500ms"``, ``"5m"``, ``"2h"``; in seconds."""
+
+    def check(value: Any, _: Path) -> float:
+        found = _seconds(value)
+        if found is None or not least <= found <= most:
+            raise ValueError(
+                f'a time from {least:g} to {most:g} seconds, as 30 or "500ms", "5m", "2h"'
+            )
+        return found
+
+    return check
+
+
+def size(least: int, most: int) -> Check:
+    """A number of bytes within the bounds, as 4096 or ``"64K"``, ``"16MiB"``."""
+
+    def check(value: Any, _: Path) -> int:
+        found = _size(value)
+        if found is None or not least <= found <= most:
+            raise ValueError(
+                f'a size from {least:,} to {most:,} bytes, as 4096 or "64K", "16MiB", "1G"'
+            )
+        return found
+
+    return check
+
+
+def one_of(*allowed: str) -> Check:
+    """One of these words."""
+
+    def check(value: Any, _: Path) -> str:
+        if value not in allowed:
+            raise ValueError(f"one of {', '.join(allowed)}")
+        return str(value)
+
+    return check
+
+
+def path(value: Any, folder: Path) -> str:
+    """A path, from the folder of the file on, or a place with a scheme, as ``s3a://…``."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError('a path, as "archive", "/srv/archive" or "hdfs://host/archive"')
+    return value if _SCHEME.match(value) else str(folder / value)
+
+
+def function(value: Any, _: Path) -> str:
+    """The name of a function, as ``module:function``."""
+    if isinstance(value, str) and _FUNCTION.fullmatch(value):
+        return value
+    raise ValueError('of the form "module:function", as "app.flights:delays"')
+
+
+def moment(value: Any, _: Path) -> dt.datetime:
+    """A point in time, with its zone; without one it is in UTC. A date is its beginning."""
+    found = value
+    if isinstance(value, str):
+        try:
+            found = dt.datetime.fromisoformat(value)
+        except ValueError:
+            found = None
+    if isinstance(found, dt.date) and not isinstance(found, dt.datetime):
+        found = dt.datetime.combine(found, dt.time())
+    if not isinstance(found, dt.datetime):
+        raise ValueError("a time as 2026-11-22T10:00:00Z, or a date as 2026-11-22")
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+
+def option(value: Any, _: Path) -> str:
+    """What Spark takes as an option: text, a number, true or false, or a list of text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return str(value)
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    raise ValueError("text, a number, true or false, or a list of text")
+
+
+def flattened(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables within tables as one, with dots: what TOML makes of ``a.b = 1``."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": each for inner, each in flattened(value).items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if math.isfinite(value) else None
+    match = _SECONDS.fullmatch(value.strip()) if isinstance(value, str) else None
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _size(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return int(match[1]) * _SCALES[match[2]] if match else None

@@ -1,0 +1,191 @@
+"""The options of a format: one table says what there is, and what is refused says why.
+
+Spark hands over every option as text, and folds the case of its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from shmq.errors import InvalidOption
+
+__all__ = ["BATCH", "STREAM", "USES", "WRITE", "Option", "parse"]
+
+BATCH: Final = "batch"
+STREAM: Final = "stream"
+WRITE: Final = "write"
+
+#: What a use is called in an error.
+USES: Final = MappingProxyType(
+    {BATCH: "spark.read", STREAM: "spark.readStream", WRITE: "write and writeStream"}
+)
+
+#: Options of Spark's own, which reach a source beside those that are meant for it.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "pathglobfilter"})
+
+_SIZE: Final = re.compile(r"(\d+)\s*(k|m|g|kib|mib|gib|kb|mb|gb|b)?", re.IGNORECASE)
+_SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h)?", re.IGNORECASE)
+_SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+Reading = Callable[[str], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name, how its text is read, its default, and what it is for.
+
+    ``read`` raises ValueError with what would be allowed.
+    """
+
+    name: str
+    read: Reading
+    default: Any
+    uses: frozenset[str]
+
+
+def parse(
+    table: Sequence[Option],
+    given: Mapping[str, str],
+    use: str,
+    *,
+    form: str,
+    refused: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The value of every option of that ``use`` by its name, the ``given`` ones read.
+
+    ``form`` is the format's name, and ``refused`` has the reason for what is well known
+    elsewhere and is no option here, by its name in lower case. Raises
+    :class:`~shmq.InvalidOption` for an option that is unknown or of another use, and for a
+    value that is not allowed.
+    """
+    known = {option.name.lower(): option for option in table}
+    chosen = {option.name: option.default for option in table if use in option.uses}
+    for key, text in given.items():
+        folded = key.lower()
+        if folded in _OF_SPARK or folded.startswith("__"):
+            continue
+        option = known.get(folded)
+        if option is None:
+            raise InvalidOption(_unknown(key, known, form, refused))
+        if use not in option.uses:
+            meant = " and ".join(USES[each] for each in USES if each in option.uses)
+            raise InvalidOption(f"the option {option.name}={text!r} is for {meant}: leave it out")
+        try:
+            chosen[option.name] = option.read(text)
+        except ValueError as error:
+            raise InvalidOption(f"the option {option.name}={text!r} must be {error}") from None
+    return chosen
+
+
+def _unknown(key: str, known: Mapping[str, Option], form: str, refused: Mapping[str, str]) -> str:
+    if reason := refused.get(key.lower()):
+        return f"format({form!r}) has no option {key!r}: {reason}"
+    near = difflib.get_close_matches(key.lower(), known, 1)
+    hint = f"did you mean {known[near[0]].name}?" if near else ""
+    names = ", ".join(option.name for option in known.values())
+    return f"format({form!r}) has no option {key!r}: {hint or f'it may have {names}'}"
+
+
+def text(given: str) -> str:
+    """Any text that is not empty."""
+    if not given.strip():
+        raise ValueError("some text")
+    return given.strip()
+
+
+def truth(given: str) -> bool:
+    """``true`` or ``false``."""
+    try:
+        return {"true": True, "false": False}[given.strip().lower()]
+    except KeyError:
+        raise ValueError("true or false") from None
+
+
+def names(given: str) -> tuple[str, ...]:
+    """Names with commas between them; at least one, and none twice."""
+    found = tuple(part.strip() for part in given.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("one or more names with commas between them, none of them twice")
+    return found
+
+
+def pattern(given: str) -> re.Pattern[str]:
+    """A regular expression, of Python's."""
+    try:
+        return re.compile(text(given))
+    except re.error as error:
+        raise ValueError(f"a regular expression ({error})") from None
+
+
+def whole(least: int, most: int) -> Reading:
+    """A whole number within the bounds."""
+
+    def read(given: str) -> int:
+        allowed = f"a whole number from {least:,} to {most:,}"
+        if not re.fullmatch(r"\s*\d{1,20}\s*", given, re.ASCII):
+            raise ValueError(allowed)
+        if not least <= int(given) <= most:
+            raise ValueError(allowed)
+        return int(given)
+
+    return read
+
+
+def size(least: int, most: int) -> Reading:
+    """A number of bytes within the bounds: ``1048576``, ``64k``, ``16m``, ``1g``."""
+
+    def read(given: str) -> int:
+        found = _SIZE.fullmatch(given.strip())
+        if found is not None:
+            scale = (found[2] or "").lower().removesuffix("b").removesuffix("i")
+            if least <= int(found[1]) * _SCALES[scale] <= most:
+                return int(found[1]) * _SCALES[scale]
+        raise ValueError(f"a number of bytes from {least:,} to {most:,}, as 64k, 16m or 1g")
+
+    return read
+
+
+def seconds(least: float, most: float) -> Reading:
+    """A time within the bounds, in seconds: ``30``, ``0.5``, ``500ms``, ``10min``, ``1h``."""
+
+    def read(given: str) -> float:
+        found = _SECONDS.fullmatch(given.strip())
+        if found is not None:
+            value = float(found[1]) * _UNITS[(found[2] or "").lower()]
+            if least <= value <= most:
+                return value
+        raise ValueError(f"a time from {least:g} to {most:g} seconds, as 30, 500ms or 10min")
+
+    return read
+
+
+def one_of(*allowed: str) -> Reading:
+    """One of these words."""
+
+    def read(given: str) -> str:
+        if given.strip() not in allowed:
+            raise ValueError(f"one of {', '.join(allowed)}")
+        return given.strip()
+
+    return read
+
+
+def several_of(*allowed: str) -> Reading:
+    """Some of these words, with commas between them, each once, in any order."""
+
+    def read(given: str) -> tuple[str, ...]:
+        try:
+            found = names(given)
+        except ValueError:
+            found = ("",)
+        if not set(found) <= set(allowed):
+            raise ValueError(f"some of {', '.join(allowed)}, with commas between them")
+        return found
+
+    return read

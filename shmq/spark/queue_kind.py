@@ -1,0 +1,118 @@
+"""A queue behind ``format("shmq")``: its options, and which class does what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq.spark import address, columns, options, queue_sink
+from shmq.spark.address import Address
+from shmq.spark.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.queue_batch import QueueReader
+from shmq.spark.queue_source import Subscription
+from shmq.spark.queue_stream import QueueStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+__all__ = ["OPTIONS", "REFUSED", "QueueKind"]
+
+_READ: Final = frozenset({BATCH, STREAM})
+_STREAM: Final = frozenset({STREAM})
+
+#: Every option of ``format("shmq")`` for a queue; docs/spark.md has the same table.
+OPTIONS: Final = (
+    *address.OPTIONS,
+    Option("subscribe", options.names, None, _READ),
+    Option("subscribePattern", options.pattern, None, _READ),
+    Option("columns", options.several_of(*columns.NAMES), None, _READ),
+    Option("includeHeaders", options.truth, False, _READ),
+    Option("states", options.several_of(*columns.STATES), columns.STATES, frozenset({BATCH})),
+    Option("minPartitions", options.whole(1, 10_000), None, _READ),
+    Option("maxBytesPerBatch", options.size(1 << 10, 1 << 30), 4 << 20, _READ),
+    Option("maxOffsetsPerTrigger", options.whole(1, 1 << 24), 500_000, _STREAM),
+    Option("maxBytesPerTrigger", options.size(1, 1 << 40), 256 << 20, _STREAM),
+    Option("leaseTimeout", options.seconds(1, 1e6), 600.0, _STREAM),
+    Option("failOnDataLoss", options.truth, True, _STREAM),
+    *queue_sink.OPTIONS,
+)
+
+_NO_OFFSETS: Final = (
+    "a queue has no offsets to begin or end at, it hands out what is in it: leave it out"
+)
+
+#: Options of other formats that are asked for here, by their names in lower case.
+REFUSED: Final = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                "assign",
+                "startingoffsets",
+                "endingoffsets",
+                "startingtimestamp",
+                "endingtimestamp",
+                "startingoffsetsbytimestamp",
+                "endingoffsetsbytimestamp",
+                "startingoffsetsbytimestampstrategy",
+            ),
+            _NO_OFFSETS,
+        ),
+        **dict.fromkeys(
+            ("minoffsetspertrigger", "maxtriggerdelay"),
+            "choose a longer trigger instead: .trigger(processingTime='10 seconds')",
+        ),
+        "path": "name the queue as .option('subscribe', NAME), and to write as "
+        ".option('topic', NAME)",
+        "kafka.bootstrap.servers": "say where the queues are as .option('url', …)",
+        "namespace": "say it as .option('url', NAMESPACE)",
+    }
+)
+
+
+class QueueKind:
+    """What one format's options say of queues."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def schema(self) -> str:
+        """The columns of the rows, as DDL.
+
+        Spark asks before it tells what for, so an option of any use will do here. Raises
+        :class:`~shmq.InvalidOption`.
+        """
+        chosen = options.parse(OPTIONS, self._given, self._use(), form="shmq", refused=REFUSED)
+        return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A peek at the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
+        chosen = self._parse(BATCH)
+        return QueueReader(Address.of(chosen), Subscription.of(chosen), schema, chosen)
+
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        """Leases of the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
+        chosen = self._parse(STREAM)
+        return QueueStreamReader(Address.of(chosen), Subscription.of(chosen), schema, chosen)
+
+    def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
+        """Puts into queues, all of them or none."""
+        return queue_sink.writer(self._parse(WRITE), schema, overwrite=overwrite)
+
+    def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
+        """Puts into queues, once for each micro-batch."""
+        return queue_sink.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
+
+    def _use(self) -> str:
+        """The use whose options these can be: a stream's, if one of them is for streams alone."""
+        alone = {option.name.lower() for option in OPTIONS if option.uses == _STREAM}
+        return STREAM if any(key.lower() in alone for key in self._given) else BATCH
+
+    def _parse(self, use: str) -> dict[str, Any]:
+        return options.parse(OPTIONS, self._given, use, form="shmq", refused=REFUSED)

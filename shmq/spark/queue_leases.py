@@ -1,0 +1,280 @@
+"""What the driver's side of a stream holds leased.
+
+One process beside the driver asks for every batch of a stream, and lives as long as the query.
+Its leases are its own: when it is killed they are over at once, and whoever starts the query
+again asks for the same messages by their sequence numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+import shmq
+from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.spark.address import Address
+from shmq.spark.queue_source import Subscription
+from shmq.spark.taken import Offset, Taken
+
+__all__ = ["Held", "Leases"]
+
+_log = logging.getLogger("shmq.spark")
+
+#: How often a pattern is looked up anew, in seconds.
+_LOOK: Final = 1.0
+
+#: The pauses before messages that are not to be had are asked for again, in seconds: what a
+#: killed process held over TCP is there once its server has seen the connection end.
+_PAUSES: Final = (0.05, 0.1, 0.2, 0.4)
+
+#: The most bytes of sequence numbers that are asked for at once: a server's frame has an end.
+_AT_ONCE: Final = 8 << 16
+
+#: How many sequence numbers an error names.
+_NAMED: Final = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """Messages of one queue that are leased: for which batch, their receipts and places.
+
+    ``receipts`` are bytes of u64 and ``slots`` of u32, in the order of the sequence numbers.
+    """
+
+    batch: int
+    taken: Taken
+    receipts: bytes
+    slots: bytes
+
+
+class Leases:
+    """The leases of one stream, of one batch at a time; its methods are for one thread."""
+
+    def __init__(
+        self, address: Address, subscription: Subscription, seconds: float, *, strict: bool
+    ) -> None:
+        self._address = address
+        self._subscription = subscription
+        self._seconds = seconds
+        self._strict = strict
+        self._broker: shmq.Broker | None = None
+        self._queues: dict[str, shmq.Queue] = {}
+        self._names: tuple[str, ...] = ()
+        self._looked = 0.0
+        self._held: dict[str, Held] = {}
+        self._lock = threading.Lock()  # of _held, which the other thread prolongs
+        self._prolonging: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def depths(self) -> dict[str, int]:
+        """How many messages of each queue are visible."""
+        depths = {}
+        for name in self.names():
+            with self._gone_is_fine(name):
+                depths[name] = self._queue(name).qsize()
+        return depths
+
+    def names(self) -> tuple[str, ...]:
+        """The queues that there are. Raises NoSuchQueue for a named one that is not."""
+        now = time.monotonic()
+        fresh = now - self._looked < _LOOK
+        if not fresh or not self._names:
+            there = self._subscription.find(self._connected(), strict=self._strict)
+            self._names, self._looked = there, now
+        return self._names
+
+    def take(self, name: str, batch: int, rows: int, size: int | None) -> Held | None:
+        """Lease up to ``rows`` messages, of ``size`` bytes in all or one message more."""
+        with self._gone_is_fine(name):
+            queue = self._queue(name)
+            run = queue.lease_run(rows, max_bytes=size, seconds=self._seconds)
+            if run.sequences:
+                held = Held(batch, Taken(queue.identity, run.sequences), run.receipts, run.slots)
+                self._hold(name, held)
+                return held
+        return None
+
+    def again(self, name: str, taken: Taken, batch: int) -> Held | None:
+        """Lease the very messages that were taken before. Raises ShmqError if some are gone.
+
+        They are not to be had if another consumer got them in the meantime. Where data may be
+        lost, what is left is leased, and what is gone is logged.
+        """
+        held, why = self._lease_taken(name, taken, batch)
+        count = len(held.taken) if held else 0
+        if count < len(taken):
+            lost = _missing(taken, held)
+            told = (
+                f"{len(taken) - count:,} of the {len(taken):,} messages of batch {batch} are no "
+                f"longer to be had from the queue {name!r} ({why}): {lost}"
+            )
+            if self._strict:
+                raise ShmqError(
+                    f"{told}. The batch has to be read again, as Spark has not committed it; with "
+                    f"failOnDataLoss=false it goes on without them"
+                )
+            _log.warning("%s: the batch goes on without them", told)
+        if held is not None:
+            self._hold(name, held)
+        return held
+
+    def settle(self, offset: Offset) -> int:
+        """Acknowledge the batch, which Spark has committed, and let go of what it held.
+
+        Returns how many messages that were; what was acknowledged before is not among them.
+        """
+        count = 0
+        for name, taken in offset.queues.items():
+            held = self._release(name, offset.batch)
+            with self._gone_is_fine(name):
+                queue = self._queue(name)
+                settled = 0
+                if held is not None:
+                    settled = len(held.taken) - queue.ack_run(held.receipts)
+                if settled < len(taken):
+                    settled += self._settle_again(queue, taken, offset.batch)
+                count += settled
+        return count
+
+    def held(self, offset: Offset) -> Mapping[str, Held] | None:
+        """What is held, if it is just what the offset says."""
+        with self._lock:
+            held = dict(self._held)
+        alike = {name: each.taken for name, each in held.items()} == dict(offset.queues)
+        return held if alike else None
+
+    def give_back(self) -> None:
+        """Return all that is held to the queues."""
+        for name, held in list(self._held.items()):
+            self._release(name, held.batch)
+            with self._gone_is_fine(name):
+                self._queue(name).return_run(held.receipts)
+
+    def close(self) -> None:
+        """Detach: what is held goes back at once."""
+        self._closed.set()
+        if self._broker is not None:
+            self._broker.close()
+
+    def _settle_again(self, queue: shmq.Queue, taken: Taken, batch: int) -> int:
+        """Acknowledge what a process before this one took, or what a lost connection had."""
+        if queue.identity != taken.identity:
+            return 0
+        held, _ = self._lease_taken(queue.name, taken, batch)
+        return len(held.taken) - queue.ack_run(held.receipts) if held else 0
+
+    def _lease_taken(self, name: str, taken: Taken, batch: int) -> tuple[Held | None, str]:
+        """What of it can be leased now, and why the rest cannot."""
+        try:
+            queue = self._queue(name)
+            if queue.identity != taken.identity:
+                return None, "which was deleted and made anew"
+            parts = list(self._lease_until_there(queue, taken.sequences))
+        except (NoSuchQueue, QueueDeleted):
+            self._forget(name)
+            return None, "which was deleted"
+        receipts = b"".join(part.receipts for part in parts)
+        if not receipts:
+            return None, "another consumer took them, or they were removed"
+        order = np.concatenate([np.frombuffer(part.sequences, "<u8") for part in parts])
+        places = _places(taken.sequences, order.tobytes())
+        slots = np.frombuffer(b"".join(part.slots for part in parts), "<u4")[places]
+        found = np.frombuffer(receipts, "<u8")[places]
+        left = Taken(taken.identity, order[places].tobytes())
+        why = "another consumer took them, or they were removed"
+        return Held(batch, left, found.tobytes(), slots.tobytes()), why
+
+    def _lease_until_there(self, queue: shmq.Queue, sequences: bytes) -> Iterator[shmq.Run]:
+        wanted = sequences
+        for pause in (*_PAUSES, None):
+            found = []
+            for start in range(0, len(wanted), _AT_ONCE):
+                part = wanted[start : start + _AT_ONCE]
+                run = queue.lease_again(part, seconds=self._seconds)
+                yield run
+                found.append(run.sequences)
+            wanted = _without(wanted, b"".join(found))
+            if not wanted or pause is None:
+                return
+            time.sleep(pause)
+
+    def _hold(self, name: str, held: Held) -> None:
+        with self._lock:
+            self._held[name] = held
+        if self._prolonging is None:
+            self._prolonging = threading.Thread(
+                target=self._prolong, name="shmq-leases", daemon=True
+            )
+            self._prolonging.start()
+
+    def _release(self, name: str, batch: int) -> Held | None:
+        """What is held of the queue for that batch is not prolonged any more."""
+        with self._lock:
+            held = self._held.get(name)
+            return self._held.pop(name) if held and held.batch == batch else None
+
+    def _prolong(self) -> None:
+        """Let no lease end while the process lives."""
+        while not self._closed.wait(self._seconds / 3):
+            with self._lock:
+                for name, held in self._held.items():
+                    try:
+                        self._queues[name].extend_run(held.receipts, self._seconds)
+                    except (ShmqError, LookupError) as error:
+                        _log.warning(
+                            "the leases of the queue %r are not prolonged: %s", name, error
+                        )
+
+    def _connected(self) -> shmq.Broker:
+        if self._broker is None:
+            self._broker = self._address.connect()
+        return self._broker
+
+    def _queue(self, name: str) -> shmq.Queue:
+        if name not in self._queues:
+            self._queues[name] = self._connected().queue(name)
+        return self._queues[name]
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._held.pop(name, None)
+        self._looked = 0.0
+        if name in self._queues:
+            self._queues.pop(name).close()
+
+    @contextlib.contextmanager
+    def _gone_is_fine(self, name: str) -> Iterator[None]:
+        """A queue that is deleted meanwhile: the next look finds what is there then."""
+        try:
+            yield
+        except (NoSuchQueue, QueueDeleted):
+            self._forget(name)
+
+
+def _without(wanted: bytes, found: bytes) -> bytes:
+    """The numbers that are wanted and not found, in their order."""
+    numbers = np.frombuffer(wanted, "<u8")
+    return numbers[~np.isin(numbers, np.frombuffer(found, "<u8"))].tobytes()
+
+
+def _places(wanted: bytes, found: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Where each wanted number stands among those found, in the order in which it is wanted."""
+    numbers, there = np.frombuffer(wanted, "<u8"), np.frombuffer(found, "<u8")
+    order = np.argsort(there)
+    numbers = numbers[np.isin(numbers, there)]
+    return order[np.searchsorted(there, numbers, sorter=order)]
+
+
+def _missing(taken: Taken, held: Held | None) -> str:
+    """The sequence numbers that are gone, for people."""
+    lost = taken.sequences if held is None else _without(taken.sequences, held.taken.sequences)
+    numbers = np.frombuffer(lost, "<u8")
+    more = ", …" if len(numbers) > _NAMED else ""
+    return "sequence " + ", ".join(map(str, numbers[:_NAMED].tolist())) + more

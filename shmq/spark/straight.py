@@ -1,0 +1,98 @@
+"""One task's rows put straight into their queues, at least once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+import shmq
+from shmq.codecs import CODECS
+from shmq.errors import Full
+from shmq.spark import sink_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from shmq.spark.sink import Sink
+    from shmq.spark.sink_rows import Properties, Rows
+
+__all__ = ["PutStraight", "put"]
+
+#: The codecs of which a put makes bytes itself: of what is bytes already it would not do.
+_MADE: Final = frozenset(CODECS) - {"bytes", "text"}
+
+#: What only one message has.
+_ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
+
+
+@dataclasses.dataclass(frozen=True)
+class PutStraight(WriterCommitMessage):
+    """What a task tells the driver: how many rows it has put."""
+
+    rows: int
+
+
+def put(sink: Sink, batches: Iterable[pa.RecordBatch]) -> PutStraight:
+    """Put a task's rows; a full queue is waited for, as long as the sink allows.
+
+    Rows that were put stay when the task fails, and come again when it is tried again. Raises
+    :class:`~shmq.Full`, and what ``Queue.put`` raises.
+    """
+    rows = 0
+    with sink.address.connect() as broker:
+        queues: dict[str, shmq.Queue] = {}
+        for batch in batches:
+            for name, part in sink_rows.by_queue(batch, sink.columns, sink.topic):
+                if name not in queues:
+                    queues[name] = broker.queue(name)
+                _put_rows(queues[name], part, sink.timeout)
+                rows += len(part)
+    return PutStraight(rows)
+
+
+def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
+    bodies = rows.bodies.to_pylist()
+    if rows.properties is None:
+        _put_alike(queue, bodies, {}, timeout)
+        return
+    parcels = zip(bodies, rows.properties, strict=True)
+    for properties, run in itertools.groupby(parcels, key=operator.itemgetter(1)):
+        alike = [body for body, _ in run]
+        if properties.get("codec") in _MADE:
+            for body in alike:
+                _put_encoded(queue, body, properties, timeout)
+        elif _ITS_OWN.isdisjoint(properties):
+            _put_alike(queue, alike, properties, timeout)
+        else:
+            for body in alike:
+                queue.put(_as_put(body, properties), True, timeout, **properties)
+
+
+def _put_alike(
+    queue: shmq.Queue, bodies: Sequence[bytes], properties: Properties, timeout: float | None
+) -> None:
+    """Put bodies with the same properties, as many at a time as there is room for."""
+    given = [_as_put(body, properties) for body in bodies]
+    taken = queue.put_many(given, True, timeout, **properties)
+    if taken < len(given):
+        raise Full(
+            f"queue {queue.name!r} had no room within publishTimeout={timeout:g} s: it took "
+            f"{taken:,} of {len(given):,} rows, which stay in it"
+        )
+
+
+def _put_encoded(
+    queue: shmq.Queue, body: bytes, properties: Properties, timeout: float | None
+) -> None:
+    """Put a body that is bytes of its codec: in place, where none is encoded."""
+    with queue.loan(len(body), block=True, timeout=timeout, **properties) as view:
+        view[:] = body
+
+
+def _as_put(body: bytes, properties: Properties) -> Any:
+    return body.decode() if properties.get("codec") == "text" else body

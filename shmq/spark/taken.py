@@ -1,0 +1,114 @@
+"""What a micro-batch took, as the offset that Spark keeps of it in the checkpoint.
+
+An offset names its batch by a number, and for each queue of which something was taken the
+queue's identity and the sequence numbers, in the order in which they were served. So the very
+same messages can be asked for again, and no others, whoever has died since. As JSON::
+
+    {"version": 1, "batch": 7, "queues": {"orders": {"id": "00c0ffee…", "count": 3, "taken": "…"}}}
+
+``taken`` is base64 of zlib's of the differences between the numbers, the first being the first
+number itself, as little-endian integers of the least width that holds them all, which is the
+byte in front of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from shmq.errors import ShmqError
+
+__all__ = ["NOTHING", "Offset", "Taken"]
+
+VERSION: Final = 1
+
+#: The most messages that one queue can hold, so that an offset can have.
+MOST: Final = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Taken:
+    """Messages of one queue: its identity, and the sequence numbers as bytes of u64."""
+
+    identity: int
+    sequences: bytes
+
+    def __len__(self) -> int:
+        return len(self.sequences) // 8
+
+    def as_json(self) -> dict[str, Any]:
+        """What the checkpoint keeps."""
+        return {"id": f"{self.identity:016x}", "count": len(self), "taken": _pack(self.sequences)}
+
+    @classmethod
+    def of_json(cls, given: Any) -> Self:
+        """Raises ValueError and its like for what :meth:`as_json` cannot have made."""
+        count = given["count"]
+        if type(count) is not int or not 0 < count <= MOST:
+            raise ValueError(f"a count of {count!r}")
+        return cls(int(given["id"], 16), _unpack(given["taken"], count))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offset:
+    """The end of a micro-batch: its number, counted from 1, and what was taken by queue."""
+
+    batch: int
+    queues: Mapping[str, Taken]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.queues.values()))
+
+    def as_json(self) -> dict[str, Any]:
+        """What Spark is given, always with the same keys in the same order."""
+        queues = {name: self.queues[name].as_json() for name in sorted(self.queues)}
+        return {"version": VERSION, "batch": self.batch, "queues": queues}
+
+    @classmethod
+    def of_json(cls, given: Mapping[str, Any]) -> Self:
+        """What Spark gives back. Raises ShmqError for what is no offset of this source."""
+        try:
+            if given["version"] != VERSION or type(given["batch"]) is not int:
+                raise ValueError(f"version {given['version']!r}, batch {given['batch']!r}")
+            queues = {name: Taken.of_json(each) for name, each in given["queues"].items()}
+        except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
+            raise ShmqError(
+                f"the checkpoint has an offset that is not one of format('shmq') for queues, "
+                f"version {VERSION}: {str(given)[:200]} ({error}); give the query a checkpoint of "
+                f"its own"
+            ) from None
+        return cls(given["batch"], MappingProxyType(queues))
+
+
+#: Where every stream begins: before its first batch.
+NOTHING: Final = Offset(0, MappingProxyType({}))
+
+
+def _pack(sequences: bytes) -> str:
+    numbers = np.frombuffer(sequences, dtype="<u8").astype("<i8")
+    steps = np.diff(numbers, prepend=0)
+    low, high = int(steps.min()), int(steps.max())
+    width = next(w for w in (1, 2, 4, 8) if -(1 << (8 * w - 1)) <= low and high < 1 << (8 * w - 1))
+    return base64.b64encode(
+        zlib.compress(bytes((width,)) + steps.astype(f"<i{width}").tobytes(), 1)
+    ).decode()
+
+
+def _unpack(text: str, count: int) -> bytes:
+    try:
+        packed = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+    inflate = zlib.decompressobj()
+    data = inflate.decompress(packed, 8 * count + 2)
+    if not inflate.eof or data[0] not in (1, 2, 4, 8) or len(data) != data[0] * count + 1:
+        raise ValueError(f"{len(data)} bytes for {count} numbers")
+    steps = np.frombuffer(data, dtype=f"<i{data[0]}", offset=1)
+    return np.cumsum(steps, dtype="<i8").astype("<u8").tobytes()

@@ -1,0 +1,67 @@
+"""One session of Spark for the whole run: it takes ten seconds to start."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shmq import spark as shmq_spark
+from tests.conftest import own_namespace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class _WithoutSpark(pytest.Module):
+    def collect(self) -> list[pytest.Item]:
+        pytest.skip("there is no pyspark: pip install 'shmq[spark]'", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    if importlib.util.find_spec("pyspark") is not None:
+        return None
+    return _WithoutSpark.from_parent(parent, path=module_path)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that every test of the run shares: two threads, 1 GiB, no web page."""
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        path = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+        session = shmq_spark.session(
+            "shmq's tests",
+            master="local[2]",
+            conf={
+                "spark.driver.memory": "1g",
+                "spark.sql.shuffle.partitions": 2,
+                "spark.sql.warehouse.dir": folder / "warehouse",
+                "spark.local.dir": folder / "local",
+                "spark.log.level": "ERROR",
+            },
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A namespace of the test's own, in which Spark's Python workers are until they end."""
+    with own_namespace(inhabited=True) as name:
+        yield name
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """Where a test's stream keeps what it has done."""
+    return str(tmp_path / "checkpoint")
