@@ -19,7 +19,14 @@ from shmq.core import _core
 from shmq.errors import InvalidOption, ShmqError
 from shmq.options import MAX_SECONDS, check_seconds
 
-__all__ = ["CODECS", "decode_body", "encode_message", "pack_properties", "unpack_properties"]
+__all__ = [
+    "CODECS",
+    "decode_body",
+    "encode_message",
+    "number_of",
+    "pack_properties",
+    "unpack_properties",
+]
 
 #: The codecs by their number in a slot. Another one has the number 255 and stands, by
 #: name, in the properties; its bodies are bytes.
@@ -56,7 +63,7 @@ def encode_message(
     :class:`~shmq.InvalidOption` for a property out of range and TypeError for one of the
     wrong type, or a body that cannot be encoded.
     """
-    buffer, number = (body, _number_of(codec)) if encoded else encode_body(body, codec)
+    buffer, number = (body, number_of(codec)) if encoded else encode_body(body, codec)
     level = _check_priority(priority, priorities)
     wait = _check_delay(delay, deliver_at)
     properties: dict[str, Any] = {}
@@ -92,7 +99,8 @@ def encode_body(body: Any, codec: str | None) -> tuple[Any, int]:
     return encode(body), CODECS.index(codec)
 
 
-def _number_of(codec: str | None) -> int:
+def number_of(codec: str | None) -> int:
+    """A codec's number in a slot; None is that of bytes."""
     if codec is None:
         return _BYTES
     return CODECS.index(codec) if codec in CODECS else OTHER

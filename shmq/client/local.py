@@ -32,6 +32,7 @@ from shmq.names import check_name, chosen_namespace, staging_name, staging_targe
 from shmq.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOptions, check_whole
 from shmq.registry import Namespace
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
+from shmq.where import Where
 
 __all__ = ["LocalBroker", "LocalQueue"]
 
@@ -319,20 +320,21 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     # ---- redrive ----
 
-    def redrive(self, limit: int | None = None) -> int:
+    def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
-        return self.redrive_where(limit, lambda _: True)
+        return self.redrive_some(limit, where, lambda _: True)
 
-    def redrive_where(self, limit: int | None, may: Callable[[str], bool]) -> int:
+    def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
         """As `redrive`, but a dead-letter queue's letters go to the queues alone that ``may``."""
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1)
+        meant = None if where is None else Where(where)
         with contextlib.ExitStack() as stack:
             graves, targets = self, _Targets(self._namespace, stack, may)
             if self.options.dead_letter is not None:
                 self.qsize()  # those that are still on their way are dead letters too
                 graves = self.dead_letter_queue()
                 targets.only(self)
-            return _redrive(graves, targets, most)
+            return _redrive(graves, targets, most, meant)
 
     # ---- staging ----
 
@@ -495,17 +497,21 @@ class _Targets:
         return self._open.get(letter.queue)
 
 
-def _redrive(graves: LocalQueue, targets: _Targets, most: int) -> int:
+def _redrive(graves: LocalQueue, targets: _Targets, most: int, meant: Where | None) -> int:
     """Move dead letters back, oldest first, until a target is full."""
     graves.qsize()
     moved = 0
+    now = time.time()
     letters = sorted((sequence, at) for at, sequence, _ in graves._visible())
     if letters:
-        moving.wait_until_written(graves, letters[:most][-1][0])
+        last = letters[:most][-1] if meant is None else letters[-1]
+        moving.wait_until_written(graves, last[0])
     for sequence, at in letters:
         if moved == most:
             break
         copy = graves.copy_at(at, sequence)
+        if copy is not None and meant is not None and not meant.matches(copy, now):
+            continue
         target = targets.of(copy.dead) if copy is not None else None
         row = graves.take(at, sequence) if target is not None else None
         if target is None or row is None:

@@ -474,13 +474,17 @@ class Queue(abc.ABC):
         """
 
     @abc.abstractmethod
-    def redrive(self, limit: int | None = None) -> int:
+    def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         """Send dead letters back to this queue; returns how many went.
 
         On a queue with dead letters of its own it takes those that came from it; on a
         dead-letter queue it sends each to the queue it came from. The oldest go first, at
         most ``limit`` (None: all), until a queue is full; :class:`~shmq.Full` or
         :class:`~shmq.NoSpace` is raised only if none could go.
+
+        ``where`` is an expression, such as ``"reason = 'expired' and age < 2h"``: only those
+        go for which it is true. Raises :class:`~shmq.InvalidOption` for one that cannot be
+        read, and :class:`~shmq.Unsupported` if the server is too old for it.
         """
 
     @abc.abstractmethod

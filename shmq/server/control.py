@@ -30,13 +30,14 @@ from shmq.server.staging import Asked, rows_of
 from shmq.server.statuses import status_of
 from shmq.server.tokens import Doors
 from shmq.version import VERSION
+from shmq.where import Where
 
 __all__ = ["FEATURES", "Control"]
 
 log = logging.getLogger("shmq.server")
 
 #: What this server can do beyond the types that every one has.
-FEATURES: Final = ("return", "peek", "redrive", "columns", "staging")
+FEATURES: Final = ("return", "peek", "redrive", "where", "columns", "staging")
 
 _LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")
@@ -224,11 +225,15 @@ class Control:
         return _packed({**stats, "options": options, "attachments": attachments})
 
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
-        limit = _limit_of(rest)
+        limit = _limit_of(rest[: _LIMIT.size])
+        where = _where_of(rest[_LIMIT.size :])
         with self.attach(name) as queue:
             self._need_admin(session, name)
-            moved = queue.redrive_where(
+            if where is not None:
+                self._need_consume(session, name)  # what goes tells what is in it
+            moved = queue.redrive_some(
                 None if limit == FOREVER else limit,
+                where,
                 lambda origin: bool(self.rights(session, origin) & ADMIN_RIGHT),
             )
         return _COUNT.pack(moved)
@@ -236,8 +241,7 @@ class Control:
     def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
         limit = _limit_of(rest)
         with self.attach(name) as queue:
-            if not self.rights(session, name) & CONSUME_RIGHT:
-                raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
+            self._need_consume(session, name)
             return _some(queue.peeked(limit))
 
     def _stage(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -285,6 +289,10 @@ class Control:
     def _need_admin(self, session: Session, name: str) -> None:
         if not self.rights(session, name) & ADMIN_RIGHT:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
+
+    def _need_consume(self, session: Session, name: str) -> None:
+        if not self.rights(session, name) & CONSUME_RIGHT:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
 
     def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the queue's dead letters may go there, and a queue be made for them."""
@@ -347,6 +355,18 @@ def _limit_of(rest: bytes) -> int:
     if not limit:
         raise Refusal(Status.BAD_REQUEST, "limit=0: it must be 1 or more")
     return limit
+
+
+def _where_of(rest: bytes) -> str | None:
+    """The expression of a REDRIVE; None: there is none."""
+    if not rest:
+        return None
+    try:
+        text = rest.decode()
+        Where(text)
+    except (UnicodeDecodeError, InvalidOption) as error:
+        raise Refusal(Status.BAD_REQUEST, str(error)) from error
+    return text
 
 
 def _some(copies: Iterator[Message]) -> list[Message]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -122,3 +125,82 @@ def test_redrive_sends_dead_letters_back(shell: Shell, queue: shmq.Queue, name: 
     assert shell("redrive", "-q", name).text == "2 dead letters sent back\n"
     assert queue.qsize() == 3
     assert shell("redrive", "-q", name).text == "0 dead letters sent back\n"
+
+
+def bury(queue: shmq.Queue, body: object, **properties: Any) -> None:
+    queue.put(body, **properties)
+    queue.get().reject()
+
+
+@pytest.mark.parametrize("name", ["jobs", "jobs.dlq"])
+def test_redrive_sends_back_those_that_the_expression_means(
+    shell: Shell, queue: shmq.Queue, name: str
+) -> None:
+    bury(queue, "a", headers={"source": "web"})
+    bury(queue, "b")
+
+    told = shell("redrive", "-q", name, "--where", "header.source = 'web'", "--json")
+
+    assert told.json == {"queue": name, "redriven": 1}
+    assert queue.get(timeout=0).body == "a"
+
+
+def test_redrive_reads_the_expression_from_a_file(
+    shell: Shell, queue: shmq.Queue, tmp_path: Path
+) -> None:
+    bury(queue, "a", group="x")
+    bury(queue, "b")
+    file = tmp_path / "which"
+    file.write_text("group = 'x'\n  and reason = 'rejected'\n")
+
+    assert shell("redrive", "-q", "jobs", "--where", f"@{file}").text == "1 dead letter sent back\n"
+    assert queue.get(timeout=0).body == "a"
+
+
+def test_redrive_takes_rows_of_a_triage(shell: Shell, queue: shmq.Queue, tmp_path: Path) -> None:
+    for body in ("a", 1, 1.5, b"x"):
+        bury(queue, body)
+    file = tmp_path / "triage.json"
+    rows = [
+        {"row": 1, "where": "codec = 'text'"},
+        {"row": 2, "where": "shape = 'int'"},
+        {"row": 3, "where": "shape = 'float' or shape = 'never'"},
+    ]
+    file.write_text(json.dumps({"queue": "jobs.dlq", "rows": rows}))
+    chosen = ("redrive", "-q", "jobs.dlq", "--where", f"@{file}")
+
+    assert shell(*chosen, "--row", "2", "--json").json["redriven"] == 1
+    assert queue.get(timeout=0).body == 1
+    assert shell(*chosen, "--json").json["redriven"] == 2
+    assert [queue.get(timeout=0).body for _ in range(2)] == ["a", 1.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "why"),
+    [
+        (None, ["--where", "reson = 'x'"], "did you mean reason"),
+        (None, ["--row", "1"], "--where @FILE"),
+        ("reason = 'x'", ["--where", "@FILE", "--row", "1"], "no rows of a triage"),
+        ('{"rows": [{"row": 1, "where": "age > 1"}]}', ["--where", "@FILE", "--row", "2"], "row 2"),
+        ('{"rows": []}', ["--where", "@FILE"], "it has none"),
+        ('{"lines": 5}', ["--where", "@FILE"], "no file that triage wrote"),
+        ("{nope", ["--where", "@FILE"], "no file that triage wrote"),
+    ],
+)
+def test_redrive_refuses_what_it_cannot_choose_by(
+    shell: Shell, queue: shmq.Queue, tmp_path: Path, text: str | None, flags: list[str], why: str
+) -> None:
+    bury(queue, "a")
+    if text is not None:
+        (tmp_path / "file").write_text(text)
+
+    given = [flag.replace("FILE", str(tmp_path / "file")) for flag in flags]
+
+    assert why in shell("redrive", "-q", "jobs", *given, code=Code.USAGE).error
+    assert queue.qsize() == 0
+
+
+def test_redrive_names_the_file_that_it_cannot_read(shell: Shell, queue: shmq.Queue) -> None:
+    error = shell("redrive", "-q", "jobs", "--where", "@nowhere", code=Code.REFUSED).error
+
+    assert "nowhere" in error

@@ -48,6 +48,8 @@ SESSION: list[tuple[str, bytes]] = [
     ("stats -q nowhere", b""),
     ("purge -q jobs", b""),
     ("purge -q jobs --yes", b""),
+    ("redrive -q jobs --where age>1d", b""),
+    ("redrive -q jobs --where age>1parsec", b""),
     ("redrive -q jobs", b""),
     ("delete -q jobs --yes --json", b""),
     ("delete -q jobs.dlq --yes", b""),

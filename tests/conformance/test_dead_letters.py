@@ -408,3 +408,53 @@ def test_who_waits_for_a_message_gets_one_that_was_redriven(queue: Queue, dead: 
     queue.redrive()
 
     assert outcome(waiter) == b"x"
+
+
+def bury(queue: Queue, body: Any, **properties: Any) -> None:
+    queue.put(body, **properties)
+    next_message(queue).reject()
+
+
+def test_redrive_with_an_expression_sends_back_what_is_meant_alone(
+    queue: Queue, dead: Queue
+) -> None:
+    bury(queue, {"id": 1}, headers={"source": "web"})
+    bury(queue, {"id": 2}, headers={"source": "till"})
+    bury(queue, {"id": "3"}, headers={"source": "web"})
+    bury(queue, b"4", headers={"source": "web"})
+
+    assert queue.redrive(where="header.source = 'web' and shape = '{id: int}'") == 1
+    assert drain(queue) == [{"id": 1}]
+    assert queue.redrive(where="shape = '{id: int}' or codec = 'bytes'") == 2
+    assert drain(queue) == [{"id": 2}, b"4"]
+    assert queue.redrive(where="reason = 'expired'") == 0
+    assert drain(dead) == [{"id": "3"}]
+
+
+def test_the_limit_of_a_redrive_counts_those_that_are_meant(queue: Queue, dead: Queue) -> None:
+    for number in range(6):
+        bury(queue, number, headers={"odd": bool(number % 2)})
+
+    assert queue.redrive(2, where="header.odd = true") == 2
+
+    assert drain(queue) == [1, 3]
+    assert drain(dead) == [0, 2, 4, 5]
+
+
+def test_redrive_chooses_by_the_queue_that_a_letter_came_from(broker: Broker) -> None:
+    for name in ("one", "two"):
+        bury(broker.create_queue(name, dead_letter="graveyard"), name)
+
+    assert broker.queue("graveyard").redrive(where="queue = 'two'") == 1
+
+    assert drain(broker.queue("one")) == []
+    assert drain(broker.queue("two")) == ["two"]
+
+
+def test_redrive_refuses_an_expression_that_it_cannot_read(queue: Queue, dead: Queue) -> None:
+    bury(queue, b"x")
+
+    with pytest.raises(shmq.InvalidOption, match="character 1: there is no field 'reson'"):
+        queue.redrive(where="reson = 'rejected'")
+
+    assert drain(dead) == [b"x"]

@@ -142,8 +142,11 @@ static uint8_t *add_payload(uint8_t *at, uint8_t type)
         at = shmq_store64(at, below(8));
         at = shmq_store32(at, below(8));
         break;
-    case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE:
+        at = shmq_store32(at, a_number());
+        memset(at, any(), 8);
+        return at + below(9);
+    case SHMQ_T_PEEK:
     case SHMQ_T_NACK:
     case SHMQ_T_EXTEND: at = shmq_store32(at, a_number()); break;
     default: break;

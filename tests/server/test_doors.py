@@ -204,6 +204,43 @@ def test_a_redrive_moves_only_messages_of_queues_that_the_token_may_administer(
     assert (theirs.qsize(), ours.qsize(), graves.qsize()) == (0, 1, 1)
 
 
+def test_a_redrive_that_chooses_takes_the_right_to_look_at_what_it_chooses_from(
+    server: Server, broker: shmq.Broker
+) -> None:
+    shop = broker.create_queue("shop.jobs")
+    shop.put({"secret": 17})
+    shop.get().reject()
+    asked = name_of("shop.jobs") + struct.pack("!I", FOREVER) + b"body.secret = 17"
+    with Peer(server) as admin:
+        refused = admin.let_in(ADMIN).ask(Type.REDRIVE, asked)
+        assert refused.status == Status.FORBIDDEN
+        assert b"consume" in refused.payload
+    assert shop.qsize() == 0
+
+    with Peer(server) as clerk:
+        assert clerk.let_in(ALL).ok(Type.REDRIVE, asked) == struct.pack("!Q", 1)
+    assert shop.qsize() == 1
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        (b"reson = 'x'", b"there is no field 'reson'"),
+        (b"\xff", b"utf-8"),
+        (b" " * 70_000, b"at most"),
+    ],
+)
+def test_an_expression_that_cannot_be_read_is_refused(
+    peer: Peer, expression: bytes, why: bytes
+) -> None:
+    rest = name_of("shop") + struct.pack("!I", FOREVER) + expression
+
+    refused = peer.let_in(ALL).ask(Type.REDRIVE, rest)
+
+    assert refused.status == Status.BAD_REQUEST
+    assert why in refused.payload
+
+
 # --- what is asked for, and how --------------------------------------------------------
 
 

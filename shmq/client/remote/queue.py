@@ -28,6 +28,7 @@ from shmq.core import _core
 from shmq.names import check_name
 from shmq.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
 from shmq.protocol import FOREVER, Status, Type
+from shmq.where import Where
 
 __all__ = ["RemoteQueue", "attach"]
 
@@ -720,10 +721,19 @@ class RemoteQueue(RemoteLessor):
         """See :class:`shmq.contract.Queue`."""
         return self.ask(Type.PURGE).number
 
-    def redrive(self, limit: int | None = None) -> int:
+    def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1), FOREVER - 1)
-        return self.ask(Type.REDRIVE, most.to_bytes(4, "big")).number
+        rest = most.to_bytes(4, "big")
+        if where is not None:
+            rest += Where(where).text.encode()
+            greeting = self._connection.greeting
+            if greeting is None or "where" not in greeting.features:
+                raise errors.Unsupported(
+                    f"queue {self._name!r}: the server cannot choose among dead letters by an "
+                    f"expression: it needs a newer version of shmq"
+                )
+        return self.ask(Type.REDRIVE, rest).number
 
     def _numbers(self) -> dict[str, Any]:
         return _map(self.ask(Type.STATS, again=True))

@@ -149,8 +149,8 @@ static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_read
     case SHMQ_T_STAGE: return shmq_left(r) >= 8;
     case SHMQ_T_PUBLISH:
     case SHMQ_T_STAGED: return shmq_msgpack_is_map(r->at, shmq_left(r));
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: return shmq_left(r) == 4;
+    case SHMQ_T_PEEK: return shmq_left(r) == 4;
+    case SHMQ_T_REDRIVE: return shmq_left(r) >= 4;
     default: return !shmq_left(r);
     }
 }
@@ -162,8 +162,8 @@ static const char *why_bad_rest(const struct shmq_frame *frame)
     case SHMQ_T_STAGE: return "behind the name are a map and rows";
     case SHMQ_T_PUBLISH:
     case SHMQ_T_STAGED: return "behind the name is one msgpack map";
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: return "behind the name is one u32";
+    case SHMQ_T_PEEK: return "behind the name is one u32";
+    case SHMQ_T_REDRIVE: return "behind the name is one u32, and at most an expression";
     default: return "behind the name is nothing more";
     }
 }

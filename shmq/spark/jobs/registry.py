@@ -18,6 +18,8 @@ ABOUT: Final = MappingProxyType(
         "replay": "Parquet or .dmsq files to a queue, by time and filter, at a chosen rate.",
         "archive": "Queues to Parquet, by name and date, each message once.",
         "transform": "A function of yours between any source and any sink.",
+        "aggregate": "Counts, rates, latencies and sizes by window of time; and what is hot.",
+        "triage": "Dead letters by kind, and the expression that sends each kind back.",
     }
 )
 

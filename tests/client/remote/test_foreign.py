@@ -100,6 +100,8 @@ def test_a_server_without_more_than_the_contract_is_enough() -> None:
             queue.peek()
         with pytest.raises(shmq.Unsupported):
             queue.redrive()
+        with pytest.raises(shmq.Unsupported, match="newer version"):
+            queue.redrive(where="reason = 'expired'")
 
 
 def test_a_server_that_names_no_namespace_is_its_own() -> None:

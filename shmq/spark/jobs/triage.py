@@ -1,0 +1,297 @@
+"""``triage``: dead letters by kind, with the expression that sends each kind back."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from shmq.codecs import decode_body, number_of
+from shmq.errors import InvalidOption, ShmqError
+from shmq.shape import shape_of
+from shmq.spark.jobs import values
+from shmq.spark.jobs.config import Config, Key, Table
+from shmq.spark.jobs.job import Batch
+from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.tables import BATCH_TOP, SPARK, rows
+from shmq.spark.jobs.triage_table import show
+from shmq.where import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+__all__ = ["JOB", "kinds"]
+
+#: What a kind is made of.
+_KIND: Final = ("reason", "queue", "codec", "shape")
+
+#: What is read of a letter; the headers are shown where the source has them.
+_NEEDED: Final = (
+    "value",
+    "offset",
+    "codec",
+    "dead_reason",
+    "dead_queue",
+    "dead_deliveries",
+    "dead_at",
+)
+
+_SAMPLE: Final = (
+    "struct<sequence: bigint, body: string, headers: array<struct<key: string, value: string>>>"
+)
+_LETTER: Final = (
+    "reason string, queue string, codec string, shape string, bytes bigint, deliveries int, "
+    f"at timestamp, sample {_SAMPLE}"
+)
+_REPORT: Final = (
+    "row int, count bigint, reason string, queue string, codec string, shape string, "
+    "bytes bigint, deliveries int, first timestamp, last timestamp, "
+    f"samples array<{_SAMPLE}>, where string, triaged_at timestamp"
+)
+
+#: :data:`_LETTER` as Arrow has it.
+_ARROW: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("reason", "queue", "codec", "shape")),
+        ("bytes", pa.int64()),
+        ("deliveries", pa.int32()),
+        ("at", pa.timestamp("us", "UTC")),
+        (
+            "sample",
+            pa.struct(
+                [
+                    ("sequence", pa.int64()),
+                    ("body", pa.string()),
+                    (
+                        "headers",
+                        pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])),
+                    ),
+                ]
+            ),
+        ),
+    ]
+)
+
+#: The most characters of a body, or of a header, in a sample.
+_SHOWN: Final = 200
+
+_TRIAGE: Final = Table(
+    name="triage",
+    about="What is made of the dead letters.",
+    keys=(
+        Key(
+            name="json",
+            about="A file for the kinds; shmq redrive --where @FILE takes it.",
+            check=values.path,
+            example="triage.json",
+        ),
+        Key(
+            name="parquet",
+            about="A folder of Parquet to which the kinds are added.",
+            check=values.path,
+            example="triage",
+        ),
+        Key(
+            name="limit",
+            about="The most kinds to tell of, the largest first.",
+            check=values.whole(1, 10_000),
+            default=100,
+        ),
+        Key(
+            name="samples",
+            about="How many letters of each kind are shown.",
+            check=values.whole(0, 100),
+            default=3,
+        ),
+    ),
+)
+
+
+def kinds(letters: DataFrame, samples: int, *, headers: bool = False) -> DataFrame:
+    """The kinds of the letters, the largest first: how many, since when, and some of them.
+
+    The letters have the columns of ``format("shmq")``, among them the ``headers`` if these are
+    to be shown; those that are not dead are left out.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy, and an extra
+
+    shown = ("headers",) if headers else ()
+    dead = letters.where("dead_reason is not null").select(*_NEEDED, *shown)
+    told = dead.mapInArrow(_Reader(samples).read, _LETTER)
+    return (
+        told.groupBy(*_KIND)
+        .agg(
+            f.count("*").alias("count"),
+            f.sum("bytes").alias("bytes"),
+            f.max("deliveries").alias("deliveries"),
+            f.min("at").alias("first"),
+            f.max("at").alias("last"),
+            f.slice(f.sort_array(f.collect_list("sample")), 1, max(samples, 1)).alias("samples"),
+        )
+        .orderBy(f.desc("count"), "first", *_KIND)
+    )
+
+
+class _Reader:
+    """Reads the shapes of letters, and keeps the first bodies of each kind."""
+
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+
+    def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row without its body for each letter."""
+        shown: collections.Counter[tuple[str, ...]] = collections.Counter()
+        for batch in batches:
+            made = [self._row(row, shown) for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(made, schema=_ARROW)
+
+    def _row(self, row: Mapping[str, Any], shown: collections.Counter[Any]) -> dict[str, Any]:
+        body, codec = row["value"] or b"", row["codec"] or "bytes"
+        made = {
+            "reason": row["dead_reason"],
+            "queue": row["dead_queue"],
+            "codec": codec,
+            "shape": shape_of(codec, body),
+        }
+        kind = tuple(made.values())
+        shown[kind] += 1
+        few = shown[kind] <= self._samples
+        return {
+            **made,
+            "bytes": len(body),
+            "deliveries": row["dead_deliveries"],
+            "at": row["dead_at"],
+            "sample": _sample(row, codec, body) if few else None,
+        }
+
+
+def _sample(row: Mapping[str, Any], codec: str, body: bytes) -> dict[str, Any]:
+    headers = [
+        {
+            "key": str(each["key"]),
+            "value": _cut((each["value"] or b"").decode(errors="backslashreplace")),
+        }
+        for each in row.get("headers") or ()
+    ]
+    return {"sequence": row["offset"], "body": _text_of(codec, body), "headers": headers}
+
+
+def _text_of(codec: str, body: bytes) -> str:
+    """The beginning of a body, to read: a value as JSON, text as it is, else escaped bytes."""
+    try:
+        value = decode_body(body, number_of(codec), codec)
+    except (ShmqError, ValueError, TypeError, RecursionError):
+        value = body
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, bytes):
+        return _cut(value[: _SHOWN + 1].decode(errors="backslashreplace"))
+    try:
+        return _cut(json.dumps(value, default=str, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def run(
+    session: SparkSession,
+    config: Config,
+    tell: Callable[[Progress], None],
+    _: Callable[[], bool],
+) -> None:
+    """Group what is there now, and write it where the file says."""
+    settings, source = config["triage"], config["source"]
+    reader = session.read.format(source["format"]).options(**source["options"])
+    letters = reader.load() if source["path"] is None else reader.load(source["path"])
+    missing = [name for name in _NEEDED if name not in letters.columns]
+    if missing:
+        raise InvalidOption(
+            f"triage needs the columns {', '.join(missing)}, which [source] does not have"
+        )
+    at = dt.datetime.now(dt.UTC)
+    made = kinds(letters, settings["samples"], headers="headers" in letters.columns)
+    found = made.limit(settings["limit"] + 1).collect()
+    report = [
+        _reported(number, row, at) for number, row in enumerate(found[: settings["limit"]], 1)
+    ]
+    count = sum(row["count"] for row in report)
+    tell(Progress(rows=count, counts={"kinds": len(report)}))
+    show(report, more=len(found) > len(report))
+    if settings["json"] is not None:
+        _write_json(Path(settings["json"]), report, at)
+    if settings["parquet"] is not None:
+        columns = [name.split()[0] for name in _split(_REPORT)]
+        data = [tuple(row[name] for name in columns) for row in report]
+        session.createDataFrame(data, _REPORT).coalesce(1).write.mode("append").parquet(
+            settings["parquet"]
+        )
+
+
+def _split(ddl: str) -> list[str]:
+    """The columns of a schema, each with its type."""
+    parts, deep = [""], 0
+    for character in ddl:
+        deep += {"<": 1, ">": -1}.get(character, 0)
+        if character == "," and not deep:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _reported(number: int, row: Row, at: dt.datetime) -> dict[str, Any]:
+    told: dict[str, Any] = row.asDict(recursive=True)
+    told["first"], told["last"] = (told[name].astimezone(dt.UTC) for name in ("first", "last"))
+    return {"row": number, **told, "where": _where(told), "triaged_at": at}
+
+
+def _where(kind: Mapping[str, Any]) -> str:
+    """The expression for the letters of a kind, up to the last of them that was there."""
+    parts = [f"{name} = {quoted(kind[name])}" for name in _KIND]
+    return " and ".join([*parts, f"at <= {quoted(_iso(kind['last']))}"])
+
+
+def _iso(moment: dt.datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> None:
+    """Write the file for its owner alone, whole or not at all: it has bodies in it."""
+    told = {"triaged_at": _iso(at), "rows": report}
+    text = json.dumps(told, indent=1, default=_iso, ensure_ascii=False)
+    aside = path.with_name(f"{path.name}.part")
+    try:
+        aside.unlink(missing_ok=True)
+        aside.touch(mode=0o600, exist_ok=False)
+        aside.write_text(text + "\n", encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+JOB: Final = Batch(
+    name="triage",
+    about="Dead letters by kind, and the expression that sends each kind back.",
+    tables=(
+        BATCH_TOP,
+        rows(
+            "source",
+            "Where the dead letters are: a queue, files of queues, or an archive.",
+            use="batch",
+            formats=("shmq", "dmsq", "parquet"),
+            example='subscribe = "jobs.dlq"',
+        ),
+        _TRIAGE,
+        SPARK,
+    ),
+    run=run,
+)

@@ -1,0 +1,432 @@
+"""Which dead letters: an expression over what is known of each.
+
+``reason = 'rejected' and queue = 'orders' and age < 2h``. It compares, and does nothing
+else: nothing of it is run as Python. The language is in docs/cli.md.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import functools
+import operator
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from shmq.contract import Message
+from shmq.errors import InvalidOption, ShmqError
+from shmq.shape import shape_of
+
+__all__ = ["LONGEST", "Where", "quoted"]
+
+#: The most characters of an expression.
+LONGEST: Final = 1 << 16
+
+#: How deep parentheses and ``not`` may stand in each other.
+_DEEPEST: Final = 50
+
+Kind = Literal["text", "number", "seconds", "bytes", "moment", "any"]
+Test = Callable[["_Letter"], bool]
+
+
+class _Letter:
+    """A dead letter, each part of it read once, when it is first asked for."""
+
+    def __init__(self, message: Message, now: float) -> None:
+        self.message = message
+        self.dead = message.dead
+        self.now = now
+
+    @functools.cached_property
+    def raw(self) -> bytes:
+        with self.message.view as view:
+            return bytes(view)
+
+    @functools.cached_property
+    def shape(self) -> str:
+        return shape_of(self.message.codec, self.raw)
+
+    @functools.cached_property
+    def body(self) -> Any:
+        try:
+            return self.message.body
+        except (ShmqError, ValueError, TypeError, RecursionError):
+            return None  # it is not what its codec says
+
+    @functools.cached_property
+    def headers(self) -> Mapping[str, Any]:
+        return self.message.headers
+
+    def part(self, path: tuple[str, ...]) -> Any:
+        """What is in the body under the keys, one within the other; None if nothing is."""
+        value = self.body
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+
+class _Field(NamedTuple):
+    kind: Kind
+    read: Callable[[_Letter], Any]
+
+
+_FIELDS: Final[dict[str, _Field]] = {
+    "reason": _Field("text", lambda letter: letter.dead and letter.dead.reason),
+    "queue": _Field("text", lambda letter: letter.dead and letter.dead.queue),
+    "codec": _Field("text", lambda letter: letter.message.codec),
+    "group": _Field("text", lambda letter: letter.message.group),
+    "correlation": _Field("text", lambda letter: letter.message.correlation),
+    "shape": _Field("text", lambda letter: letter.shape),
+    "deliveries": _Field("number", lambda letter: letter.dead and letter.dead.deliveries),
+    "priority": _Field("number", lambda letter: letter.message.priority),
+    "sequence": _Field("number", lambda letter: letter.message.sequence),
+    "size": _Field("bytes", lambda letter: len(letter.raw)),
+    "age": _Field("seconds", lambda letter: letter.dead and letter.now - letter.dead.at),
+    "at": _Field("moment", lambda letter: letter.dead and letter.dead.at),
+}
+
+_UNITS: Final[dict[str, dict[str, float]]] = {
+    "seconds": {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400},
+    "bytes": {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30},
+}
+
+#: What a value of each kind looks like, for whoever wrote another.
+_FORMS: Final[dict[Kind, str]] = {
+    "text": "a text such as 'orders'",
+    "number": "a number such as 3",
+    "seconds": "a time such as 30s, 5m, 2h or 1d",
+    "bytes": "a size such as 4096 or 64KiB",
+    "moment": "a moment such as '2026-01-31T12:00:00Z'",
+    "any": "a text, a number, true, false or null",
+}
+
+_ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+        (?P<text>'(?:[^']|'')*')
+      | (?P<number>-?[0-9]{1,18}(?:\.[0-9]{1,9})?)(?P<unit>[A-Za-z]*)
+      | (?P<word>[A-Za-z_][A-Za-z0-9_-]*)
+      | (?P<sign><=|>=|!=|=|<|>|\(|\)|,|\.)
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+
+_WORDS: Final = ("and", "or", "not", "in", "like", "true", "false", "null")
+
+
+class _Token(NamedTuple):
+    kind: Literal["text", "number", "word", "sign", "end"]
+    text: str
+    unit: str
+    at: int
+
+    @property
+    def word(self) -> str:
+        """What it means where a word of the language may stand; empty for a text."""
+        return self.text.lower() if self.kind in ("word", "sign") else ""
+
+    @property
+    def shown(self) -> str:
+        return repr(self.text + self.unit) if self.kind != "end" else "the end"
+
+
+class Where:
+    """An expression that says of a dead letter whether it is meant.
+
+    Raises :class:`~shmq.InvalidOption` for one that cannot be read, with the place and
+    what could stand there.
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > LONGEST:
+            raise InvalidOption(f"where has {len(text)} characters: it may have {LONGEST} at most")
+        self.text = text
+        self._test = _Parser(text).parse()
+
+    def matches(self, message: Message, now: float | None = None) -> bool:
+        """Whether a message is meant; ``now`` is in seconds since 1970.
+
+        It must be a copy, or leased: its body is read. Of a message that is no dead letter
+        the reason, the queue, the deliveries and the times are null.
+        """
+        return self._test(_Letter(message, time.time() if now is None else now))
+
+    def __repr__(self) -> str:
+        return f"Where({self.text!r})"
+
+
+def quoted(text: str) -> str:
+    """A text as it stands in an expression."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+class _Parser:
+    """Reads an expression, token by token, into a test."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._split(text)
+        self._next = 0
+        self._deep = 0
+
+    def parse(self) -> Test:
+        test = self._either()
+        if self._token.kind != "end":
+            raise self._wrong("'and' or 'or'")
+        return test
+
+    # ---- the language ----
+
+    def _either(self) -> Test:
+        return self._joined("or", self._both, any)
+
+    def _both(self) -> Test:
+        return self._joined("and", self._one, all)
+
+    def _joined(self, word: str, part: Callable[[], Test], join: Callable[..., bool]) -> Test:
+        tests = [part()]
+        while self._takes(word):
+            tests.append(part())
+        if len(tests) == 1:
+            return tests[0]
+        return lambda letter: join(test(letter) for test in tests)
+
+    def _one(self) -> Test:
+        if self._deep == _DEEPEST:
+            raise self._refused(f"more than {_DEEPEST} parentheses and 'not' in each other")
+        self._deep += 1
+        try:
+            if self._takes("not"):
+                return _not(self._one())
+            if self._takes("("):
+                test = self._either()
+                self._expect(")")
+                return test
+            return self._comparison()
+        finally:
+            self._deep -= 1
+
+    def _comparison(self) -> Test:
+        field = self._field()
+        if self._takes("not"):
+            return _not(self._among(field, "'in' or 'like'"))
+        if self._token.word in ("=", "!="):
+            negated = self._advance().word == "!="
+            test = _equals(field.read, self._value(field.kind, null=True))
+            return _not(test) if negated else test
+        compare = _ORDER.get(self._token.word)
+        if compare is not None:
+            if field.kind == "text":
+                raise self._refused("a text has no order here: use =, !=, in or like")
+            self._advance()
+            return _ordered(field.read, compare, self._value(field.kind))
+        return self._among(field, "=, !=, <, <=, >, >=, 'in' or 'like'")
+
+    def _among(self, field: _Field, expected: str) -> Test:
+        if self._takes("in"):
+            self._expect("(")
+            tests = [_equals(field.read, self._value(field.kind, null=True))]
+            while self._takes(","):
+                tests.append(_equals(field.read, self._value(field.kind, null=True)))
+            self._expect(")")
+            return lambda letter: any(test(letter) for test in tests)
+        if self._takes("like"):
+            if field.kind not in ("text", "any"):
+                raise self._refused(f"'like' is for texts, and this is {_FORMS[field.kind]}")
+            return _like(field.read, self._value("text"))
+        raise self._wrong(expected)
+
+    def _field(self) -> _Field:
+        token = self._token
+        if token.kind != "word" or token.word in _WORDS:
+            raise self._wrong("a field")
+        name = self._advance().text
+        if name == "header":
+            (key,) = self._path(most=1)
+            return _Field("any", lambda letter: letter.headers.get(key))
+        if name == "body":
+            path = self._path(most=20)
+            return _Field("any", lambda letter: letter.part(path))
+        if name not in _FIELDS:
+            known = [*_FIELDS, "header.NAME", "body.KEY"]
+            near = difflib.get_close_matches(name, known, 1)
+            raise self._refused(
+                f"there is no field {name!r}"
+                + (f": did you mean {near[0]}?" if near else f": there are {', '.join(known)}"),
+                token,
+            )
+        return _FIELDS[name]
+
+    def _path(self, most: int) -> tuple[str, ...]:
+        path: list[str] = []
+        while self._token.word == "." or not path:
+            self._expect(".")
+            if self._token.kind not in ("word", "text"):
+                raise self._wrong("a name, in quotes if it has other than letters, digits, _ and -")
+            if len(path) == most:
+                raise self._refused(f"a path of more than {most} names: quote one with dots in it")
+            path.append(_unquoted(self._advance()))
+        return tuple(path)
+
+    def _value(self, kind: Kind, *, null: bool = False) -> Any:
+        token = self._token
+        if null and token.word == "null":
+            self._advance()
+            return None
+        value = _VALUES[kind](token)
+        if value is None:
+            raise self._wrong(_FORMS[kind])
+        self._advance()
+        return value
+
+    # ---- tokens ----
+
+    @staticmethod
+    def _split(text: str) -> list[_Token]:
+        tokens, at = [], 0
+        end = len(text.rstrip())
+        while at < end:
+            found = _TOKEN.match(text, at)
+            if found is None:
+                place = at + len(text[at:]) - len(text[at:].lstrip())
+                what = "a quote that is not closed" if text[place] == "'" else repr(text[place])
+                raise InvalidOption(f"where, at character {place + 1}: {what} cannot stand there")
+            kind: Any = found.lastgroup if found.lastgroup != "unit" else "number"
+            tokens.append(_Token(kind, found[kind], found["unit"] or "", found.start(kind)))
+            at = found.end()
+        return [*tokens, _Token("end", "", "", end)]
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _advance(self) -> _Token:
+        token = self._token
+        self._next += 1
+        return token
+
+    def _takes(self, text: str) -> bool:
+        """Go on if this is what comes next, and no text in quotes."""
+        if self._token.word == text:
+            self._next += 1
+            return True
+        return False
+
+    def _expect(self, text: str) -> None:
+        if not self._takes(text):
+            raise self._wrong(repr(text))
+
+    def _wrong(self, expected: str) -> InvalidOption:
+        return self._refused(f"{expected} is expected, not {self._token.shown:.80}")
+
+    def _refused(self, why: str, token: _Token | None = None) -> InvalidOption:
+        return InvalidOption(f"where, at character {(token or self._token).at + 1}: {why}")
+
+
+# ---- values ----
+
+
+def _unquoted(token: _Token) -> str:
+    return token.text[1:-1].replace("''", "'") if token.kind == "text" else token.text
+
+
+def _text(token: _Token) -> str | None:
+    return _unquoted(token) if token.kind == "text" else None
+
+
+def _number(token: _Token) -> int | float | None:
+    if token.kind != "number" or token.unit:
+        return None
+    return float(token.text) if "." in token.text else int(token.text)
+
+
+def _measure(kind: str, token: _Token) -> float | None:
+    factor = _UNITS[kind].get(token.unit.lower()) if token.kind == "number" else None
+    return None if factor is None else float(token.text) * factor
+
+
+def _moment(token: _Token) -> float | None:
+    """Seconds since 1970; without a zone it is UTC."""
+    if token.kind != "text":
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(_unquoted(token))
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _anything(token: _Token) -> Any:
+    if token.kind == "word":
+        return {"true": True, "false": False}.get(token.word)
+    return _text(token) if token.kind == "text" else _number(token)
+
+
+_VALUES: Final[dict[Kind, Callable[[_Token], Any]]] = {
+    "text": _text,
+    "number": _number,
+    "seconds": functools.partial(_measure, "seconds"),
+    "bytes": functools.partial(_measure, "bytes"),
+    "moment": _moment,
+    "any": _anything,
+}
+
+
+# ---- tests ----
+
+
+def _not(test: Test) -> Test:
+    return lambda letter: not test(letter)
+
+
+def _equals(read: Callable[[_Letter], Any], value: Any) -> Test:
+    if value is None:
+        return lambda letter: read(letter) is None
+    return lambda letter: _alike(found := read(letter), value) and bool(found == value)
+
+
+def _ordered(
+    read: Callable[[_Letter], Any], compare: Callable[[Any, Any], bool], value: Any
+) -> Test:
+    return lambda letter: _alike(found := read(letter), value) and compare(found, value)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two values can be compared: true is not 1, and a text is no number."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return isinstance(one, bool) and isinstance(other, bool)
+    if isinstance(one, int | float):
+        return isinstance(other, int | float)
+    return isinstance(one, str) and isinstance(other, str)
+
+
+def _like(read: Callable[[_Letter], Any], pattern: str) -> Test:
+    """``%`` stands for any text, and nothing else for anything but itself."""
+    first, *rest = pattern.split("%")
+
+    def test(letter: _Letter) -> bool:
+        found = read(letter)
+        if not isinstance(found, str):
+            return False
+        if not rest:
+            return found == first
+        if not found.startswith(first):
+            return False
+        at, end = len(first), len(found) - len(rest[-1])
+        for part in rest[:-1]:
+            place = found.find(part, at, max(at, end))
+            if place < 0:
+                return False
+            at = place + len(part)
+        return at <= end and found.endswith(rest[-1])
+
+    return test
