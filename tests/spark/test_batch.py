@@ -17,6 +17,9 @@ from shmq.spark.queue_kind import QueueKind
 from tests.certificates import WHY_NOT, Certificates
 from tests.serving import serve
 
+SESAME = "open-sesame-" * 3
+OTHER = "another-one-" * 3
+
 
 def read(
     spark: SparkSession, broker: shmq.Broker, queue: str = "orders", **given: Any
@@ -364,7 +367,7 @@ def test_a_server_is_read_with_a_token_over_tls(
         "key": str(key),
         "client_ca": str(certificates.ca),
     }
-    rights = {"sesame": {"consume": ["orders"]}, "other": {"consume": ["not-orders"]}}
+    rights = {SESAME: {"consume": ["orders"]}, OTHER: {"consume": ["not-orders"]}}
     with serve(broker.namespace, tokens=rights, tls=tls) as server:
         given = {
             "url": server.url.replace("shmq://", "shmqs://"),
@@ -376,12 +379,13 @@ def test_a_server_is_read_with_a_token_over_tls(
             "maxBytesPerBatch": "64k",
         }
         reader = spark.read.format("shmq").options(**given)
-        assert sorted(rows(reader.option("token", "sesame").load())) == sorted(
+        assert sorted(rows(reader.option("token", SESAME).load())) == sorted(
             rows(read(spark, broker, includeHeaders="true"))
         )
         with pytest.raises(PySparkException) as error:
-            spark.read.format("shmq").options(**given, token="other").load().count()
-        assert refusal(error).startswith("shmq.errors.Forbidden: ")
+            spark.read.format("shmq").options(**given, token=OTHER).load().count()
+        # What a token has no right to see is not there for it.
+        assert refusal(error).startswith("shmq.errors.NoSuchQueue: there is no queue 'orders'")
         with pytest.raises(PySparkException) as error:
-            spark.read.format("shmq").options(**given, token="wrong").load().count()
+            spark.read.format("shmq").options(**given, token="wrong" * 8).load().count()
         assert refusal(error).startswith("shmq.errors.Unauthorized: ")

@@ -23,6 +23,7 @@ from tests.certificates import WHY_NOT, Certificates
 from tests.serving import serve
 
 PATIENCE = 120
+SESAME = "open-sesame-" * 3
 
 Handle = Callable[[DataFrame, int], None]
 
@@ -432,11 +433,11 @@ def test_a_server_is_read_with_a_token_over_tls_and_replayed(
     orders.put_many(bodies(3000))
     certificates = Certificates(tmp_path_factory.mktemp("certificates"))
     certificate, key = certificates.sign("server")
-    rights = {"sesame": {"consume": ["orders"]}}
+    rights = {SESAME: {"consume": ["orders"]}}
     tls = {"certificate": str(certificate), "key": str(key)}
     with serve(broker.namespace, tokens=rights, tls=tls) as server:
         stream.given.update(
-            url=server.url, token="sesame", tlsCa=str(certificates.ca), maxBytesPerBatch="64k"
+            url=server.url, token=SESAME, tlsCa=str(certificates.ca), maxBytesPerBatch="64k"
         )
         stream.fail_at = 0
         stream.fails(maxOffsetsPerTrigger=2000)
