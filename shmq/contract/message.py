@@ -6,7 +6,7 @@ import abc
 import dataclasses
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 #: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
 Body = Any
@@ -15,20 +15,23 @@ Body = Any
 Row = bytes | tuple[bytes, dict[str, Any]]
 
 
-class Rows(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
     """Many rows, as columns hold them: an array of bytes and where each row's begin.
 
     ``offsets`` are signed 32-bit integers of this machine, one more than there are rows; row
     ``i`` has the bytes from ``offsets[i]`` to ``offsets[i + 1]``. They need not begin at 0.
     """
 
-    #: The bodies.
+    #: The bodies, one behind the other: any buffer.
     data: Any
+    #: Where each body begins, and where the last one ends: any buffer.
     offsets: Any
     #: What the bodies are, of all: one of the codecs that have a number; None: bytes.
     codec: str | None = None
     #: The properties of each, a msgpack map as the protocol has them, or nothing.
     metas: Any = None
+    #: Where those begin and end, as with the bodies.
     meta_offsets: Any = None
 
 
