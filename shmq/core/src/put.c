@@ -304,15 +304,23 @@ int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
     return shmq_outcome(q, SHMQ_OK);
 }
 
+/* What was staged is a slot of ours that is FILLING: a STAGED one without its origin would be
+ * taken for a message whose origin has settled it, if we died before it is free. */
+static void unstage(struct shmq_queue *q, struct shmq_slot *s)
+{
+    SET(s->owner, (uint16_t)(q->attachment + 1));
+    shmq_leave_group(q, s);
+    shmq_commit(s, shmq_make_word(SHMQ_FILLING, 0, 0, shmq_serial_of(shmq_word(s))));
+    SET(s->origin_queue, 0); /* it is no copy: the original stays what it is */
+    SET(q->h->staged, q->h->staged - 1);
+}
+
 int shmq_abandon(struct shmq_queue *q, uint64_t receipt)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_FILLING);
 
-    if (!s && (s = shmq_slot_in(q, receipt, SHMQ_STAGED))) {
-        SET(s->origin_queue, 0); /* it is no copy: the original stays what it is */
-        shmq_leave_group(q, s);
-        SET(q->h->staged, q->h->staged - 1);
-    }
+    if (!s && (s = shmq_slot_in(q, receipt, SHMQ_STAGED)))
+        unstage(q, s);
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
     shmq_slot_free(q, s);
