@@ -40,7 +40,7 @@ def test_times_are_in_utc_and_there_is_no_web_page(spark: SparkSession) -> None:
 
 
 def test_the_master_and_the_settings_are_as_they_are_given(spark: SparkSession) -> None:
-    assert spark.sparkContext.master == "local[2]"
+    assert spark.sparkContext.master == "local[2,2]"
     assert spark.sparkContext.getConf().get("spark.driver.memory") == "1g"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 

@@ -201,8 +201,9 @@ def test_a_full_queue_holds_up_no_other(rows: Rows, broker: shmq.Broker, namespa
     found: list[Any] = []
 
     def make_room_once_the_other_has_its_own() -> None:
-        found.append(free.get().body)
-        found.extend(full.get().body for _ in range(2))
+        for queue in (free, full, full):
+            with queue.get() as message:
+                found.append(message.body)
 
     thread = threading.Thread(target=make_room_once_the_other_has_its_own)
     thread.start()

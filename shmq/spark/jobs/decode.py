@@ -21,7 +21,7 @@ from shmq.spark.jobs.convert import Convert, converter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PROBLEM", "Decoder", "bad", "good", "schema_of", "tagged", "without_bad"]
+__all__ = ["PROBLEM", "Decoder", "bad", "good", "in_headers", "schema_of", "tagged", "without_bad"]
 
 #: The column with what is wrong with a body; null: nothing.
 PROBLEM: Final = "decode_problem"
@@ -93,6 +93,17 @@ def without_bad(found: DataFrame) -> DataFrame:
 def bad(rows: DataFrame, found: DataFrame) -> DataFrame:
     """Of the ``rows`` that were :func:`tagged`, those without, with :data:`PROBLEM`."""
     return found.where(functions.col(PROBLEM).isNotNull()).select(*rows.columns, PROBLEM)
+
+
+def in_headers(rows: DataFrame) -> DataFrame:
+    """What :func:`bad` gives, for a queue: :data:`PROBLEM` is the last header."""
+    problem = functions.col(PROBLEM).cast("binary")
+    header = functions.struct(functions.lit(PROBLEM).alias("key"), problem.alias("value"))
+    headers = functions.array(header)
+    if "headers" in rows.columns:
+        none = functions.array().cast(rows.schema["headers"].dataType)
+        headers = functions.concat(functions.coalesce("headers", none), headers)
+    return rows.withColumn("headers", headers).drop(PROBLEM)
 
 
 def _loose(field: types.StructField) -> types.StructField:

@@ -6,7 +6,8 @@ import functools
 import importlib
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import InvalidOption, ShmqError
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["apply", "load"]
+
+#: The packages of Spark, which call a function that does not run at once.
+_OF_SPARK: Final = frozenset({"pyspark", "py4j"})
 
 Function = Callable[["DataFrame"], "DataFrame"]
 
@@ -58,7 +62,7 @@ def apply(name: str, rows: DataFrame) -> DataFrame:
     try:
         made = function(rows)
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        last = _last_of_ours(error)
         line = next(iter(str(error).splitlines()), "")
         raise ShmqError(
             f"function {name!r} failed: {type(error).__name__}: {line} "
@@ -69,6 +73,13 @@ def apply(name: str, rows: DataFrame) -> DataFrame:
             f"function {name!r} returned a {type(made).__name__}: it must return a DataFrame"
         )
     return made
+
+
+def _last_of_ours(error: BaseException) -> traceback.FrameSummary:
+    """Where it failed: the innermost place that is none of Spark's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [each for each in frames if not _OF_SPARK.intersection(Path(each.filename).parts)]
+    return (ours or frames)[-1]
 
 
 def _no_import(name: str, error: BaseException) -> InvalidOption:

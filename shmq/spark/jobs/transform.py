@@ -126,6 +126,8 @@ def _routed(session: SparkSession, config: Config, found: DataFrame) -> tuple[Da
     tagged = decode.tagged(found, config["decode"])
     good = functions.apply(config["transform"]["function"], decode.without_bad(tagged))
     bad = decode.bad(found, tagged)
+    if config["bad"]["format"] == "shmq":
+        bad = decode.in_headers(bad)
     none = sql.lit(None)
     kinds = good.schema, bad.schema
     made = good.select(sql.struct("*").alias("good"), none.cast(kinds[1]).alias("bad")).unionByName(

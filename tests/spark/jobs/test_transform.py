@@ -38,6 +38,8 @@ TO_FILES = '[sink]\nformat = "parquet"\npath = "out"\npartition_by = "carrier"\n
 BAD_TO_QUEUE = '[bad]\nurl = "{namespace}"\ntopic = "bad"\n'
 BAD_TO_FILES = '[bad]\nformat = "parquet"\npath = "bad"\n'
 
+PROBLEM = "has the codec 'text', which has no fields"
+
 FLIGHTS = [
     {"carrier": "AA", "delay": 45},
     {"carrier": "AA", "delay": 3},
@@ -118,11 +120,13 @@ def test_bad_bodies_go_where_they_are_meant_to(
     assert len(bodies(broker, "late")) == 2
     assert flights.stats().depth == 0
     if where == "queue":
-        assert bodies(broker, "bad") == ["no map"]
+        with broker.queue("bad") as queue, queue.get() as message:
+            assert message.body == "no map"
+            assert message.headers == {"decode_problem": PROBLEM.encode()}
         return
     (row,) = spark.read.parquet(str(tmp_path / "bad")).collect()
     assert (bytes(row.value), row.topic) == (b"no map", "flights")
-    assert row.decode_problem == "has the codec 'text', which has no fields"
+    assert row.decode_problem == PROBLEM
 
 
 def test_a_bad_body_ends_the_job_and_the_message_is_still_there(
