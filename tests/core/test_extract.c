@@ -53,7 +53,7 @@ static void replay(struct shmq_replay *r)
     struct shmq_found found;
     size_t size = write_file();
 
-    shmq_replay_begin(r, false);
+    shmq_replay_begin(r, false, 0, UINT64_MAX);
     CHECK_EQ(shmq_replay_feed(r, file, size, 0, SALT, 1, size, true, &found), SHMQ_FED_OK);
     CHECK(shmq_replay_sort(r, 0));
     CHECK_EQ(r->count, COUNT);

@@ -103,7 +103,7 @@ TEST("a file gives its live messages in order, in their newest state")
     struct shmq_record got;
 
     whole_file();
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, 0, false, &found), SHMQ_FED_OK);
     CHECK_EQ(found.end, size);
     CHECK(found.batches == 4 && found.puts == 4 && r.count == 3 && r.last_seq == 4);
@@ -121,7 +121,7 @@ TEST("what is fed again changes nothing")
     struct shmq_found found;
 
     whole_file();
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     for (int turn = 0; turn < 3; turn++)
         CHECK_EQ(fed(&r, file, size, size, false, &found), SHMQ_FED_OK);
     CHECK_EQ(r.count, 3);
@@ -144,13 +144,13 @@ TEST("wherever the last batch is torn, those before it count")
         enum shmq_fed how;
 
         memcpy(copy, file, cut);
-        shmq_replay_begin(&r, false);
+        shmq_replay_begin(&r, false, 0, UINT64_MAX);
         how = fed(&r, copy, cut, 0, false, &found);
         CHECK(how == SHMQ_FED_TORN || (cut < last + 8 && how == SHMQ_FED_OK));
         CHECK(found.end == last && r.count == 2);
         check_messages(&r);
         shmq_replay_end(&r);
-        shmq_replay_begin(&r, false);
+        shmq_replay_begin(&r, false, 0, UINT64_MAX);
         CHECK_EQ(fed(&r, copy, cut, size, true, &found), SHMQ_FED_DAMAGED);
         shmq_replay_end(&r);
         free(copy);
@@ -163,7 +163,7 @@ TEST("a file that ends before its records begin has none")
     struct shmq_found found;
     unsigned char *bytes = calloc(1, 8);
 
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, bytes, 8, 0, false, &found), SHMQ_FED_OK);
     CHECK_EQ(fed(&r, bytes, 8, 8, true, &found), SHMQ_FED_OK);
     CHECK_EQ(fed(&r, bytes, 8, START + 8, false, &found), SHMQ_FED_DAMAGED);
@@ -183,13 +183,13 @@ TEST("zeros behind the end, and what is behind the bytes that count, are nothing
 
     whole_file();
     memset(file + size, 0, 4096);
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size + 4096, 0, false, &found), SHMQ_FED_OK);
     CHECK_EQ(found.end, size);
     shmq_replay_end(&r);
     end = size;
     batch(two_puts, 5);
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, end, true, &found), SHMQ_FED_OK);
     CHECK(found.end == end && r.count == 3);
     shmq_replay_end(&r);
@@ -207,7 +207,7 @@ static void flip_all(size_t last, bool salvage)
 
         memcpy(copy, file, size);
         copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        shmq_replay_begin(&r, salvage);
+        shmq_replay_begin(&r, salvage, 0, UINT64_MAX);
         how = fed(&r, copy, size, 0, false, &found);
         if (salvage)
             CHECK(how == SHMQ_FED_OK || how == SHMQ_FED_TORN);
@@ -243,7 +243,7 @@ TEST("salvage takes every record but the damaged one")
     whole_file();
     batch(settle, 99);
     file[START + SHMQ_BATCH_BYTES + 8 + 40] ^= 1; /* in the body of message 1               */
-    shmq_replay_begin(&r, true);
+    shmq_replay_begin(&r, true, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, 0, false, &found), SHMQ_FED_OK);
     CHECK_EQ(r.count, 3);
     CHECK_EQ(r.skipped.count, 1);
@@ -261,7 +261,7 @@ TEST("a file that is shorter than it must be is salvaged up to there")
     struct shmq_found found;
 
     whole_file();
-    shmq_replay_begin(&r, true);
+    shmq_replay_begin(&r, true, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, size + 800, true, &found), SHMQ_FED_OK);
     CHECK_EQ(r.skipped.count, 1);
     CHECK_EQ(((struct shmq_skipped *)r.skipped.items)->bytes, 800);
@@ -278,7 +278,7 @@ TEST("a batch that is not later than the one before it is damage")
     batches--;
     batch(two_puts, 3);
     batch(settle, 1);
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     CHECK_EQ(fed(&r, file, size, size, true, &found), SHMQ_FED_DAMAGED);
     CHECK_EQ(found.how, SHMQ_READ_MALFORMED);
     shmq_replay_end(&r);
@@ -294,7 +294,7 @@ TEST("messages that come and go by the thousand are all accounted for")
     uint64_t count = 0;
 
     memset(live, 0, sizeof live);
-    shmq_replay_begin(&r, false);
+    shmq_replay_begin(&r, false, 0, UINT64_MAX);
     for (int turn = 0; turn < 40000; turn++) {
         uint64_t seq = 1 + chance_below(&chance, 3998);
         bool come = chance_below(&chance, 2);

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     memcpy(bytes, data + 1, size);
     if (how & SEAL)
         seal(bytes, size);
-    shmq_replay_begin(&r, how & SALVAGE);
+    shmq_replay_begin(&r, how & SALVAGE, 0, UINT64_MAX);
     for (int turn = 0; turn < (how & TWICE ? 2 : 1); turn++) {
         enum shmq_fed fed = shmq_replay_feed(&r, bytes, size, 0, SALT, 1,
                                              how & WHOLE ? size + (how >> 5) * 8 : 0,

@@ -175,8 +175,13 @@ class _Stage:
                         each.keep()
                 return not self.waiting(queue, leased=False)
 
-            _until(empty, f"{queue} is empty", job)
-            job.stop()
+            # A job that is told to stop before it has begun leaves the batch that a crash has
+            # cut off to its next start.
+            for _ in range(4):
+                _until(empty, f"{queue} is empty", job)
+                job.stop()
+                if not self.waiting(queue, leased=True):
+                    break
             assert not self.waiting(queue, leased=True), f"{queue}: not all is acknowledged"
 
 
