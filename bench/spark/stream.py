@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Messages of a batch of the stream.
-TRIGGER = 250_000
+#: Messages of a batch of the stream: as many as there are without the option.
+TRIGGER = 500_000
 
 
 class Archive(OnSpark):
