@@ -16,12 +16,13 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test lint core-test model powerloss soak spark-soak bench bench-tcp bench-disk fuzz
-.PHONY: bench-spark reference clean
+.PHONY: help demo test test-core test-python test-spark lint core-test model powerloss soak
+.PHONY: spark-soak fuzz bench bench-tcp bench-disk bench-spark reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
-	@echo 'make test               lint, the core under sanitizers, the models, all tests'
+	@echo 'make test               lint, the core under sanitizers, the models, all tests;'
+	@echo '                        one kind: make test-core, test-python, test-spark'
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
@@ -41,11 +42,20 @@ demo: $(VENV)/demo
 	@mkdir -p build
 	$(BIN)/python -m shmq.demo --plot build/delays.png
 
+# Two at a time, as most of them wait for most of the time.
 test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --jobs=2 test-python test-core test-spark
+
+test-core:
 	@$(MAKE) --no-print-directory core-test
 	@$(MAKE) --no-print-directory model
-	$(BIN)/python -m pytest
+
+test-python: $(VENV)/test $(VENV)/bench
+	$(BIN)/python -m pytest --ignore=tests/spark
+
+test-spark: $(VENV)/test
+	$(BIN)/python -m pytest tests/spark
 
 # Without spin this is passed over, but where SPIN=required says that it must be there.
 model:
