@@ -57,9 +57,10 @@ def session(
     if master is not None:
         given["spark.master"] = master
     if SparkSession.getActiveSession() is None:
-        given = _settings(app, given, ui=ui)
-        if given["spark.master"].startswith("local"):
+        if given.get("spark.master", "local").startswith("local"):
+            # Java hands it to all Python processes, those that look for formats among them.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        given = _settings(app, given, ui=ui)
     return SparkSession.builder.config(map=given).getOrCreate()
 
 
