@@ -32,7 +32,7 @@ COMMANDS = list(cli.commands)
 #: Flags without which a command goes on for long.
 BRIEFLY = {
     "keeper": ["--once"],
-    "persist": ["--data-dir", "/dev/null/nowhere"],
+    "persist": ["--data-dir", "/dev/null"],
     "serve": ["--config", "/nowhere"],
     "stress": ["--messages", "1"],
 }
