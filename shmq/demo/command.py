@@ -86,10 +86,10 @@ def main(
         )
     if spark and not plot.parent.is_dir():
         raise click.UsageError(f"there is no folder {plot.parent}: choose another with --plot")
-    signal.signal(signal.SIGTERM, _as_interrupt)
     if spark and (lacking := archive.missing()):
         click.echo(f"without Spark: {lacking}")
         spark = False
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         path, names = packaged("flights.csv.zip"), airline_names(packaged("airlines.csv"))
         table = list(read_flights(path, limit=flights))
@@ -112,6 +112,8 @@ def main(
     except KeyboardInterrupt:
         click.echo("stopped; the queues of the demonstration are deleted", err=True)
         sys.exit(130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def conclude(

@@ -181,7 +181,6 @@ def test_a_new_queue_of_an_old_name_is_a_new_queue(broker: Broker) -> None:
     assert new.ack_many([stale.receipt]) == [stale.receipt]
 
 
-@pytest.mark.only_local("a remote handle knows its queue by its name")
 def test_the_identity_of_a_queue_is_the_same_for_all_and_another_for_a_new_one(
     broker: Broker, connect: Connect
 ) -> None:
@@ -195,6 +194,7 @@ def test_the_identity_of_a_queue_is_the_same_for_all_and_another_for_a_new_one(
     assert broker.create_queue("jobs").identity != before
 
 
+@pytest.mark.only_local("a remote handle knows its queue by its name")
 def test_a_handle_stays_with_its_queue_when_there_is_a_new_one_of_the_name(
     broker: Broker,
 ) -> None:

@@ -95,6 +95,7 @@ def test_without_the_extra_it_says_so_and_goes_on(
             standalone_mode=False,
         )
     assert ended.value.code == 0
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     printed = capsys.readouterr().out
     assert "without Spark: pyspark is not installed: pip install 'shmq[demo]'" in printed
     assert "50 acknowledged, none lost" in printed
