@@ -16,13 +16,13 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test test-core test-python test-spark lint core-test model powerloss soak
-.PHONY: spark-soak fuzz bench bench-tcp bench-disk bench-spark reference clean
+.PHONY: help demo test test-core test-client test-python test-spark lint core-test model
+.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
 	@echo 'make test               lint, the core under sanitizers, the models, all tests;'
-	@echo '                        one kind: make test-core, test-python, test-spark'
+	@echo '                        make test-core, test-client, test-python, test-spark'
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
@@ -45,14 +45,20 @@ demo: $(VENV)/demo
 # Two at a time, as most of them wait for most of the time.
 test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory --jobs=2 test-python test-core test-spark
+	@$(MAKE) --no-print-directory --jobs=2 test-client test-spark test-python test-core
 
 test-core:
 	@$(MAKE) --no-print-directory core-test
 	@$(MAKE) --no-print-directory model
 
+# What takes longest of Python's tests, and the rest of them.
+CLIENT := tests/bench tests/cli tests/client tests/conformance
+
+test-client: $(VENV)/test $(VENV)/bench
+	$(BIN)/python -m pytest $(CLIENT)
+
 test-python: $(VENV)/test $(VENV)/bench
-	$(BIN)/python -m pytest --ignore=tests/spark
+	$(BIN)/python -m pytest $(CLIENT:%=--ignore=%) --ignore=tests/spark
 
 test-spark: $(VENV)/test
 	$(BIN)/python -m pytest tests/spark
