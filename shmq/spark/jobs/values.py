@@ -91,27 +91,23 @@ def number(least: float, most: float) -> Check:
 
 def seconds(least: float, most: float) -> Check:
     """A time within the bounds, as 30 or ``"500ms"``, ``"5m"``, ``"2h"``; in seconds."""
-
-    def check(value: Any, _: Path) -> float:
-        found = _seconds(value)
-        if found is None or not least <= found <= most:
-            raise ValueError(
-                f'a time from {least:g} to {most:g} seconds, as 30 or "500ms", "5m", "2h"'
-            )
-        return found
-
-    return check
+    allowed = f'a time from {least:g} to {most:g} seconds, as 30 or "500ms", "5m", "2h"'
+    return _within(least, most, _seconds, allowed)
 
 
 def size(least: int, most: int) -> Check:
     """A number of bytes within the bounds, as 4096 or ``"64K"``, ``"16MiB"``."""
+    allowed = f'a size from {least:,} to {most:,} bytes, as 4096 or "64K", "16MiB", "1G"'
+    return _within(least, most, _size, allowed)
 
-    def check(value: Any, _: Path) -> int:
-        found = _size(value)
+
+def _within(least: float, most: float, read: Callable[[Any], float | None], allowed: str) -> Check:
+    """What ``read`` makes of the value, if that is anything, and within the bounds."""
+
+    def check(value: Any, _: Path) -> float:
+        found = read(value)
         if found is None or not least <= found <= most:
-            raise ValueError(
-                f'a size from {least:,} to {most:,} bytes, as 4096 or "64K", "16MiB", "1G"'
-            )
+            raise ValueError(allowed)
         return found
 
     return check
