@@ -1,4 +1,4 @@
-"""Builds ``shmq.core._core``: the Cython module and every C file of the core.
+"""Builds the modules of ``shmq.core``: each a Cython module and the C files that it binds.
 
 Everything else about the package is in pyproject.toml. The environment switches:
 
@@ -26,10 +26,46 @@ HEADERS = CORE / "src"
 C_FLAGS = ["-std=gnu11", "-O2", "-pthread"]
 WARNINGS = ["-Wall", "-Wextra"]
 
+#: The modules beside ``_core``, apart so that a change of one does not build the other anew:
+#: the C files that each has for itself, and those of the core that it needs, too.
+LOG = ("append", "lock", "places", "producers", "read", "room", "wait")
+ALONE = {
+    "_log": ("entry", "log", *(f"log_{part}" for part in LOG)),
+    "_arrow": ("log_columns",),
+    "_roster": ("robust", "roster", "share"),
+    "_spill": ("spill",),
+}
+BESIDE = {
+    "_arrow": ("crc32c", "entry"),
+    "_log": ("clock", "crash", "crc32c", "msgpack"),
+    "_roster": ("clock", "crash", "crc32c"),
+    "_spill": ("crc32c", "record"),
+}
+
 
 def _files(*patterns: str) -> list[str]:
     """The core's files that match, sorted so that builds are alike."""
     return sorted(str(path) for pattern in patterns for path in CORE.glob(pattern))
+
+
+def _c_files(module: str) -> list[str]:
+    """The C files that are linked to the module."""
+    if module in ALONE:
+        return sorted(str(HEADERS / f"{name}.c") for name in ALONE[module] + BESIDE[module])
+    others = {f"{name}.c" for names in ALONE.values() for name in names}
+    return [path for path in _files("src/*.c") if Path(path).name not in others]
+
+
+def _sources(module: str) -> list[str]:
+    """What the module is made of; a header may be of any, but for those of streams."""
+    if module in ALONE:
+        return [*_files(f"{module}.pyx", f"{module}*.px[di]", "src/*.h"), *_c_files(module)]
+    own = [path for path in _files("*.px[di]", "src/*.h") if not _is_of_streams(path)]
+    return [*_files("_core.pyx"), *own, *_c_files(module)]
+
+
+def _is_of_streams(path: str) -> bool:
+    return Path(path).name.startswith(("_arrow", "_log", "_roster", "_spill", "log", "entry"))
 
 
 def _switched_on(name: str) -> bool:
@@ -60,15 +96,13 @@ class BuildCore(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Build all of it again, or nothing if no file and no switch has changed."""
-        depends = [
-            *_files("*.pyx", "*.pxd", "*.pxi", "src/*.c", "src/*.h"),
-            "setup.py",
-            str(self._record_switches()),
-        ]
-        if not (self.force or newer_group(depends, self.get_ext_fullpath(ext.name))):
+        module = ext.name.rpartition(".")[2]
+        depends = [*_sources(module), "setup.py", str(self._record_switches())]
+        wanted, forced = newer_group(depends, self.get_ext_fullpath(ext.name)), self.force
+        if not (forced or wanted):
             return
         self.force = True
-        ext.extra_objects = self._compile_c_files(ext)
+        ext.extra_objects = self._compile_c_files(ext, _c_files(module))
         (generated,) = cythonize(  # type: ignore[no-untyped-call]
             ext,
             build_dir=self.build_temp,
@@ -78,11 +112,12 @@ class BuildCore(build_ext):
         )
         ext.sources = generated.sources
         super().build_extension(ext)
+        self.force = forced
 
-    def _compile_c_files(self, ext: Extension) -> list[str]:
+    def _compile_c_files(self, ext: Extension, files: list[str]) -> list[str]:
         fatal = ["-Werror"] if _switched_on("SHMQ_WERROR") else []
         objects: list[str] = self.compiler.compile(
-            _files("src/*.c"),
+            files,
             output_dir=self.build_temp,
             macros=ext.define_macros,
             include_dirs=ext.include_dirs,
@@ -102,16 +137,18 @@ class BuildCore(build_ext):
         return record
 
 
+def _extension(module: str) -> Extension:
+    return Extension(
+        f"shmq.core.{module}",
+        [str(CORE / f"{module}.pyx")],
+        include_dirs=[str(HEADERS)],
+        define_macros=[("SHMQ_CRASHPOINTS", None)] if _switched_on("SHMQ_CRASHPOINTS") else [],
+        extra_compile_args=[*C_FLAGS, *_sanitizer_flags()],
+        extra_link_args=["-pthread", *_sanitizer_flags()],
+    )
+
+
 setup(
     cmdclass={"build_ext": BuildCore},
-    ext_modules=[
-        Extension(
-            "shmq.core._core",
-            _files("*.pyx"),
-            include_dirs=[str(HEADERS)],
-            define_macros=[("SHMQ_CRASHPOINTS", None)] if _switched_on("SHMQ_CRASHPOINTS") else [],
-            extra_compile_args=[*C_FLAGS, *_sanitizer_flags()],
-            extra_link_args=["-pthread", *_sanitizer_flags()],
-        )
-    ],
+    ext_modules=[_extension(module) for module in ("_core", *ALONE)],
 )

@@ -186,6 +186,7 @@ cdef extern from "sleep.h" nogil:
 cdef extern from "bell.h" nogil:
     struct shmq_watch:
         int event
+        cbool choosy
         uint32_t n, place
         int64_t seen, due
     uint64_t shmq_armed(const shmq_header *h, int event)
@@ -296,6 +297,33 @@ cdef extern from "message.h" nogil:
     void shmq_look(shmq_queue *q, shmq_slot *s, shmq_view *view)
 
 
+cdef extern from "filter.h" nogil:
+    const uint32_t SHMQ_FILTER_BYTES
+
+    struct shmq_filter:
+        const unsigned char *code
+        uint32_t bytes
+
+    struct shmq_facts:
+        const unsigned char *meta
+        uint32_t meta_bytes, size
+        uint64_t seq
+        uint8_t priority, codec
+        int64_t wall
+
+    const char *shmq_filter_fault(const shmq_filter *filter)
+    cbool shmq_filter_matches(const shmq_filter *filter, const shmq_facts *facts)
+
+
+cdef extern from "choose.h" nogil:
+    struct shmq_choice:
+        cbool more
+    void shmq_choose_begin(const shmq_queue *q, shmq_choice *choice, const shmq_filter *filter)
+    int shmq_choose(shmq_queue *q, shmq_choice *choice, int64_t now, cbool handed,
+                    shmq_view *view)
+    void shmq_choose_again(shmq_choice *choice)
+
+
 cdef extern from "packed.h" nogil:
     const uint32_t SHMQ_PACKED_VARIES
     struct shmq_packed:
@@ -393,6 +421,12 @@ cdef extern from "wire.h":
         int64_t handshake, frame, idle
         cbool token_required
 
+    enum: SHMQ_WHY_BYTES
+
+    struct shmq_wanted:
+        shmq_filter filter
+        unsigned char *code
+
     struct shmq_desk:
         shmq_queue *q
         shmq_front *front
@@ -400,7 +434,7 @@ cdef extern from "wire.h":
         sem_t *semaphores[2]
         uint32_t *views
         uint32_t promises
-        cbool awaited, confirming
+        cbool awaited, choosy_awaited, confirming
         const char *name
 
     struct shmq_filling:
@@ -429,10 +463,12 @@ cdef extern from "wire.h":
         uint8_t (*rights)(shmq_session *session, const char *name) noexcept
         void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
                        const unsigned char *rest, uint32_t size) noexcept
+        shmq_wanted *(*compile)(shmq_front *front, const unsigned char *text, uint32_t size,
+                                char *why) noexcept
         int (*lock_slowly)(shmq_desk *desk, int status) noexcept
         void (*tend)(shmq_desk *desk) noexcept
         void (*failed)(shmq_desk *desk) noexcept
-        void (*wait)(shmq_desk *desk) noexcept
+        void (*wait)(shmq_desk *desk, cbool choosy) noexcept
         void (*confirm)(shmq_desk *desk) noexcept
 
 
@@ -455,9 +491,15 @@ cdef extern from "session.h":
     void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
                     uint32_t size)
     void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
+    cbool shmq_answer_later(shmq_session *session)
+    void shmq_answer_late(shmq_session *session, uint32_t id, uint16_t status,
+                          const void *payload, uint32_t size)
 
 
 cdef extern from "promise.h":
+    uint64_t shmq_promise_later(shmq_session *session, uint32_t id)
+    void shmq_promise_settle(shmq_session *session, uint64_t ticket, uint16_t status,
+                             const char *payload, uint32_t size)
     cbool shmq_desk_confirm(shmq_desk *desk)
 
 
@@ -467,6 +509,7 @@ cdef extern from "deliver.h":
 
 cdef extern from "waiter.h":
     cbool shmq_desk_serve(shmq_desk *desk)
+    cbool shmq_desk_choose(shmq_desk *desk, cbool arrived)
 
 
 cdef extern from "desk.h":

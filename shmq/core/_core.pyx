@@ -19,8 +19,8 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.number cimport PyNumber_Index
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EAGAIN, EINTR, ENOENT, errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
@@ -47,6 +47,7 @@ include "parcel.pxi"
 include "attachment.pxi"
 include "confirm.pxi"
 include "put.pxi"
+include "choose.pxi"
 include "get.pxi"
 include "bell.pxi"
 include "columns.pxi"

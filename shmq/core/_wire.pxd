@@ -21,6 +21,7 @@ cdef extern from "frame.h" nogil:
     enum: SHMQ_FRAME_HEADER, SHMQ_FRAME_MAX, SHMQ_FRAME_MORE, SHMQ_FRAME_FOREVER
     enum: SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE, SHMQ_T_UNSUBSCRIBE
     enum: SHMQ_T_DELIVER, SHMQ_T_ACK, SHMQ_T_NACK, SHMQ_T_RETURN, SHMQ_T_PEEK, SHMQ_T_REPLY
+    enum: SHMQ_WHERE
     enum: SHMQ_T_LEASE_RUN, SHMQ_T_LEASE_AGAIN, SHMQ_T_READ_RUN
     enum: SHMQ_WITH_PROPERTIES, SHMQ_WHEN_DURABLE
     enum: SHMQ_S_OK, SHMQ_S_LEASE_EXPIRED, SHMQ_S_DUPLICATE
@@ -44,6 +45,7 @@ cdef extern from "frame.h" nogil:
     uint64_t shmq_read64(shmq_reader *r)
     uint32_t shmq_load32(const unsigned char *at)
     uint64_t shmq_load64(const unsigned char *at)
+    unsigned char *shmq_store16(unsigned char *at, uint16_t value)
     unsigned char *shmq_store32(unsigned char *at, uint32_t value)
     unsigned char *shmq_store64(unsigned char *at, uint64_t value)
 

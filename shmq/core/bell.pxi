@@ -2,6 +2,7 @@
 
 EVENT_NOT_EMPTY = SHMQ_NOT_EMPTY
 EVENT_NOT_FULL = SHMQ_NOT_FULL
+EVENT_ARRIVED = 2
 SLICE = WAIT_SLICE / 1e9
 
 
@@ -94,19 +95,22 @@ cdef class _Watcher(_Getter):
 
     def wrap(self, body, *, priority=None, group=None, headers=None, delay=None,
              deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
-             correlation=None):
-        """A message as ``try_put`` takes it. Raises what a put that can never succeed does."""
+             correlation=None, encoded=False):
+        """A message as ``try_put`` takes it. Raises what a put that can never succeed does.
+
+        ``encoded``: the body is bytes of its codec already.
+        """
         cdef Parcel parcel = self._wrap(body, codec, priority, group, headers, delay, deliver_at,
-                                        ttl, dedupe_id, reply_to, correlation)
+                                        ttl, dedupe_id, reply_to, correlation, encoded)
         if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
             raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
         return parcel
 
-    def try_put(self, Parcel parcel):
-        """Put it, or raise Full at once."""
+    def try_put(self, Parcel parcel, block=False, timeout=None):
+        """Put it, or raise Full: at once, unless ``block`` or a timeout says otherwise."""
         if parcel.c.body_bytes > SMALL:
-            return self._put_large(parcel, False, None)
-        return self._put(&parcel.c, False, None)
+            return self._put_large(parcel, block, timeout)
+        return self._put(&parcel.c, block, timeout)
 
     @property
     def waits_when_full(self):
@@ -140,10 +144,15 @@ cdef class Watch:
     cdef bint begun                # it was armed, and not ended by disarm
 
     def __cinit__(self, _Watcher queue, int event, Bell bell):
-        """``event`` is EVENT_NOT_EMPTY or EVENT_NOT_FULL; ``bell`` may be None."""
+        """``event`` is one of EVENT_…; ``bell`` may be None.
+
+        EVENT_ARRIVED is for those who do not take whatever there is: it comes with each
+        message that can be had from now on.
+        """
         self.queue = queue
         self.bell = bell
-        self.w.event = event
+        self.w.choosy = event == EVENT_ARRIVED
+        self.w.event = SHMQ_NOT_EMPTY if self.w.choosy else event
         self.w.n = 0 if bell is None else bell.number
         self.w.place = SHMQ_NIL
         self.w.seen = LONG_AGO
@@ -183,8 +192,8 @@ cdef class Watch:
 
     @property
     def event(self):
-        """EVENT_NOT_EMPTY or EVENT_NOT_FULL."""
-        return self.w.event
+        """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
+        return EVENT_ARRIVED if self.w.choosy else self.w.event
 
     @property
     def due(self):

@@ -73,14 +73,16 @@ cdef class Consumer:
     cdef int held                # leased ahead: views[next:held]
     cdef int next
     cdef object timeout
+    cdef Filter filter           # None: whatever there is
     cdef bint block
     cdef bint ended
     cdef uint64_t generation
     cdef int64_t lease_time
     cdef object __weakref__
 
-    def __cinit__(self, _Getter handle, int prefetch, timeout, block):
+    def __cinit__(self, _Getter handle, int prefetch, timeout, block, Filter filter):
         self.handle = handle
+        self.filter = filter
         self.gatherer = _Gatherer.__new__(_Gatherer, handle, prefetch)
         self.prefetch = prefetch
         self.timeout = timeout
@@ -165,10 +167,29 @@ cdef class Consumer:
         self.handle._unlock()
         return status
 
+    # Flushes, then leases ahead what the filter lets through: how many. Of a consumer that a
+    # signal's handler has closed meanwhile, it goes back.
+    def _choose(self):
+        if self.ended:
+            return 0
+        self.next = self.held = 0
+        self.held = self.handle._choose_run(self.filter, self.views, self.prefetch, False,
+                                            self.gatherer)
+        if self.ended:
+            self.handle._lock_gets()
+            self._give_back_locked(shmq_now())
+            self.handle._unlock()
+            return 0
+        return self.held
+
     # Whether there are more, after a wait if it may.
     cdef bint _get_more(self, bint wait) except -1:
         cdef int status, round_ = 0
         cdef int64_t until = -1
+        if self.filter is not None and not wait:
+            return self._choose() > 0
+        if self.filter is not None:
+            return _wait_chosen(self.handle, self._choose, self.block, self.timeout) > 0
         while True:
             status = self._refill(round_ > 0 or not wait, round_ == 1)
             if status == SHMQ_OK:
@@ -233,10 +254,11 @@ cdef class Consumer:
         return message
 
 
-def make_consumer(_Getter handle, prefetch, timeout, block):
+def make_consumer(_Getter handle, prefetch, timeout, block, where=None):
     """See shmq.contract.Queue.consume."""
     prefetch = _whole("prefetch", prefetch)
     if not 1 <= prefetch <= 1 << 20:
         raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")
     _check_timeout(timeout)
-    return Consumer(handle, min(prefetch, <int>handle.q.h.options.capacity), timeout, block)
+    return Consumer(handle, min(prefetch, <int>handle.q.h.options.capacity), timeout, block,
+                    None if where is None else _filter_of(where))

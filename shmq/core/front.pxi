@@ -97,6 +97,22 @@ cdef class Front:
         self._settle()
         return more and desk != NULL
 
+    def choose(self, queue):
+        """Give messages of the queue to those who wait for certain ones, as some have arrived.
+
+        Whether any of them still wait.
+        """
+        cdef shmq_desk *desk = self._desk_of(queue)
+        cdef bint more
+        if desk == NULL:
+            return False
+        more = shmq_desk_choose(desk, True)
+        desk = self._desk_of(queue)
+        if desk != NULL:
+            desk.choosy_awaited = more
+        self._settle()
+        return more and desk != NULL
+
     def confirmed(self, queue):
         """Answer those whose puts the queue's journal has: whether any still wait for it."""
         cdef shmq_desk *desk = self._desk_of(queue)
@@ -185,6 +201,7 @@ cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *na
                   const unsigned char *rest, uint32_t size) noexcept:
     cdef Session self = <Session>session.data
     try:
+        self.asked = frame.id
         status, payload = self.front.control.answer(
             self, frame.type, name.decode("ascii"),
             PyBytes_FromStringAndSize(<const char *>rest, size))
@@ -222,10 +239,37 @@ cdef void _desk_failed(shmq_desk *desk) noexcept:
     self.control.failed((<Handle>desk.data)._error(SHMQ_DAMAGED))
 
 
-cdef void _wait_at_desk(shmq_desk *desk) noexcept:
+cdef shmq_wanted *_compile_for(shmq_front *front, const unsigned char *text, uint32_t size,
+                               char *why) noexcept:
+    cdef Front self = <Front>front.data
+    cdef Filter filter
+    cdef shmq_wanted *wanted = NULL
+    cdef bytes told
+    try:
+        filter = _compile_filter(PyBytes_FromStringAndSize(<const char *>text, size).decode())
+        wanted = <shmq_wanted *>calloc(1, sizeof(shmq_wanted) + filter.c.bytes)
+        if wanted == NULL:
+            raise MemoryError
+        memcpy(wanted.code, filter.c.code, filter.c.bytes)
+        wanted.filter.code = wanted.code
+        wanted.filter.bytes = filter.c.bytes
+        return wanted
+    except (_errors.InvalidOption, UnicodeDecodeError) as error:
+        told = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
+    except Exception as error:
+        self.control.failed(error)
+        told = b"the server has logged why"
+    memcpy(why, PyBytes_AS_STRING(told), len(told) + 1)
+    return NULL
+
+
+cdef void _wait_at_desk(shmq_desk *desk, cbool choosy) noexcept:
     cdef Front self = <Front>desk.front.data
     try:
-        self.control.wait(<object>desk.data)
+        if choosy:
+            self.control.wait_chosen(<object>desk.data)
+        else:
+            self.control.wait(<object>desk.data)
     except Exception as error:
         self.control.failed(error)
 
@@ -243,6 +287,7 @@ _hooks.attach = _attach_desk
 _hooks.detach = _detach_desk
 _hooks.rights = _rights
 _hooks.answer = _answer
+_hooks.compile = _compile_for
 _hooks.lock_slowly = _lock_desk_slowly
 _hooks.tend = _tend_desk
 _hooks.failed = _desk_failed

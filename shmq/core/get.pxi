@@ -4,7 +4,7 @@
 cdef class _Getter(_Putter):
     """The part of a handle that leases and settles."""
 
-    def get(self, block=True, timeout=None):
+    def get(self, block=True, timeout=None, *, where=None):
         """See shmq.contract.Queue.get."""
         cdef shmq_view view
         cdef Message message
@@ -12,6 +12,8 @@ cdef class _Getter(_Putter):
         cdef int64_t until = -1
         if timeout is not None:
             _check_timeout(timeout)
+        if where is not None:
+            return self._get_chosen(_filter_of(where), block, timeout)
         while True:
             if round_ <= 0:
                 self._lock_gets()
@@ -32,16 +34,30 @@ cdef class _Getter(_Putter):
             if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
                 raise self._empty(block, timeout)
 
+    cdef object _get_chosen(self, Filter filter, block, timeout):
+        found = _wait_chosen(self, lambda: self.choose(filter, 1), block, timeout)
+        if found:
+            return found[0]
+        if block and timeout is not None:
+            raise _errors.Empty(
+                f"no message that `where` means came to queue {self.name!r} within {timeout} s")
+        raise _errors.Empty(f"no message that `where` means is visible in queue {self.name!r}")
+
     cdef object _empty(self, block, timeout):
         if block and timeout is not None:
             return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
         return _errors.Empty(f"no message is visible in queue {self.name!r}")
 
-    def get_many(self, max, timeout=None, *, block=True):
+    def get_many(self, max, timeout=None, *, block=True, where=None):
         """See shmq.contract.Queue.get_many."""
         cdef int most = self._most(max, timeout), got, i
         cdef list messages = []
-        cdef shmq_view *views = _new_views(most)
+        cdef Filter filter
+        cdef shmq_view *views
+        if where is not None:
+            filter = _filter_of(where)
+            return _wait_chosen(self, lambda: self.choose(filter, most), block, timeout)
+        views = _new_views(most)
         try:
             while not messages:
                 got = self._lease_some(views, most, block, timeout)
@@ -139,6 +155,54 @@ cdef class _Getter(_Putter):
                 continue
             got[0] += 1
         return status
+
+    # ---- by a filter ----
+
+    def choose(self, Filter filter not None, int most):
+        """Lease what the filter lets through of what is there, up to ``most`` messages."""
+        cdef shmq_view *views = _new_views(most)
+        cdef int got, i
+        cdef list messages = []
+        try:
+            got = self._choose_run(filter, views, most, True, None)
+            for i in range(got):
+                message = _new_message(self, &views[i], None)
+                if message is not None:
+                    messages.append(message)
+            return messages
+        finally:
+            free(views)
+
+    # How many were leased, in the order of the queue: `most`, or all that there are. The lock
+    # is held for a part of the search at a time, and of the whole queue at first, so that
+    # nobody is told by half the truth that there is nothing.
+    cdef int _choose_run(self, Filter filter, shmq_view *views, int most, bint handed,
+                         _Gatherer gatherer) except -1:
+        cdef shmq_choice choice
+        cdef int64_t now
+        cdef int status = SHMQ_OK, got = 0
+        self._lock()
+        if gatherer is not None:
+            gatherer.flush_locked()
+        shmq_choose_begin(&self.q, &choice, &filter.c)
+        while True:
+            now = shmq_time(&self.q)
+            while got < most:
+                status = shmq_choose(&self.q, &choice, now, handed, &views[got])
+                if status != SHMQ_OK:
+                    break
+                got += 1
+            self._unlock()
+            if got == most or status != SHMQ_EMPTY or not choice.more:
+                break
+            shmq_choose_again(&choice)
+            if not got:
+                PyErr_CheckSignals()  # what was leased already is not lost to a signal
+            self._lock_gets()
+        self._after()
+        if not got and status != SHMQ_EMPTY:
+            raise self._error(status)
+        return got
 
     # ---- settle ----
 

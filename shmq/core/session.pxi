@@ -29,6 +29,7 @@ cdef class Session:
     cdef shmq_session *c
     cdef readonly Front front
     cdef public object context
+    cdef readonly uint32_t asked     # the message id of what the control is to answer
     cdef bint gone
 
     def __cinit__(self, Front front, context):
@@ -242,9 +243,39 @@ cdef class Session:
         if self.front.open_:
             self.front._settle()
 
-    # Answers what the control has decided.
+    def delay(self):
+        """What is being answered is answered later: see `answer_late`. It holds nothing back.
+
+        False: too many of the connection's requests wait.
+        """
+        return self.c != NULL and shmq_answer_later(self.c)
+
+    def answer_late(self, uint32_t asked, int status, bytes payload):
+        """Answer the request that had the message id ``asked``, unless nobody waits for it."""
+        if self.c != NULL:
+            shmq_answer_late(self.c, asked, status, PyBytes_AS_STRING(payload),
+                             <uint32_t>PyBytes_GET_SIZE(payload))
+            self.front._settle()
+
+    def promise(self):
+        """As `delay`, for what is to be on disk: the ticket for `keep`.
+
+        Such answers keep their order among themselves.
+        """
+        return 0 if self.c == NULL else shmq_promise_later(self.c, self.asked)
+
+    def keep(self, uint64_t ticket, int status, bytes payload):
+        """Answer what was promised, unless nobody waits for it."""
+        if self.c != NULL:
+            shmq_promise_settle(self.c, ticket, status, PyBytes_AS_STRING(payload),
+                                <uint32_t>PyBytes_GET_SIZE(payload))
+            self.front._settle()
+
+    # Answers what the control has decided; None: it will.
     cdef int _answer(self, const shmq_frame *frame, int status, payload) except -1:
         cdef bytes text
+        if payload is None:
+            return 0
         if status >= SHMQ_S_BAD_MAGIC:
             text = bytes(payload)
             shmq_refuse(self.c, frame.id, status, PyBytes_AS_STRING(text))

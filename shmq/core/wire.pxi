@@ -92,6 +92,22 @@ cdef class Answer:
             self.notify(self)
 
 
+# The bytes of the flags of a CONSUME or a SUBSCRIBE, and of an expression behind them.
+cdef uint64_t _asking(bytes where) except 0:
+    if where is None:
+        return 1
+    if len(where) > 0xFFFF:
+        raise ValueError(f"an expression of {len(where)} bytes: 65535 at most")
+    return 3 + len(where)
+
+
+cdef void _ask_for(unsigned char *at, bytes where) noexcept:
+    at[0] = 0 if where is None else SHMQ_WHERE
+    if where is not None:
+        at = shmq_store16(at + 1, <uint16_t>len(where))
+        memcpy(at, PyBytes_AS_STRING(where), len(where))
+
+
 @cython.final
 cdef class Wire:
     """The frames of one connection. Any number of threads and event loops may share it."""
@@ -272,33 +288,34 @@ cdef class Wire:
             at = _write_item(at, items[i])
         return answer, end - start
 
-    def consume(self, uint32_t most, uint32_t wait_ms, double lease):
-        """Write a CONSUME."""
+    def consume(self, uint32_t most, uint32_t wait_ms, double lease, bytes where=None):
+        """Write a CONSUME; ``where`` is an expression, in UTF-8."""
         cdef Answer answer = self._new_answer()
-        cdef unsigned char *at = self._request(answer, SHMQ_T_CONSUME, True, 9)
+        cdef unsigned char *at = self._request(answer, SHMQ_T_CONSUME, True, 8 + _asking(where))
         at = shmq_store32(at, most)
         at = shmq_store32(at, wait_ms)
-        at[0] = 0
+        _ask_for(at, where)
         answer.messages = []
         answer.queue = self.queue()
         answer.lease = _ns(lease)
         answer.begun = _real_now()
         return answer
 
-    def peek(self, uint32_t limit):
-        """Write a PEEK."""
+    def peek(self, uint32_t limit, bytes where=b""):
+        """Write a PEEK; ``where`` is an expression, in UTF-8."""
         cdef Answer answer = self._new_answer()
-        shmq_store32(self._request(answer, SHMQ_T_PEEK, True, 4), limit)
+        cdef unsigned char *at = self._request(answer, SHMQ_T_PEEK, True, 4 + len(where))
+        memcpy(shmq_store32(at, limit), PyBytes_AS_STRING(where), len(where))
         answer.messages = []
         answer.queue = self.queue()
         return answer
 
-    def subscribe(self, uint32_t credit, double lease, Acks acks):
+    def subscribe(self, uint32_t credit, double lease, Acks acks, bytes where=None):
         """Write a SUBSCRIBE whose messages gather their acknowledgements in ``acks``."""
         cdef Answer answer = self._new_answer()
-        cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 5)
+        cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 4 + _asking(where))
         at = shmq_store32(at, credit)
-        at[0] = 0
+        _ask_for(at, where)
         answer.messages = []
         answer.queue = self.queue()
         answer.acks = acks

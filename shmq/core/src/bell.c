@@ -20,6 +20,12 @@ static void clear(struct shmq_header *h, uint32_t place)
 
 /* ---- the party's side ---- */
 
+/* What its entry has as `n`. */
+static uint32_t entry_of(const struct shmq_watch *w)
+{
+    return w->choosy ? w->n | SHMQ_CHOOSY : w->n;
+}
+
 static bool is_ours(const struct shmq_queue *q, uint32_t place, uint64_t process, uint32_t n)
 {
     const struct shmq_party *p = &q->h->parties[place];
@@ -45,13 +51,13 @@ int shmq_arm(struct shmq_queue *q, struct shmq_watch *w, uint64_t process)
 {
     struct shmq_party *p;
 
-    if (w->place >= SHMQ_PARTIES || !is_ours(q, w->place, process, w->n))
-        w->place = place_for(q, process, w->n);
+    if (w->place >= SHMQ_PARTIES || !is_ours(q, w->place, process, entry_of(w)))
+        w->place = place_for(q, process, entry_of(w));
     if (w->place == SHMQ_NIL)
         return SHMQ_CROWDED;
     p = &q->h->parties[w->place];
     if (!p->process) {
-        SET_ATOMIC(p->n, w->n);
+        SET_ATOMIC(p->n, entry_of(w));
         SET_ATOMIC(p->attachment, q->attachment + 1);
         SET_ATOMIC(p->process, process);
     }
@@ -65,7 +71,7 @@ void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
         return;
     if (shmq_armed(q->h, w->event) >> w->place & 1 &&
         q->h->parties[w->place].attachment == q->attachment + 1 &&
-        q->h->parties[w->place].n == w->n)
+        q->h->parties[w->place].n == entry_of(w))
         set_armed(q->h, w->event, shmq_armed(q->h, w->event) & ~(1ull << w->place));
     else if (shmq_looks_roomy(q, 1))
         shmq_pass_on(q, w->event);
@@ -81,6 +87,8 @@ bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool clo
         return true;
     if (!closely)
         return false;
+    if (w->choosy) /* what is in the order it has seen, if it could arm */
+        return w->place >= SHMQ_PARTIES || shmq_inbox_count(h);
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
 
@@ -106,10 +114,32 @@ void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
 
 /* ---- the waker's side ---- */
 
-/* Up to `count` of the armed, those after the one that was rung last first. */
-static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint32_t count)
+/* Of those who wait for a message, the choosy ones. */
+static uint64_t choosy(const struct shmq_header *h)
 {
-    uint64_t armed = shmq_armed(h, event), chosen = 0;
+    uint64_t armed = shmq_armed(h, SHMQ_NOT_EMPTY), found = 0;
+
+    for (; armed; armed &= armed - 1)
+        if (h->parties[__builtin_ctzll(armed)].n & SHMQ_CHOOSY)
+            found |= armed & -armed;
+    return found;
+}
+
+/* All of them. */
+static uint64_t choose_choosy(struct shmq_header *h)
+{
+    uint64_t chosen = choosy(h);
+
+    if (chosen)
+        set_armed(h, SHMQ_NOT_EMPTY, shmq_armed(h, SHMQ_NOT_EMPTY) & ~chosen);
+    return chosen;
+}
+
+/* Up to `count` of the armed but `others`, those after the one that was rung last first. */
+static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t others,
+                       uint32_t count)
+{
+    uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
     uint32_t last = h->rung[event] % SHMQ_PARTIES;
 
     if (!armed || !count)
@@ -123,7 +153,7 @@ static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint32_t cou
         chosen |= 1ull << last;
     }
     SET(h->rung[event], last);
-    set_armed(h, event, armed & ~chosen);
+    set_armed(h, event, shmq_armed(h, event) & ~chosen);
     return chosen;
 }
 
@@ -136,10 +166,11 @@ void shmq_choose_bells(struct shmq_queue *q, uint32_t freed)
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
     if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
-        chosen = choose(h, SHMQ_NOT_EMPTY, ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, freed);
+        chosen = choose(h, SHMQ_NOT_EMPTY, choosy(h), ready > posted ? ready - posted : 0) |
+                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? choose_choosy(h) : 0);
     else
-        chosen = choose(h, SHMQ_NOT_EMPTY, SHMQ_PARTIES) | choose(h, SHMQ_NOT_FULL, SHMQ_PARTIES);
+        chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
+                 choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
     if (chosen)
         atomic_fetch_or_explicit(&q->ring, chosen, memory_order_relaxed);
 }

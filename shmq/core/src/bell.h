@@ -8,7 +8,12 @@
  *
  * The bit is the truth for the one who waits: as long as it is set, nobody has come by
  * since. A waker that dies between clearing and ringing leaves it cleared, which is seen
- * at the end of a slice (shmq_stirs). A party that finds no free entry is only late. */
+ * at the end of a slice (shmq_stirs). A party that finds no free entry is only late.
+ *
+ * Who waits for messages that a filter lets through is choosy: what there is may be nothing
+ * for it, and what it does not take is another's. So it has an entry of its own, is rung for
+ * each message that comes into the order, with all others who are choosy, and never in the
+ * place of somebody who would have taken it. */
 #ifndef SHMQ_BELL_H
 #define SHMQ_BELL_H
 
@@ -17,6 +22,7 @@
 /* What a party remembers of one event of one queue. */
 struct shmq_watch {
     enum shmq_bell event;
+    bool choosy;    /* of SHMQ_NOT_EMPTY: not every message will do                    */
     uint32_t n;     /* its bell                                                        */
     uint32_t place; /* of its entry; SHMQ_NIL: it has none                             */
     int64_t seen;   /* next_tick, if it had passed at the last look under the lock     */

@@ -30,10 +30,38 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
         wish->until = end_of(shmq_read32(&r));
     *flags = shmq_read8(&r);
     wish->settled = *flags & SHMQ_SETTLED;
+    if (*flags & SHMQ_WHERE && shmq_left(&r)) {
+        wish->where_bytes = shmq_read16(&r);
+        wish->where = shmq_read_bytes(&r, wish->where_bytes);
+    }
     if (!r.bad && !shmq_left(&r))
         return NULL;
+    if (*flags & SHMQ_WHERE)
+        return "behind the flags are u16 n and n bytes of an expression";
     return wish->subscribes ? "behind the name are u32 credit and u8 flags"
                             : "behind the name are u32 most, u32 wait and u8 flags";
+}
+
+/* The flag of an expression where none follows is none: so it was before there were any. */
+static uint8_t known_flags(const struct shmq_wish *wish)
+{
+    return wish->where ? SHMQ_SETTLED | SHMQ_WHERE : SHMQ_SETTLED;
+}
+
+/* Begins it, once its expression is understood. */
+static void begin(struct shmq_seat *seat, struct shmq_wish *wish)
+{
+    struct shmq_front *front = seat->session->front;
+    char why[SHMQ_WHY_BYTES] = "";
+
+    if (wish->where) {
+        wish->wanted = front->hooks->compile(front, wish->where, wish->where_bytes, why);
+        if (!wish->wanted) {
+            shmq_refuse(seat->session, wish->id, SHMQ_S_BAD_REQUEST, why);
+            return;
+        }
+    }
+    shmq_wait(seat, wish);
 }
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
@@ -48,7 +76,7 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
 
     if (why)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    else if (flags & ~SHMQ_SETTLED)
+    else if (flags & ~known_flags(&wish))
         shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
     else if (!(seat = shmq_seat_at(session, name, &status)))
         shmq_refuse(session, frame->id, status, NULL);
@@ -60,11 +88,11 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
     else if (wish.subscribes && shmq_subscription(session, frame->id))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "this message id is a subscription's: unsubscribe, or take another");
-    else if (session->waiter_count >= SHMQ_WAITERS)
+    else if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "4096 CONSUMEs and subscriptions of this connection wait: end some");
     else
-        shmq_wait(seat, &wish);
+        begin(seat, &wish);
 }
 
 void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_frame *frame,

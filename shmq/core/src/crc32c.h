@@ -6,9 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of `size` bytes; `crc` is 0, or that of the bytes before them. By the
- * processor's own instruction where it has one. */
+/* The checksum of `size` bytes; `crc` is 0, or that of the bytes before them. Many bytes by
+ * products without carries, 512 bits wide, where the processor has them. */
 uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size);
+
+/* The same by the processor's own instruction for it, or by tables where it has none. */
+uint32_t shmq_crc32c_striped(uint32_t crc, const void *bytes, size_t size);
 
 /* The same by tables alone, on any processor. */
 uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size);

@@ -117,6 +117,28 @@ static int64_t budget_of(const struct shmq_session *session)
     return (int64_t)SHMQ_OUT_HIGH - (int64_t)shmq_pending(&session->out);
 }
 
+/* Leases the next one, or the next that is wanted; holds the lock. */
+static int lease_next(struct shmq_waiter *w, int64_t now, struct shmq_view *view)
+{
+    struct shmq_queue *q = w->seat->desk->q;
+
+    if (w->wanted)
+        return shmq_choose(q, &w->wanted->choice, now, true, view);
+    return shmq_lease(q, now, true, view);
+}
+
+/* The lock is free: whether the search for what is wanted goes on. */
+static bool chooses_on(struct shmq_waiter *w, int *outcome)
+{
+    if (!w->wanted)
+        return false;
+    shmq_choose_again(&w->wanted->choice);
+    if (*outcome != SHMQ_EMPTY || !w->wanted->choice.more)
+        return false;
+    *outcome = SHMQ_OK;
+    return true;
+}
+
 /* Leases up to `most`; holds the lock. */
 static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_t most,
                            int *outcome)
@@ -133,7 +155,7 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
     while (count < most && budget > 0) {
         struct leased *next = &leased[count];
 
-        *outcome = shmq_lease(q, now, true, &next->view);
+        *outcome = lease_next(w, now, &next->view);
         if (*outcome != SHMQ_OK)
             break;
         next->pinned = pin(w->seat->desk, next, now);
@@ -233,7 +255,7 @@ static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool w
     while (written < most && written < SHMQ_RUN && budget > 0) {
         size_t before = w->session->out.used;
 
-        *outcome = shmq_lease(desk->q, now, true, &leased.view);
+        *outcome = lease_next(w, now, &leased.view);
         if (*outcome != SHMQ_OK)
             break;
         leased.pinned = pin(desk, &leased, now);
@@ -253,13 +275,16 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
     size_t last = 0;
 
     *outcome = SHMQ_OK;
+    if (w->wanted)
+        shmq_choose_begin(w->seat->desk->q, &w->wanted->choice, &w->wanted->filter);
     while (total < most && *outcome == SHMQ_OK && shmq_may_deliver(w->session)) {
         count = w->settled
                     ? deliver_all_settled(w, most - total, whole, outcome, &last)
                     : deliver_leases(w, most - total, whole, outcome, &last);
-        if (!count)
-            break;
         total += count;
+        if (!chooses_on(w, outcome) && !count)
+            break;
+        whole = whole && !w->wanted; /* a search begins with all that there is */
     }
     if (total && !w->subscribes)
         end_series(w->session, last);

@@ -42,12 +42,20 @@ enum shmq_frame_type {
     SHMQ_T_LEASE_RUN = 0x51,
     SHMQ_T_LEASE_AGAIN = 0x52,
     SHMQ_T_READ_RUN = 0x53,
+    SHMQ_T_EXCHANGE = 0x54,
+    SHMQ_T_ROUTE = 0x55,
+    SHMQ_T_EXCHANGES = 0x56,
     SHMQ_T_STAGE = 0x58,
     SHMQ_T_PUBLISH = 0x59,
     SHMQ_T_STAGED = 0x5A,
+    SHMQ_T_SCHEMA = 0x5C,
     SHMQ_T_RETURN = 0x5D,
     SHMQ_T_PEEK = 0x5E,
     SHMQ_T_REDRIVE = 0x5F,
+    SHMQ_T_STREAMS = 0x60, /* to 0x6F: streams, for policy to answer                      */
+    SHMQ_T_COMMIT = 0x6A,
+    SHMQ_T_LEAVE = 0x6B,
+    SHMQ_T_SHARE_SETTLE = 0x6D,
     SHMQ_T_REPLY = 0x7F,
 };
 
@@ -56,6 +64,7 @@ enum shmq_frame_flag {
     SHMQ_WHEN_DURABLE = 0x02,    /* PRODUCE                                            */
     SHMQ_SETTLED = 0x01,         /* CONSUME, SUBSCRIBE                                 */
     SHMQ_REDELIVERED = 0x02,     /* DELIVER                                            */
+    SHMQ_WHERE = 0x04,           /* CONSUME, SUBSCRIBE: u16 n + n bytes of an expression */
 };
 
 enum shmq_frame_status {
@@ -73,6 +82,10 @@ enum shmq_frame_status {
     SHMQ_S_SHUTTING_DOWN,
     SHMQ_S_INTERNAL,
     SHMQ_S_FORBIDDEN,
+    SHMQ_S_OUT_OF_RANGE,
+    SHMQ_S_FENCED,
+    SHMQ_S_OUT_OF_SEQUENCE,
+    SHMQ_S_NO_GROUP,
     SHMQ_S_BAD_MAGIC = 0x8001, /* from 0x8000 on the connection is closed              */
     SHMQ_S_BAD_VERSION,
     SHMQ_S_FRAME_TOO_LARGE,

@@ -55,9 +55,15 @@ static void look_after(struct shmq_desk *desk)
         desk->front->hooks->tend(desk);
     if (!desk->gone && desk->first && shmq_looks_ready(desk->q->h))
         (void)shmq_desk_serve(desk);
+    if (!desk->gone && desk->choosy_first && shmq_looks_ready(desk->q->h))
+        (void)shmq_desk_choose(desk, false);
     if (!desk->gone && desk->first && !desk->awaited) {
         desk->awaited = true;
-        desk->front->hooks->wait(desk);
+        desk->front->hooks->wait(desk, false);
+    }
+    if (!desk->gone && desk->choosy_first && !desk->choosy_awaited) {
+        desk->choosy_awaited = true;
+        desk->front->hooks->wait(desk, true);
     }
     if (!desk->gone)
         shmq_promises_ask(desk);
@@ -121,7 +127,7 @@ static const char *overtime(const struct shmq_session *s, int64_t now)
         return "no HELLO with a good token came within the time for that";
     if (s->partial_at && is_over(s->partial_at, limits->frame, now))
         return "a frame did not become whole within the time for that";
-    if (!s->waiters && !s->promise_count && !shmq_pending(&s->out) &&
+    if (!s->waiters && !s->delayed && !s->promise_count && !shmq_pending(&s->out) &&
         is_over(s->heard_at, limits->idle, now))
         return "no frame came for too long";
     return NULL;

@@ -83,6 +83,14 @@ int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view 
     return shmq_lease_for(q, now, q->h->options.visibility, handed, view);
 }
 
+void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
+                     struct shmq_view *view)
+{
+    grant(q, s, now, q->h->options.visibility, handed);
+    shmq_look(q, s, view);
+    view->deliveries++;
+}
+
 /* Whether the READY message may be leased now, whatever stands in front of it. */
 static bool may_go(struct shmq_queue *q, struct shmq_slot *s, uint64_t word)
 {

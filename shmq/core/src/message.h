@@ -96,6 +96,10 @@ int shmq_lease_for(struct shmq_queue *q, int64_t now, int64_t ns, bool handed,
 int shmq_lease_at(struct shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,
                   struct shmq_view *view);
 
+/* Leases a message that stands in the order. */
+void shmq_lease_this(struct shmq_queue *q, struct shmq_slot *s, int64_t now, bool handed,
+                     struct shmq_view *view);
+
 /* Without the lock: the application sees this leased message now. SHMQ_STALE. */
 int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);
 

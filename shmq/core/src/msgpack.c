@@ -79,10 +79,28 @@ static void set_many(struct shmq_reader *r, struct shmq_msgpack *value,
         r->bad = true;
 }
 
-static void set_float(struct shmq_reader *r, struct shmq_msgpack *value, uint32_t size)
+static void set_bool(struct shmq_msgpack *value, bool is_true)
 {
+    value->kind = SHMQ_MSGPACK_BOOL;
+    value->number = is_true;
+}
+
+static void set_float(struct shmq_reader *r, struct shmq_msgpack *value)
+{
+    uint32_t bits = shmq_read32(r);
+    float real;
+
+    memcpy(&real, &bits, sizeof real);
     value->kind = SHMQ_MSGPACK_FLOAT;
-    (void)shmq_read_bytes(r, size);
+    value->real = real;
+}
+
+static void set_double(struct shmq_reader *r, struct shmq_msgpack *value)
+{
+    uint64_t bits = shmq_read64(r);
+
+    value->kind = SHMQ_MSGPACK_FLOAT;
+    memcpy(&value->real, &bits, sizeof value->real);
 }
 
 /* The tags from 0xC0 to 0xDF, one by one. */
@@ -91,15 +109,15 @@ static void read_tagged(struct shmq_reader *r, struct shmq_msgpack *value, uint8
     switch (tag) {
     case 0xC0: value->kind = SHMQ_MSGPACK_NIL; break;
     case 0xC2:
-    case 0xC3: value->kind = SHMQ_MSGPACK_BOOL; break;
+    case 0xC3: set_bool(value, tag & 1); break;
     case 0xC4: set_bytes(r, value, SHMQ_MSGPACK_BIN, shmq_read8(r)); break;
     case 0xC5: set_bytes(r, value, SHMQ_MSGPACK_BIN, shmq_read16(r)); break;
     case 0xC6: set_bytes(r, value, SHMQ_MSGPACK_BIN, shmq_read32(r)); break;
     case 0xC7: set_ext(r, value, shmq_read8(r)); break;
     case 0xC8: set_ext(r, value, shmq_read16(r)); break;
     case 0xC9: set_ext(r, value, shmq_read32(r)); break;
-    case 0xCA: set_float(r, value, 4); break;
-    case 0xCB: set_float(r, value, 8); break;
+    case 0xCA: set_float(r, value); break;
+    case 0xCB: set_double(r, value); break;
     case 0xCC: set_unsigned(value, shmq_read8(r)); break;
     case 0xCD: set_unsigned(value, shmq_read16(r)); break;
     case 0xCE: set_unsigned(value, shmq_read32(r)); break;

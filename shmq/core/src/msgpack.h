@@ -23,7 +23,8 @@ enum shmq_msgpack_kind {
 
 struct shmq_msgpack {
     enum shmq_msgpack_kind kind;
-    int64_t number;             /* of an int: beyond int64, INT64_MAX                   */
+    int64_t number;             /* of an int: beyond int64, INT64_MAX; of a bool: 0 or 1 */
+    double real;                /* of a float                                           */
     const unsigned char *bytes; /* of a str, bin or ext                                 */
     uint32_t count;             /* of its bytes; of the entries of an array or a map    */
 };

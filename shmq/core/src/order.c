@@ -20,6 +20,7 @@ void shmq_order_insert(struct shmq_queue *q, struct shmq_slot *s)
         shmq_heap_push(&heap, shmq_index_of(q, s), shmq_key_of(s));
     }
     shmq_set_ready(h, shmq_ready(h) + 1);
+    q->arrived = true;
 }
 
 void shmq_order_remove(struct shmq_queue *q, struct shmq_slot *s)

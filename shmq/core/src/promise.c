@@ -78,14 +78,15 @@ static void let_go(struct shmq_promise *promise)
 
 static bool is_due(const struct shmq_promise *promise)
 {
+    if (promise->ticket)
+        return false;
     return !promise->desk || shmq_synced(promise->desk->q) >= promise->seq;
 }
 
 static void answer(struct shmq_session *session, struct shmq_promise *promise)
 {
     if (promise->why)
-        shmq_reply(session, promise->id, promise->status, promise->why,
-                   (uint32_t)strlen(promise->why));
+        shmq_reply(session, promise->id, promise->status, promise->why, promise->why_bytes);
     else
         shmq_reply(session, promise->id, promise->status, promise->payload, promise->bytes);
     free(promise->why);
@@ -131,6 +132,7 @@ void shmq_promise(struct shmq_session *session, const struct shmq_promise *promi
     made = promise_at(session, session->promise_count);
     *made = *promise;
     made->why = why ? strdup(why) : NULL;
+    made->why_bytes = made->why ? (uint32_t)strlen(made->why) : 0;
     session->promise_count++;
     if (desk) {
         desk->users++;
@@ -142,6 +144,41 @@ void shmq_promise(struct shmq_session *session, const struct shmq_promise *promi
     (void)keep_some(session);
     if (session->promise_count)
         enlist(session);
+}
+
+uint64_t shmq_promise_later(struct shmq_session *session, uint32_t id)
+{
+    struct shmq_promise promise = {.id = id, .ticket = ++session->tickets};
+
+    shmq_promise(session, &promise, NULL);
+    return promise.ticket;
+}
+
+static struct shmq_promise *find(struct shmq_session *session, uint64_t ticket)
+{
+    for (uint32_t i = 0; i < session->promise_count; i++)
+        if (promise_at(session, i)->ticket == ticket)
+            return promise_at(session, i);
+    return NULL;
+}
+
+void shmq_promise_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
+                         const char *payload, uint32_t bytes)
+{
+    struct shmq_promise *promise = find(session, ticket);
+
+    if (!promise) /* its peer has not waited for it */
+        return;
+    if (bytes && !(promise->why = malloc(bytes))) {
+        shmq_session_break(session);
+        return;
+    }
+    if (bytes)
+        memcpy(promise->why, payload, bytes);
+    promise->why_bytes = bytes;
+    promise->status = status;
+    promise->ticket = 0;
+    keep(session);
 }
 
 void shmq_promises_ask(struct shmq_desk *desk)

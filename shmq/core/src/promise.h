@@ -8,7 +8,9 @@
 struct shmq_promise {
     struct shmq_desk *desk; /* once its queue has `seq` on disk; NULL: at once             */
     uint64_t seq;
+    uint64_t ticket;        /* not 0: once policy has said what the answer is              */
     char *why;              /* text, ours to free; or NULL, and the payload is             */
+    uint32_t why_bytes;
     uint32_t id;
     uint16_t status;
     uint8_t bytes;
@@ -18,6 +20,11 @@ struct shmq_promise {
 /* Answers when that is due, behind what was promised before. `why` is copied. */
 void shmq_promise(struct shmq_session *session, const struct shmq_promise *promise,
                   const char *why);
+
+/* Promises an answer that policy gives by shmq_promise_settle, by the ticket: never 0. */
+uint64_t shmq_promise_later(struct shmq_session *session, uint32_t id);
+void shmq_promise_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
+                         const char *payload, uint32_t bytes);
 
 /* Looks after the desk's promises: has its journal asked for them. */
 void shmq_promises_ask(struct shmq_desk *desk);

@@ -18,6 +18,11 @@ uint8_t shmq_codec_number(struct shmq_text name)
     return SHMQ_CODEC_OTHER;
 }
 
+const char *shmq_codec_name(uint8_t number)
+{
+    return number < CODEC_COUNT ? CODECS[number] : NULL;
+}
+
 static const char *take_int(const struct shmq_msgpack *value, bool *has, int64_t *number,
                             const char *wrong)
 {

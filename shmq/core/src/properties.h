@@ -34,6 +34,9 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
 #define SHMQ_CODEC_OTHER 255
 uint8_t shmq_codec_number(struct shmq_text name);
 
+/* The name of a codec by its number: NULL for SHMQ_CODEC_OTHER. */
+const char *shmq_codec_name(uint8_t number);
+
 /* The properties as the wire has them: those of the message, with its codec among them
  * unless that is "bytes". Decided once: the bytes may be another message's by the time they
  * are written, if the lease was lost, and then whatever is written has still this size. */

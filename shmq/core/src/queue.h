@@ -35,6 +35,7 @@ struct shmq_queue {
     bool damaged;         /* an index out of bounds was met in this operation          */
     bool look_for_dead;   /* it is time to ask who is still alive                      */
     uint32_t freed;       /* slots or blocks set free in this operation                */
+    bool arrived;         /* a message came into the order in this operation           */
     uint64_t wanted;      /* bytes that could not be had, when NO_SPACE is returned    */
     uint64_t random;      /* state of the jitter                                       */
     const char *bells;    /* what the names of the namespace's bells begin with        */

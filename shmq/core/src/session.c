@@ -61,6 +61,7 @@ static void finish(struct shmq_session *session)
 {
     session->finished = true;
     shmq_filling_drop(session);
+    session->delayed = 0;
     shmq_waiters_leave(session, SHMQ_S_OK);
     shmq_tenures_return(session);
     session->partial_at = 0;
@@ -146,10 +147,13 @@ static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_read
     switch (frame->type) {
     case SHMQ_T_CREATE:
         return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
+    case SHMQ_T_ROUTE:
     case SHMQ_T_STAGE: return shmq_left(r) >= 8;
+    case SHMQ_T_EXCHANGE:
     case SHMQ_T_PUBLISH:
-    case SHMQ_T_STAGED: return shmq_msgpack_is_map(r->at, shmq_left(r));
-    case SHMQ_T_PEEK: return shmq_left(r) == 4;
+    case SHMQ_T_STAGED:
+    case SHMQ_T_SCHEMA: return shmq_msgpack_is_map(r->at, shmq_left(r));
+    case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE: return shmq_left(r) >= 4;
     default: return !shmq_left(r);
     }
@@ -160,9 +164,12 @@ static const char *why_bad_rest(const struct shmq_frame *frame)
     switch (frame->type) {
     case SHMQ_T_CREATE: return "the options are not one msgpack map";
     case SHMQ_T_STAGE: return "behind the name are a map and rows";
+    case SHMQ_T_ROUTE: return "behind the name are a map, properties and a body";
+    case SHMQ_T_EXCHANGE:
     case SHMQ_T_PUBLISH:
-    case SHMQ_T_STAGED: return "behind the name is one msgpack map";
-    case SHMQ_T_PEEK: return "behind the name is one u32";
+    case SHMQ_T_STAGED:
+    case SHMQ_T_SCHEMA: return "behind the name is one msgpack map";
+    case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE: return "behind the name is one u32, and at most an expression";
     default: return "behind the name is nothing more";
     }
@@ -193,6 +200,24 @@ static void ask_by_name(struct shmq_session *session, const struct shmq_frame *f
     session->front->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
 }
 
+static bool is_of_streams(uint8_t type) { return type >> 4 == SHMQ_T_STREAMS >> 4; }
+
+/* A request about a stream: all of it is for policy to check, that there is such a type
+ * included; without a good name, it is answered without any. */
+static void ask_of_streams(struct shmq_session *session, const struct shmq_frame *frame,
+                           const unsigned char *payload)
+{
+    struct shmq_reader r = {payload, payload + frame->length, false};
+    char text[SHMQ_NAME_MAX + 1] = {0};
+    struct shmq_name name;
+
+    if (shmq_read_name(&r, &name))
+        memcpy(text, name.at, name.bytes);
+    else
+        r.at = payload;
+    session->front->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
+}
+
 static void ask(struct shmq_session *session, const struct shmq_frame *frame,
                 const unsigned char *payload)
 {
@@ -200,8 +225,8 @@ static void ask(struct shmq_session *session, const struct shmq_frame *frame,
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a LIST carries nothing");
         return;
     }
-    if (frame->type == SHMQ_T_HELLO && !shmq_msgpack_is_map(payload, frame->length)) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a HELLO carries one msgpack map");
+    if (frame->type != SHMQ_T_LIST && !shmq_msgpack_is_map(payload, frame->length)) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "this type carries one msgpack map");
         return;
     }
     session->front->hooks->answer(session, frame, "", payload, frame->length);
@@ -236,7 +261,10 @@ static bool is_for_the_end(uint8_t type)
     case SHMQ_T_NACK:
     case SHMQ_T_REJECT:
     case SHMQ_T_EXTEND:
-    case SHMQ_T_RETURN: return true;
+    case SHMQ_T_RETURN:
+    case SHMQ_T_COMMIT:
+    case SHMQ_T_LEAVE:
+    case SHMQ_T_SHARE_SETTLE: return true;
     default: return false;
     }
 }
@@ -283,18 +311,44 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
     case SHMQ_T_LEASE_AGAIN: shmq_carry_out_run(session, frame, payload); break;
     case SHMQ_T_PING: ping(session, frame, payload); break;
     case SHMQ_T_HELLO:
+    case SHMQ_T_EXCHANGES:
     case SHMQ_T_LIST: ask(session, frame, payload); break;
     case SHMQ_T_CREATE:
     case SHMQ_T_DELETE:
     case SHMQ_T_PURGE:
     case SHMQ_T_STATS:
+    case SHMQ_T_EXCHANGE:
+    case SHMQ_T_ROUTE:
     case SHMQ_T_STAGE:
     case SHMQ_T_PUBLISH:
     case SHMQ_T_STAGED:
+    case SHMQ_T_SCHEMA:
     case SHMQ_T_PEEK:
     case SHMQ_T_REDRIVE: ask_by_name(session, frame, payload); break;
-    default: refuse_type(session, frame);
+    default:
+        if (is_of_streams(frame->type))
+            ask_of_streams(session, frame, payload);
+        else
+            refuse_type(session, frame);
     }
+}
+
+bool shmq_answer_later(struct shmq_session *session)
+{
+    if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
+        return false;
+    session->delayed++;
+    return true;
+}
+
+void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status,
+                      const void *payload, uint32_t bytes)
+{
+    if (session->finished || !session->delayed)
+        return;
+    session->delayed--;
+    shmq_reply(session, id, status, payload, bytes);
+    shmq_stir(session);
 }
 
 /* ---- frames ---- */

@@ -64,6 +64,12 @@ static inline void shmq_refuse_if_asked(struct shmq_session *session, uint32_t i
         shmq_refuse(session, id, status, why);
 }
 
+/* What policy answers is answered later, by shmq_answer_late, and holds nothing back: false if
+ * too many of the session's requests wait. Once the peer sends no more, it is not answered. */
+bool shmq_answer_later(struct shmq_session *session);
+void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status,
+                      const void *payload, uint32_t bytes);
+
 /* Goes on with frames that were held back, unless there still is a reason to. */
 void shmq_session_go_on(struct shmq_session *session);
 

@@ -72,6 +72,7 @@ void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2])
     if (__builtin_expect(shmq_armed(h, SHMQ_NOT_EMPTY) | shmq_armed(h, SHMQ_NOT_FULL), 0))
         shmq_choose_bells(q, q->freed - post[SHMQ_NOT_FULL]);
     q->freed = 0;
+    q->arrived = false;
 }
 
 void shmq_post(sem_t *const semaphores[2], const uint32_t post[2])

@@ -11,38 +11,53 @@
 
 /* ---- the desk's queue ---- */
 
-static void enqueue(struct shmq_waiter *w)
+/* The ends of the queue that it stands in. */
+static struct shmq_waiter **first_of(const struct shmq_waiter *w)
 {
     struct shmq_desk *desk = w->seat->desk;
+
+    return w->wanted ? &desk->choosy_first : &desk->first;
+}
+
+static struct shmq_waiter **last_of(const struct shmq_waiter *w)
+{
+    struct shmq_desk *desk = w->seat->desk;
+
+    return w->wanted ? &desk->choosy_last : &desk->last;
+}
+
+static void enqueue(struct shmq_waiter *w)
+{
+    struct shmq_waiter **last = last_of(w);
 
     if (w->queued)
         return;
     w->queued = true;
     w->next = NULL;
-    w->prev = desk->last;
-    if (desk->last)
-        desk->last->next = w;
+    w->prev = *last;
+    if (*last)
+        (*last)->next = w;
     else
-        desk->first = w;
-    desk->last = w;
-    shmq_desk_touch(desk);
+        *first_of(w) = w;
+    *last = w;
+    if (w->wanted)
+        w->wanted->looks = true;
+    shmq_desk_touch(w->seat->desk);
 }
 
 static void dequeue(struct shmq_waiter *w)
 {
-    struct shmq_desk *desk = w->seat->desk;
-
     if (!w->queued)
         return;
     w->queued = false;
     if (w->prev)
         w->prev->next = w->next;
     else
-        desk->first = w->next;
+        *first_of(w) = w->next;
     if (w->next)
         w->next->prev = w->prev;
     else
-        desk->last = w->prev;
+        *last_of(w) = w->prev;
 }
 
 static bool has_credit(const struct shmq_waiter *w)
@@ -56,8 +71,11 @@ static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish 
 {
     struct shmq_waiter *w = calloc(1, sizeof *w);
 
-    if (!w)
+    if (!w) {
+        free(wish->wanted);
         return NULL;
+    }
+    w->wanted = wish->wanted;
     w->session = seat->session;
     w->seat = seat;
     w->id = wish->id;
@@ -74,6 +92,12 @@ static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish 
     return w;
 }
 
+static void discard(struct shmq_waiter *w)
+{
+    free(w->wanted);
+    free(w);
+}
+
 static void end(struct shmq_waiter *w)
 {
     dequeue(w);
@@ -87,7 +111,7 @@ static void end(struct shmq_waiter *w)
     w->seat->waiters--;
     w->ended = true;
     if (!w->used)
-        free(w);
+        discard(w);
 }
 
 static void end_with(struct shmq_waiter *w, uint16_t status)
@@ -126,7 +150,7 @@ void shmq_waiter_credit(struct shmq_waiter *subscription)
     if (!subscription->ended && has_credit(subscription))
         enqueue(subscription);
     else if (subscription->ended && !subscription->used)
-        free(subscription);
+        discard(subscription);
 }
 
 /* ---- a CONSUME at once ---- */
@@ -134,9 +158,9 @@ void shmq_waiter_credit(struct shmq_waiter *subscription)
 /* What there is, for one who does not stand in the queue yet: how many. */
 static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
 {
-    uint32_t count = shmq_deliver(w, w->most, false, outcome);
+    uint32_t count = shmq_deliver(w, w->most, w->wanted != NULL, outcome);
 
-    if (!count && *outcome == SHMQ_EMPTY)
+    if (!count && *outcome == SHMQ_EMPTY && !w->wanted)
         count = shmq_deliver(w, w->most, true, outcome);
     if (!count && *outcome == SHMQ_EMPTY && shmq_desk_tend(w->seat->desk))
         count = shmq_deliver(w, w->most, true, outcome);
@@ -233,6 +257,40 @@ bool shmq_desk_serve(struct shmq_desk *desk)
         break;
     }
     return desk->first != NULL;
+}
+
+/* A round of those who are to look: whether anybody got something, so that there may be more
+ * for them. */
+static bool choose_round(struct shmq_desk *desk)
+{
+    struct shmq_waiter *w = desk->choosy_first, *next;
+    bool served = false;
+
+    for (; w; w = next) {
+        struct shmq_wanted *wanted = w->wanted;
+        int outcome;
+
+        next = w->next;
+        if (!wanted->looks)
+            continue;
+        wanted->looks = false;
+        outcome = serve_first(w, true);
+        if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
+            (void)shmq_desk_status(desk, outcome);
+            return false;
+        }
+        served |= outcome == SHMQ_OK;
+    }
+    return served;
+}
+
+bool shmq_desk_choose(struct shmq_desk *desk, bool arrived)
+{
+    for (struct shmq_waiter *w = desk->choosy_first; arrived && w; w = w->next)
+        w->wanted->looks = true;
+    while (choose_round(desk))
+        continue;
+    return desk->choosy_first != NULL;
 }
 
 void shmq_waiters_unblock(struct shmq_session *session)

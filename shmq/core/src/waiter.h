@@ -11,6 +11,9 @@ struct shmq_wish {
     int64_t until;  /* of a CONSUME: monotonic ns; 0: it does not wait                 */
     bool subscribes;
     bool settled;
+    const unsigned char *where;  /* an expression, or NULL                               */
+    uint16_t where_bytes;
+    struct shmq_wanted *wanted;  /* what that was compiled to: the waiter's from then on */
 };
 
 /* Answers a CONSUME at once, or lets it wait; begins a subscription. */
@@ -25,8 +28,13 @@ void shmq_unsubscribe(struct shmq_waiter *subscription);
 /* One of the subscription's tenures is over; an ended one is freed with its last. */
 void shmq_waiter_credit(struct shmq_waiter *subscription);
 
-/* Gives what there is to those who wait at the desk: whether anybody still waits. */
+/* Gives what there is to those who wait at the desk for whatever it is: whether anybody still
+ * waits for that. */
 bool shmq_desk_serve(struct shmq_desk *desk);
+
+/* The same for those who want something: all of them if something has `arrived`, else those
+ * who have not looked since they began to wait. */
+bool shmq_desk_choose(struct shmq_desk *desk, bool arrived);
 
 /* Those of the session that were passed over get their turns again. */
 void shmq_waiters_unblock(struct shmq_session *session);

@@ -15,6 +15,7 @@
 
 #include <semaphore.h>
 
+#include "choose.h"
 #include "frame.h"
 #include "message.h"
 #include "outbox.h"
@@ -28,6 +29,7 @@
 #define SHMQ_OUT_LOW (128u << 10)  /* and it is again from here on                        */
 #define SHMQ_RUN 64u               /* operations in one critical section                  */
 #define SHMQ_WAITERS 4096u         /* CONSUMEs that wait and subscriptions of a session   */
+#define SHMQ_WHY_BYTES 256u        /* of a text that policy gives for a refusal           */
 #define SHMQ_PROMISES 65536u       /* answers that wait for the disk: then nothing is begun */
 
 enum shmq_right {
@@ -54,6 +56,10 @@ struct shmq_hooks {
      * shmq_reply. `name` is "" where the type has none. */
     void (*answer)(struct shmq_session *session, const struct shmq_frame *frame,
                    const char *name, const unsigned char *rest, uint32_t bytes);
+    /* Compiles an expression: what a waiter is to have, to be freed, or NULL, and why, a text
+     * of SHMQ_WHY_BYTES at most. */
+    struct shmq_wanted *(*compile)(struct shmq_front *front, const unsigned char *text,
+                                   uint32_t bytes, char why[SHMQ_WHY_BYTES]);
     /* Takes the whole queue's lock after `status` of an attempt: SHMQ_OK, or why not. */
     int (*lock_slowly)(struct shmq_desk *desk, int status);
     /* Does what is due beside the operations: dead processes, dead letters on their way. */
@@ -61,8 +67,9 @@ struct shmq_hooks {
     /* The queue contradicts itself, and is of no more use: to be logged. */
     void (*failed)(struct shmq_desk *desk);
     /* Somebody waits for a message: from now on shmq_desk_serve is to be called whenever one
-     * may have come, until it returns false. */
-    void (*wait)(struct shmq_desk *desk);
+     * may have come, until it returns false. `choosy`: shmq_desk_choose, whenever one has
+     * arrived. */
+    void (*wait)(struct shmq_desk *desk, bool choosy);
     /* Somebody waits for the disk: from now on shmq_desk_confirm is to be called whenever the
      * queue's journal has come further, until it returns false. */
     void (*confirm)(struct shmq_desk *desk);
@@ -88,12 +95,21 @@ struct shmq_tenure {
     uint32_t bytes;
 };
 
+/* What messages a waiter asks for. */
+struct shmq_wanted {
+    struct shmq_filter filter; /* of `code`                                              */
+    struct shmq_choice choice;
+    bool looks;                /* since it last looked, something may have come          */
+    unsigned char code[];
+};
+
 /* A CONSUME that waits, or a subscription. */
 struct shmq_waiter {
     struct shmq_session *session;
     struct shmq_seat *seat;
     struct shmq_waiter *next, *prev; /* in the desk's queue, if `queued`                 */
     struct shmq_waiter *peer, *peer_before; /* the session's others                      */
+    struct shmq_wanted *wanted;      /* NULL: whatever there is                          */
     int64_t until;                   /* of a CONSUME: monotonic ns, or INT64_MAX         */
     uint32_t id;
     uint32_t most;                   /* messages; of a subscription, unsettled ones      */
@@ -112,6 +128,7 @@ struct shmq_desk {
     uint32_t *views;                 /* counts our pins                                  */
     struct shmq_tenure *tenures;     /* by slot                                          */
     struct shmq_waiter *first, *last; /* in the order of their turns                     */
+    struct shmq_waiter *choosy_first, *choosy_last; /* those who want something          */
     struct shmq_desk *next;          /* of the same bucket                               */
     struct shmq_desk *next_touched;
     int64_t tended_at;
@@ -121,6 +138,7 @@ struct shmq_desk {
     uint32_t users;                  /* seats, promises, and parcels on their way        */
     bool touched;                    /* something may have come, or be due               */
     bool awaited;                    /* hooks->wait was called                           */
+    bool choosy_awaited;             /* the same for those who want something            */
     bool confirming;                 /* hooks->confirm was called                        */
     bool gone;                       /* not to be found any more                         */
     uint8_t name_bytes;
@@ -171,6 +189,7 @@ struct shmq_session {
     struct shmq_filling filling;
     struct shmq_promise *promises;    /* a ring: answers that wait for the disk          */
     uint32_t promise_first, promise_count, promise_room;
+    uint64_t tickets;                 /* given so far                                    */
     struct shmq_session *promising_next, *promising_before; /* the front's, if it has any */
     int64_t began_at;
     int64_t heard_at;                 /* when it began, or its last whole frame came     */
@@ -179,6 +198,7 @@ struct shmq_session {
     uint64_t unsettled_bytes;
     uint32_t unsettled;
     uint32_t waiter_count;
+    uint32_t delayed;                 /* requests that policy has still to answer        */
     bool authorised;                  /* a HELLO was OK, or none is asked for            */
     bool held;                        /* frames wait until there is less to send, or to confirm */
     bool carrying;                    /* frames of it are carried out                    */

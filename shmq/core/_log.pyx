@@ -1,0 +1,38 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=False, freethreading_compatible=False
+"""The binding of streams to Python: see _log.pyi for its interface.
+
+An append holds the partition's lock in plain C: no Python object is made in between, and no
+signal handler runs. Readers take no lock.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo
+from cpython.buffer cimport PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+from posix.unistd cimport close
+
+from _c cimport *
+from _logs cimport *
+
+import binascii as _binascii
+import os as _os
+import time as _time
+
+from shmq import errors as _errors
+
+include "_log_common.pxi"
+include "_log_segment.pxi"
+include "_log_record.pxi"
+include "_log_block.pxi"
+include "_log_partition.pxi"
+include "_log_stream.pxi"
+include "_log_testing.pxi"

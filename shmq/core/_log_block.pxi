@@ -1,0 +1,584 @@
+# Blocks: entries as they lie, one behind the other, and the records in them.
+
+cdef object _malformed(str what):
+    return _errors.ShmqError(f"the block of records is damaged: {what}")
+
+
+@cython.final
+@cython.no_gc_clear
+cdef class Records:
+    """Records of one partition that were read together: see shmq.contract.Records."""
+
+    cdef readonly uint32_t partition
+    cdef readonly int64_t next_offset
+    cdef object owner             # bytes, or the partition whose ring they lie in
+    cdef Partition log            # what a view is of; None: of nothing that changes
+    cdef uint64_t begin           # position in its ring
+    cdef int64_t pin              # its hold; -1: none
+    cdef const unsigned char *at[2]
+    cdef uint64_t bytes_of[2]
+    cdef uint64_t count
+    cdef const unsigned char **index
+    cdef uint64_t most            # entries of `index`
+
+    def __cinit__(self):
+        self.pin = -1
+        self.index = NULL
+        self.count = 0
+        self.bytes_of[0] = self.bytes_of[1] = 0
+
+    def __dealloc__(self):
+        if self.pin >= 0:
+            shmq_log_drop(&self.log.c, <uint32_t>self.pin)
+        free(self.index)
+
+    @property
+    def data(self):
+        """The entries as they lie, as bytes: see entry.h."""
+        if isinstance(self.owner, bytes) and not self.bytes_of[1]:
+            begin = self.at[0] - <const unsigned char *>PyBytes_AS_STRING(self.owner)
+            return self.owner[begin:begin + self.bytes_of[0]]
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, self.bytes_of[0] + self.bytes_of[1])
+        memcpy(PyBytes_AS_STRING(made), self.at[0], self.bytes_of[0])
+        memcpy(PyBytes_AS_STRING(made) + self.bytes_of[0], self.at[1], self.bytes_of[1])
+        self.check()
+        return made
+
+    def sealed(self, uint32_t salt):
+        """`data` with the checksums of that stream, which what was expanded has not."""
+        cdef bytes found = self.data
+        cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(found), len(found))
+        cdef unsigned char *at = <unsigned char *>PyBytes_AS_STRING(made)
+        cdef const unsigned char *end = at + PyBytes_GET_SIZE(made)
+        cdef shmq_entry e
+        while at < end:
+            size = self._entry(at, end, &e) - at
+            shmq_entry_seal(at, salt)
+            at += size
+        return made
+
+    def values(self):
+        """See shmq.contract.Records."""
+        cdef list made = PyList_New(self.count)
+        cdef uint64_t i = 0
+        cdef shmq_entry e
+        cdef object value
+        cdef int piece
+        cdef const unsigned char *at
+        cdef const unsigned char *end
+        for piece in range(2):
+            at = self.at[piece]
+            end = at + self.bytes_of[piece]
+            while at < end and i < self.count:
+                at = self._entry(at, end, &e)
+                if self.log is None:
+                    value = PyBytes_FromStringAndSize(<const char *>e.value, e.value_bytes)
+                else:
+                    value = _view_of(self, e.value, e.value_bytes)
+                Py_INCREF(value)
+                PyList_SET_ITEM(made, i, value)
+                i += 1
+        if i != self.count:
+            raise self._overtaken()
+        return made
+
+    # The entry at `at`, and where the next one is.
+    cdef const unsigned char *_entry(self, const unsigned char *at, const unsigned char *end,
+                                     shmq_entry *e) except NULL:
+        cdef uint64_t size
+        if c_entry_read(at, end - at, 0, False, e, &size) != SHMQ_E_OK:
+            raise self._overtaken()
+        return at + size
+
+    cdef object _overtaken(self):
+        if self.log is None or shmq_log_holds(&self.log.c, self.begin):
+            return _malformed("its entries contradict each other")
+        return self.log._out_of_range(self.next_offset - <int64_t>self.count)
+
+    cdef int _make_index(self) except -1:
+        cdef uint64_t i = 0
+        cdef shmq_entry e
+        cdef int piece
+        cdef const unsigned char *at
+        cdef const unsigned char *end
+        self.index = <const unsigned char **>malloc(max(self.count, 1) * sizeof(void *))
+        if self.index == NULL:
+            raise MemoryError
+        for piece in range(2):
+            at = self.at[piece]
+            end = at + self.bytes_of[piece]
+            while at < end and i < self.count:
+                self.index[i] = at
+                at = self._entry(at, end, &e)
+                i += 1
+        self.most = i
+        return 0
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, item):
+        if isinstance(item, slice):
+            return [self[i] for i in range(*item.indices(self.count))]
+        cdef int64_t i = item
+        cdef shmq_entry e
+        if i < 0:
+            i += <int64_t>self.count
+        if not 0 <= i < <int64_t>self.count:
+            raise IndexError(f"record {item} of {self.count}")
+        if self.index == NULL:
+            self._make_index()
+        at = self.index[i]
+        self._entry(at, self._end_of(at), &e)
+        return _new_record(self.partition, &e, None if self.log is None else self)
+
+    cdef const unsigned char *_end_of(self, const unsigned char *at):
+        if self.at[0] <= at < self.at[0] + self.bytes_of[0]:
+            return self.at[0] + self.bytes_of[0]
+        return self.at[1] + self.bytes_of[1]
+
+    def __iter__(self):
+        cdef RecordIterator made = RecordIterator.__new__(RecordIterator)
+        made.records = self
+        made.at = self.at[0]
+        made.end = self.at[0] + self.bytes_of[0]
+        made.left = self.count
+        return made
+
+    def check(self):
+        """See shmq.contract.Records."""
+        if self.log is not None and self.pin < 0 and not shmq_log_holds(&self.log.c, self.begin):
+            raise self._overtaken()
+
+    def release(self):
+        """See shmq.contract.Records."""
+        if self.pin >= 0:
+            shmq_log_drop(&self.log.c, <uint32_t>self.pin)
+            self.pin = -1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def select(self, keep):
+        """Those of which ``keep`` (a sequence of bools, one for each) says so, copied."""
+        cdef list parts = []
+        cdef uint64_t i
+        cdef shmq_entry e
+        cdef const unsigned char *at
+        if self.index == NULL:
+            self._make_index()
+        for i in range(self.most):
+            if keep[i]:
+                at = self.index[i]
+                size = self._entry(at, self._end_of(at), &e) - at
+                parts.append(PyBytes_FromStringAndSize(<const char *>at, size))
+        self.check()
+        return _records_in(b"".join(parts), self.partition, len(parts), self.next_offset)
+
+    def __repr__(self):
+        return (f"<Records of partition {self.partition}: {self.count}, "
+                f"next_offset={self.next_offset}>")
+
+
+@cython.final
+cdef class RecordIterator:
+    # Walks over Records once.
+
+    cdef Records records
+    cdef const unsigned char *at
+    cdef const unsigned char *end
+    cdef uint64_t left
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef shmq_entry e
+        if not self.left:
+            raise StopIteration
+        if self.at == self.end:
+            self.at = self.records.at[1]
+            self.end = self.at + self.records.bytes_of[1]
+        self.at = self.records._entry(self.at, self.end, &e)
+        self.left -= 1
+        return _new_record(self.records.partition, &e,
+                           None if self.records.log is None else self.records)
+
+
+cdef Records _records_in(bytes block, uint32_t partition, uint64_t count, int64_t next_offset):
+    cdef Records made = Records.__new__(Records)
+    made.partition = partition
+    made.next_offset = next_offset
+    made.owner = block
+    made.at[0] = <const unsigned char *>PyBytes_AS_STRING(block)
+    made.bytes_of[0] = PyBytes_GET_SIZE(block)
+    made.count = count
+    return made
+
+
+# ---- from outside ----
+
+def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFFF, *,
+               end=None, salt=None, bint verify=True, next_offset=None):
+    """The records of a block from ``offset`` on, at most ``limit``, and before ``end``.
+
+    The block is entries as they lie; records of other types are passed over, and what was
+    compressed together is expanded. ``salt`` None: that of no stream, so the checksums are
+    not compared. ``next_offset``, if it is known better; it counts unless there are ``limit``.
+    Raises ShmqError for what is no such block.
+    """
+    cdef Records made
+    cdef bytes block = raw if isinstance(raw, bytes) else bytes(raw)
+    cdef uint32_t salted = salt or 0
+    cdef uint64_t last = NOWHERE if end is None else end
+    made = _read_block(block, partition, offset, limit, last, salted,
+                       verify and salt is not None)
+    if next_offset is not None and made.count < limit:
+        made.next_offset = next_offset
+    return made
+
+
+cdef Records _read_block(bytes block, uint32_t partition, int64_t offset, uint64_t limit,
+                         uint64_t last, uint32_t salt, bint verify):
+    """The fast way is that of a block that is to be taken as it is, from its beginning on."""
+    cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(block)
+    cdef const unsigned char *end = at + PyBytes_GET_SIZE(block)
+    cdef const unsigned char *begin = NULL
+    cdef const unsigned char *stop = NULL
+    cdef uint64_t size = 0, count = 0
+    cdef int64_t next_offset = offset
+    cdef shmq_entry e
+    cdef int what
+    cdef Records made
+    while at < end:
+        what = c_entry_read(at, end - at, salt, verify, &e, &size)
+        if what == SHMQ_E_END:
+            break
+        if what == SHMQ_E_WRONG:
+            raise _malformed("an entry is cut off, or its bytes are not those that were written")
+        if what == SHMQ_E_OTHER or e.count > 1 or e.compression != SHMQ_PLAIN:
+            return _read_mixed(block, partition, offset, limit, last, salt, verify)
+        if e.offset >= last or count == limit:
+            break
+        if <int64_t>e.offset >= offset:
+            if begin == NULL:
+                begin = at
+            count += 1
+            next_offset = e.offset + 1
+            stop = at + size
+        at += size
+    made = _records_in(block, partition, count, next_offset)
+    if begin != NULL:
+        made.at[0] = begin
+        made.bytes_of[0] = stop - begin
+    else:
+        made.bytes_of[0] = 0
+    return made
+
+
+cdef Records _read_mixed(bytes block, uint32_t partition, int64_t offset, uint64_t limit,
+                         uint64_t last, uint32_t salt, bint verify):
+    """As _read_block, of a block that holds other things as well: they are made plain."""
+    cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(block)
+    cdef const unsigned char *end = at + PyBytes_GET_SIZE(block)
+    cdef uint64_t size = 0, count = 0
+    cdef int64_t next_offset = offset
+    cdef shmq_entry e
+    cdef list parts = []
+    cdef int what
+    cdef bytes plain
+    while at < end and count < limit:
+        what = c_entry_read(at, end - at, salt, verify, &e, &size)
+        if what == SHMQ_E_END or (what == SHMQ_E_OK and e.offset >= last):
+            break
+        if what == SHMQ_E_WRONG:
+            raise _malformed("an entry is cut off, or its bytes are not those that were written")
+        if what == SHMQ_E_OK and <int64_t>(e.offset + e.count) > offset:
+            if e.compression == SHMQ_PLAIN:
+                parts.append(PyBytes_FromStringAndSize(<const char *>at, size))
+                count += 1
+                next_offset = e.offset + 1
+            else:
+                plain = _expand(&e)
+                found = _take(plain, &e, offset, limit - count, last)
+                parts.append(found[0])
+                count += found[1]
+                next_offset = found[2]
+        at += size
+    return _records_in(b"".join(parts), partition, count, next_offset)
+
+
+cdef bytes _expand(const shmq_entry *e):
+    """The entries that were compressed together, their offsets counted from 0."""
+    expand = _decompress.get(e.compression)
+    if expand is None:
+        raise _errors.Unsupported(
+            f"the records from offset {e.offset} on are compressed with "
+            f"{COMPRESSIONS[e.compression]!r}, and nothing was installed to expand that")
+    packed = PyBytes_FromStringAndSize(<const char *>e.value, e.value_bytes)
+    try:
+        plain = expand(packed, e.raw)
+    except _errors.Unsupported as error:
+        raise _errors.Unsupported(f"the records from offset {e.offset} on: {error}") from error
+    except Exception as error:
+        raise _malformed(f"what is compressed at offset {e.offset}: {error}") from error
+    if not isinstance(plain, bytes) or len(plain) != e.raw:
+        raise _malformed(f"what is compressed at offset {e.offset} has not {e.raw} bytes")
+    return plain
+
+
+cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t limit,
+                 uint64_t last):
+    """The wanted ones of expanded entries with their true offsets: bytes, count, next."""
+    cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(plain), len(plain))
+    cdef unsigned char *at = <unsigned char *>PyBytes_AS_STRING(made)
+    cdef unsigned char *end = at + PyBytes_GET_SIZE(made)
+    cdef unsigned char *begin = NULL
+    cdef unsigned char *stop = NULL
+    cdef uint64_t size = 0, count = 0, i = 0
+    cdef int64_t next_offset = offset
+    cdef shmq_entry e
+    while at < end:
+        if c_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK or e.count != 1 \
+                or i == outer.count:
+            raise _malformed(f"what is compressed at offset {outer.offset} is no records")
+        e.offset = outer.offset + i
+        e.timestamp = outer.timestamp
+        memcpy(at + 16, &e.offset, 8)
+        memcpy(at + 24, &e.timestamp, 8)
+        if <int64_t>e.offset >= offset and e.offset < last and count < limit:
+            if begin == NULL:
+                begin = at
+            stop = at + size
+            count += 1
+            next_offset = e.offset + 1
+        i += 1
+        at += size
+    if i != outer.count:
+        raise _malformed(f"what is compressed at offset {outer.offset} are {i} records, "
+                         f"not {outer.count}")
+    if begin == NULL:
+        return b"", 0, next_offset
+    return PyBytes_FromStringAndSize(<char *>begin, stop - begin), count, next_offset
+
+
+def pack_records(values, keys=None, headers=None, codec=None, timestamp=None):
+    """Records as a block that ``append_block`` takes: as ``append_many`` has them."""
+    cdef Items items = Items.__new__(Items)
+    items.fill(values, keys, headers, codec)
+    return items.packed(_wall_ns(timestamp))
+
+
+def count_records(bytes block not None):
+    """How many records a block has that ``append_block`` takes as it is: at least 1.
+
+    Raises InvalidOption for what is no such block.
+    """
+    cdef Items items = Items.__new__(Items)
+    items.fill_block(block, 0)
+    if not items.count:
+        raise _errors.InvalidOption("the block is no block of records: it is empty")
+    return items.count
+
+
+@cython.no_gc
+cdef class Items:
+    """Records on their way in, ready for the core."""
+
+    cdef shmq_log_item *at
+    cdef uint32_t count
+    cdef int64_t timestamp  # of a block, that of its first record; 0: now
+    cdef list keep        # what `at` points into
+    cdef list buffers
+
+    def __cinit__(self):
+        self.at = NULL
+        self.keep = []
+        self.buffers = []
+
+    def __dealloc__(self):
+        free(self.at)
+
+    cdef int _room(self, uint64_t count) except -1:
+        if count > 0xFFFFFFFF:
+            raise _errors.InvalidOption(f"{count} records are too many for one call")
+        self.at = <shmq_log_item *>malloc(max(count, 1) * sizeof(shmq_log_item))
+        if self.at == NULL:
+            raise MemoryError
+        memset(self.at, 0, max(count, 1) * sizeof(shmq_log_item))
+        self.count = <uint32_t>count
+        return 0
+
+    cdef int fill(self, values, keys, headers, codec) except -1:
+        check_many(values)
+        cdef tuple all_values = tuple(values)  # ours, as the caller's may change meanwhile
+        cdef uint64_t i, count = len(all_values)
+        cdef object value
+        _check_length("keys", keys, count)
+        _check_length("headers", headers, count)
+        self._room(count)
+        self.keep.append(all_values)
+        for i in range(count):
+            value = <object>PyTuple_GET_ITEM(all_values, i)
+            self.at[i].count = 1
+            if codec is None and type(value) is bytes:
+                self.at[i].value = PyBytes_AS_STRING(value)
+                self.at[i].value_bytes = _small("value", PyBytes_GET_SIZE(value))
+            else:
+                self._encode(i, value, codec)
+            if keys is not None:
+                self._key(i, keys[i])
+            if headers is not None:
+                self._headers(i, headers[i])
+        return 0
+
+    cdef int _encode(self, uint64_t i, value, codec) except -1:
+        cdef bytes raw
+        buffer, number = _encode(value, codec)
+        if number >= len(_CODECS):
+            raise _errors.InvalidOption(
+                f"codec={codec!r} is none of a stream's: use {', '.join(_CODECS)}")
+        raw = buffer if type(buffer) is bytes else bytes(buffer)
+        self.keep.append(raw)
+        self.at[i].value = PyBytes_AS_STRING(raw)
+        self.at[i].value_bytes = _small("value", PyBytes_GET_SIZE(raw))
+        self.at[i].codec = number
+        return 0
+
+    cdef int _key(self, uint64_t i, key) except -1:
+        cdef bytes raw = _key_bytes(key)
+        if raw is None:
+            return 0
+        self.keep.append(raw)
+        self.at[i].flags = SHMQ_E_KEYED
+        self.at[i].key = PyBytes_AS_STRING(raw)
+        self.at[i].key_bytes = _small("key", PyBytes_GET_SIZE(raw))
+        return 0
+
+    cdef int _headers(self, uint64_t i, headers) except -1:
+        cdef bytes raw = _headers_bytes(headers)
+        if raw is None:
+            return 0
+        self.keep.append(raw)
+        self.at[i].headers = PyBytes_AS_STRING(raw)
+        self.at[i].headers_bytes = _small("headers", PyBytes_GET_SIZE(raw))
+        return 0
+
+    cdef int fill_block(self, bytes block, uint32_t partition) except -1:
+        """The records of a block that came from outside; its offsets are nothing."""
+        cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(block)
+        cdef const unsigned char *end = at + PyBytes_GET_SIZE(block)
+        cdef uint64_t size = 0, i = 0
+        cdef shmq_entry e
+        self._room(PyBytes_GET_SIZE(block) // SHMQ_ENTRY_HEAD)
+        self.keep.append(block)
+        while at < end:
+            if c_entry_read(at, end - at, 0, False, &e, &size) != SHMQ_E_OK \
+                    or e.compression != SHMQ_PLAIN or e.flags & SHMQ_E_PRODUCED \
+                    or e.codec >= len(_CODECS) or e.count != 1 or e.headers_bytes \
+                    and not shmq_msgpack_is_map(e.headers, e.headers_bytes):
+                raise _errors.InvalidOption(f"the block is no block of records: entry {i} is none")
+            if i == 0:
+                self.timestamp = _checked_ns(e.timestamp)
+            self.at[i].value = e.value
+            self.at[i].key = e.key
+            self.at[i].headers = e.headers
+            self.at[i].value_bytes = e.value_bytes
+            self.at[i].key_bytes = e.key_bytes
+            self.at[i].headers_bytes = e.headers_bytes
+            self.at[i].flags = e.flags
+            self.at[i].codec = e.codec
+            self.at[i].count = 1
+            i += 1
+            at += size
+        self.count = <uint32_t>i
+        return 0
+
+    cdef int fill_compressed(self, bytes block, count, compression, raw_bytes) except -1:
+        if compression not in COMPRESSIONS[1:]:
+            raise _errors.InvalidOption(
+                f"compression={compression!r} must be one of 'lz4', 'zstd' or None")
+        if not block.startswith(_MAGIC[compression]):
+            raise _errors.InvalidOption(
+                f"the block begins with {block[:4]!r}: it is not compressed with {compression}")
+        self._room(1)
+        self.keep.append(block)
+        self.at[0].value = PyBytes_AS_STRING(block)
+        self.at[0].value_bytes = _small("block", PyBytes_GET_SIZE(block))
+        self.at[0].compression = COMPRESSIONS.index(compression)
+        self.at[0].count = _small("count", _natural("count", count))
+        self.at[0].raw = _small("raw_bytes", _natural("raw_bytes", raw_bytes))
+        if not self.at[0].count or self.at[0].raw // SHMQ_ENTRY_HEAD < self.at[0].count:
+            raise _errors.InvalidOption(
+                f"count={count}, raw_bytes={raw_bytes}: a compressed block has one record at "
+                f"least, and {SHMQ_ENTRY_HEAD} bytes of each before it is compressed")
+        return 0
+
+    cdef bytes packed(self, int64_t timestamp):
+        cdef uint64_t size = 0, i
+        cdef unsigned char *at
+        cdef shmq_entry e
+        cdef bytes made
+        for i in range(self.count):
+            size += shmq_entry_size(self.at[i].flags, self.at[i].value_bytes,
+                                    self.at[i].key_bytes, self.at[i].headers_bytes)
+        made = PyBytes_FromStringAndSize(NULL, size)
+        at = <unsigned char *>PyBytes_AS_STRING(made)
+        memset(&e, 0, sizeof(e))
+        for i in range(self.count):
+            e.flags, e.codec, e.count = self.at[i].flags, self.at[i].codec, 1
+            e.offset, e.timestamp = i, timestamp
+            e.value_bytes = self.at[i].value_bytes
+            e.key_bytes = self.at[i].key_bytes
+            e.headers_bytes = self.at[i].headers_bytes
+            e.value = <const unsigned char *>self.at[i].value
+            e.key = <const unsigned char *>self.at[i].key
+            e.headers = <const unsigned char *>self.at[i].headers
+            at = shmq_entry_write(at, 0, &e)
+        return made
+
+
+def check_many(values):
+    """Raise TypeError for what is one value, and not many."""
+    if isinstance(values, (str, bytes, bytearray, memoryview, dict)):
+        raise TypeError(
+            f"values={values!r:.60} is one value, not many: put it in a list, or use append")
+
+
+cdef int _check_length(str what, given, uint64_t count) except -1:
+    if given is not None and <uint64_t>len(given) != count:
+        raise _errors.InvalidOption(f"{what} has {len(given)} entries for {count} records")
+    return 0
+
+
+cdef uint32_t _small(str what, uint64_t size) except? 0xFFFFFFFF:
+    if size >= 0xFFFFFFF0:
+        raise _errors.MessageTooLarge(f"a {what} of {size} bytes can never fit into a stream")
+    return <uint32_t>size
+
+
+cdef bytes _key_bytes(key):
+    if key is None or type(key) is bytes:
+        return key
+    if isinstance(key, str):
+        return key.encode()
+    try:
+        return bytes(memoryview(key))
+    except TypeError:
+        raise TypeError(f"key={key!r} must be bytes or a str, not {type(key).__name__}") from None
+
+
+cdef bytes _headers_bytes(headers):
+    if headers is None:
+        return None
+    cdef dict found = _check_headers(headers)
+    return _pack(found) if found else None
+
+
+cdef dict _check_headers(headers):
+    if not hasattr(headers, "keys"):
+        raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
+    return dict(headers)

@@ -1,0 +1,104 @@
+# Constants, hooks, and the errors that several files raise.
+
+cdef enum:
+    LOCK_SLICE = 50000000        # ns
+    WAIT_SLICE = 50000000        # ns
+    NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
+    MOST_SPIN = 100000           # ns
+    LEAST_SPIN = 2000
+    ROOM_SPINS = 40              # tries of an append that finds no room, before it sleeps
+    ROOM_SPIN = 1000             # ns between them
+    STICKY_BYTES = 1 << 16       # what records without a key bring to one partition in a row
+    OVERTAKEN = 1000             # reads that may be overtaken before it is told
+
+cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+_CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
+COMPRESSIONS = (None, "lz4", "zstd")
+cdef dict _MAGIC = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}  # of a frame
+
+#: Beyond this an append's timestamp is not believed, in seconds from now.
+MOST_AHEAD = 3600.0
+
+cdef object _encode = None
+cdef object _decode = None
+cdef object _pack = None
+cdef object _unpack = None
+cdef dict _decompress = {}
+
+
+def install(encode, decode, pack, unpack):
+    """Set how bodies and headers become bytes and back: see shmq/codecs.py."""
+    global _encode, _decode, _pack, _unpack
+    _encode, _decode, _pack, _unpack = encode, decode, pack, unpack
+
+
+def install_compression(str name, decompress):
+    """Set how the blocks of that compression are expanded: ``decompress(bytes, size)``.
+
+    Returns how it was done before; None: not at all.
+    """
+    before = _decompress.get(COMPRESSIONS.index(name))
+    _decompress[COMPRESSIONS.index(name)] = decompress
+    return before
+
+
+cdef inline int64_t _monotonic():
+    return shmq_read_clock(CLOCK_MONOTONIC)
+
+
+cdef int64_t _until(timeout) except? -1:
+    """The end of a wait of ``timeout`` seconds (None: never), in monotonic ns."""
+    if timeout is None:
+        return FOREVER
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(
+            f"timeout={timeout!r} must be a number of seconds, not {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise _errors.InvalidOption(f"timeout={timeout} must be 0 or more seconds")
+    return FOREVER if timeout > 1e9 else _monotonic() + <int64_t>(timeout * 1e9)
+
+
+def check_timeout(timeout):
+    """Raises TypeError, InvalidOption for what is no timeout; None is one."""
+    _until(timeout)
+
+
+cdef uint64_t _natural(str what, value) except? 0xFFFFFFFFFFFFFFFF:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what}={value!r} must be an int, not {type(value).__name__}")
+    if not 0 <= value < 1 << 63:
+        raise _errors.InvalidOption(f"{what}={value} is out of range: 0 to {(1 << 63) - 1}")
+    return value
+
+
+cdef int64_t _wall_ns(timestamp) except? -1:
+    """An append's timestamp in ns since 1970; None: 0, which is now."""
+    if timestamp is None:
+        return 0
+    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
+        raise TypeError(
+            f"timestamp={timestamp!r} must be in seconds since 1970, "
+            f"not {type(timestamp).__name__}")
+    if not 0 < timestamp <= _time.time() + MOST_AHEAD:
+        raise _errors.InvalidOption(
+            f"timestamp={timestamp} is out of range: seconds since 1970, and at most "
+            f"{MOST_AHEAD:.0f} s ahead, as all that come later are raised to it")
+    return <int64_t>(timestamp * 1e9)
+
+
+cdef int64_t _checked_ns(int64_t ns) except? -1:
+    """The same of one that is in ns already; 0 is now."""
+    if ns:
+        _wall_ns(ns / 1e9)
+    return ns
+
+
+cdef object _deleted_error(str name):
+    return _errors.StreamDeleted(f"stream {name!r} was deleted")
+
+
+cdef object _damaged_error(str name):
+    return _errors.DamagedSegment(
+        f"a segment of stream {name!r} is damaged: its entries contradict each other; "
+        f"delete the stream")

@@ -1,0 +1,486 @@
+# One partition of a stream, attached.
+
+@cython.final
+@cython.no_gc_clear
+cdef class Partition(Segment):
+    """The mapped segment of one partition, and what can be done with it."""
+
+    cdef shmq_log c
+    cdef readonly Control control
+    cdef readonly uint32_t number
+    cdef int64_t hint_offset        # where a read ended, and its position
+    cdef uint64_t hint_position
+    cdef int64_t patience           # ns to look for a record before sleeping, as that has paid
+
+    @staticmethod
+    def create(int fd, Control control, uint32_t number, uint64_t first=0,
+               int64_t last_timestamp=0, uint32_t behind=0):
+        """Make an empty partition in the empty file ``fd``, which it then owns.
+
+        Its first record will have the offset ``first``, and no time before
+        ``last_timestamp``, in ns. Its keys were in the partitions before ``behind`` until
+        now. Raises NoSpace; the file must then be removed.
+        """
+        cdef Partition self = Partition.__new__(Partition)
+        cdef shmq_log_options o = (<shmq_stream *>control.base).options
+        cdef shmq_log_geometry geo
+        cdef int status
+        o.partition = number
+        o.first = first
+        if behind:
+            o.partitions = number + 1
+            o.created_at = shmq_wall()
+        self.fd = fd
+        shmq_log_lay_out(&o, &geo)
+        _os.ftruncate(fd, geo.segment_bytes)
+        shmq_mark()
+        self._map(geo.segment_bytes)
+        self._bind(control, number, &geo)
+        status = shmq_log_prepare(&self.c, &o, last_timestamp)
+        if status == SHMQ_NO_SPACE:
+            raise _no_space(fd, self.c.wanted)
+        if status != SHMQ_OK:
+            raise _errors.SegmentError(f"the lock of stream {control.name!r} cannot be made")
+        self.c.h.behind = behind
+        shmq_mark()
+        shmq_log_announce(&self.c)
+        return self
+
+    @staticmethod
+    def attach(int fd, Control control, uint32_t number):
+        """Map the partition's segment ``fd``, which it then owns, after looking at it.
+
+        Raises IncompatibleSegment, DamagedSegment.
+        """
+        cdef Partition self = Partition.__new__(Partition)
+        cdef uint64_t size = _os.fstat(fd).st_size
+        cdef shmq_log_geometry geo
+        cdef shmq_log_header *h
+        cdef str what = f"partition {number} of stream {control.name!r}"
+        self.fd = fd
+        if size < SHMQ_PAGE:
+            _judge(SHMQ_TRUNCATED, what, 0, SHMQ_LOG_VERSION)
+        self._map(size)
+        h = <shmq_log_header *>self.base
+        if _judge(shmq_log_inspect(self.base, size, &geo), what, h.published, SHMQ_LOG_VERSION) \
+                or h.options.stream_id != control.stream_id or h.options.partition != number:
+            raise _errors.DamagedSegment(f"the segment of {what} is another's; delete the stream")
+        self._bind(control, number, &geo)
+        return self
+
+    cdef int _bind(self, Control control, uint32_t number, const shmq_log_geometry *geo) except -1:
+        self.control = control
+        self.number = number
+        self.hint_offset = -1
+        self.patience = MOST_SPIN
+        shmq_log_bind(&self.c, self.base, self.fd, geo, <shmq_stream *>control.base)
+        return 0
+
+    # ---- errors ----
+
+    cdef object _error(self, int status):
+        cdef str name = self.control.name
+        if status == SHMQ_DELETED:
+            return _deleted_error(name)
+        if status == SHMQ_NO_SPACE:
+            return _no_space(self.fd, self.c.wanted)
+        if status == SHMQ_CROWDED:
+            return _errors.ShmqError(
+                f"partition {self.number} of stream {name!r} is held by as many readers as it "
+                f"can be, {SHMQ_HOLDS}: release some")
+        if status == SHMQ_TOO_LARGE:
+            return _errors.MessageTooLarge(
+                f"these records can never fit together into the ring of stream {name!r}: "
+                f"ring_bytes={self.c.ring_bytes}")
+        return _damaged_error(name)
+
+    cdef object _out_of_range(self, int64_t offset):
+        cdef c_bounds b
+        if self.c.h.state == SHMQ_GONE:
+            return _deleted_error(self.control.name)
+        shmq_log_bounds(&self.c, &b)
+        what = f"partition {self.number} of stream {self.control.name!r}"
+        if offset > <int64_t>b.latest:
+            return _errors.OffsetOutOfRange(
+                f"{what} has no offset {offset} yet: the next one is {b.latest}",
+                offset, b.earliest, b.latest)
+        return _errors.OffsetOutOfRange(
+            f"offset {offset} of {what} is gone: the oldest there is {b.earliest}; go on there, "
+            f"read sooner, or give the stream more ring_bytes", offset, b.earliest, b.latest)
+
+    cdef object _full(self):
+        cdef str kept = " and see that somebody writes it (`shmq persist`)" if self.c.durable else ""
+        return _errors.Full(
+            f"partition {self.number} of stream {self.control.name!r} is full: nothing of its "
+            f"{self.c.ring_bytes} bytes may go yet, as it is pinned, not read, or not on disk; "
+            f"wait (block=True){kept}, or make it larger")
+
+    # ---- the lock ----
+
+    cdef int _lock(self) except -1:
+        cdef int status = shmq_log_lock(&self.c, 0)
+        while status == SHMQ_BUSY:
+            PyErr_CheckSignals()
+            with nogil:
+                status = shmq_log_lock(&self.c, LOCK_SLICE)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        return 0
+
+    # ---- appending ----
+
+    cdef int _append(self, shmq_log_piece *piece, uint64_t bytes_, shmq_log_appended *out) \
+            except -1:
+        """SHMQ_OK, FULL or SEALED; raises all else."""
+        cdef int status
+        self._lock()
+        if bytes_ >= NOGIL_BYTES:
+            with nogil:
+                status = shmq_log_append(&self.c, piece, out)
+                shmq_log_unlock(&self.c)
+        else:
+            status = shmq_log_append(&self.c, piece, out)
+            shmq_log_unlock(&self.c)
+        if status == SHMQ_OK:
+            shmq_log_wake(&self.c)
+            return SHMQ_OK
+        if status == SHMQ_FULL or status == SHMQ_SEALED:
+            return status
+        if status == SHMQ_GAP:
+            raise _errors.OutOfSequence(
+                f"producer {piece.producer} comes with sequence {piece.sequence} to partition "
+                f"{self.number} of stream {self.control.name!r}, where {out.expected} is next: "
+                f"append what is missing first", out.expected, piece.sequence)
+        raise self._error(status)
+
+    cdef int _append_waiting(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
+                             handle, shmq_log_appended *out) except -1:
+        """The same where there was no room: waits until the end of the wait. Raises Full."""
+        cdef uint32_t room
+        cdef int64_t now
+        cdef int tries, status
+        for tries in range(ROOM_SPINS):
+            with nogil:
+                shmq_log_spin(&self.c, NOWHERE, ROOM_SPIN)
+            status = self._append(piece, bytes_, out)
+            if status != SHMQ_FULL:
+                return status
+        while True:
+            handle._look_for_dead(self.number)
+            room = shmq_log_room(&self.c)
+            status = self._append(piece, bytes_, out)
+            if status != SHMQ_FULL:
+                return status
+            now = _monotonic()
+            if now >= until:
+                raise self._full()
+            with nogil:
+                shmq_log_wait_room(&self.c, room, until - now)
+            PyErr_CheckSignals()
+
+    # ---- reading ----
+
+    cdef Records _read(self, int64_t offset, uint64_t limit, uint64_t most, uint64_t last):
+        """A copy of what is there. Raises OffsetOutOfRange, StreamDeleted, DamagedSegment."""
+        cdef shmq_log_extent x
+        cdef bytes block
+        cdef char *to
+        cdef bint good
+        for _ in range(OVERTAKEN):
+            self._find(offset, limit, most, last, &x)
+            block = PyBytes_FromStringAndSize(NULL, x.bytes)
+            to = PyBytes_AS_STRING(block)
+            if x.bytes >= NOGIL_BYTES:
+                with nogil:
+                    good = shmq_log_copy(&self.c, &x, to)
+            else:
+                good = shmq_log_copy(&self.c, &x, to)
+            if good:
+                self.hint_offset = x.next
+                self.hint_position = x.end
+                if not x.packed and x.entries == x.next - offset and x.first == <uint64_t>offset:
+                    return _records_in(block, self.number, x.entries, x.next)
+                return _read_block(block, self.number, offset, limit, last, self.c.salt, False)
+        raise self._out_of_range(offset)
+
+    cdef int _find(self, int64_t offset, uint64_t limit, uint64_t most, uint64_t last,
+                   shmq_log_extent *x) except -1:
+        cdef uint64_t hint = self.hint_position if offset == self.hint_offset else NOWHERE
+        cdef int status
+        if self.c.retention and shmq_log_is_stale(&self.c):
+            self.expire()
+        status = shmq_log_find(&self.c, offset, last, limit, most, hint, x)
+        if status == SHMQ_OUT_OF_RANGE:
+            raise self._out_of_range(offset)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        return 0
+
+    cdef Records _read_in_place(self, int64_t offset, uint64_t limit, uint64_t most,
+                                uint64_t last, int64_t pin):
+        """Views of what is there; of a block with compressed records, a copy."""
+        cdef shmq_log_extent x
+        cdef Records made = Records.__new__(Records)
+        self._find(offset, limit, most, last, &x)
+        if x.packed or x.entries and (x.entries != x.next - offset
+                                      or x.first != <uint64_t>offset):
+            return self._read(offset, limit, most, last)
+        self.hint_offset = x.next
+        self.hint_position = x.end
+        made.partition = self.number
+        made.next_offset = x.next
+        made.owner = self
+        made.log = self
+        made.begin = x.begin
+        made.count = x.entries
+        shmq_log_pieces(&self.c, &x, made.at, made.bytes_of)
+        if not x.entries:
+            made.bytes_of[0] = 0
+        made.pin = pin
+        return made
+
+    def expire(self):
+        """Let records go that are older than the stream keeps them."""
+        self._lock()
+        shmq_log_expire(&self.c)
+        shmq_log_unlock(&self.c)
+
+    def raw(self, int64_t offset, uint64_t limit=1000, uint64_t max_bytes=1 << 20, end=None):
+        """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
+        cdef shmq_log_extent x
+        cdef bytes block
+        for _ in range(OVERTAKEN):
+            self._find(offset, limit, max_bytes, NOWHERE if end is None else end, &x)
+            block = PyBytes_FromStringAndSize(NULL, x.bytes)
+            if shmq_log_copy(&self.c, &x, PyBytes_AS_STRING(block)):
+                self.hint_offset = x.next
+                self.hint_position = x.end
+                return block, x.next
+        raise self._out_of_range(offset)
+
+    # ---- looking ----
+
+    def bounds(self):
+        """earliest, latest, the times of both in ns (0: it is empty), the bytes between."""
+        cdef c_bounds b
+        cdef int status
+        if self.c.retention and shmq_log_is_stale(&self.c):
+            self.expire()
+        self.control._check()
+        status = shmq_log_bounds(&self.c, &b)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        return b.earliest, b.latest, b.earliest_at, b.latest_at, b.committed - b.oldest
+
+    def at(self, int64_t timestamp_ns):
+        """The offset of the first record from that time on; the next one's if there is none."""
+        cdef uint64_t offset
+        cdef int status
+        self.control._check()
+        status = shmq_log_at(&self.c, timestamp_ns, &offset)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        return offset
+
+    def produced(self, uint64_t producer):
+        """The last sequence number of that producer that it has; None if it knows none."""
+        cdef shmq_produced *known
+        self._lock()
+        known = shmq_log_producer(&self.c, producer)
+        found = None if known == NULL else known.sequence + known.count - 1
+        shmq_log_unlock(&self.c)
+        return found
+
+    @property
+    def sealed(self):
+        """Whether nothing is appended to it any more."""
+        return bool(self.c.h.sealed)
+
+    @property
+    def behind(self):
+        """Its keys were in the partitions before this one, until it was made."""
+        return self.c.h.behind
+
+    @property
+    def created_at(self):
+        """When it was made, in ns since 1970."""
+        return self.c.h.options.created_at
+
+    def seal(self):
+        """Let nothing be appended any more."""
+        self._lock()
+        shmq_log_seal(&self.c)
+        shmq_log_unlock(&self.c)
+
+    @property
+    def recoveries(self):
+        """How often what a dead appender had left was mended."""
+        return self.c.h.recoveries
+
+    # ---- holds ----
+
+    def hold(self, int64_t offset, uint64_t owner=0, uint64_t tag=0, *, bint pin=False):
+        """Keep the records from ``offset`` on, as the stream's overflow says, or ``pin`` them.
+
+        It ends with `drop`, or with the process ``owner``, if it is not 0. Returns its number.
+        """
+        cdef uint32_t at = 0
+        cdef int status
+        self._lock()
+        status = shmq_log_hold(&self.c, SHMQ_HOLD_PIN if pin else SHMQ_HOLD_CURSOR, owner, tag,
+                               offset, &at)
+        shmq_log_unlock(&self.c)
+        if status == SHMQ_OUT_OF_RANGE:
+            raise self._out_of_range(offset)
+        if status != SHMQ_OK:
+            raise self._error(status)
+        return at
+
+    def move(self, uint32_t hold, int64_t offset):
+        """Let the records before ``offset`` go; a hold only moves forward."""
+        shmq_log_move(&self.c, hold, offset)
+
+    def drop(self, uint32_t hold):
+        """End a hold."""
+        shmq_log_drop(&self.c, hold)
+
+    def holders(self):
+        """(number, owner, tag, whether it is a pin) of each hold."""
+        found = []
+        for at in range(SHMQ_HOLDS):
+            hold = &self.c.holds[at]
+            if hold.kind != SHMQ_HOLD_FREE:
+                found.append((at, hold.owner, hold.tag, hold.kind == SHMQ_HOLD_PIN))
+        return found
+
+    # ---- waiting ----
+
+    cdef bint _spin(self, int64_t offset, int64_t until):
+        """Look until there is a record at ``offset``, for as long as that has paid before."""
+        cdef int64_t ns = min(self.patience, until - _monotonic())
+        cdef bint found = False
+        if ns > 0:
+            with nogil:
+                found = shmq_log_spin(&self.c, offset, ns)
+        self.patience = MOST_SPIN if found else max(self.patience // 2, LEAST_SPIN)
+        return found
+
+    def spin(self, int64_t offset):
+        """Look for a record at ``offset`` for a moment; whether there is one."""
+        return self._spin(offset, FOREVER)
+
+    def arm(self):
+        """Say that a reader is about to sleep; it looks once more, then `sleep`s."""
+        return shmq_log_arm(&self.c)
+
+    def sleep(self, uint32_t bell, double seconds):
+        """Sleep until something was appended to an armed partition of the stream, or a slice."""
+        cdef int64_t ns = <int64_t>(min(seconds, 1.0) * 1e9)
+        cdef int status
+        with nogil:
+            status = shmq_stream_sleep(<shmq_stream *>self.control.base, bell, ns)
+        if status == SHMQ_INTERRUPTED:
+            PyErr_CheckSignals()
+        return status != SHMQ_TIMED_OUT
+
+    def wake(self):
+        """Wake who sleeps on an armed partition."""
+        shmq_log_arm(&self.c)
+        shmq_log_wake(&self.c)
+
+    def await_entries(self, int64_t offset, timeout=None):
+        """Wait until there is a record at ``offset``; False if none came in time."""
+        cdef int64_t until = _until(timeout)
+        cdef c_bounds b
+        cdef uint32_t bell
+        while True:
+            bell = shmq_log_arm(&self.c)
+            self.control._check()
+            if shmq_log_bounds(&self.c, &b) != SHMQ_OK:
+                raise _damaged_error(self.control.name)
+            if <int64_t>b.latest > offset:
+                return True
+            left = until - _monotonic()
+            if left <= 0:
+                return False
+            self.sleep(bell, left / 1e9)
+
+    def reaches(self, int64_t offset):
+        """Whether there is a record at or behind ``offset``, or the stream was deleted."""
+        cdef c_bounds b
+        if self.c.h.state != SHMQ_OPEN or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
+            return True
+        return <int64_t>b.latest > offset
+
+    def delete(self):
+        """Mark it as deleted, and wake everybody who waits."""
+        shmq_log_delete(&self.c)
+
+    # ---- the persistence writer's side ----
+
+    def collect(self, int64_t offset, uint64_t most):
+        """Whole entries from ``offset`` on, at most ``most`` bytes but for the first, in place.
+
+        (pieces, first, next_offset, time of the first in ns, entries); None if there is none.
+        They stay where they are until `publish`, as nothing is overwritten that is not on disk.
+        """
+        cdef shmq_log_extent x
+        cdef const unsigned char *at[2]
+        cdef uint64_t sizes[2]
+        cdef int pieces
+        self._find(offset, NOWHERE, most, NOWHERE, &x)
+        if not x.entries:
+            return None
+        self.hint_offset = x.next
+        self.hint_position = x.end
+        pieces = shmq_log_pieces(&self.c, &x, at, sizes)
+        views = [_view_of(self, at[i], sizes[i]) for i in range(pieces)]
+        return views, x.first, x.next, x.timestamp, x.entries
+
+    @property
+    def synced(self):
+        """The offset before which everything is on disk."""
+        return self.c.h.synced
+
+    @property
+    def wanted(self):
+        """Somebody waits until this offset is on disk."""
+        return self.c.h.wanted
+
+    @property
+    def writer(self):
+        """The process number of the persistence writer; 0: none."""
+        return self.c.h.writer
+
+    @writer.setter
+    def writer(self, uint64_t number):
+        self.c.h.writer = number
+
+    def publish(self, int64_t offset):
+        """All before ``offset`` is on disk."""
+        shmq_log_publish(&self.c, offset)
+
+    def fail(self, uint32_t error):
+        """The disk fails with that errno."""
+        shmq_log_fail(&self.c, error)
+
+    @property
+    def disk_error(self):
+        """The errno with which the disk fails; 0: it works."""
+        return self.c.h.error
+
+    def wait_synced(self, int64_t offset, timeout=None):
+        """Wait until all before ``offset`` is on disk; False if it was not in time, or fails."""
+        cdef int64_t until = _until(timeout), left
+        cdef int status
+        while True:
+            left = until - _monotonic()
+            with nogil:
+                status = shmq_log_wait_synced(&self.c, offset, left if left > 0 else 0)
+            if status == SHMQ_OK:
+                return True
+            if status == SHMQ_DELETED:
+                raise _deleted_error(self.control.name)
+            if status == SHMQ_BUSY or left <= 0:
+                return False
+            PyErr_CheckSignals()

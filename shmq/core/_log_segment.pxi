@@ -1,0 +1,216 @@
+# The mapped segments of a stream, and the options in them.
+
+_OVERFLOWS = ("drop-oldest", "block")
+_DURABILITIES = ("memory", "journal")
+
+
+cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64_t identity,
+                       dict given) except -1:
+    cdef bytes raw = name.encode("ascii")
+    memset(o, 0, sizeof(shmq_log_options))
+    o.stream_id = stream_id
+    o.identity = identity
+    o.ring_bytes = given["ring_bytes"]
+    o.max_record_bytes = given["max_record_bytes"]
+    o.retention_bytes = given["retention_bytes"] or 0
+    o.retention = <int64_t>((given["retention_seconds"] or 0) * 1e9 + 0.5)
+    o.created_at = shmq_wall()
+    o.segment_bytes = given["segment_bytes"]
+    o.partitions = given["partitions"]
+    o.overflow = _OVERFLOWS.index(given["overflow"])
+    o.durability = _DURABILITIES.index(given["durability"])
+    o.confirm = given["confirm"] == "disk"
+    memcpy(o.name, PyBytes_AS_STRING(raw), min(len(raw), sizeof(o.name) - 1))
+    return 0
+
+
+cdef dict _unpack_options(const shmq_log_options *o):
+    return {
+        "partitions": o.partitions,
+        "ring_bytes": o.ring_bytes,
+        "retention_bytes": o.retention_bytes or None,
+        "retention_seconds": o.retention / 1e9 if o.retention else None,
+        "durability": _DURABILITIES[o.durability % 2],
+        "overflow": _OVERFLOWS[o.overflow % 2],
+        "max_record_bytes": o.max_record_bytes,
+        "confirm": "disk" if o.confirm else "memory",
+        "segment_bytes": o.segment_bytes,
+    }
+
+
+cdef object _no_space(int fd, uint64_t wanted):
+    space = _os.fstatvfs(fd)
+    return _errors.NoSpace(
+        f"/dev/shm is full: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
+        f"delete queues or streams, or give it more room (in a container: --shm-size)"
+    )
+
+
+@cython.no_gc_clear
+cdef class Segment:
+    """A mapped file of shared memory; lives as long as anything points into it."""
+
+    cdef void *base
+    cdef size_t size
+    cdef readonly int fd
+
+    def __cinit__(self):
+        self.base = NULL
+        self.fd = -1
+
+    def __dealloc__(self):
+        if self.base != NULL:
+            munmap(self.base, self.size)
+        if self.fd >= 0:
+            close(self.fd)
+
+    cdef int _map(self, size_t size) except -1:
+        cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
+        if base == MAP_FAILED:
+            raise OSError(errno, f"cannot map {size} bytes of shared memory")
+        self.base = base
+        self.size = size
+        return 0
+
+
+cdef int _judge(int status, str what, uint64_t version, int ours) except -1:
+    """Raises what a segment is refused with; 0: it is good, 1: it is not ready."""
+    if status == SHMQ_OK:
+        return 0
+    if status == SHMQ_NOT_READY:
+        return 1
+    if status == SHMQ_INCOMPATIBLE:
+        raise _errors.IncompatibleSegment(
+            f"the segment of {what} has layout version {version & 0xFFFFFFFF}, this shmq has "
+            f"{ours}: use the shmq it was made with, or delete the stream"
+        )
+    why = "truncated" if status == SHMQ_TRUNCATED else "damaged: its header contradicts itself"
+    raise _errors.DamagedSegment(f"the segment of {what} is {why}; delete the stream")
+
+
+@cython.final
+cdef class Control(Segment):
+    """The control segment of a stream: what it was made with, and its bell."""
+
+    cdef readonly str name
+
+    @staticmethod
+    def create(int fd, str name, uint64_t stream_id, uint64_t identity, dict options):
+        """Make the control segment in the empty file ``fd``, which it then owns.
+
+        Nobody can attach until `publish`. Raises NoSpace; the file must then be removed.
+        """
+        cdef Control self = Control.__new__(Control)
+        cdef shmq_log_options o
+        self.fd = fd
+        self.name = name
+        _pack_options(&o, name, stream_id, identity, options)
+        _os.ftruncate(fd, SHMQ_PAGE + SHMQ_ROSTER_BYTES)
+        shmq_mark()
+        try:
+            _os.posix_fallocate(fd, 0, SHMQ_PAGE)
+        except OSError as error:
+            raise _no_space(fd, SHMQ_PAGE) from error
+        shmq_mark()
+        self._map(SHMQ_PAGE + SHMQ_ROSTER_BYTES)
+        shmq_stream_prepare(<shmq_stream *>self.base, &o)
+        return self
+
+    def publish(self):
+        """Let others attach: all partitions are there."""
+        shmq_stream_announce(<shmq_stream *>self.base)
+
+    @staticmethod
+    def attach(int fd, str name):
+        """Map the control segment ``fd``, which it then owns, after looking at it.
+
+        Returns None if its maker has not finished. Raises IncompatibleSegment, DamagedSegment.
+        """
+        cdef Control self = Control.__new__(Control)
+        cdef uint64_t size = _os.fstat(fd).st_size
+        self.fd = fd
+        self.name = name
+        if size < SHMQ_PAGE + SHMQ_ROSTER_BYTES:
+            if not any(_os.pread(fd, 8, 0)):
+                return None
+            _judge(SHMQ_TRUNCATED, f"stream {name!r}", 0, SHMQ_STREAM_VERSION)
+        self._map(SHMQ_PAGE + SHMQ_ROSTER_BYTES)
+        if _judge(shmq_stream_inspect(self.base, size), f"stream {name!r}",
+                  (<shmq_stream *>self.base).published, SHMQ_STREAM_VERSION):
+            return None
+        return self
+
+    @property
+    def stream_id(self):
+        """The id of this life of the stream."""
+        return (<shmq_stream *>self.base).options.stream_id
+
+    @property
+    def identity(self):
+        """What tells it from other streams, of the same name even; it outlives the id."""
+        return (<shmq_stream *>self.base).options.identity
+
+    @property
+    def created_at(self):
+        """When the stream was made, in seconds since 1970."""
+        return (<shmq_stream *>self.base).options.created_at / 1e9
+
+    @property
+    def options(self):
+        """The stream's options by name; ``partitions`` are those that take records."""
+        found = _unpack_options(&(<shmq_stream *>self.base).options)
+        begin, count = self.shape
+        found["partitions"] = count - begin
+        return found
+
+    @property
+    def shape(self):
+        """The first partition that takes records, and how many partitions there are."""
+        cdef uint64_t shape = shmq_stream_shape(<shmq_stream *>self.base)
+        self._check_shape(shape)
+        return <uint32_t>(shape >> 32), <uint32_t>shape
+
+    @property
+    def next_shape(self):
+        """What that is to become, if somebody has begun to change it; else None."""
+        cdef uint64_t shape = shmq_stream_next_shape(<shmq_stream *>self.base)
+        if not shape:
+            return None
+        self._check_shape(shape)
+        return <uint32_t>(shape >> 32), <uint32_t>shape
+
+    def intend(self, uint32_t begin, uint32_t count):
+        """Say what the shape is to become: those partitions are there."""
+        shmq_stream_intend(<shmq_stream *>self.base, <uint64_t>begin << 32 | count)
+
+    def reshape(self, uint32_t begin, uint32_t count):
+        """It has become so: all partitions before ``begin`` are sealed."""
+        shmq_stream_reshape(<shmq_stream *>self.base, <uint64_t>begin << 32 | count)
+
+    cdef int _check_shape(self, uint64_t shape) except -1:
+        if not shmq_stream_is_shape(<shmq_stream *>self.base, shape):
+            raise _errors.DamagedSegment(
+                f"the segment of stream {self.name!r} is damaged: it says that partitions "
+                f"{shape >> 32} to {<int64_t>(shape & 0xFFFFFFFF) - 1} take records; "
+                f"delete the stream")
+        return 0
+
+    @property
+    def deleted(self):
+        """Whether the stream has been deleted."""
+        return (<shmq_stream *>self.base).state == SHMQ_GONE
+
+    @property
+    def address(self):
+        """Where the roster begins in this process, SHMQ_ROSTER_BYTES of it: for `_log` alone."""
+        return <size_t>self.base + SHMQ_PAGE
+
+    def mark_deleted(self):
+        """Whoever uses the stream is told that it is gone, once its partitions say so too."""
+        (<shmq_stream *>self.base).state = SHMQ_GONE
+        shmq_mark()
+
+    cdef int _check(self) except -1:
+        if (<shmq_stream *>self.base).state == SHMQ_GONE:
+            raise _deleted_error(self.name)
+        return 0

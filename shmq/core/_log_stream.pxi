@@ -1,0 +1,450 @@
+# A handle of a stream: what its users call, as fast as it can be.
+
+cdef class StreamHandle:
+    """The base of LocalStream: appending and reading."""
+
+    cdef readonly str name
+    cdef readonly Control control
+    cdef readonly list logs           # a Partition each
+    cdef bint open_
+    cdef uint32_t first               # of the partitions that take records
+    cdef uint32_t count               # of all
+    cdef uint32_t sticky              # where records without a key go now
+    cdef int64_t sticky_left          # bytes until that changes
+    cdef uint64_t most                # bytes of a record
+    cdef bint blocks, confirms, durable
+
+    def __init__(self, str name, Control control, list logs):
+        o = control.options
+        self.name = name
+        self.control = control
+        self.logs = logs
+        self.open_ = True
+        self.sticky = int.from_bytes(_os.urandom(4), "little")
+        self._set_shape(control.shape[0], <uint32_t>len(logs))
+        self.sticky_left = STICKY_BYTES
+        self.most = o["max_record_bytes"]
+        self.blocks = o["overflow"] == "block"
+        self.confirms = o["confirm"] == "disk"
+        self.durable = o["durability"] == "journal"
+
+    # ---- what the subclass does ----
+
+    def _look_for_dead(self, uint32_t partition):
+        """Give back what dead processes hold in the partition."""
+
+    def _look_for_partitions(self):
+        """Take up what partitions have come, as far as somebody has made them."""
+
+    def _await_partitions(self, Partition sealed):
+        """The same, where one is sealed: there are others then."""
+
+    def _process_number(self):
+        """This process's number in the namespace."""
+        return 0
+
+    def _below(self, Partition log, int64_t offset, uint64_t limit, uint64_t most, end):
+        """The records that are not in the ring any more, from the files; None: none there."""
+        return None
+
+    # ---- partitions that come ----
+
+    cpdef _set_shape(self, uint32_t first, uint32_t count):
+        """``logs`` has so many, of which those from ``first`` on take records."""
+        if not first < count <= <uint32_t>len(self.logs):
+            raise _damaged_error(self.name)
+        self.first, self.count = first, count
+        self.sticky = first + self.sticky % (count - first)
+
+    cdef int _reroute(self, Partition sealed, partition) except -1:
+        """It was sealed: look for the others. Raises PartitionSealed if it was asked for."""
+        self._await_partitions(sealed)
+        if partition is not None:
+            raise _errors.PartitionSealed(
+                f"partition {sealed.number} of stream {self.name!r} takes no records any more: "
+                f"since it was repartitioned, {self.first} to {self.count - 1} do")
+        if sealed.number >= self.first:
+            raise _damaged_error(self.name)
+        return 0
+
+    # ---- checks ----
+
+    @property
+    def closed(self):
+        """Whether the handle was closed."""
+        return not self.open_
+
+    cdef inline int _check(self) except -1:
+        if not self.open_:
+            raise _errors.ShmqError(f"this handle of stream {self.name!r} is closed")
+        return 0
+
+    cdef Partition _log(self, partition):
+        self._check()
+        if isinstance(partition, bool) or not isinstance(partition, int):
+            raise TypeError(
+                f"partition={partition!r} must be an int, not {type(partition).__name__}")
+        if partition >= self.count:
+            self._look_for_partitions()
+        if not 0 <= partition < self.count:
+            raise _errors.InvalidOption(
+                f"partition={partition} is out of range: 0 to {self.count - 1} in stream "
+                f"{self.name!r}")
+        return <Partition>self.logs[partition]
+
+    cdef Partition _log_for(self, partition, bytes key, uint64_t bytes_):
+        if partition is not None:
+            return self._log(partition)
+        self._check()
+        if key is not None:
+            return <Partition>self.logs[
+                self.first + <uint32_t>_binascii.crc32(key) % (self.count - self.first)]
+        self.sticky_left -= <int64_t>bytes_
+        if self.sticky_left < 0:
+            self.sticky_left = STICKY_BYTES
+            self.sticky = self.first + (self.sticky + 1 - self.first) % (self.count - self.first)
+        return <Partition>self.logs[self.sticky]
+
+    cdef int _check_size(self, const shmq_log_item *item) except -1:
+        cdef uint64_t size = <uint64_t>item.value_bytes + item.key_bytes + item.headers_bytes
+        if size > self.most:
+            raise _errors.MessageTooLarge(
+                f"a record of {size} bytes can never fit into stream {self.name!r}: "
+                f"max_record_bytes={self.most}")
+        return 0
+
+    cdef bint _waits(self, block, timeout) except -1:
+        if block is None:
+            return self.blocks or timeout is not None
+        return bool(block)
+
+    cdef int _produce(self, shmq_log_piece *piece, producer, sequence, bint gaps) except -1:
+        memset(piece, 0, sizeof(shmq_log_piece))
+        if producer is None and sequence is None:
+            return 0
+        if producer is None or sequence is None:
+            raise _errors.InvalidOption("producer and sequence go together: give both")
+        piece.produced = True
+        piece.gaps = gaps
+        piece.producer = _natural("producer", producer)
+        piece.sequence = _natural("sequence", sequence)
+        return 0
+
+    def confirms_on_disk(self, confirm):
+        """Whether an append with that ``confirm`` waits for the disk. Raises InvalidOption."""
+        if confirm is None:
+            return self.confirms
+        if confirm not in ("memory", "disk"):
+            raise _errors.InvalidOption(f"confirm={confirm!r} must be 'memory' or 'disk'")
+        if confirm == "disk" and not self.durable:
+            raise _errors.InvalidOption(
+                f"confirm='disk' needs a journal, and stream {self.name!r} has none: make it "
+                f"with durability='journal'")
+        return confirm == "disk"
+
+    # ---- appending ----
+
+    def append(self, value, *, key=None, headers=None, timestamp=None, partition=None,
+               codec=None, block=None, timeout=None, confirm=None, producer=None, sequence=None):
+        """See shmq.contract.Stream."""
+        cdef shmq_log_item item
+        cdef shmq_log_piece piece
+        cdef shmq_log_appended out
+        cdef bytes raw, packed_key = None, packed_headers = None
+        cdef Partition log
+        cdef Appended made
+        memset(&item, 0, sizeof(item))
+        if type(value) is bytes and codec is None:
+            raw = value
+        else:
+            buffer, number = _encode(value, codec)
+            if number >= len(_CODECS):
+                raise _errors.InvalidOption(
+                    f"codec={codec!r} is none of a stream's: use {', '.join(_CODECS)}")
+            raw = buffer if type(buffer) is bytes else bytes(buffer)
+            item.codec = number
+        item.value = PyBytes_AS_STRING(raw)
+        item.value_bytes = _small("value", PyBytes_GET_SIZE(raw))
+        item.count = 1
+        if key is not None:
+            packed_key = _key_bytes(key)
+            item.flags = SHMQ_E_KEYED
+            item.key = PyBytes_AS_STRING(packed_key)
+            item.key_bytes = _small("key", PyBytes_GET_SIZE(packed_key))
+        if headers is not None:
+            packed_headers = _headers_bytes(headers)
+            if packed_headers is not None:
+                item.headers = PyBytes_AS_STRING(packed_headers)
+                item.headers_bytes = _small("headers", PyBytes_GET_SIZE(packed_headers))
+        self._check_size(&item)
+        self._produce(&piece, producer, sequence, False)
+        if producer is not None and partition is None:
+            raise _errors.InvalidOption("a producer's sequence is of one partition: give it")
+        piece.items = &item
+        piece.count = 1
+        piece.timestamp = _wall_ns(timestamp)
+        log = self._log_for(partition, packed_key, item.value_bytes)
+        while not self._place(log, &piece, item.value_bytes, block, timeout, &out):
+            self._reroute(log, partition)
+            log = self._log_for(None, packed_key, item.value_bytes)
+        made = Appended.__new__(Appended)
+        made.partition = log.number
+        made.offset = <int64_t>out.first
+        made.timestamp_ns = out.timestamp
+        made.duplicate = out.duplicate
+        if (self.confirms or confirm is not None) and self.confirms_on_disk(confirm):
+            self._confirm(log, made.offset + 1, timeout)
+        return made
+
+    cdef bint _place(self, Partition log, shmq_log_piece *piece, uint64_t bytes_, block, timeout,
+                     shmq_log_appended *out) except -1:
+        """Append it; False: the partition is sealed."""
+        cdef int status = log._append(piece, bytes_, out)
+        if status == SHMQ_FULL:
+            if self._waits(block, timeout):
+                status = log._append_waiting(piece, bytes_, _until(timeout), self, out)
+            else:
+                self._look_for_dead(log.number)
+                status = log._append(piece, bytes_, out)
+                if status == SHMQ_FULL:
+                    raise log._full()
+        return status == SHMQ_OK
+
+    def append_many(self, values, *, keys=None, headers=None, timestamp=None, partition=None,
+                    codec=None, block=None, timeout=None, confirm=None, producer=None,
+                    sequence=None, bint gaps=False):
+        """See shmq.contract.Stream."""
+        cdef Items items = Items.__new__(Items)
+        cdef shmq_log_piece piece
+        cdef list made = []
+        cdef int64_t when = _wall_ns(timestamp)
+        self._produce(&piece, producer, sequence, gaps)
+        if producer is not None and partition is None:
+            raise _errors.InvalidOption("a producer's sequence is of one partition: give it")
+        self._check()
+        confirms = self.confirms_on_disk(confirm)
+        items.fill(values, keys, headers, codec)
+        piece.timestamp = when
+        try:
+            if partition is not None or keys is None:
+                lots = [(self._log_for(partition, None, _bytes_of(items)), items)]
+            else:
+                lots = self._by_partition(items)
+            while lots:
+                log, part = lots.pop(0)
+                rest = self._append_items(part, log, &piece, block, timeout, made)
+                if rest is not None:
+                    self._reroute(log, partition)
+                    lots[:0] = self._by_partition(rest)
+        except _errors.ShmqError as error:
+            error.appended = made
+            raise
+        if confirms:
+            for done in made:
+                self._confirm(self._log(done.partition), done.first + <int64_t>done.count, timeout)
+        return made
+
+    cdef list _by_partition(self, Items items):
+        """The items in lots, by the partition of their keys, each in its order."""
+        cdef dict lots = {}
+        cdef uint64_t i
+        cdef Items lot
+        cdef Partition log
+        cdef list numbers = []
+        cdef bytes key
+        for i in range(items.count):
+            key = None
+            if items.at[i].flags & SHMQ_E_KEYED:
+                key = PyBytes_FromStringAndSize(<const char *>items.at[i].key,
+                                                items.at[i].key_bytes)
+            log = self._log_for(None, key, items.at[i].value_bytes)
+            lots.setdefault(log.number, []).append(i)
+        for number in lots:
+            lot = Items.__new__(Items)
+            lot._room(len(lots[number]))
+            lot.keep.append(items)
+            for i in range(lot.count):
+                lot.at[i] = items.at[<uint64_t>lots[number][i]]
+            numbers.append((self.logs[number], lot))
+        return numbers
+
+    cdef Items _append_items(self, Items items, Partition log, shmq_log_piece *piece, block,
+                             timeout, list made):
+        """In pieces of at most half the ring; they are one, unless they are large.
+
+        Those that are left where the partition is sealed; None: none is.
+        """
+        cdef uint64_t i, size, bytes_ = 0, begin = 0, most = log.c.ring_bytes // 2
+        for i in range(items.count):
+            self._check_size(&items.at[i])
+        for i in range(items.count):
+            size = shmq_entry_size(SHMQ_E_PRODUCED, items.at[i].value_bytes,
+                                   items.at[i].key_bytes, items.at[i].headers_bytes)
+            if bytes_ and bytes_ + size > most:
+                if not self._append_piece(items, begin, i, log, piece, bytes_, block, timeout,
+                                          made):
+                    return _rest_of(items, begin)
+                begin, bytes_ = i, 0
+            bytes_ += size
+        if begin < items.count and not self._append_piece(items, begin, items.count, log, piece,
+                                                          bytes_, block, timeout, made):
+            return _rest_of(items, begin)
+        return None
+
+    cdef bint _append_piece(self, Items items, uint64_t begin, uint64_t end, Partition log,
+                           shmq_log_piece *piece, uint64_t bytes_, block, timeout,
+                           list made) except -1:
+        cdef shmq_log_appended out
+        cdef AppendedRange done
+        piece.items = items.at + begin
+        piece.count = <uint32_t>(end - begin)
+        if not self._place(log, piece, bytes_, block, timeout, &out):
+            return False
+        done = AppendedRange.__new__(AppendedRange)
+        done.partition = log.number
+        done.first = <int64_t>out.first
+        done.count = out.records
+        done.duplicate = out.duplicate
+        done.timestamp_ns = out.timestamp
+        piece.sequence += out.records
+        made.append(done)
+        return True
+
+    def append_block(self, block, *, partition, count=None, compression=None, raw_bytes=None,
+                     wait=None, timeout=None, confirm=None, producer=None, sequence=None,
+                     bint gaps=False):
+        """See shmq.contract.Stream."""
+        cdef Items items = Items.__new__(Items)
+        cdef shmq_log_piece piece
+        cdef list made = []
+        cdef Partition log = self._log(partition)
+        cdef uint64_t size
+        cdef bytes raw = block if type(block) is bytes else bytes(block)
+        self._produce(&piece, producer, sequence, gaps)
+        if compression is None:
+            items.fill_block(raw, log.number)
+            if count is not None and count != items.count:
+                raise _errors.InvalidOption(
+                    f"count={count}, but the block has {items.count} records")
+        else:
+            items.fill_compressed(raw, count, compression, raw_bytes)
+        size = PyBytes_GET_SIZE(raw) + SHMQ_ENTRY_HEAD * 2
+        piece.timestamp = items.timestamp
+        if not items.count or max(size, items.at[0].raw) > log.c.ring_bytes // 2:
+            raise _errors.MessageTooLarge(
+                f"a block of {max(len(raw), items.at[0].raw)} bytes cannot be appended to stream {self.name!r} in one "
+                f"piece: it holds 1 to {log.c.ring_bytes // 2} bytes")
+        for i in range(items.count):
+            self._check_size(&items.at[i])
+        if not self._append_piece(items, 0, items.count, log, &piece, size, wait, timeout, made):
+            self._reroute(log, log.number)
+        if self.confirms_on_disk(confirm):
+            self._confirm(log, made[0].first + <int64_t>made[0].count, timeout)
+        return made[0]
+
+    def _confirm(self, Partition log, int64_t offset, timeout):
+        if offset > 0 and not log.wait_synced(offset, timeout):
+            raise _errors.NotConfirmed(
+                f"what was appended to partition {log.number} of stream {self.name!r} is in "
+                f"memory, up to offset {offset - 1}, but is not known to be on disk: see "
+                f"`shmq persist`", offset - 1)
+
+    # ---- reading ----
+
+    def read(self, partition, offset, limit=1000, *, max_bytes=1 << 20, bint block=False,
+             timeout=None, bint view=False, bint pin=False, where=None, end=None):
+        """See shmq.contract.Stream."""
+        cdef Partition log = self._log(partition)
+        cdef int64_t at = _natural("offset", offset), until = 0
+        cdef uint64_t most = _natural("max_bytes", max_bytes), records = _natural("limit", limit)
+        cdef uint64_t last = NOWHERE if end is None else _natural("end", end)
+        cdef uint32_t bell = 0
+        cdef bint armed = False
+        cdef Records found
+        if not records:
+            raise _errors.InvalidOption(f"limit={limit} must be 1 or more")
+        test = None if where is None else self._test(where)
+        if block:
+            until = _until(timeout)
+        if <uint64_t>at >= last:
+            return _records_in(b"", log.number, 0, at)
+        while True:
+            found = self._look(log, at, records, most, last, view, pin)
+            if found.count:
+                if test is not None:
+                    found = test(found)
+                if found.count or not block:
+                    return found
+                at, armed = found.next_offset, False
+                continue
+            if not block or <uint64_t>at >= last or _monotonic() >= until:
+                return found
+            if not armed and log._spin(at, until):
+                continue
+            if not armed:
+                bell, armed = shmq_log_arm(&log.c), True
+                continue
+            self._sleep(log, bell, until)
+            armed = False
+
+    cdef int _sleep(self, Partition log, uint32_t bell, int64_t until) except -1:
+        cdef int64_t ns = until - _monotonic()
+        if ns > 0:
+            with nogil:
+                shmq_stream_sleep(<shmq_stream *>log.control.base, bell, ns)
+        PyErr_CheckSignals()
+        self._check()
+        return 0
+
+    cdef Records _look(self, Partition log, int64_t offset, uint64_t limit, uint64_t most,
+                       uint64_t last, bint view, bint pin):
+        cdef int64_t hold = -1
+        cdef Records found
+        try:
+            if not view:
+                return log._read(offset, limit, most, last)
+            if pin:
+                hold = log.hold(offset, self._process_number(), 0, pin=True)
+            try:
+                found = log._read_in_place(offset, limit, most, last, hold)
+                if found.pin == hold and found.count:
+                    hold = -1
+                return found
+            finally:
+                if hold >= 0:
+                    log.drop(<uint32_t>hold)
+        except _errors.OffsetOutOfRange:
+            below = self._below(log, offset, limit, most, None if last == NOWHERE else last)
+            if below is None:
+                raise
+            return below
+
+    def read_raw(self, partition, offset, limit=1000, *, max_bytes=1 << 20, end=None):
+        """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
+        return self._log(partition).raw(_natural("offset", offset), limit, max_bytes, end)
+
+    # ---- the end ----
+
+    def close(self):
+        """See shmq.contract.Stream."""
+        self.open_ = False
+        for log in self.logs:
+            (<Partition>log).wake()
+
+
+cdef Items _rest_of(Items items, uint64_t begin):
+    """Those from there on."""
+    cdef Items rest = Items.__new__(Items)
+    cdef uint64_t i
+    rest._room(items.count - begin)
+    rest.keep.append(items)
+    for i in range(rest.count):
+        rest.at[i] = items.at[begin + i]
+    return rest
+
+
+cdef uint64_t _bytes_of(Items items):
+    cdef uint64_t i, size = 0
+    for i in range(items.count):
+        size += items.at[i].value_bytes
+    return size

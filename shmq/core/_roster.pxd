@@ -1,0 +1,110 @@
+# What _roster.pyx takes from the C core.
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+cdef extern from "clock.h":
+    int64_t shmq_clock_set
+    int64_t shmq_now() nogil
+    int64_t shmq_wall() nogil
+
+cdef extern from "roster.h":
+    enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_STALE, SHMQ_DELETED, SHMQ_BUSY
+    enum: SHMQ_TRUNCATED, SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED
+    enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_SEATS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME, SHMQ_GONE
+    enum: SHMQ_NAME_BYTES
+    uint64_t SHMQ_NO_OFFSET
+
+    struct shmq_roster_options:
+        uint64_t group_id
+        uint64_t stream_id
+        int64_t created_at
+        int64_t session
+        int64_t lease
+        uint32_t assignment
+        uint32_t latest
+        uint32_t max_deliveries
+        uint32_t held
+        char dead_letter[104]
+
+    struct shmq_roster_header:
+        shmq_roster_options options
+        uint32_t state
+        uint32_t partitions
+        uint64_t epoch
+        uint64_t planned
+        uint64_t change
+        uint64_t rebalances
+        uint64_t evicted
+        uint64_t recoveries
+        uint64_t acked
+        uint64_t dropped
+        uint64_t dead_lettered
+        uint64_t skipped
+        uint32_t live
+
+    struct shmq_member:
+        uint64_t id
+        uint64_t process
+        int64_t deadline
+        int64_t joined_at
+        char name[32]
+
+    struct shmq_seat:
+        uint64_t owner
+        uint64_t plan
+        uint64_t committed
+        int64_t committed_at
+        uint64_t next
+        uint64_t moves
+
+    struct shmq_roster:
+        shmq_roster_header *h
+        shmq_member *members
+        shmq_seat *seats
+        uint32_t capacity
+
+    uint64_t shmq_roster_bytes(const shmq_roster_options *options)
+    int shmq_roster_format(void *base, uint64_t bytes, const shmq_roster_options *options)
+    int shmq_roster_open(shmq_roster *r, void *base, uint64_t size)
+    int shmq_roster_lock(shmq_roster *r, int64_t ns) nogil
+    void shmq_roster_unlock(shmq_roster *r)
+    void shmq_roster_close(shmq_roster *r)
+    int shmq_roster_widen(shmq_roster *r, uint32_t partitions)
+    int shmq_roster_join(shmq_roster *r, uint64_t process, const char *name, int64_t now,
+                         uint32_t *at, uint64_t *id)
+    int shmq_roster_leave(shmq_roster *r, uint64_t id, bint evicted, int64_t now)
+    int shmq_roster_beat(shmq_roster *r, uint32_t at, uint64_t id, int64_t now)
+    bint shmq_roster_watch(shmq_roster *r, int64_t ns, int64_t now)
+    uint64_t shmq_roster_silent(const shmq_roster *r, int64_t now)
+    int shmq_roster_plan(shmq_roster *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
+    int shmq_seat_claim(shmq_roster *r, uint32_t partition, uint64_t id)
+    int shmq_seat_release(shmq_roster *r, uint32_t partition, uint64_t id)
+    int shmq_seat_commit(shmq_roster *r, uint32_t partition, uint64_t id, uint64_t offset,
+                         int64_t wall)
+
+cdef extern from "share.h":
+    struct shmq_lent:
+        uint64_t receipt
+        uint64_t offset
+        uint32_t partition
+        uint32_t deliveries
+
+    void shmq_share_begin(shmq_roster *r, uint32_t partition, uint64_t offset)
+    int shmq_share_lend(shmq_roster *r, uint64_t id, uint32_t partition, uint64_t earliest,
+                        uint64_t latest, uint32_t limit, int64_t now, shmq_lent *lent,
+                        uint32_t *count)
+    uint32_t shmq_share_again(shmq_roster *r, uint64_t id, uint32_t limit, int64_t now,
+                              shmq_lent *lent)
+    int shmq_share_hand(shmq_roster *r, uint64_t receipt, int64_t now)
+    int shmq_share_ack(shmq_roster *r, uint64_t receipt, int64_t now)
+    int shmq_share_nack(shmq_roster *r, uint64_t receipt, int64_t delay, int64_t now)
+    int shmq_share_reject(shmq_roster *r, uint64_t receipt, int64_t now)
+    int shmq_share_extend(shmq_roster *r, uint64_t receipt, int64_t ns, int64_t now)
+    int shmq_share_bury(shmq_roster *r, uint64_t id, int64_t now, shmq_lent *lent)
+    int shmq_share_buried(shmq_roster *r, uint64_t receipt, int there)
+    int shmq_share_lost(shmq_roster *r, uint64_t receipt)
+    void shmq_share_lows(const shmq_roster *r, uint64_t *lows)
+    int64_t shmq_share_due(const shmq_roster *r)
+
+cdef extern from "crash.h":
+    void shmq_mark()

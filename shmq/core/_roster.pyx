@@ -1,0 +1,411 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: embedsignature=False, freethreading_compatible=False
+"""The binding of groups to Python: see _roster.pyi for its interface.
+
+As in _core, a critical section is plain C between `_lock` and `_unlock`.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from _roster cimport *
+
+from shmq import errors as _errors
+
+cdef enum:
+    LOCK_SLICE = 50000000  # ns in the kernel between two looks for signals
+    MOST_LENT = 1024       # records that one call lends
+
+MOST_PARTITIONS = <int>SHMQ_MAX_SEATS
+MOST_MEMBERS = <int>SHMQ_MAX_MEMBERS
+MOST_HELD = <int>SHMQ_MAX_HELD
+NAME_BYTES = <int>SHMQ_MEMBER_NAME - 1
+
+ASSIGNMENTS = ("range", "round-robin", "sticky", "shared")
+
+_NUMBERS = ("rebalances", "evicted", "recoveries", "acked", "dropped", "dead_lettered", "skipped",
+            "held")
+
+
+cdef shmq_roster_options _packed(dict options):
+    cdef shmq_roster_options packed
+    cdef bytes grave = (options["dead_letter"] or "").encode()
+    memset(&packed, 0, sizeof(packed))
+    packed.group_id = options["group_id"]
+    packed.stream_id = options["stream_id"]
+    packed.created_at = options["created_at"]
+    packed.session = options["session"]
+    packed.lease = options["lease"]
+    packed.assignment = ASSIGNMENTS.index(options["assignment"])
+    packed.latest = options["latest"]
+    packed.max_deliveries = options["max_deliveries"] or 0
+    packed.held = options["held"]
+    memcpy(packed.dead_letter, <char *>grave, min(len(grave), SHMQ_NAME_BYTES - 1))
+    return packed
+
+
+def size_of(dict options):
+    """The bytes of a group's file with these options."""
+    cdef shmq_roster_options packed = _packed(options)
+    return shmq_roster_bytes(&packed)
+
+
+def make(memory, dict options):
+    """Make an empty group of zeroed, writable ``memory`` of `size_of` bytes."""
+    cdef shmq_roster_options packed = _packed(options)
+    cdef Py_buffer view
+    PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        if shmq_roster_format(view.buf, view.len, &packed):
+            raise _errors.DamagedSegment(
+                f"a group with {options} cannot be made in {view.len} bytes")
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object _lent(shmq_lent *lent):
+    return (lent.receipt, lent.partition, lent.offset, lent.deliveries)
+
+
+cdef class Roster:
+    """A group, in the memory that it keeps mapped."""
+
+    cdef shmq_roster roster
+    cdef Py_buffer view
+    cdef str what
+    cdef int got
+
+    def __cinit__(self, memory, str what):
+        cdef int status
+        self.what = what
+        PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        self.got = 1
+        status = shmq_roster_open(&self.roster, self.view.buf, self.view.len)
+        if status:
+            raise self._refusal(status)
+
+    def __dealloc__(self):
+        if self.got:
+            PyBuffer_Release(&self.view)
+
+    cdef object _refusal(self, int status):
+        if status == SHMQ_DELETED:
+            return _errors.StreamDeleted(f"{self.what} was deleted")
+        if status == SHMQ_NOT_READY:
+            return BlockingIOError(f"{self.what} is not finished")
+        if status == SHMQ_INCOMPATIBLE:
+            return _errors.IncompatibleSegment(
+                f"{self.what} was written by another version of shmq: delete it, or use that one")
+        if status == SHMQ_TRUNCATED:
+            return _errors.DamagedSegment(f"{self.what} is truncated: delete it")
+        if status == SHMQ_CROWDED:
+            return _errors.Full(
+                f"{self.what} has {SHMQ_MAX_MEMBERS} members, and there is no room for another: "
+                f"close some")
+        return _errors.DamagedSegment(f"{self.what} contradicts itself: delete it")
+
+    cdef int _lock(self) except -1:
+        cdef int status = shmq_roster_lock(&self.roster, 0)
+        while status == SHMQ_BUSY:
+            PyErr_CheckSignals()
+            with nogil:
+                status = shmq_roster_lock(&self.roster, LOCK_SLICE)
+        if status:
+            raise self._refusal(status)
+        return 0
+
+    cdef void _unlock(self) noexcept:
+        shmq_roster_unlock(&self.roster)
+
+    # ---- what there is ----
+
+    @property
+    def options(self):
+        cdef shmq_roster_options *o = &self.roster.h.options
+        return {
+            "group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
+            "session": o.session, "lease": o.lease, "assignment": ASSIGNMENTS[o.assignment],
+            "latest": bool(o.latest), "max_deliveries": o.max_deliveries or None, "held": o.held,
+            "dead_letter": (<bytes>o.dead_letter).decode() or None,
+        }
+
+    @property
+    def deleted(self):
+        return self.roster.h.state == SHMQ_GONE
+
+    @property
+    def partitions(self):
+        return min(self.roster.h.partitions, SHMQ_MAX_SEATS)
+
+    @property
+    def epoch(self):
+        return self.roster.h.epoch
+
+    @property
+    def change(self):
+        return self.roster.h.change
+
+    @property
+    def planned(self):
+        return self.roster.h.planned == self.roster.h.epoch
+
+    def numbers(self):
+        cdef shmq_roster_header *h = self.roster.h
+        return dict(zip(_NUMBERS, (h.rebalances, h.evicted, h.recoveries, h.acked, h.dropped,
+                                   h.dead_lettered, h.skipped, h.live)))
+
+    def members(self):
+        cdef list found = []
+        cdef uint32_t at
+        cdef shmq_member m
+        self._lock()
+        for at in range(SHMQ_MAX_MEMBERS):
+            m = self.roster.members[at]
+            if m.id:
+                m.name[SHMQ_MEMBER_NAME - 1] = 0
+                found.append((m.id, m.process, (<bytes>m.name).decode(errors="replace"),
+                              m.joined_at, m.deadline))
+        self._unlock()
+        found.sort()
+        return found
+
+    def seats(self):
+        cdef list found = []
+        cdef uint32_t p
+        cdef shmq_seat s
+        self._lock()
+        for p in range(self.roster.h.partitions):
+            s = self.roster.seats[p]
+            found.append((s.owner, s.plan, None if s.committed == SHMQ_NO_OFFSET else s.committed,
+                          s.committed_at, None if s.next == SHMQ_NO_OFFSET else s.next, s.moves))
+        self._unlock()
+        return found
+
+    def committed(self, uint32_t partition):
+        cdef uint64_t offset
+        if partition >= SHMQ_MAX_SEATS:
+            return None
+        offset = self.roster.seats[partition].committed
+        return None if offset == SHMQ_NO_OFFSET else offset
+
+    # ---- membership ----
+
+    def widen(self, uint32_t partitions):
+        self._lock()
+        cdef int status = shmq_roster_widen(&self.roster, partitions)
+        self._unlock()
+        if status:
+            raise _errors.InvalidOption(
+                f"a stream of {partitions} partitions has more than the {SHMQ_MAX_SEATS} "
+                f"that a group can read")
+
+    def join(self, uint64_t process, bytes name):
+        cdef uint32_t at = 0
+        cdef uint64_t id = 0
+        self._lock()
+        cdef int status = shmq_roster_join(&self.roster, process, name, shmq_now(), &at, &id)
+        self._unlock()
+        if status:
+            raise self._refusal(status)
+        return at, id
+
+    def leave(self, uint64_t id, bint evicted):
+        self._lock()
+        cdef int status = shmq_roster_leave(&self.roster, id, evicted, shmq_now())
+        self._unlock()
+        return status == SHMQ_OK
+
+    def beat(self, uint32_t at, uint64_t id):
+        cdef int status = shmq_roster_beat(&self.roster, at, id, shmq_now())
+        if status == SHMQ_OK:
+            return self.roster.h.change
+        if status == SHMQ_DELETED:
+            raise self._refusal(status)
+        return None
+
+    def watch(self, int64_t ns):
+        return shmq_roster_watch(&self.roster, ns, shmq_now())
+
+    def silent(self):
+        self._lock()
+        cdef uint64_t id = shmq_roster_silent(&self.roster, shmq_now())
+        self._unlock()
+        return id
+
+    # ---- partitions ----
+
+    def survey(self):
+        cdef list members = [], owners = []
+        cdef uint64_t epoch, id
+        cdef uint32_t at
+        self._lock()
+        epoch = self.roster.h.epoch
+        for at in range(SHMQ_MAX_MEMBERS):
+            id = self.roster.members[at].id
+            if id:
+                members.append(id)
+        for at in range(self.roster.h.partitions):
+            owners.append(self.roster.seats[at].owner)
+        self._unlock()
+        members.sort()
+        return epoch, members, owners
+
+    def plan(self, uint64_t epoch, list whom):
+        cdef uint64_t meant[SHMQ_MAX_SEATS]
+        cdef uint32_t n = len(whom), p
+        cdef int status
+        for p in range(n):
+            meant[p] = whom[p]
+        self._lock()
+        status = shmq_roster_plan(&self.roster, epoch, meant, n)
+        self._unlock()
+        return status == SHMQ_OK
+
+    def claim(self, uint32_t partition, uint64_t id):
+        self._lock()
+        cdef int status = shmq_seat_claim(&self.roster, partition, id)
+        self._unlock()
+        return status == SHMQ_OK
+
+    def release(self, uint32_t partition, uint64_t id):
+        self._lock()
+        cdef int status = shmq_seat_release(&self.roster, partition, id)
+        self._unlock()
+        return status == SHMQ_OK
+
+    def commit(self, uint32_t partition, uint64_t id, uint64_t offset):
+        self._lock()
+        cdef int status = shmq_seat_commit(&self.roster, partition, id, offset, shmq_wall())
+        self._unlock()
+        return status == SHMQ_OK
+
+    # ---- sharing ----
+
+    def begin(self, uint32_t partition, uint64_t offset):
+        self._lock()
+        shmq_share_begin(&self.roster, partition, offset)
+        self._unlock()
+
+    def lend(self, uint64_t id, uint32_t partition, uint64_t earliest, uint64_t latest,
+             uint32_t limit):
+        cdef uint32_t count = 0, at
+        cdef shmq_lent lent[MOST_LENT]
+        self._lock()
+        shmq_share_lend(&self.roster, id, partition, earliest, latest,
+                        min(limit, MOST_LENT), shmq_now(), lent,
+                        &count)
+        self._unlock()
+        return [_lent(&lent[at]) for at in range(count)]
+
+    def again(self, uint64_t id, uint32_t limit):
+        cdef uint32_t count, at
+        cdef shmq_lent lent[MOST_LENT]
+        self._lock()
+        count = shmq_share_again(&self.roster, id, min(limit, MOST_LENT), shmq_now(), lent)
+        self._unlock()
+        return [_lent(&lent[at]) for at in range(count)]
+
+    def lows(self):
+        cdef uint64_t lows[SHMQ_MAX_SEATS]
+        cdef uint32_t partitions, p
+        self._lock()
+        partitions = self.roster.h.partitions
+        shmq_share_lows(&self.roster, lows)
+        self._unlock()
+        return [None if lows[p] == SHMQ_NO_OFFSET else lows[p] for p in range(partitions)]
+
+    def hand(self, uint64_t receipt):
+        self._lock()
+        cdef int status = shmq_share_hand(&self.roster, receipt, shmq_now())
+        self._unlock()
+        return status == SHMQ_OK
+
+    def ack(self, uint64_t receipt):
+        self._lock()
+        cdef int status = shmq_share_ack(&self.roster, receipt, shmq_now())
+        self._unlock()
+        return status == SHMQ_OK
+
+    def nack(self, uint64_t receipt, int64_t delay):
+        self._lock()
+        cdef int status = shmq_share_nack(&self.roster, receipt, delay, shmq_now())
+        self._unlock()
+        return status == SHMQ_OK
+
+    def reject(self, uint64_t receipt):
+        self._lock()
+        cdef int status = shmq_share_reject(&self.roster, receipt, shmq_now())
+        self._unlock()
+        return status == SHMQ_OK
+
+    def extend(self, uint64_t receipt, int64_t ns):
+        self._lock()
+        cdef int status = shmq_share_extend(&self.roster, receipt, ns, shmq_now())
+        self._unlock()
+        return status == SHMQ_OK
+
+    def bury(self, uint64_t id):
+        cdef shmq_lent lent
+        self._lock()
+        cdef int status = shmq_share_bury(&self.roster, id, shmq_now(), &lent)
+        self._unlock()
+        return None if status else _lent(&lent)
+
+    def buried(self, uint64_t receipt, bint there=True):
+        self._lock()
+        cdef int status = shmq_share_buried(&self.roster, receipt, there)
+        self._unlock()
+        return status == SHMQ_OK
+
+    def lost(self, uint64_t receipt):
+        self._lock()
+        cdef int status = shmq_share_lost(&self.roster, receipt)
+        self._unlock()
+        return status == SHMQ_OK
+
+    def due(self):
+        return shmq_share_due(&self.roster)
+
+    def close(self):
+        self._lock()
+        shmq_roster_close(&self.roster)
+        self._unlock()
+
+
+# ---- what only tests use ----
+
+
+def set_clock(ns):
+    """Fix the monotonic clock of this process's groups; None: the real one."""
+    global shmq_clock_set
+    shmq_clock_set = 0 if ns is None else ns
+
+
+def clock():
+    """The monotonic time of this process's groups, in ns."""
+    return shmq_now()
+
+
+cdef extern from *:
+    """
+    #ifdef SHMQ_CRASHPOINTS
+    #define SHMQ_HAS_CRASHPOINTS 1
+    #define SHMQ_MARKS shmq_marks
+    #define SHMQ_CRASH_AT shmq_crash_at
+    #else
+    #define SHMQ_HAS_CRASHPOINTS 0
+    static uint64_t SHMQ_MARKS, SHMQ_CRASH_AT;
+    #endif
+    """
+    enum: SHMQ_HAS_CRASHPOINTS
+    uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
+
+HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
+
+
+def crash_at(uint64_t store):
+    """Die by SIGKILL right after the ``store``-th shared store from now; 0: never."""
+    global SHMQ_CRASH_AT
+    SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0

@@ -1,0 +1,84 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Walks through the records of a stream's segment files: see _spill.pyi and spill.h."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint32_t, uint64_t
+
+
+cdef extern from "<stdbool.h>":
+    ctypedef bint cbool "bool"
+
+
+cdef extern from "spill.h" nogil:
+    struct shmq_spill_salts:
+        uint32_t file, entries
+
+    struct shmq_spill:
+        uint64_t at, offset, stop_offset, most_bytes, most, records
+        int64_t time, stop_time
+        cbool verify
+
+    struct shmq_spill_whole:
+        uint64_t end, offset, records, batches, last_batch, damage
+        int64_t time
+        cbool closed
+
+    int shmq_spill_walk(const unsigned char *data, size_t size, shmq_spill_salts salts,
+                        shmq_spill *w)
+    size_t shmq_spill_entries(const unsigned char *data, size_t size, unsigned char *to)
+    int shmq_spill_check(const unsigned char *data, size_t size, size_t start,
+                         shmq_spill_salts salts, shmq_spill_whole *w)
+
+
+#: How a walk or a check ended: a place in it is what they return first.
+HOW = ("end", "stop", "torn", "damaged")
+
+
+def walk(data, uint64_t at, tuple salts, uint64_t offset=0, int64_t time=INT64_MIN,
+         uint64_t stop_offset=UINT64_MAX, int64_t stop_time=INT64_MIN, uint64_t most_bytes=0,
+         uint64_t most=0, bint verify=True):
+    cdef Py_buffer view
+    cdef int how
+    cdef shmq_spill w
+    cdef shmq_spill_salts two
+    two.file, two.entries = salts
+    w.at, w.offset, w.time, w.records = at, offset, time, 0
+    w.stop_offset, w.stop_time, w.most_bytes, w.most = stop_offset, stop_time, most_bytes, most
+    w.verify = verify
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        how = shmq_spill_walk(<const unsigned char *>view.buf, view.len, two, &w)
+    PyBuffer_Release(&view)
+    return HOW[how], w.at, w.offset, w.time, w.records
+
+
+def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64_MIN):
+    cdef Py_buffer view
+    cdef int how
+    cdef shmq_spill_whole w
+    cdef shmq_spill_salts two
+    two.file, two.entries = salts
+    w.offset, w.time = offset, time
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        how = shmq_spill_check(<const unsigned char *>view.buf, view.len, start, two, &w)
+    PyBuffer_Release(&view)
+    return (HOW[how], w.end, w.offset, w.time, w.records, w.batches, w.last_batch, w.damage,
+            w.closed)
+
+
+def entries(data):
+    cdef Py_buffer view
+    cdef bytes made
+    cdef unsigned char *to
+    cdef size_t size
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        made = PyBytes_FromStringAndSize(NULL, view.len)
+        to = <unsigned char *>PyBytes_AS_STRING(made)
+        with nogil:
+            size = shmq_spill_entries(<const unsigned char *>view.buf, view.len, to)
+    finally:
+        PyBuffer_Release(&view)
+    return made if size == <size_t>PyBytes_GET_SIZE(made) else made[:size]

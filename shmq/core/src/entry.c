@@ -1,0 +1,161 @@
+#include "entry.h"
+
+#include <string.h>
+
+#include "crc32c.h"
+
+#define PIECE 4096u /* bytes that are copied and summed at a time */
+#define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+
+/* Readers of a ring may look at the bytes that are written here: what they see then they
+ * throw away, so the stores need be no more than atomic. */
+static inline unsigned char *store(unsigned char *at, uint64_t word)
+{
+    word = LITTLE ? word : __builtin_bswap64(word);
+    __atomic_store_n((uint64_t *)(void *)at, word, __ATOMIC_RELAXED);
+    return at + 8;
+}
+
+#ifdef __SANITIZE_THREAD__
+static unsigned char *put(unsigned char *at, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        __atomic_store_n(at + i, ((const unsigned char *)bytes)[i], __ATOMIC_RELAXED);
+    return at + size;
+}
+#else
+static inline unsigned char *put(unsigned char *at, const void *bytes, size_t size)
+{
+    if (size)
+        memcpy(at, bytes, size);
+    return at + size;
+}
+#endif
+
+static inline uint32_t low(uint64_t word) { return (uint32_t)word; }
+static inline uint32_t high(uint64_t word) { return (uint32_t)(word >> 32); }
+static inline uint64_t pair(uint32_t low, uint32_t high) { return low | (uint64_t)high << 32; }
+
+/* All but the first word and what is carried; returns where that begins. */
+static unsigned char *put_head(unsigned char *at, const struct shmq_entry *e)
+{
+    at = store(at + 8, pair(SHMQ_R_ENTRY | (uint32_t)e->flags << 8 | (uint32_t)e->codec << 16 |
+                                (uint32_t)e->compression << 24, e->count));
+    at = store(at, e->offset);
+    at = store(at, (uint64_t)e->timestamp);
+    at = store(at, pair(e->key_bytes, e->headers_bytes));
+    at = store(at, pair(e->value_bytes, e->raw));
+    if (e->flags & SHMQ_E_PRODUCED) {
+        at = store(at, e->producer);
+        at = store(at, e->sequence);
+    }
+    return at;
+}
+
+/* Copies whole pieces of a large value, and moves `crc`, that of what is before `from`, on
+ * over them while they are in the first-level cache; returns how many bytes they are. */
+static uint32_t put_pieces(unsigned char *at, const struct shmq_entry *e,
+                           const unsigned char **from, uint32_t *crc)
+{
+    uint32_t done = 0;
+
+    for (; e->value_bytes - done >= PIECE; done += PIECE) {
+        unsigned char *end = put(at + done, e->value + done, PIECE);
+
+        *crc = shmq_crc32c(*crc, *from, (size_t)(end - *from));
+        *from = end;
+    }
+    return done;
+}
+
+unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct shmq_entry *e)
+{
+    uint64_t size = shmq_entry_size(e->flags, e->value_bytes, e->key_bytes, e->headers_bytes);
+    unsigned char *end = at + size, *to;
+    const unsigned char *from = at + 8;
+    uint32_t words = (uint32_t)((size - 8) / 8), crc, done;
+
+    store(at, words);
+    crc = shmq_crc32c(salt, at, 4);
+    store(end - 8, 0);
+    to = put_head(at, e);
+    done = put_pieces(to, e, &from, &crc);
+    to = put(to + done, e->value + done, e->value_bytes - done);
+    to = put(to, e->key, e->key_bytes);
+    put(to, e->headers, e->headers_bytes);
+    store(at, pair(words, shmq_crc32c(crc, from, (size_t)(end - from))));
+    return end;
+}
+
+static inline uint32_t checksum(const unsigned char *at, uint64_t size, uint32_t salt)
+{
+    uint32_t crc = shmq_crc32c(salt, at, 4);
+
+    return shmq_crc32c(crc, at + 8, (size_t)size - 8);
+}
+
+void shmq_entry_seal(unsigned char *at, uint32_t salt)
+{
+    uint32_t words = low(shmq_entry_word(at));
+
+    store(at, pair(words, checksum(at, 8 + (uint64_t)words * 8, salt)));
+}
+
+/* Fills `e` from its head, of which there are all bytes. */
+static bool read_head(const unsigned char *at, uint64_t size, struct shmq_entry *e)
+{
+    uint64_t second = shmq_entry_word(at + 8), fifth = shmq_entry_word(at + 32);
+    uint64_t sixth = shmq_entry_word(at + 40);
+
+    e->flags = (uint8_t)(second >> 8);
+    e->codec = (uint8_t)(second >> 16);
+    e->compression = (uint8_t)(second >> 24);
+    e->count = high(second);
+    e->offset = shmq_entry_word(at + 16);
+    e->timestamp = (int64_t)shmq_entry_word(at + 24);
+    e->key_bytes = low(fifth);
+    e->headers_bytes = high(fifth);
+    e->value_bytes = low(sixth);
+    e->raw = high(sixth);
+    return !(e->flags & ~SHMQ_E_FLAGS) && e->compression <= SHMQ_ZSTD && e->count &&
+           (e->compression != SHMQ_PLAIN || (e->count == 1 && !e->raw)) &&
+           e->offset + e->count > e->offset && (e->flags & SHMQ_E_KEYED || !e->key_bytes) &&
+           size == shmq_entry_size(e->flags, e->value_bytes, e->key_bytes, e->headers_bytes);
+}
+
+static void read_parts(const unsigned char *at, struct shmq_entry *e)
+{
+    at += SHMQ_ENTRY_HEAD;
+    e->producer = e->sequence = 0;
+    if (e->flags & SHMQ_E_PRODUCED) {
+        e->producer = shmq_entry_word(at);
+        e->sequence = shmq_entry_word(at + 8);
+        at += SHMQ_ENTRY_PRODUCER;
+    }
+    e->value = at;
+    e->key = e->value + e->value_bytes;
+    e->headers = e->key + e->key_bytes;
+}
+
+enum shmq_entry_read shmq_entry_read(const unsigned char *bytes, uint64_t size, uint32_t salt,
+                                     bool verify, struct shmq_entry *e, uint64_t *next)
+{
+    uint64_t first, whole;
+
+    if (size < 8)
+        return size ? SHMQ_E_WRONG : SHMQ_E_END;
+    first = shmq_entry_word(bytes);
+    if (!low(first))
+        return SHMQ_E_END;
+    whole = 8 + (uint64_t)low(first) * 8;
+    if (whole > size || whole < 16 ||
+        (verify && checksum(bytes, whole, salt) != high(first)))
+        return SHMQ_E_WRONG;
+    *next = whole;
+    if ((uint8_t)shmq_entry_word(bytes + 8) != SHMQ_R_ENTRY)
+        return SHMQ_E_OTHER;
+    if (whole < SHMQ_ENTRY_HEAD || !read_head(bytes, whole, e))
+        return SHMQ_E_WRONG;
+    read_parts(bytes, e);
+    return SHMQ_E_OK;
+}

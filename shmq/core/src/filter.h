@@ -1,0 +1,90 @@
+/* A filter: which messages are meant, by what is known of them without their bodies.
+ *
+ * shmq/filters.py compiles an expression of the language of shmq/where.py to a small program
+ * in postfix order, of bytes, numbers in network byte order:
+ *
+ *   NOT AND OR   take one or two truths from the stack, and leave one
+ *   TEST         u8 field, [HEADER: u16 n + its name], u8 relation, constant: leaves one
+ *
+ *   constant     u8 kind: NIL | BOOL u8 | INT i64 | REAL f64 | TEXT u32 n + bytes (UTF-8)
+ *
+ * What is not of the kind of the constant is not compared, and makes the test false: true is
+ * not 1, and a text is no number. NIL, with EQUAL alone, is what there is none of.
+ *
+ * A program is checked once, as a whole, before it is run: its end, every length, and that the
+ * stack neither runs dry nor over. What it is run on is checked as it is read: properties that
+ * are not one msgpack map have nothing. */
+#ifndef SHMQ_FILTER_H
+#define SHMQ_FILTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SHMQ_FILTER_DEPTH 128      /* of the stack                                       */
+#define SHMQ_FILTER_BYTES (1u << 20) /* of a program                                     */
+
+enum shmq_filter_op {
+    SHMQ_OP_NOT = 1,
+    SHMQ_OP_AND = 2,
+    SHMQ_OP_OR = 3,
+    SHMQ_OP_TEST = 4,
+};
+
+enum shmq_filter_field {
+    SHMQ_FIELD_REASON = 1,      /* of the property `dead`                                */
+    SHMQ_FIELD_QUEUE = 2,
+    SHMQ_FIELD_DELIVERIES = 3,
+    SHMQ_FIELD_AT = 4,          /* s since 1970                                          */
+    SHMQ_FIELD_AGE = 5,         /* s since then                                          */
+    SHMQ_FIELD_GROUP = 6,
+    SHMQ_FIELD_CORRELATION = 7,
+    SHMQ_FIELD_CODEC = 8,
+    SHMQ_FIELD_PRIORITY = 9,
+    SHMQ_FIELD_SEQUENCE = 10,
+    SHMQ_FIELD_SIZE = 11,
+    SHMQ_FIELD_HEADER = 12,
+    SHMQ_FIELDS
+};
+
+enum shmq_filter_relation {
+    SHMQ_IS_EQUAL = 1,
+    SHMQ_IS_LESS = 2,
+    SHMQ_IS_AT_MOST = 3,
+    SHMQ_IS_MORE = 4,
+    SHMQ_IS_AT_LEAST = 5,
+    SHMQ_IS_LIKE = 6, /* TEXT: `%` stands for any text                                    */
+    SHMQ_RELATIONS
+};
+
+enum shmq_filter_constant {
+    SHMQ_CONST_NIL = 0,
+    SHMQ_CONST_BOOL = 1,
+    SHMQ_CONST_INT = 2,
+    SHMQ_CONST_REAL = 3,
+    SHMQ_CONST_TEXT = 4,
+    SHMQ_CONSTS
+};
+
+struct shmq_filter {
+    const unsigned char *code;
+    uint32_t bytes;
+};
+
+/* What a filter is asked about. */
+struct shmq_facts {
+    const unsigned char *meta; /* the properties: one msgpack map, or no bytes            */
+    uint32_t meta_bytes;
+    uint32_t size;             /* of the body                                            */
+    uint64_t seq;
+    uint8_t priority;
+    uint8_t codec;             /* its number; SHMQ_CODEC_OTHER: see the properties        */
+    int64_t wall;              /* now, ns since 1970                                     */
+};
+
+/* NULL if the program can be run, or what is wrong with it. */
+const char *shmq_filter_fault(const struct shmq_filter *filter);
+
+/* Whether it is meant. The program has been checked. */
+bool shmq_filter_matches(const struct shmq_filter *filter, const struct shmq_facts *facts);
+
+#endif

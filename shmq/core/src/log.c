@@ -1,0 +1,243 @@
+#define _GNU_SOURCE
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "crc32c.h"
+
+static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
+
+/* The offset of a region of `count` entries, the cursor moved behind it. */
+static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
+{
+    uint64_t at = page_up(*cursor);
+
+    *cursor = at + count * size;
+    return at;
+}
+
+/* A ring's bytes lie in one granule more than they fill, and the place behind it is filled
+ * ahead. */
+void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo)
+{
+    uint64_t at = SHMQ_PAGE;
+
+    memset(geo, 0, sizeof *geo);
+    geo->ring_bytes = page_up(options->ring_bytes);
+    geo->place_count = geo->ring_bytes / SHMQ_PLACE_STEP + 3;
+    geo->holds = region(&at, SHMQ_HOLDS, sizeof(struct shmq_hold));
+    geo->producers = region(&at, SHMQ_PRODUCERS, sizeof(struct shmq_produced));
+    geo->places = region(&at, geo->place_count, sizeof(struct shmq_log_place));
+    geo->ring = region(&at, geo->ring_bytes, 1);
+    geo->segment_bytes = page_up(at);
+}
+
+/* The handle's copies of what the options say; of a durable stream the files keep. */
+static void know(struct shmq_log *log, const struct shmq_log_options *o)
+{
+    log->durable = o->durability == SHMQ_LOG_JOURNAL;
+    log->retention_bytes = log->durable ? 0 : o->retention_bytes;
+    log->retention = log->durable ? 0 : o->retention;
+    log->blocks = o->overflow == SHMQ_LOG_BLOCK;
+    log->salt = (uint32_t)o->identity;
+}
+
+void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
+                   struct shmq_stream *stream)
+{
+    unsigned char *at = base;
+
+    memset(log, 0, sizeof *log);
+    log->h = (struct shmq_log_header *)base;
+    log->holds = (struct shmq_hold *)(at + geo->holds);
+    log->producers = (struct shmq_produced *)(at + geo->producers);
+    log->places = (struct shmq_log_place *)(at + geo->places);
+    log->ring = at + geo->ring;
+    log->ring_bytes = geo->ring_bytes;
+    log->place_count = geo->place_count;
+    log->fd = fd;
+    log->stream = stream;
+    know(log, &log->h->options);
+}
+
+static uint32_t checksum(const struct shmq_log_header *h)
+{
+    uint32_t crc = shmq_crc32c(0, &h->options, sizeof h->options);
+
+    return shmq_crc32c(crc, &h->segment_bytes, sizeof h->segment_bytes);
+}
+
+int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size)
+{
+    int error = size ? posix_fallocate(log->fd, (off_t)offset, (off_t)size) : 0;
+
+    shmq_mark();
+    if (error == EINTR)
+        return shmq_log_back(log, offset, size);
+    if (error)
+        log->wanted = size;
+    return error ? SHMQ_NO_SPACE : SHMQ_OK;
+}
+
+static int make_lock(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t attributes;
+    int error;
+
+    if (pthread_mutexattr_init(&attributes))
+        return SHMQ_DAMAGED;
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    error = pthread_mutex_init(mutex, &attributes);
+    shmq_mark();
+    pthread_mutexattr_destroy(&attributes);
+    return error ? SHMQ_DAMAGED : SHMQ_OK;
+}
+
+int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *options,
+                     int64_t last_timestamp)
+{
+    struct shmq_log_header *h = log->h;
+    struct shmq_log_geometry geo;
+    int status;
+
+    shmq_log_lay_out(options, &geo);
+    if ((status = shmq_log_back(log, 0, geo.producers)))
+        return status;
+    SET(h->options, *options);
+    SET(h->segment_bytes, geo.segment_bytes);
+    SET(h->crc, checksum(h));
+    know(log, &h->options);
+    if ((status = make_lock(&h->lock.mutex)))
+        return status;
+    SET(h->last_timestamp, last_timestamp);
+    atomic_store_explicit(&h->next, options->first, memory_order_relaxed);
+    shmq_mark();
+    atomic_store_explicit(&h->synced, options->first, memory_order_relaxed);
+    shmq_mark();
+    return SHMQ_OK;
+}
+
+void shmq_log_announce(struct shmq_log *log)
+{
+    atomic_store_explicit(&log->h->published, (uint64_t)SHMQ_LOG_MAGIC << 32 | SHMQ_LOG_VERSION,
+                          memory_order_release);
+    shmq_mark();
+}
+
+static bool sane(const struct shmq_log_options *o)
+{
+    return o->ring_bytes >= SHMQ_PAGE && o->ring_bytes <= 1ull << 36 &&
+           o->max_record_bytes <= o->ring_bytes / 4 && o->partitions &&
+           o->partitions <= SHMQ_MAX_PARTITIONS && o->retention >= 0 &&
+           memchr(o->name, 0, sizeof o->name) != NULL;
+}
+
+static int judge(uint64_t published, uint32_t magic, uint32_t version)
+{
+    if (!published)
+        return SHMQ_NOT_READY;
+    if (published >> 32 != magic)
+        return SHMQ_DAMAGED;
+    return (uint32_t)published == version ? SHMQ_OK : SHMQ_INCOMPATIBLE;
+}
+
+int shmq_log_inspect(const void *base, uint64_t mapped, struct shmq_log_geometry *geo)
+{
+    struct shmq_log_header *h = (struct shmq_log_header *)base;
+    int status;
+
+    if (mapped < SHMQ_PAGE)
+        return SHMQ_TRUNCATED;
+    status = judge(atomic_load_explicit(&h->published, memory_order_acquire), SHMQ_LOG_MAGIC,
+                   SHMQ_LOG_VERSION);
+    if (status)
+        return status;
+    if (checksum(h) != h->crc || !sane(&h->options) ||
+        h->options.partition >= h->options.partitions || h->behind > h->options.partition)
+        return SHMQ_DAMAGED;
+    shmq_log_lay_out(&h->options, geo);
+    if (geo->segment_bytes != h->segment_bytes)
+        return SHMQ_DAMAGED;
+    return mapped < geo->segment_bytes ? SHMQ_TRUNCATED : SHMQ_OK;
+}
+
+void shmq_stream_prepare(struct shmq_stream *stream, const struct shmq_log_options *options)
+{
+    SET(stream->options, *options);
+    SET(stream->crc, shmq_crc32c(0, &stream->options, sizeof stream->options));
+}
+
+void shmq_stream_announce(struct shmq_stream *stream)
+{
+    atomic_store_explicit(&stream->published,
+                          (uint64_t)SHMQ_STREAM_MAGIC << 32 | SHMQ_STREAM_VERSION,
+                          memory_order_release);
+    shmq_mark();
+}
+
+int shmq_stream_inspect(const void *base, uint64_t mapped)
+{
+    struct shmq_stream *stream = (struct shmq_stream *)base;
+    int status;
+
+    if (mapped < SHMQ_PAGE)
+        return SHMQ_TRUNCATED;
+    status = judge(atomic_load_explicit(&stream->published, memory_order_acquire),
+                   SHMQ_STREAM_MAGIC, SHMQ_STREAM_VERSION);
+    if (status)
+        return status;
+    if (shmq_crc32c(0, &stream->options, sizeof stream->options) != stream->crc ||
+        !sane(&stream->options) || !shmq_stream_is_shape(stream, shmq_stream_shape(stream)))
+        return SHMQ_DAMAGED;
+    return SHMQ_OK;
+}
+
+uint64_t shmq_stream_shape(const struct shmq_stream *stream)
+{
+    uint64_t shape = atomic_load_explicit(&stream->shape, memory_order_acquire);
+
+    return shape ? shape : stream->options.partitions;
+}
+
+uint64_t shmq_stream_next_shape(const struct shmq_stream *stream)
+{
+    uint64_t next = atomic_load_explicit(&stream->next_shape, memory_order_acquire);
+
+    return next == shmq_stream_shape(stream) ? 0 : next;
+}
+
+bool shmq_stream_is_shape(const struct shmq_stream *stream, uint64_t shape)
+{
+    uint64_t begin = shape >> 32, count = shape & UINT32_MAX;
+
+    return begin < count && count >= stream->options.partitions && count <= SHMQ_MAX_PARTITIONS;
+}
+
+void shmq_stream_intend(struct shmq_stream *stream, uint64_t shape)
+{
+    atomic_store_explicit(&stream->next_shape, shape, memory_order_release);
+    shmq_mark();
+}
+
+void shmq_stream_reshape(struct shmq_stream *stream, uint64_t shape)
+{
+    atomic_store_explicit(&stream->shape, shape, memory_order_release);
+    shmq_mark();
+}
+
+void shmq_log_seal(struct shmq_log *log)
+{
+    atomic_store_explicit(&log->h->sealed, 1, memory_order_release);
+    shmq_mark();
+    shmq_log_wake_all(log);
+}
+
+void shmq_log_delete(struct shmq_log *log)
+{
+    atomic_store_explicit(&log->h->state, SHMQ_GONE, memory_order_seq_cst);
+    shmq_mark();
+    shmq_log_wake_all(log);
+}

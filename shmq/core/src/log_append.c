@@ -1,0 +1,185 @@
+#include "log.h"
+
+/* What an append is about to write. */
+struct plan {
+    uint64_t begin, end;   /* positions: of the first entry, and behind the last        */
+    uint64_t records, offset;
+    int64_t timestamp;
+    uint8_t flags;
+};
+
+static uint64_t size_of(const struct shmq_log_item *item, uint8_t flags)
+{
+    return shmq_entry_size(flags | item->flags, item->value_bytes, item->key_bytes,
+                           item->headers_bytes);
+}
+
+/* Where an entry of that size goes, if what is before it ends at `position`. */
+static inline uint64_t fit(const struct shmq_log *log, uint64_t position, uint64_t size)
+{
+    uint64_t left = log->ring_bytes - position % log->ring_bytes;
+
+    return size <= left ? position : position + left;
+}
+
+/* Walks the items as they will lie. */
+static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *piece,
+                    struct plan *plan)
+{
+    uint64_t most = log->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + 8;
+
+    plan->begin = plan->end = shmq_log_committed(log);
+    plan->records = 0;
+    plan->flags = piece->produced ? SHMQ_E_PRODUCED : 0;
+    for (uint32_t i = 0; i < piece->count; i++) {
+        uint64_t size = size_of(&piece->items[i], plan->flags);
+
+        if (size > most)
+            return SHMQ_TOO_LARGE;
+        plan->end = fit(log, plan->end, size) + size;
+        plan->records += piece->items[i].count;
+        if (plan->end - plan->begin > log->ring_bytes)
+            return SHMQ_TOO_LARGE;
+    }
+    return SHMQ_OK;
+}
+
+/* The record of a producer's earlier sequence number, while it is in the ring. */
+static uint64_t look_back(const struct shmq_log *log, const struct shmq_log_piece *piece)
+{
+    uint64_t at = shmq_log_oldest(log), committed = shmq_log_committed(log), next;
+    struct shmq_glance g;
+    struct shmq_entry e;
+
+    while (at < committed && shmq_log_step(log, &at, committed, &g)) {
+        if (shmq_entry_read(shmq_log_byte(log, at), g.size, log->salt, false, &e, &next) ==
+                SHMQ_E_OK &&
+            e.flags & SHMQ_E_PRODUCED && e.producer == piece->producer &&
+            piece->sequence >= e.sequence && piece->sequence - e.sequence < e.count)
+            return e.offset + (piece->sequence - e.sequence);
+        at += g.size;
+    }
+    return UINT64_MAX;
+}
+
+/* SHMQ_DUPLICATE: it has been appended before. */
+static int check_producer(struct shmq_log *log, const struct shmq_log_piece *piece,
+                          struct shmq_log_appended *out)
+{
+    struct shmq_produced *known = shmq_log_producer(log, piece->producer);
+    uint64_t expected = known ? known->sequence + known->count : piece->sequence;
+
+    out->expected = expected;
+    if (piece->sequence > expected && !piece->gaps)
+        return SHMQ_GAP;
+    if (piece->sequence >= expected)
+        return SHMQ_OK;
+    out->duplicate = true;
+    out->first = piece->sequence >= known->sequence
+                     ? known->offset + (piece->sequence - known->sequence)
+                     : look_back(log, piece);
+    return SHMQ_DUPLICATE;
+}
+
+static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
+                      const struct shmq_log_piece *piece, struct plan *plan, uint64_t sequence,
+                      unsigned char *at)
+{
+    struct shmq_entry e = {
+        .flags = plan->flags | item->flags,
+        .codec = item->codec,
+        .compression = item->compression,
+        .count = item->count,
+        .offset = plan->offset,
+        .timestamp = plan->timestamp,
+        .producer = piece->producer,
+        .sequence = sequence,
+        .key_bytes = item->key_bytes,
+        .headers_bytes = item->headers_bytes,
+        .value_bytes = item->value_bytes,
+        .raw = item->raw,
+        .value = item->value,
+        .key = item->key,
+        .headers = item->headers,
+    };
+
+    shmq_entry_write(at, log->salt, &e);
+    shmq_mark();
+}
+
+/* Writes the entries behind `committed`, where no reader looks. */
+static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, struct plan *plan,
+                      uint64_t *last_begin)
+{
+    uint64_t at = plan->begin, last = log->h->last_begin, sequence = piece->sequence;
+
+    for (uint32_t i = 0; i < piece->count; i++) {
+        uint64_t size = size_of(&piece->items[i], plan->flags), begin = fit(log, at, size);
+
+        if (begin != at) {
+            __atomic_store_n((uint64_t *)(void *)shmq_log_byte(log, at), 0, __ATOMIC_RELAXED);
+            shmq_mark();
+        }
+        write_one(log, &piece->items[i], piece, plan, sequence, shmq_log_byte(log, begin));
+        if (begin / SHMQ_PLACE_STEP != last / SHMQ_PLACE_STEP || !begin)
+            shmq_log_place(log, last, begin, plan->offset, plan->timestamp);
+        plan->offset += piece->items[i].count;
+        sequence += piece->items[i].count;
+        last = begin;
+        at = begin + size;
+    }
+    *last_begin = last;
+}
+
+/* The store that makes all of it visible; what hangs on it comes after, and is derived anew
+ * if we die in between. */
+static void publish(struct shmq_log *log, const struct plan *plan, uint64_t last_begin)
+{
+    struct shmq_log_header *h = log->h;
+
+    atomic_store_explicit(&h->committed, plan->end, memory_order_release);
+    shmq_mark();
+    SET(h->last_begin, last_begin);
+    SET_ATOMIC(h->last_timestamp, plan->timestamp);
+    atomic_store_explicit(&h->next, plan->offset, memory_order_release);
+    shmq_mark();
+}
+
+static int64_t timestamp_for(const struct shmq_log *log, int64_t wanted)
+{
+    int64_t timestamp = wanted ? wanted : shmq_wall();
+
+    return timestamp > log->h->last_timestamp ? timestamp : log->h->last_timestamp;
+}
+
+int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
+                    struct shmq_log_appended *out)
+{
+    struct shmq_log_header *h = log->h;
+    struct plan plan;
+    uint64_t last_begin;
+    int status;
+
+    out->duplicate = false;
+    if ((status = plan_for(log, piece, &plan)))
+        return status;
+    plan.timestamp = out->timestamp = timestamp_for(log, piece->timestamp);
+    plan.offset = out->first = atomic_load_explicit(&h->next, memory_order_relaxed);
+    out->records = plan.records;
+    if (piece->produced && (status = check_producer(log, piece, out)))
+        return status == SHMQ_DUPLICATE ? SHMQ_OK : status;
+    if (__builtin_expect(atomic_load_explicit(&h->sealed, memory_order_relaxed), 0))
+        return SHMQ_SEALED;
+    if (log->retention && shmq_log_is_stale(log))
+        shmq_log_expire(log);
+    if ((status = shmq_log_make_room(log, plan.end)))
+        return status;
+    write_all(log, piece, &plan, &last_begin);
+    publish(log, &plan, last_begin);
+    if (piece->produced)
+        status = shmq_log_remember(log, piece->producer, piece->sequence, out->first,
+                                   (uint32_t)plan.records);
+    atomic_store_explicit(&h->settled, plan.end, memory_order_release);
+    shmq_mark();
+    return SHMQ_OK;
+}

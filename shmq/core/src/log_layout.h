@@ -1,0 +1,143 @@
+/* A stream in shared memory: a control segment, and one segment for each partition.
+ *
+ * header | holds | producers | places | ring
+ *
+ * The ring holds entries (entry.h), each in one piece and at a multiple of 8. A *position*
+ * counts the bytes of the ring since it was made and never wraps; it lies at position %
+ * ring_bytes. Where an entry would not fit in front of the ring's end, `words` of 0 stand
+ * there, and it is at the ring's beginning. What can be read is what lies between `oldest`
+ * and `committed`; these two and the entries are the truth, all else is derived.
+ *
+ * `places[k]` is the first entry that begins at or behind position k * SHMQ_PLACE_STEP. They
+ * are a ring too: an index by offset and by time, as both only rise. */
+#ifndef SHMQ_LOG_LAYOUT_H
+#define SHMQ_LOG_LAYOUT_H
+
+#include <stddef.h>
+
+#include "layout.h"
+
+#define SHMQ_LOG_MAGIC 0x474F4C53u    /* "SLOG" */
+#define SHMQ_STREAM_MAGIC 0x4D525453u /* "STRM" */
+#define SHMQ_LOG_VERSION 1u
+#define SHMQ_STREAM_VERSION 1u
+#define SHMQ_HOLDS 256u               /* readers and groups that keep records of a partition */
+#define SHMQ_PRODUCERS 4096u          /* producers that a partition remembers           */
+#define SHMQ_PLACE_STEP 16384u        /* bytes of the ring for each place               */
+#define SHMQ_ROSTER_BYTES 262144u     /* room of the groups in the control segment      */
+#define SHMQ_MAX_PARTITIONS 1024u
+
+enum shmq_log_overflow { SHMQ_LOG_DROP = 0, SHMQ_LOG_BLOCK = 1 };
+enum shmq_log_durability { SHMQ_LOG_MEMORY = 0, SHMQ_LOG_JOURNAL = 1 };
+
+/* Fixed before a segment is published, and guarded by `crc`. Times in ns, 0: none. */
+struct shmq_log_options {
+    uint64_t stream_id; /* of this life of the stream; written before anything else     */
+    uint64_t identity;  /* kept over all its lives; the low half salts the checksums    */
+    uint64_t ring_bytes;
+    uint64_t max_record_bytes;
+    uint64_t retention_bytes; /* 0: none */
+    int64_t retention;
+    int64_t created_at; /* ns since 1970 */
+    uint64_t segment_bytes; /* of a file of a durable stream                            */
+    uint32_t partitions;
+    uint32_t partition; /* of a partition: its number                                   */
+    uint8_t overflow;   /* enum shmq_log_overflow */
+    uint8_t durability; /* enum shmq_log_durability */
+    uint8_t confirm;    /* 1: an append waits for the disk unless it says otherwise     */
+    uint8_t reserved[5];
+    uint64_t first;     /* the offset of its first record in this life                  */
+    char name[SHMQ_NAME_BYTES];
+};
+
+/* The control segment. Its first page; behind it SHMQ_ROSTER_BYTES of the groups. */
+struct shmq_stream {
+    _Atomic uint64_t published; /* SHMQ_STREAM_MAGIC << 32 | version: stored last       */
+    struct shmq_log_options options;
+    uint32_t crc;               /* CRC-32C of `options`                                 */
+    uint32_t reserved;
+    _Alignas(64) _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE                        */
+    _Atomic uint32_t bell;      /* a futex, raised for readers that wait: log_wait.c    */
+    _Atomic uint64_t shape;     /* (begin of those that take records) << 32 | partitions;
+                                   0: all of `options.partitions` do; truth             */
+    _Atomic uint64_t next_shape; /* what it is becoming; 0, or as `shape`: nothing else */
+};
+
+/* What must not be overwritten from `position` on. */
+struct shmq_hold {
+    _Alignas(64) _Atomic uint32_t kind; /* enum shmq_hold_kind; stored last             */
+    uint32_t reserved;
+    uint64_t owner;            /* its process; 0: it stays until it is dropped          */
+    _Atomic uint64_t position; /* only rises                                            */
+    uint64_t tag;              /* whatever its owner knows it by                        */
+};
+
+enum shmq_hold_kind {
+    SHMQ_HOLD_FREE = 0,
+    SHMQ_HOLD_PIN = 1,    /* views: always                                              */
+    SHMQ_HOLD_CURSOR = 2, /* who reads along: where the stream's overflow is "block"    */
+};
+
+/* The last records of a producer. */
+struct shmq_produced {
+    uint64_t producer;
+    uint64_t sequence; /* of the first record of its last piece                         */
+    uint64_t offset;   /* that record's                                                 */
+    uint32_t count;    /* records of that piece; 0: the entry is free                   */
+    uint32_t reserved;
+};
+
+struct shmq_log_place {
+    uint64_t position; /* UINT64_MAX: none                                              */
+    uint64_t offset;
+    int64_t timestamp;
+};
+
+struct shmq_log_header {
+    /* -- read only once published -------------------------------------------------- */
+    _Atomic uint64_t published; /* SHMQ_LOG_MAGIC << 32 | version: stored last          */
+    struct shmq_log_options options;
+    uint64_t segment_bytes;
+    uint32_t crc; /* CRC-32C of `options` and `segment_bytes`                           */
+    uint32_t behind; /* its keys were in the partitions before this one: they come first */
+
+    /* -- what every reader looks at ------------------------------------------------- */
+    _Alignas(64) _Atomic uint64_t committed; /* position behind the last entry; truth   */
+    _Atomic uint64_t oldest;  /* of the oldest entry that can be read; truth            */
+    _Atomic uint32_t state;   /* SHMQ_OPEN, SHMQ_GONE, SHMQ_BROKEN; truth               */
+    _Atomic uint32_t armed;   /* 1: readers sleep, wake them                            */
+    _Atomic uint32_t crowded; /* appenders that sleep until there is room               */
+    _Atomic uint32_t room;    /* a futex: raised when room may have come                */
+
+    /* -- of the appenders, under `lock` --------------------------------------------- */
+    _Alignas(64) union shmq_mutex lock;
+    _Atomic uint64_t settled; /* what follows is derived from the entries before this   */
+    _Atomic uint64_t next;    /* the offset of the next record                          */
+    uint64_t last_begin;      /* position of the last entry                             */
+    int64_t last_timestamp;
+    uint64_t backed;          /* bytes of the ring that have memory; mark               */
+    uint32_t producers_backed; /* 1: they have memory; mark                             */
+    uint32_t holds_made;      /* holds that were ever used; mark                        */
+    uint64_t recoveries;      /* total */
+    _Atomic uint32_t sealed;  /* 1: nothing is appended any more                        */
+    uint32_t reserved2;
+
+    /* -- how far the files have come: of the persistence writer ---------------------- */
+    _Alignas(64) _Atomic uint64_t synced; /* the offset behind the last record on disk  */
+    _Atomic uint64_t synced_position; /* of that offset                                 */
+    _Atomic uint32_t disk;    /* a futex: raised with each sync and failure             */
+    _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
+    _Atomic uint64_t writer;  /* its process number; 0: none                            */
+    _Atomic uint64_t wanted;  /* somebody waits until this offset is on disk            */
+};
+
+_Static_assert(sizeof(struct shmq_log_options) == 192, "what a stream is made with");
+_Static_assert(offsetof(struct shmq_log_header, committed) == 256, "readers' line");
+_Static_assert(offsetof(struct shmq_log_header, lock) == 320, "appenders' lines");
+_Static_assert(sizeof(struct shmq_log_header) <= SHMQ_PAGE, "the header has a page");
+_Static_assert(sizeof(struct shmq_stream) <= SHMQ_PAGE, "the control segment's page");
+_Static_assert(sizeof(struct shmq_hold) == 64, "a line for each hold");
+_Static_assert(sizeof(struct shmq_produced) == 32, "a producer");
+_Static_assert(sizeof(struct shmq_log_place) == 24, "a place");
+
+#endif

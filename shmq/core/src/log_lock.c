@@ -1,0 +1,124 @@
+#define _GNU_SOURCE
+#include "log.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#define SPINS 200
+
+static inline void pause_a_bit(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#ifdef __SANITIZE_THREAD__
+/* As lock.c: ThreadSanitizer is made to see trylocks alone. */
+static int take_until(pthread_mutex_t *mutex, int64_t end)
+{
+    int error;
+
+    while ((error = pthread_mutex_trylock(mutex)) == EBUSY &&
+           shmq_read_clock(CLOCK_MONOTONIC) < end)
+        sched_yield();
+    return error == EBUSY ? ETIMEDOUT : error;
+}
+#else
+static int take_until(pthread_mutex_t *mutex, int64_t end)
+{
+    struct timespec until = {end / 1000000000, end % 1000000000};
+
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+}
+#endif
+
+static int take(pthread_mutex_t *mutex, int64_t ns)
+{
+    int error = pthread_mutex_trylock(mutex);
+
+    for (int spin = 0; error == EBUSY && spin < SPINS; spin++) {
+        pause_a_bit();
+        error = pthread_mutex_trylock(mutex);
+    }
+    if (error == EBUSY && ns)
+        error = take_until(mutex, shmq_read_clock(CLOCK_MONOTONIC) + ns);
+    return error;
+}
+
+/* What a dead holder had not published is not there, so the entries are right, and all that
+ * was derived from them is derived anew. Our own death before the mutex is consistent again
+ * counts the same for the next: `settled` is what says that it is done. */
+static int mend(struct shmq_log *log)
+{
+    struct shmq_log_header *h = log->h;
+    int status;
+
+    SET(h->recoveries, h->recoveries + 1);
+    shmq_log_forget_places(log);
+    status = shmq_log_recover(log);
+    if (status) {
+        atomic_store_explicit(&h->state, SHMQ_BROKEN, memory_order_relaxed);
+        shmq_mark();
+    }
+    return pthread_mutex_consistent(&h->lock.mutex);
+}
+
+int shmq_log_lock(struct shmq_log *log, int64_t ns)
+{
+    struct shmq_log_header *h = log->h;
+    int error = take(&h->lock.mutex, ns);
+    uint32_t state;
+
+    if (error == EOWNERDEAD)
+        error = mend(log);
+    if (error)
+        return error == EBUSY || error == ETIMEDOUT ? SHMQ_BUSY : SHMQ_DAMAGED;
+    state = atomic_load_explicit(&h->state, memory_order_relaxed);
+    if (__builtin_expect(state != SHMQ_OPEN || h->backed > log->ring_bytes, 0)) {
+        shmq_log_unlock(log);
+        return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;
+    }
+    return SHMQ_OK;
+}
+
+void shmq_log_unlock(struct shmq_log *log) { (void)pthread_mutex_unlock(&log->h->lock.mutex); }
+
+/* An appender that died after it had published left these entries out. */
+static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_glance *g)
+{
+    struct shmq_log_header *h = log->h;
+    struct shmq_entry e;
+    uint64_t next;
+
+    shmq_log_place(log, h->last_begin, begin, g->offset, g->timestamp);
+    if (shmq_entry_read(shmq_log_byte(log, begin), g->size, log->salt, false, &e, &next) ==
+            SHMQ_E_OK && e.flags & SHMQ_E_PRODUCED)
+        (void)shmq_log_remember(log, e.producer, e.sequence, e.offset, e.count);
+    SET(h->last_begin, begin);
+    if (g->timestamp > h->last_timestamp)
+        SET_ATOMIC(h->last_timestamp, g->timestamp);
+    atomic_store_explicit(&h->next, g->offset + g->count, memory_order_release);
+    shmq_mark();
+}
+
+int shmq_log_recover(struct shmq_log *log)
+{
+    struct shmq_log_header *h = log->h;
+    uint64_t committed = shmq_log_committed(log), at = h->settled;
+    struct shmq_glance g;
+
+    if (at > committed || committed - shmq_log_oldest(log) > log->ring_bytes)
+        return SHMQ_DAMAGED;
+    while (at < committed) {
+        if (!shmq_log_step(log, &at, committed, &g))
+            return SHMQ_DAMAGED;
+        take_over(log, at, &g);
+        at += g.size;
+    }
+    atomic_store_explicit(&h->settled, committed, memory_order_release);
+    shmq_mark();
+    return SHMQ_OK;
+}

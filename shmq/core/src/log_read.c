@@ -1,0 +1,246 @@
+#include "log.h"
+
+#include <string.h>
+
+#define TRIES 100 /* of a reader that is overtaken while it looks */
+
+bool shmq_log_holds(const struct shmq_log *log, uint64_t position)
+{
+#ifndef __SANITIZE_THREAD__ /* knows no fences */
+    atomic_thread_fence(memory_order_acquire);
+#endif
+    return shmq_log_oldest(log) <= position;
+}
+
+/* ---- what there is ---- */
+
+/* The offset behind the last entry. `next` is that of `settled`, or newer; what was published
+ * since is walked over. SHMQ_BUSY: overtaken. */
+static int latest(const struct shmq_log *log, uint64_t *offset)
+{
+    struct shmq_log_header *h = log->h;
+    uint64_t settled = atomic_load_explicit(&h->settled, memory_order_acquire);
+    uint64_t next = atomic_load_explicit(&h->next, memory_order_acquire);
+    uint64_t committed = shmq_log_committed(log), at = settled;
+    struct shmq_glance g;
+
+    *offset = next;
+    while (at < committed) {
+        if (!shmq_log_step(log, &at, committed, &g))
+            return shmq_log_holds(log, settled) ? SHMQ_DAMAGED : SHMQ_BUSY;
+        *offset = g.offset + g.count;
+        at += g.size;
+    }
+    return settled == committed || shmq_log_holds(log, settled) ? SHMQ_OK : SHMQ_BUSY;
+}
+
+static int try_bounds(const struct shmq_log *log, struct shmq_log_bounds *b)
+{
+    uint64_t at;
+    struct shmq_glance g;
+    int status = latest(log, &b->latest);
+
+    b->oldest = at = shmq_log_oldest(log);
+    b->committed = shmq_log_committed(log);
+    b->earliest = b->latest;
+    b->earliest_at = b->latest_at = 0;
+    if (status || b->oldest == b->committed)
+        return status;
+    if (!shmq_log_step(log, &at, b->committed, &g))
+        return shmq_log_holds(log, b->oldest) ? SHMQ_DAMAGED : SHMQ_BUSY;
+    b->earliest = g.offset;
+    b->earliest_at = g.timestamp;
+    b->latest_at = GET_ATOMIC(log->h->last_timestamp);
+    if (b->latest < b->earliest)
+        return SHMQ_BUSY; /* all that there was then has gone since */
+    return shmq_log_holds(log, b->oldest) ? SHMQ_OK : SHMQ_BUSY;
+}
+
+int shmq_log_bounds(const struct shmq_log *log, struct shmq_log_bounds *bounds)
+{
+    int status = SHMQ_BUSY;
+
+    for (int tries = 0; tries < TRIES && status == SHMQ_BUSY; tries++)
+        status = try_bounds(log, bounds);
+    return status == SHMQ_BUSY ? SHMQ_OK : status;
+}
+
+/* ---- finding ---- */
+
+struct search {
+    uint64_t offset, end, limit, most;
+    uint64_t start, committed; /* of the walk */
+};
+
+/* The first step lands on the entry that has the offset. */
+static int seek(const struct shmq_log *log, struct search *s, uint64_t *at, struct shmq_glance *g)
+{
+    while (*at < s->committed) {
+        if (!shmq_log_step(log, at, s->committed, g))
+            return SHMQ_DAMAGED;
+        if (g->offset + g->count > s->offset)
+            return g->offset <= s->offset ? SHMQ_OK : SHMQ_OUT_OF_RANGE;
+        *at += g->size;
+    }
+    return SHMQ_EMPTY;
+}
+
+/* Takes entries from `at` on, `g` being the first. The ring may wrap between two of them, behind
+ * a pad or without one. */
+static void gather(const struct shmq_log *log, const struct search *s, uint64_t at,
+                   struct shmq_glance *g, struct shmq_log_extent *x)
+{
+    x->begin = x->end = x->wrap = x->resume = at;
+    x->first = g->offset;
+    x->timestamp = g->timestamp;
+    for (;;) {
+        if (x->entries && (at != x->end || at % log->ring_bytes == 0)) {
+            x->wrap = x->end;
+            x->resume = at;
+        }
+        x->packed |= g->compression != SHMQ_PLAIN;
+        x->bytes += g->size;
+        x->entries++;
+        x->next = g->offset + g->count;
+        x->end = at += g->size;
+        if (!shmq_log_step(log, &at, s->committed, g) || g->offset >= s->end ||
+            g->offset + g->count - s->offset > s->limit || x->bytes + g->size > s->most)
+            return;
+    }
+}
+
+/* There is no such entry now: `offset` may be the next, or out of range. */
+static int behind_all(const struct shmq_log *log, const struct search *s,
+                      struct shmq_log_extent *x)
+{
+    struct shmq_log_bounds b;
+    int status = shmq_log_bounds(log, &b);
+
+    if (status)
+        return status;
+    if (b.committed != s->committed)
+        return SHMQ_BUSY;
+    x->begin = x->end = x->wrap = x->resume = b.committed;
+    x->first = x->next = s->offset;
+    return s->offset == b.latest ? SHMQ_OK : SHMQ_OUT_OF_RANGE;
+}
+
+static int try_find(const struct shmq_log *log, struct search *s, uint64_t hint,
+                    struct shmq_log_extent *x)
+{
+    uint64_t oldest = shmq_log_oldest(log), at;
+    struct shmq_glance g;
+    int status;
+
+    memset(x, 0, sizeof *x);
+    x->first = x->next = s->offset;
+    s->committed = shmq_log_committed(log);
+    if (hint >= oldest && hint <= s->committed)
+        at = hint;
+    else
+        at = shmq_log_near_offset(log, oldest, s->committed, s->offset);
+    s->start = at;
+    if (at == s->committed && at == hint) {
+        x->begin = x->end = x->wrap = x->resume = at;
+        return SHMQ_OK;
+    }
+    status = seek(log, s, &at, &g);
+    if (status == SHMQ_EMPTY)
+        return behind_all(log, s, x);
+    if (status == SHMQ_OK && s->offset >= s->end)
+        x->begin = x->end = x->wrap = x->resume = at; /* none is wanted */
+    else if (status == SHMQ_OK)
+        gather(log, s, at, &g, x);
+    return shmq_log_holds(log, s->start) ? status : SHMQ_BUSY;
+}
+
+int shmq_log_find(const struct shmq_log *log, uint64_t offset, uint64_t end, uint64_t limit,
+                  uint64_t most, uint64_t hint, struct shmq_log_extent *extent)
+{
+    struct search s = {.offset = offset, .end = end, .limit = limit, .most = most};
+    int status = SHMQ_BUSY;
+
+    for (int tries = 0; tries < TRIES && status == SHMQ_BUSY; tries++) {
+        uint32_t state = atomic_load_explicit(&log->h->state, memory_order_relaxed);
+
+        if (__builtin_expect(state != SHMQ_OPEN, 0))
+            return state == SHMQ_GONE ? SHMQ_DELETED : SHMQ_DAMAGED;
+        status = try_find(log, &s, hint, extent);
+        hint = UINT64_MAX;
+    }
+    return status == SHMQ_BUSY ? SHMQ_OUT_OF_RANGE : status;
+}
+
+/* ---- copying ---- */
+
+int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *x,
+                    const unsigned char *at[2], uint64_t bytes[2])
+{
+    at[0] = shmq_log_byte(log, x->begin);
+    at[1] = shmq_log_byte(log, x->resume);
+    if (x->wrap == x->begin) {
+        bytes[0] = x->end - x->begin;
+        bytes[1] = 0;
+        return x->entries ? 1 : 0;
+    }
+    bytes[0] = x->wrap - x->begin;
+    bytes[1] = x->end - x->resume;
+    return 2;
+}
+
+#ifdef __SANITIZE_THREAD__
+static void take(void *to, const unsigned char *from, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i += 8)
+        *(uint64_t *)((char *)to + i) =
+            __atomic_load_n((const uint64_t *)(const void *)(from + i), __ATOMIC_RELAXED);
+}
+#else
+static void take(void *to, const unsigned char *from, uint64_t bytes) { memcpy(to, from, bytes); }
+#endif
+
+bool shmq_log_copy(const struct shmq_log *log, const struct shmq_log_extent *extent, void *to)
+{
+    const unsigned char *at[2];
+    uint64_t bytes[2];
+    int pieces = shmq_log_pieces(log, extent, at, bytes);
+
+    for (int i = 0; i < pieces; i++) {
+        take(to, at[i], bytes[i]);
+        to = (unsigned char *)to + bytes[i];
+    }
+    return shmq_log_holds(log, extent->begin);
+}
+
+/* ---- by time ---- */
+
+static int try_at(const struct shmq_log *log, int64_t timestamp, uint64_t *offset)
+{
+    uint64_t oldest = shmq_log_oldest(log), committed = shmq_log_committed(log);
+    uint64_t start = shmq_log_near_time(log, oldest, committed, timestamp), at = start;
+    struct shmq_glance g;
+
+    while (at < committed) {
+        if (!shmq_log_step(log, &at, committed, &g))
+            return shmq_log_holds(log, start) ? SHMQ_DAMAGED : SHMQ_BUSY;
+        *offset = g.offset;
+        if (g.timestamp >= timestamp)
+            return shmq_log_holds(log, start) ? SHMQ_OK : SHMQ_BUSY;
+        at += g.size;
+    }
+    return shmq_log_holds(log, start) ? SHMQ_EMPTY : SHMQ_BUSY;
+}
+
+int shmq_log_at(const struct shmq_log *log, int64_t timestamp, uint64_t *offset)
+{
+    struct shmq_log_bounds b;
+    int status = SHMQ_BUSY;
+
+    for (int tries = 0; tries < TRIES && status == SHMQ_BUSY; tries++)
+        status = try_at(log, timestamp, offset);
+    if (status == SHMQ_OK || status == SHMQ_DAMAGED)
+        return status;
+    status = shmq_log_bounds(log, &b);
+    *offset = b.latest;
+    return status;
+}

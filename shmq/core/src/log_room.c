@@ -1,0 +1,225 @@
+#include "log.h"
+
+#define STEP (256u << 10) /* bytes of the ring that get memory together, at least        */
+
+/* ---- what must stay ---- */
+
+uint64_t shmq_log_floor(const struct shmq_log *log)
+{
+    uint64_t floor = UINT64_MAX;
+
+    if (log->durable)
+        floor = atomic_load_explicit(&log->h->synced_position, memory_order_acquire);
+    for (uint32_t at = 0; at < SHMQ_HOLDS && at < GET_ATOMIC(log->h->holds_made); at++) {
+        const struct shmq_hold *hold = &log->holds[at];
+        uint32_t kind =
+            atomic_load_explicit(&((struct shmq_hold *)hold)->kind, memory_order_acquire);
+        uint64_t position;
+
+        if (kind == SHMQ_HOLD_FREE || (kind == SHMQ_HOLD_CURSOR && !log->blocks))
+            continue;
+        position = atomic_load_explicit(&((struct shmq_hold *)hold)->position,
+                                        memory_order_acquire);
+        floor = position < floor ? position : floor;
+    }
+    return floor;
+}
+
+/* The first entry that begins at or behind `position`, found by walking; committed if none. */
+static uint64_t entry_behind(const struct shmq_log *log, uint64_t position)
+{
+    uint64_t committed = shmq_log_committed(log), at = shmq_log_oldest(log);
+    struct shmq_glance g;
+
+    while (at < position && at < committed) {
+        if (!shmq_log_step(log, &at, committed, &g))
+            return committed;
+        if (at < position)
+            at += g.size;
+    }
+    return at < committed ? at : committed;
+}
+
+/* The release fence keeps what is written over the entries behind the store that says so:
+ * shmq_log_holds has its counterpart. */
+static void let_go(struct shmq_log *log, uint64_t position)
+{
+    atomic_store_explicit(&log->h->oldest, position, memory_order_release);
+    shmq_mark();
+#ifndef __SANITIZE_THREAD__ /* knows no fences */
+    atomic_thread_fence(memory_order_release);
+#endif
+}
+
+/* Lets go of the entries before `position`; more of them, up to the next place, if they may
+ * go, as that costs no walk. SHMQ_FULL: some of them must stay. */
+static int let_go_before(struct shmq_log *log, uint64_t position)
+{
+    uint64_t floor = shmq_log_floor(log), target = shmq_log_place_behind(log, position);
+
+    if (target > floor)
+        target = entry_behind(log, position);
+    if (target > floor)
+        return SHMQ_FULL;
+    let_go(log, target);
+    return SHMQ_OK;
+}
+
+/* ---- memory ---- */
+
+static int back_places(struct shmq_log *log, uint64_t ring_bytes)
+{
+    uint64_t count = ring_bytes / SHMQ_PLACE_STEP + 3;
+    uint64_t begin = (uint64_t)((unsigned char *)log->places - (unsigned char *)log->h);
+
+    if (count > log->place_count)
+        count = log->place_count;
+    return shmq_log_back(log, begin, count * sizeof(struct shmq_log_place));
+}
+
+static int back_ring(struct shmq_log *log, uint64_t upto)
+{
+    uint64_t had = log->h->backed, ring = (uint64_t)(log->ring - (unsigned char *)log->h);
+    int status = back_places(log, upto);
+
+    if (!status)
+        status = shmq_log_back(log, ring + had, upto - had);
+    if (!status)
+        SET(log->h->backed, upto);
+    return status;
+}
+
+/* Memory for the ring up to `end`, in steps that grow, as long as it has not been all round. */
+static int back(struct shmq_log *log, uint64_t end)
+{
+    uint64_t had = log->h->backed, step = had / 2 > STEP ? had / 2 : STEP;
+    uint64_t most = log->ring_bytes, need = end < most ? end : most, want = had + step;
+
+    if (__builtin_expect(need <= had, 1))
+        return SHMQ_OK;
+    want = want < need ? need : want > most ? most : want;
+    if (back_ring(log, want) == SHMQ_OK)
+        return SHMQ_OK;
+    return back_ring(log, (need + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE);
+}
+
+/* ---- room ---- */
+
+static uint64_t limit_of(const struct shmq_log *log)
+{
+    return log->retention_bytes && log->retention_bytes < log->ring_bytes ? log->retention_bytes
+                                                                         : log->ring_bytes;
+}
+
+int shmq_log_make_room(struct shmq_log *log, uint64_t end)
+{
+    uint64_t oldest = shmq_log_oldest(log), limit = limit_of(log);
+    int status;
+
+    if (__builtin_expect(end - oldest > limit, 0)) {
+        status = let_go_before(log, end - limit);
+        if (status && end - oldest > log->ring_bytes)
+            return status;
+    }
+    return back(log, end);
+}
+
+/* ---- age ---- */
+
+static bool first_timestamp(const struct shmq_log *log, uint64_t at, int64_t *timestamp)
+{
+    struct shmq_glance g;
+
+    if (!shmq_log_step(log, &at, shmq_log_committed(log), &g))
+        return false;
+    *timestamp = g.timestamp;
+    return true;
+}
+
+bool shmq_log_is_stale(const struct shmq_log *log)
+{
+    int64_t timestamp;
+
+    return log->retention && first_timestamp(log, shmq_log_oldest(log), &timestamp) &&
+           timestamp < shmq_wall() - log->retention;
+}
+
+void shmq_log_expire(struct shmq_log *log)
+{
+    int64_t until = shmq_wall() - log->retention;
+    uint64_t committed = shmq_log_committed(log), floor = shmq_log_floor(log);
+    uint64_t at = shmq_log_oldest(log);
+    struct shmq_glance g;
+
+    if (!log->retention)
+        return;
+    at = shmq_log_near_time(log, at, committed, until);
+    while (at < floor && at < committed && shmq_log_step(log, &at, committed, &g) &&
+           g.timestamp < until)
+        at += g.size;
+    if (at > shmq_log_oldest(log) && at <= floor)
+        let_go(log, at < committed ? at : committed);
+}
+
+/* ---- holds ---- */
+
+static int position_of(const struct shmq_log *log, uint64_t offset, uint64_t *position)
+{
+    struct shmq_log_extent extent;
+    int status = shmq_log_find(log, offset, UINT64_MAX, 1, 0, UINT64_MAX, &extent);
+
+    *position = extent.begin;
+    return status;
+}
+
+int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
+                  uint64_t offset, uint32_t *at)
+{
+    uint64_t position;
+    int status = position_of(log, offset, &position);
+
+    if (status)
+        return status;
+    for (*at = 0; *at < SHMQ_HOLDS; ++*at) {
+        struct shmq_hold *hold = &log->holds[*at];
+
+        if (atomic_load_explicit(&hold->kind, memory_order_relaxed) != SHMQ_HOLD_FREE)
+            continue;
+        if (*at >= log->h->holds_made)
+            SET_ATOMIC(log->h->holds_made, *at + 1);
+        SET(hold->owner, owner);
+        SET(hold->tag, tag);
+        atomic_store_explicit(&hold->position, position, memory_order_relaxed);
+        shmq_mark();
+        atomic_store_explicit(&hold->kind, kind, memory_order_release);
+        shmq_mark();
+        return SHMQ_OK;
+    }
+    return SHMQ_CROWDED;
+}
+
+void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset)
+{
+    struct shmq_hold *hold = &log->holds[at % SHMQ_HOLDS];
+    struct shmq_log_bounds bounds;
+    uint64_t position;
+
+    if (position_of(log, offset, &position)) {
+        if (shmq_log_bounds(log, &bounds))
+            return;
+        position = offset < bounds.earliest ? bounds.oldest : bounds.committed;
+    }
+    if (position <= atomic_load_explicit(&hold->position, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&hold->position, position, memory_order_release);
+    shmq_mark();
+    shmq_log_stir_room(log);
+}
+
+void shmq_log_drop(struct shmq_log *log, uint32_t at)
+{
+    atomic_store_explicit(&log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE,
+                          memory_order_release);
+    shmq_mark();
+    shmq_log_stir_room(log);
+}

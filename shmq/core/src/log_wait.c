@@ -1,0 +1,178 @@
+#define _GNU_SOURCE
+#include "log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "queue.h"
+
+#define SLICE 50000000ll /* ns: what a wake that was lost costs */
+
+static int wait_on(_Atomic uint32_t *word, uint32_t value, int64_t ns)
+{
+    int64_t most = ns < SLICE ? ns : SLICE;
+    struct timespec time = {0, most > 0 ? most : 0};
+
+    if (!syscall(SYS_futex, word, FUTEX_WAIT, value, &time, NULL, 0) || errno == EAGAIN)
+        return SHMQ_OK;
+    return errno == EINTR ? SHMQ_INTERRUPTED : SHMQ_TIMED_OUT;
+}
+
+static void wake_all(_Atomic uint32_t *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* A reader arms, then looks once more, then sleeps; an appender publishes, then looks whether
+ * somebody has armed: one of them sees the other. Whoever wakes disarms, so that a reader that
+ * died asleep costs one wake in vain. */
+void shmq_log_wake(struct shmq_log *log)
+{
+    shmq_fence();
+    if (__builtin_expect(!atomic_load_explicit(&log->h->armed, memory_order_relaxed), 1) ||
+        !log->stream)
+        return;
+    atomic_store_explicit(&log->h->armed, 0, memory_order_relaxed);
+    shmq_mark();
+    atomic_fetch_add(&log->stream->bell, 1);
+    shmq_mark();
+    wake_all(&log->stream->bell);
+}
+
+uint32_t shmq_log_arm(struct shmq_log *log)
+{
+    uint32_t bell = log->stream ? atomic_load(&log->stream->bell) : 0;
+
+    atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
+    shmq_mark();
+    shmq_fence();
+    return bell;
+}
+
+int shmq_stream_sleep(struct shmq_stream *stream, uint32_t bell, int64_t ns)
+{
+    return wait_on(&stream->bell, bell, ns);
+}
+
+/* The clock is read now and then only: that takes longer than a look. */
+bool shmq_log_spin(struct shmq_log *log, uint64_t offset, int64_t ns)
+{
+    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+
+    do {
+        for (int looks = 0; looks < 32; looks++) {
+            if (atomic_load_explicit(&log->h->next, memory_order_acquire) > offset ||
+                atomic_load_explicit(&log->h->state, memory_order_relaxed) != SHMQ_OPEN)
+                return true;
+            shmq_pause();
+        }
+    } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
+    return false;
+}
+
+/* ---- room ---- */
+
+uint32_t shmq_log_room(struct shmq_log *log)
+{
+    uint32_t room = atomic_load_explicit(&log->h->room, memory_order_acquire);
+
+    atomic_store_explicit(&log->h->crowded, 1, memory_order_relaxed);
+    shmq_mark();
+    shmq_fence();
+    return room;
+}
+
+int shmq_log_wait_room(struct shmq_log *log, uint32_t room, int64_t ns)
+{
+    return wait_on(&log->h->room, room, ns);
+}
+
+void shmq_log_stir_room(struct shmq_log *log)
+{
+    shmq_fence();
+    if (!atomic_load_explicit(&log->h->crowded, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&log->h->crowded, 0, memory_order_relaxed);
+    shmq_mark();
+    atomic_fetch_add(&log->h->room, 1);
+    shmq_mark();
+    wake_all(&log->h->room);
+}
+
+/* ---- the disk ---- */
+
+static void stir_disk(struct shmq_log *log)
+{
+    atomic_fetch_add(&log->h->disk, 1);
+    shmq_mark();
+    wake_all(&log->h->disk);
+}
+
+void shmq_log_wake_all(struct shmq_log *log)
+{
+    atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
+    shmq_log_wake(log);
+    atomic_store_explicit(&log->h->crowded, 1, memory_order_relaxed);
+    shmq_log_stir_room(log);
+    stir_disk(log);
+}
+
+/* The position comes first: what may be overwritten is never more than what is on disk. */
+void shmq_log_publish(struct shmq_log *log, uint64_t offset)
+{
+    struct shmq_log_extent extent;
+
+    atomic_store_explicit(&log->h->error, 0, memory_order_relaxed);
+    shmq_mark();
+    if (shmq_log_find(log, offset, UINT64_MAX, 1, 0, UINT64_MAX, &extent) == SHMQ_OK) {
+        atomic_store_explicit(&log->h->synced_position, extent.begin, memory_order_release);
+        shmq_mark();
+    }
+    atomic_store_explicit(&log->h->synced, offset, memory_order_release);
+    shmq_mark();
+    stir_disk(log);
+    shmq_log_stir_room(log);
+}
+
+void shmq_log_fail(struct shmq_log *log, uint32_t error)
+{
+    atomic_store_explicit(&log->h->error, error, memory_order_relaxed);
+    shmq_mark();
+    stir_disk(log);
+}
+
+/* What there is to say before sleeping any longer; SHMQ_EMPTY: nothing. */
+static int look_at_disk(struct shmq_log *log, uint64_t offset)
+{
+    struct shmq_log_header *h = log->h;
+
+    if (atomic_load_explicit(&h->synced, memory_order_acquire) >= offset)
+        return SHMQ_OK;
+    if (atomic_load_explicit(&h->state, memory_order_relaxed) != SHMQ_OPEN)
+        return SHMQ_DELETED;
+    return atomic_load_explicit(&h->error, memory_order_relaxed) ? SHMQ_BUSY : SHMQ_EMPTY;
+}
+
+int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)
+{
+    struct shmq_log_header *h = log->h;
+    uint32_t disk = atomic_load_explicit(&h->disk, memory_order_acquire);
+    int status = look_at_disk(log, offset);
+
+    if (status != SHMQ_EMPTY)
+        return status;
+    if (atomic_load_explicit(&h->wanted, memory_order_relaxed) < offset) {
+        atomic_store_explicit(&h->wanted, offset, memory_order_relaxed);
+        shmq_mark();
+        atomic_store_explicit(&h->armed, 1, memory_order_relaxed);
+        shmq_log_wake(log);
+    }
+    status = wait_on(&h->disk, disk, ns);
+    if (status == SHMQ_INTERRUPTED)
+        return status;
+    status = look_at_disk(log, offset);
+    return status == SHMQ_EMPTY ? SHMQ_TIMED_OUT : status;
+}

@@ -1,0 +1,315 @@
+#include "roster.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "crash.h"
+#include "crc32c.h"
+#include "robust.h"
+#include "share.h"
+
+#define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
+#define STORE(place, value)                                             \
+    do {                                                                \
+        atomic_store_explicit(&(place), (value), memory_order_relaxed); \
+        shmq_mark();                                                    \
+    } while (0)
+
+static const int64_t FOREVER = INT64_MAX;
+
+static const uint64_t MEMBERS_AT = SHMQ_PAGE;
+static const uint64_t SEATS_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shmq_member);
+static const uint64_t HELD_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shmq_member) +
+                                SHMQ_MAX_SEATS * sizeof(struct shmq_seat);
+
+/* ---- the file ---- */
+
+static bool sane(const struct shmq_roster_options *o)
+{
+    return o->group_id && o->session >= 0 && o->lease >= 0 && o->assignment <= SHMQ_SHARED &&
+           o->latest <= 1 && o->max_deliveries <= SHMQ_DELIVERIES_MAX &&
+           o->held <= SHMQ_MAX_HELD && (o->assignment == SHMQ_SHARED) == (o->held > 0) &&
+           memchr(o->dead_letter, 0, sizeof o->dead_letter);
+}
+
+uint64_t shmq_roster_bytes(const struct shmq_roster_options *options)
+{
+    return sane(options) ? HELD_AT + options->held * sizeof(struct shmq_held) : 0;
+}
+
+static uint32_t checksum(const struct shmq_roster_header *h)
+{
+    uint32_t crc = shmq_crc32c(0, &h->options, sizeof h->options);
+
+    return shmq_crc32c(crc, &h->bytes, sizeof h->bytes);
+}
+
+static void bind(struct shmq_roster *r, void *base)
+{
+    char *at = base;
+
+    r->h = base;
+    r->members = (struct shmq_member *)(at + MEMBERS_AT);
+    r->seats = (struct shmq_seat *)(at + SEATS_AT);
+    r->held = (struct shmq_held *)(at + HELD_AT);
+    r->capacity = r->h->options.held;
+}
+
+int shmq_roster_format(void *base, uint64_t bytes, const struct shmq_roster_options *options)
+{
+    struct shmq_roster_header *h = base;
+    struct shmq_roster r;
+    int status;
+
+    if (!shmq_roster_bytes(options) || bytes != shmq_roster_bytes(options))
+        return SHMQ_DAMAGED;
+    SET(h->options, *options);
+    SET(h->bytes, bytes);
+    SET(h->crc, checksum(h));
+    if ((status = shmq_robust_init(&h->lock)))
+        return status;
+    bind(&r, base);
+    for (uint32_t p = 0; p < SHMQ_MAX_SEATS; p++) {
+        STORE(r.seats[p].committed, SHMQ_NO_OFFSET);
+        STORE(r.seats[p].next, SHMQ_NO_OFFSET);
+    }
+    /* Receipts of an older group of this name mean nothing here. */
+    SET(h->serial, (options->group_id * 0x9E3779B97F4A7C15ull) & SHMQ_SERIAL_MAX);
+    SET(h->next_due, FOREVER);
+    atomic_store_explicit(&h->published, (uint64_t)SHMQ_ROSTER_MAGIC << 32 | SHMQ_ROSTER_VERSION,
+                          memory_order_release);
+    shmq_mark();
+    return SHMQ_OK;
+}
+
+int shmq_roster_open(struct shmq_roster *r, void *base, uint64_t size)
+{
+    const struct shmq_roster_header *h = base;
+    uint64_t published;
+
+    if (size < SHMQ_PAGE)
+        return SHMQ_TRUNCATED;
+    published = atomic_load_explicit(&((struct shmq_roster_header *)base)->published,
+                                     memory_order_acquire);
+    if (!published)
+        return SHMQ_NOT_READY;
+    if (published >> 32 != SHMQ_ROSTER_MAGIC)
+        return SHMQ_DAMAGED;
+    if ((uint32_t)published != SHMQ_ROSTER_VERSION)
+        return SHMQ_INCOMPATIBLE;
+    if (checksum(h) != h->crc || h->bytes != shmq_roster_bytes(&h->options))
+        return SHMQ_DAMAGED;
+    if (size < h->bytes)
+        return SHMQ_TRUNCATED;
+    bind(r, base);
+    return SHMQ_OK;
+}
+
+/* ---- the lock ---- */
+
+static void changed(struct shmq_roster *r)
+{
+    atomic_fetch_add_explicit(&r->h->change, 1, memory_order_release);
+    shmq_mark();
+}
+
+/* The plan is void from the first store on: members that see it make another. */
+static void new_epoch(struct shmq_roster *r)
+{
+    atomic_fetch_add_explicit(&r->h->epoch, 1, memory_order_relaxed);
+    shmq_mark();
+    changed(r);
+}
+
+static bool is_member(const struct shmq_roster *r, uint64_t id)
+{
+    for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
+        if (id && LOAD(r->members[i].id) == id)
+            return true;
+    return false;
+}
+
+/* Somebody died inside: a seat of nobody's that still has an owner is left, what is held is
+ * counted again, and the plan is made anew. */
+static void recover(struct shmq_roster *r)
+{
+    for (uint32_t p = 0; p < SHMQ_MAX_SEATS; p++)
+        if (LOAD(r->seats[p].owner) && !is_member(r, LOAD(r->seats[p].owner)))
+            STORE(r->seats[p].owner, 0);
+    shmq_share_recover(r);
+    new_epoch(r);
+    SET(r->h->recoveries, r->h->recoveries + 1);
+    SET(r->h->unsettled, 0);
+}
+
+int shmq_roster_lock(struct shmq_roster *r, int64_t ns)
+{
+    int status = shmq_robust_take(&r->h->lock, ns, &r->h->unsettled);
+
+    if (status)
+        return status;
+    if (__builtin_expect(r->h->unsettled, 0))
+        recover(r);
+    if (__builtin_expect(LOAD(r->h->state) == SHMQ_GONE, 0))
+        status = SHMQ_DELETED;
+    else if (__builtin_expect(r->h->partitions > SHMQ_MAX_SEATS, 0))
+        status = SHMQ_DAMAGED;
+    if (status)
+        shmq_robust_drop(&r->h->lock);
+    return status;
+}
+
+void shmq_roster_unlock(struct shmq_roster *r) { shmq_robust_drop(&r->h->lock); }
+
+void shmq_roster_close(struct shmq_roster *r)
+{
+    STORE(r->h->state, SHMQ_GONE);
+    changed(r);
+}
+
+/* ---- members ---- */
+
+int shmq_roster_widen(struct shmq_roster *r, uint32_t partitions)
+{
+    if (partitions > SHMQ_MAX_SEATS)
+        return SHMQ_CROWDED;
+    if (partitions > r->h->partitions) {
+        SET(r->h->partitions, partitions);
+        new_epoch(r);
+    }
+    return SHMQ_OK;
+}
+
+static int64_t deadline_of(const struct shmq_roster *r, int64_t now)
+{
+    return r->h->options.session ? now + r->h->options.session : FOREVER;
+}
+
+static uint32_t free_member(const struct shmq_roster *r)
+{
+    for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
+        if (!LOAD(r->members[i].id))
+            return i;
+    return SHMQ_NIL;
+}
+
+int shmq_roster_join(struct shmq_roster *r, uint64_t process, const char *name, int64_t now,
+                     uint32_t *at, uint64_t *id)
+{
+    struct shmq_member *m;
+
+    *at = free_member(r);
+    if (*at == SHMQ_NIL)
+        return SHMQ_CROWDED;
+    m = &r->members[*at];
+    *id = r->h->last_member + 1;
+    SET(r->h->last_member, *id);
+    SET(m->process, process);
+    STORE(m->deadline, deadline_of(r, now));
+    SET(m->joined_at, shmq_wall());
+    memset(m->name, 0, sizeof m->name);
+    memcpy(m->name, name, strnlen(name, sizeof m->name - 1));
+    shmq_mark();
+    STORE(m->id, *id);
+    new_epoch(r);
+    return SHMQ_OK;
+}
+
+/* The id goes first: from then on whatever still names it is nobody's (recover). */
+int shmq_roster_leave(struct shmq_roster *r, uint64_t id, bool evicted, int64_t now)
+{
+    for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++) {
+        if (!id || LOAD(r->members[i].id) != id)
+            continue;
+        STORE(r->members[i].id, 0);
+        if (evicted)
+            SET(r->h->evicted, r->h->evicted + 1);
+        for (uint32_t p = 0; p < r->h->partitions; p++)
+            if (LOAD(r->seats[p].owner) == id)
+                STORE(r->seats[p].owner, 0);
+        shmq_share_orphan(r, id, now);
+        new_epoch(r);
+        return SHMQ_OK;
+    }
+    return SHMQ_STALE;
+}
+
+int shmq_roster_beat(struct shmq_roster *r, uint32_t at, uint64_t id, int64_t now)
+{
+    if (LOAD(r->h->state) == SHMQ_GONE)
+        return SHMQ_DELETED;
+    if (at >= SHMQ_MAX_MEMBERS || LOAD(r->members[at].id) != id)
+        return SHMQ_STALE;
+    STORE(r->members[at].deadline, deadline_of(r, now));
+    /* Had it been evicted in between, and its place taken, then the newcomer has a deadline
+     * that it could have set itself. */
+    return LOAD(r->members[at].id) == id ? SHMQ_OK : SHMQ_STALE;
+}
+
+bool shmq_roster_watch(struct shmq_roster *r, int64_t ns, int64_t now)
+{
+    int64_t last = LOAD(r->h->looked_at);
+
+    if (last <= now && now < last + ns)
+        return false;
+    return atomic_compare_exchange_strong(&r->h->looked_at, &last, now);
+}
+
+uint64_t shmq_roster_silent(const struct shmq_roster *r, int64_t now)
+{
+    for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
+        if (LOAD(r->members[i].id) && LOAD(r->members[i].deadline) < now)
+            return LOAD(r->members[i].id);
+    return 0;
+}
+
+/* ---- seats ---- */
+
+/* `planned` is stored last: a plan that was cut off is made again. */
+int shmq_roster_plan(struct shmq_roster *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
+{
+    if (LOAD(r->h->epoch) != epoch || n != r->h->partitions)
+        return SHMQ_STALE;
+    for (uint32_t p = 0; p < n; p++)
+        STORE(r->seats[p].plan, whom[p]);
+    SET(r->h->rebalances, r->h->rebalances + 1);
+    STORE(r->h->planned, epoch);
+    changed(r);
+    return SHMQ_OK;
+}
+
+int shmq_seat_claim(struct shmq_roster *r, uint32_t partition, uint64_t id)
+{
+    struct shmq_seat *s = &r->seats[partition];
+
+    if (partition >= r->h->partitions || LOAD(s->plan) != id || !is_member(r, id) ||
+        LOAD(r->h->planned) != LOAD(r->h->epoch))
+        return SHMQ_STALE;
+    if (LOAD(s->owner))
+        return LOAD(s->owner) == id ? SHMQ_OK : SHMQ_BUSY;
+    SET(s->moves, s->moves + 1);
+    STORE(s->owner, id);
+    changed(r);
+    return SHMQ_OK;
+}
+
+int shmq_seat_release(struct shmq_roster *r, uint32_t partition, uint64_t id)
+{
+    if (partition >= r->h->partitions || !id || LOAD(r->seats[partition].owner) != id)
+        return SHMQ_STALE;
+    STORE(r->seats[partition].owner, 0);
+    changed(r);
+    return SHMQ_OK;
+}
+
+int shmq_seat_commit(struct shmq_roster *r, uint32_t partition, uint64_t id, uint64_t offset,
+                     int64_t wall)
+{
+    struct shmq_seat *s = &r->seats[partition];
+
+    if (partition >= r->h->partitions || LOAD(s->owner) != id)
+        return SHMQ_STALE;
+    STORE(s->committed_at, wall);
+    STORE(s->committed, offset);
+    return SHMQ_OK;
+}

@@ -1,0 +1,392 @@
+#include "share.h"
+
+#include "crash.h"
+
+#define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
+#define STORE(place, value)                                             \
+    do {                                                                \
+        atomic_store_explicit(&(place), (value), memory_order_relaxed); \
+        shmq_mark();                                                    \
+    } while (0)
+
+static const int64_t FOREVER = INT64_MAX;
+
+static enum shmq_held_state state_of(uint64_t word)
+{
+    return (enum shmq_held_state)(word & SHMQ_HELD_STATE);
+}
+
+static uint32_t deliveries_of(uint64_t word)
+{
+    return (uint32_t)(word >> SHMQ_HELD_DELIVERIES_SHIFT & SHMQ_DELIVERIES_MAX);
+}
+
+static uint64_t word_of(uint64_t serial, uint32_t deliveries, uint64_t flags)
+{
+    return serial << SHMQ_SERIAL_SHIFT | (uint64_t)deliveries << SHMQ_HELD_DELIVERIES_SHIFT | flags;
+}
+
+/* The same word in another state; nobody has been handed it. */
+static uint64_t turned(uint64_t word, enum shmq_held_state state)
+{
+    return word_of(word >> SHMQ_SERIAL_SHIFT, deliveries_of(word), state);
+}
+
+static uint64_t next_serial(struct shmq_roster *r)
+{
+    SET(r->h->serial, r->h->serial >= SHMQ_SERIAL_MAX ? 1 : r->h->serial + 1);
+    return r->h->serial;
+}
+
+static void due_by(struct shmq_roster *r, int64_t at)
+{
+    if (at < r->h->next_due)
+        SET(r->h->next_due, at);
+}
+
+static int64_t lease_end(const struct shmq_roster *r, int64_t now)
+{
+    return now + r->h->options.lease;
+}
+
+/* The entry that the receipt names while it is in that state; NULL: no longer. */
+static struct shmq_held *entry_of(struct shmq_roster *r, uint64_t receipt,
+                                  enum shmq_held_state state)
+{
+    uint64_t at = receipt & SHMQ_RECEIPT_SLOT, word;
+
+    if (at >= r->capacity)
+        return NULL;
+    word = LOAD(r->held[at].word);
+    return state_of(word) == state && word >> SHMQ_SERIAL_SHIFT == receipt >> SHMQ_SERIAL_SHIFT
+               ? &r->held[at]
+               : NULL;
+}
+
+/* The same of one that is lent, and not for longer than it may be. */
+static struct shmq_held *lent_entry(struct shmq_roster *r, uint64_t receipt, int64_t now)
+{
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
+
+    return held && now < held->deadline ? held : NULL;
+}
+
+static void let_go(struct shmq_roster *r, struct shmq_held *held)
+{
+    uint32_t at = (uint32_t)(held - r->held);
+
+    STORE(held->word, turned(LOAD(held->word), SHMQ_HELD_FREE));
+    SET(r->h->live, r->h->live - 1);
+    if (at < r->h->hint)
+        SET(r->h->hint, at);
+}
+
+static void spend(struct shmq_roster *r, struct shmq_held *held)
+{
+    if (r->h->options.dead_letter[0]) {
+        STORE(held->word, turned(LOAD(held->word), SHMQ_HELD_SPENT));
+        due_by(r, 0);
+        return;
+    }
+    let_go(r, held);
+    SET(r->h->dropped, r->h->dropped + 1);
+}
+
+/* Ends a lease: the record is lent again from `at` on, unless it was delivered too often. */
+static void give_back(struct shmq_roster *r, struct shmq_held *held, int64_t at)
+{
+    uint32_t most = r->h->options.max_deliveries;
+    uint64_t word = LOAD(held->word);
+
+    if (word & SHMQ_HELD_HANDED && most && deliveries_of(word) >= most) {
+        spend(r, held);
+        return;
+    }
+    SET(held->deadline, at);
+    due_by(r, at);
+    STORE(held->word, turned(word, SHMQ_HELD_BACK));
+}
+
+static void lend(struct shmq_roster *r, struct shmq_held *held, uint64_t id, uint32_t deliveries,
+                 enum shmq_held_state state, int64_t now, struct shmq_lent *lent)
+{
+    uint64_t serial = next_serial(r);
+
+    SET(held->owner, id);
+    SET(held->deadline, lease_end(r, now));
+    due_by(r, held->deadline);
+    STORE(held->word, word_of(serial, deliveries, state));
+    lent->receipt = serial << SHMQ_SERIAL_SHIFT | (uint64_t)(held - r->held);
+    lent->offset = held->offset;
+    lent->partition = held->partition;
+    lent->deliveries = deliveries;
+}
+
+static struct shmq_held *free_entry(struct shmq_roster *r)
+{
+    for (uint32_t at = r->h->hint; at < r->capacity; at++)
+        if (state_of(LOAD(r->held[at].word)) == SHMQ_HELD_FREE) {
+            SET(r->h->hint, at);
+            return &r->held[at];
+        }
+    return NULL;
+}
+
+/* ---- lending ---- */
+
+void shmq_share_begin(struct shmq_roster *r, uint32_t partition, uint64_t offset)
+{
+    if (partition < r->h->partitions && LOAD(r->seats[partition].next) == SHMQ_NO_OFFSET)
+        STORE(r->seats[partition].next, offset);
+}
+
+/* Where the partition is gone on with: not before what the stream still has. */
+static uint64_t first_of(struct shmq_roster *r, struct shmq_seat *seat, uint64_t earliest)
+{
+    uint64_t next = LOAD(seat->next);
+
+    if (next >= earliest)
+        return next;
+    SET(r->h->skipped, r->h->skipped + earliest - next);
+    STORE(seat->next, earliest);
+    return earliest;
+}
+
+int shmq_share_lend(struct shmq_roster *r, uint64_t id, uint32_t partition, uint64_t earliest,
+                    uint64_t latest, uint32_t limit, int64_t now, struct shmq_lent *lent,
+                    uint32_t *count)
+{
+    struct shmq_seat *seat = &r->seats[partition];
+    uint64_t offset;
+
+    *count = 0;
+    if (partition >= r->h->partitions)
+        return SHMQ_STALE;
+    for (offset = first_of(r, seat, earliest); offset < latest && *count < limit; offset++) {
+        struct shmq_held *held = r->h->live < r->capacity ? free_entry(r) : NULL;
+
+        if (!held)
+            return *count ? SHMQ_OK : SHMQ_FULL;
+        SET(held->offset, offset);
+        SET(held->partition, partition);
+        lend(r, held, id, 0, SHMQ_HELD_LENT, now, &lent[(*count)++]);
+        SET(r->h->live, r->h->live + 1);
+        STORE(seat->next, offset + 1);
+    }
+    return SHMQ_OK;
+}
+
+/* What time has made of the entry; when it is due next. */
+static int64_t promote(struct shmq_roster *r, struct shmq_held *held, int64_t now)
+{
+    enum shmq_held_state state = state_of(LOAD(held->word));
+
+    if (state == SHMQ_HELD_LENT && held->deadline <= now)
+        give_back(r, held, now);
+    else if (state == SHMQ_HELD_MOVING && held->deadline <= now)
+        spend(r, held);
+    switch (state_of(LOAD(held->word))) {
+    case SHMQ_HELD_LENT:
+    case SHMQ_HELD_MOVING:
+    case SHMQ_HELD_BACK:
+        return held->deadline;
+    case SHMQ_HELD_SPENT:
+        return 0;
+    default:
+        return FOREVER;
+    }
+}
+
+uint32_t shmq_share_again(struct shmq_roster *r, uint64_t id, uint32_t limit, int64_t now,
+                          struct shmq_lent *lent)
+{
+    int64_t next = FOREVER;
+    uint32_t count = 0;
+
+    if (now < r->h->next_due)
+        return 0;
+    SET(r->h->next_due, 0); /* until the scan is over */
+    for (uint32_t at = 0; at < r->capacity; at++) {
+        struct shmq_held *held = &r->held[at];
+        int64_t due = promote(r, held, now);
+        uint64_t word = LOAD(held->word);
+
+        if (count < limit && state_of(word) == SHMQ_HELD_BACK && due <= now) {
+            lend(r, held, id, deliveries_of(word), SHMQ_HELD_LENT, now, &lent[count++]);
+            due = held->deadline;
+        }
+        if (due < next)
+            next = due;
+    }
+    SET(r->h->next_due, next);
+    return count;
+}
+
+/* ---- settling ---- */
+
+int shmq_share_hand(struct shmq_roster *r, uint64_t receipt, int64_t now)
+{
+    struct shmq_held *held = lent_entry(r, receipt, now);
+    uint64_t word;
+    uint32_t deliveries;
+
+    if (!held)
+        return SHMQ_STALE;
+    word = LOAD(held->word);
+    if (word & SHMQ_HELD_HANDED)
+        return SHMQ_OK;
+    deliveries = deliveries_of(word);
+    STORE(held->word,
+          word_of(word >> SHMQ_SERIAL_SHIFT,
+                  deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries,
+                  SHMQ_HELD_LENT | SHMQ_HELD_HANDED));
+    return SHMQ_OK;
+}
+
+int shmq_share_ack(struct shmq_roster *r, uint64_t receipt, int64_t now)
+{
+    struct shmq_held *held = lent_entry(r, receipt, now);
+
+    if (!held)
+        return SHMQ_STALE;
+    let_go(r, held);
+    SET(r->h->acked, r->h->acked + 1);
+    return SHMQ_OK;
+}
+
+int shmq_share_nack(struct shmq_roster *r, uint64_t receipt, int64_t delay, int64_t now)
+{
+    struct shmq_held *held = lent_entry(r, receipt, now);
+
+    if (!held)
+        return SHMQ_STALE;
+    give_back(r, held, now + delay);
+    return SHMQ_OK;
+}
+
+int shmq_share_reject(struct shmq_roster *r, uint64_t receipt, int64_t now)
+{
+    struct shmq_held *held = lent_entry(r, receipt, now);
+
+    if (!held)
+        return SHMQ_STALE;
+    spend(r, held);
+    return SHMQ_OK;
+}
+
+int shmq_share_extend(struct shmq_roster *r, uint64_t receipt, int64_t ns, int64_t now)
+{
+    struct shmq_held *held = lent_entry(r, receipt, now);
+
+    if (!held)
+        return SHMQ_STALE;
+    SET(held->deadline, ns ? now + ns : lease_end(r, now));
+    due_by(r, held->deadline);
+    return SHMQ_OK;
+}
+
+int shmq_share_bury(struct shmq_roster *r, uint64_t id, int64_t now, struct shmq_lent *lent)
+{
+    for (uint32_t at = 0; r->h->next_due <= now && at < r->capacity; at++) {
+        struct shmq_held *held = &r->held[at];
+        uint64_t word = LOAD(held->word);
+
+        if (state_of(word) != SHMQ_HELD_SPENT)
+            continue;
+        lend(r, held, id, deliveries_of(word), SHMQ_HELD_MOVING, now, lent);
+        return SHMQ_OK;
+    }
+    return SHMQ_EMPTY;
+}
+
+int shmq_share_buried(struct shmq_roster *r, uint64_t receipt, int there)
+{
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_MOVING);
+
+    if (!held)
+        return SHMQ_STALE;
+    let_go(r, held);
+    if (there)
+        SET(r->h->dead_lettered, r->h->dead_lettered + 1);
+    else
+        SET(r->h->dropped, r->h->dropped + 1);
+    return SHMQ_OK;
+}
+
+int shmq_share_lost(struct shmq_roster *r, uint64_t receipt)
+{
+    struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
+
+    held = held ? held : entry_of(r, receipt, SHMQ_HELD_MOVING);
+    if (!held)
+        return SHMQ_STALE;
+    let_go(r, held);
+    SET(r->h->skipped, r->h->skipped + 1);
+    return SHMQ_OK;
+}
+
+/* ---- deaths ---- */
+
+void shmq_share_orphan(struct shmq_roster *r, uint64_t id, int64_t now)
+{
+    for (uint32_t at = 0; at < r->capacity; at++) {
+        struct shmq_held *held = &r->held[at];
+
+        if (held->owner != id)
+            continue;
+        if (state_of(LOAD(held->word)) == SHMQ_HELD_LENT)
+            give_back(r, held, now);
+        else if (state_of(LOAD(held->word)) == SHMQ_HELD_MOVING)
+            spend(r, held);
+    }
+}
+
+int64_t shmq_share_due(const struct shmq_roster *r) { return r->h->next_due; }
+
+void shmq_share_lows(const struct shmq_roster *r, uint64_t *lows)
+{
+    for (uint32_t p = 0; p < r->h->partitions; p++)
+        lows[p] = LOAD(r->seats[p].next);
+    for (uint32_t at = 0; at < r->capacity; at++) {
+        const struct shmq_held *held = &r->held[at];
+
+        if (state_of(LOAD(((struct shmq_held *)held)->word)) != SHMQ_HELD_FREE &&
+            held->partition < r->h->partitions && held->offset < lows[held->partition])
+            lows[held->partition] = held->offset;
+    }
+}
+
+/* Whether the entry's holder is gone, and did not come to give it back. */
+static bool is_orphan(const struct shmq_roster *r, const struct shmq_held *held)
+{
+    enum shmq_held_state state = state_of(LOAD(held->word));
+
+    if (state != SHMQ_HELD_LENT && state != SHMQ_HELD_MOVING)
+        return false;
+    for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
+        if (LOAD(r->members[i].id) == held->owner)
+            return false;
+    return true;
+}
+
+/* What is held was lent, though the dead one may not have come to say so. */
+void shmq_share_recover(struct shmq_roster *r)
+{
+    uint32_t live = 0;
+
+    for (uint32_t at = 0; at < r->capacity; at++) {
+        struct shmq_held *held = &r->held[at];
+
+        if (state_of(LOAD(held->word)) == SHMQ_HELD_FREE)
+            continue;
+        live++;
+        if (is_orphan(r, held))
+            SET(held->deadline, 0); /* as if its lease had ended */
+        if (held->partition < SHMQ_MAX_SEATS &&
+            LOAD(r->seats[held->partition].next) <= held->offset)
+            STORE(r->seats[held->partition].next, held->offset + 1);
+    }
+    SET(r->h->live, live);
+    SET(r->h->hint, 0);
+    SET(r->h->next_due, 0);
+}

@@ -1,0 +1,240 @@
+#include "spill.h"
+
+#include "crc32c.h"
+#include "record.h"
+
+#include <string.h>
+
+#define ENTRY 10u       /* the type of an entry's record                                  */
+#define ENTRY_HEAD 48u  /* bytes of its head, record head included                        */
+#define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+
+/* What the head of an entry says. */
+struct head {
+    uint64_t offset;
+    int64_t time;
+    uint32_t count;
+};
+
+static inline uint32_t load32(const unsigned char *at)
+{
+    uint32_t value;
+
+    memcpy(&value, at, 4);
+    return LITTLE ? value : __builtin_bswap32(value);
+}
+
+static inline uint64_t load64(const unsigned char *at)
+{
+    uint64_t value;
+
+    memcpy(&value, at, 8);
+    return LITTLE ? value : __builtin_bswap64(value);
+}
+
+/* Bytes of the whole record at `bytes`; 0: none was written there, or it is cut off. */
+static inline size_t whole(const unsigned char *bytes, size_t size)
+{
+    uint32_t words = size < SHMQ_RECORD_HEAD ? 0 : load32(bytes);
+
+    return words && words <= (size - SHMQ_RECORD_HEAD) / 8 ? SHMQ_RECORD_HEAD + 8ull * words : 0;
+}
+
+static inline bool sealed(const unsigned char *bytes, size_t size, uint32_t salt)
+{
+    uint32_t crc = shmq_crc32c(salt, bytes, 4);
+
+    return shmq_crc32c(crc, bytes + SHMQ_RECORD_HEAD, size - SHMQ_RECORD_HEAD) == load32(bytes + 4);
+}
+
+static inline bool is_entry(const unsigned char *bytes, size_t size)
+{
+    return size >= ENTRY_HEAD && bytes[SHMQ_RECORD_HEAD] == ENTRY;
+}
+
+static inline struct head head_of(const unsigned char *bytes)
+{
+    return (struct head){
+        .count = load32(bytes + 12), .offset = load64(bytes + 16),
+        .time = (int64_t)load64(bytes + 24)};
+}
+
+/* Whether the entry is one that can come next. */
+static inline bool follows(const struct head *h, const struct shmq_spill *w)
+{
+    return h->count && h->offset + h->count > h->offset && h->time >= w->time &&
+           (h->offset == w->offset || !w->offset);
+}
+
+static inline bool stops(const struct head *h, const struct shmq_spill *w, uint64_t start,
+                         size_t bytes)
+{
+    if (h->offset + h->count > w->stop_offset && h->time >= w->stop_time)
+        return true;
+    if (!w->records)
+        return false;
+    return (w->most_bytes && w->at + bytes - start > w->most_bytes) ||
+           (w->most && w->records + h->count > w->most);
+}
+
+/* Whether all before the offset to stop at was passed: what follows may be torn. */
+static inline bool arrived(const struct shmq_spill *w)
+{
+    return w->stop_offset && w->offset >= w->stop_offset && w->stop_time == INT64_MIN;
+}
+
+/* Of what is no entry: whether it may stand there, and whether entries may follow it. */
+static enum shmq_spilled pass(const unsigned char *bytes, size_t size, uint32_t salt, size_t *next)
+{
+    struct shmq_record r;
+
+    switch (shmq_record_read(bytes, size, salt, true, &r, next)) {
+    case SHMQ_READ_OK:
+        return r.type == SHMQ_R_BATCH ? SHMQ_SPILL_STOP
+             : r.type == SHMQ_R_END   ? SHMQ_SPILL_END
+                                      : SHMQ_SPILL_DAMAGED;
+    case SHMQ_READ_END:
+        return SHMQ_SPILL_END;
+    default:
+        return SHMQ_SPILL_DAMAGED;
+    }
+}
+
+enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
+                                  struct shmq_spill_salts salts, struct shmq_spill *w)
+{
+    const uint64_t start = w->at;
+
+    w->records = 0;
+    while (w->at < size) {
+        const unsigned char *at = bytes + w->at;
+        size_t next = whole(at, size - w->at);
+        struct head h;
+
+        if (arrived(w))
+            return SHMQ_SPILL_STOP;
+        if (!is_entry(at, next)) {
+            enum shmq_spilled how = pass(at, size - w->at, salts.file, &next);
+
+            if (how != SHMQ_SPILL_STOP)
+                return how;
+            w->at += next;
+            continue;
+        }
+        h = head_of(at);
+        if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
+            return SHMQ_SPILL_DAMAGED;
+        if (stops(&h, w, start, next)) {
+            w->offset = h.offset;
+            w->time = h.time;
+            return SHMQ_SPILL_STOP;
+        }
+        w->at += next;
+        w->offset = h.offset + h.count;
+        w->time = h.time;
+        w->records += h.count;
+    }
+    return w->at == size ? SHMQ_SPILL_END : SHMQ_SPILL_DAMAGED;
+}
+
+size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char *to)
+{
+    size_t at = 0, begin = 0, made = 0;
+
+    while (at < size) {
+        size_t next = whole(bytes + at, size - at);
+
+        if (!next)
+            break;
+        if (!is_entry(bytes + at, next)) {
+            memcpy(to + made, bytes + begin, at - begin);
+            made += at - begin;
+            begin = at + next;
+        }
+        at += next;
+    }
+    memcpy(to + made, bytes + begin, at - begin);
+    return made + at - begin;
+}
+
+/* ---- whole commits ---- */
+
+/* The commit at `bytes`: whether it is whole. `r` is its BATCH, `next` bytes of that. */
+static bool is_commit(const unsigned char *bytes, size_t size, uint32_t salt,
+                      struct shmq_record *r, size_t *next)
+{
+    return shmq_record_read(bytes, size, salt, true, r, next) == SHMQ_READ_OK &&
+           r->type == SHMQ_R_BATCH && r->bytes <= size - *next &&
+           shmq_crc32c(0, bytes + *next, r->bytes) == r->crc;
+}
+
+/* Whether a whole commit of a number behind `after` stands anywhere from `at` on. */
+static bool has_later(const unsigned char *bytes, size_t size, size_t at, uint32_t salt,
+                      uint64_t after)
+{
+    for (; size >= SHMQ_BATCH_BYTES && at <= size - SHMQ_BATCH_BYTES; at += 8) {
+        struct shmq_record r;
+        size_t next;
+
+        if (bytes[at + SHMQ_RECORD_HEAD] == SHMQ_R_BATCH &&
+            load32(bytes + at) == (SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD) / 8 &&
+            is_commit(bytes + at, size - at, salt, &r, &next) && r.batch > after)
+            return true;
+    }
+    return false;
+}
+
+static enum shmq_spilled ended(const unsigned char *bytes, size_t size,
+                               struct shmq_spill_salts salts, struct shmq_spill_whole *w)
+{
+    struct shmq_record r;
+    size_t next;
+
+    if (w->end >= size)
+        return SHMQ_SPILL_END;
+    if (shmq_record_read(bytes + w->end, size - w->end, salts.file, true, &r, &next) ==
+            SHMQ_READ_OK && r.type == SHMQ_R_END) {
+        w->closed = true;
+        w->damage = w->end;
+        return r.last_seq == w->offset && r.batches == w->batches && r.puts == w->records
+             ? SHMQ_SPILL_END
+             : SHMQ_SPILL_DAMAGED;
+    }
+    if (has_later(bytes, size, w->end + 8, salts.file, w->offset)) {
+        w->damage = w->end;
+        return SHMQ_SPILL_DAMAGED;
+    }
+    return size - w->end < 4 || load32(bytes + w->end) ? SHMQ_SPILL_TORN : SHMQ_SPILL_END;
+}
+
+enum shmq_spilled shmq_spill_check(const unsigned char *bytes, size_t size, size_t start,
+                                   struct shmq_spill_salts salts, struct shmq_spill_whole *w)
+{
+    struct shmq_record r;
+    size_t next;
+
+    w->end = start;
+    w->records = w->batches = w->damage = 0;
+    w->last_batch = w->offset;
+    w->closed = false;
+    while (w->end < size && is_commit(bytes + w->end, size - w->end, salts.file, &r, &next)) {
+        struct shmq_spill walk = {
+            .offset = w->offset, .time = w->time, .stop_offset = UINT64_MAX,
+            .stop_time = INT64_MAX, .verify = true};
+        const unsigned char *entries = bytes + w->end + next;
+
+        if (r.batch != w->offset ||
+            shmq_spill_walk(entries, r.bytes, salts, &walk) != SHMQ_SPILL_END ||
+            walk.at != r.bytes || walk.offset != r.last_seq) {
+            w->damage = w->end + next + walk.at;
+            return SHMQ_SPILL_DAMAGED;
+        }
+        w->offset = walk.offset;
+        w->time = walk.time;
+        w->records += walk.records;
+        w->last_batch = r.batch;
+        w->batches++;
+        w->end += next + r.bytes;
+    }
+    return ended(bytes, size, salts, w);
+}
