@@ -8,12 +8,14 @@ to do about them; the same values are attributes where a program may want them.
 from __future__ import annotations
 
 import queue
+from typing import Any
 
 __all__ = [
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
     "Empty",
+    "ExchangeExists",
     "FileError",
     "Forbidden",
     "ForeignSegment",
@@ -23,18 +25,32 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "LeaseExpired",
+    "MemberFenced",
     "MessageTooLarge",
+    "NoReply",
     "NoSpace",
+    "NoSuchExchange",
+    "NoSuchGroup",
     "NoSuchQueue",
+    "NoSuchStream",
     "NotConfirmed",
+    "OffsetOutOfRange",
+    "OutOfSequence",
+    "PartitionSealed",
+    "PublishRefused",
     "PutsRefused",
     "QueueDeleted",
     "QueueExists",
+    "RequestFailed",
+    "SchemaError",
     "SegmentError",
     "ServerError",
     "ShmqError",
     "ShuttingDown",
+    "StreamDeleted",
+    "StreamExists",
     "Unauthorized",
+    "Unroutable",
     "Unsupported",
 ]
 
@@ -44,7 +60,7 @@ class ShmqError(Exception):
 
 
 class Full(ShmqError, queue.Full):
-    """The queue holds as many messages, or as many bytes, as it may."""
+    """The queue, or the partition of a stream, holds as much as it may."""
 
 
 class Empty(ShmqError, queue.Empty):
@@ -59,12 +75,83 @@ class QueueExists(ShmqError):
     """A queue of that name exists with other options."""
 
 
+class NoSuchExchange(ShmqError, LookupError):
+    """There is no exchange of that name in the namespace."""
+
+
+class ExchangeExists(ShmqError):
+    """An exchange of that name exists, of another kind or with another alternate."""
+
+
+class Unroutable(ShmqError):
+    """What was published reaches no queue: nothing was put."""
+
+
 class QueueDeleted(ShmqError):
     """The queue was deleted while this handle was attached to it."""
 
 
+class NoSuchStream(ShmqError, LookupError):
+    """There is no stream of that name in the namespace."""
+
+
+class StreamExists(ShmqError):
+    """A stream of that name exists with other options."""
+
+
+class StreamDeleted(ShmqError):
+    """The stream was deleted while this handle was attached to it."""
+
+
+class NoSuchGroup(ShmqError, LookupError):
+    """The stream has no group of that name."""
+
+
+class OffsetOutOfRange(ShmqError, LookupError):
+    """The partition has no such record: it is gone already, or is not there yet."""
+
+    #: The offset that was asked for.
+    asked: int
+    #: Those that there were then: the oldest record's, and that of the next one to come.
+    earliest: int
+    latest: int
+
+    def __init__(self, message: str, asked: int = 0, earliest: int = 0, latest: int = 0) -> None:
+        super().__init__(message)
+        self.asked = asked
+        self.earliest = earliest
+        self.latest = latest
+
+    def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[str, int, int, int]]:
+        return type(self), (str(self), self.asked, self.earliest, self.latest)
+
+
+class OutOfSequence(ShmqError):
+    """A producer's records before this one were never appended."""
+
+    #: The sequence number that comes next, and the one that was given.
+    expected: int
+    given: int
+
+    def __init__(self, message: str, expected: int = 0, given: int = 0) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.given = given
+
+    def __reduce__(self) -> tuple[type[OutOfSequence], tuple[str, int, int]]:
+        return type(self), (str(self), self.expected, self.given)
+
+
+class PartitionSealed(ShmqError):
+    """The partition takes no records any more: the stream has got others instead."""
+
+
+class MemberFenced(ShmqError):
+    """The member is no longer of the group, or the partition no longer its own."""
+
+
 class MessageTooLarge(ShmqError, ValueError):
-    """The message can never fit into this queue."""
+    """The message can never fit into this queue, or the record into this stream."""
 
 
 class LeaseExpired(ShmqError):
@@ -177,6 +264,78 @@ class PutsRefused(ShmqError):
         self.refused = refused or {}
         self.unknown = unknown or []
         self.unconfirmed = unconfirmed or []
+
+
+class PublishRefused(ShmqError):
+    """Not every queue that a publish leads to took its copy; the others have theirs.
+
+    The first refusal is the ``__cause__``.
+    """
+
+    #: How many copies were put, in all queues.
+    delivered: int
+    #: How many of them queues knew already, by their ``dedupe_id``.
+    duplicates: int
+    #: Why a queue has none, or not all of many: name to error.
+    refused: dict[str, ShmqError]
+
+    def __init__(
+        self,
+        message: str,
+        delivered: int = 0,
+        duplicates: int = 0,
+        refused: dict[str, ShmqError] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+        self.duplicates = duplicates
+        self.refused = refused or {}
+
+    def __reduce__(self) -> tuple[type[PublishRefused], tuple[Any, ...]]:
+        return type(self), (str(self), self.delivered, self.duplicates, self.refused)
+
+
+class NoReply(ShmqError, TimeoutError):
+    """No reply to a request came in time. The request may still be handled."""
+
+
+class RequestFailed(ShmqError):
+    """The handler of a request raised an error, which is told by its name and text."""
+
+    #: The error's type: ``ValueError``, ``app.orders.Unknown``.
+    kind: str
+    #: What it said.
+    text: str
+    #: Its traceback, where the server gives it (``serve(…, tracebacks=True)``).
+    trace: str | None
+
+    def __init__(
+        self, message: str, kind: str = "", text: str = "", trace: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.text = text
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[type[RequestFailed], tuple[str, str, str, str | None]]:
+        return type(self), (str(self), self.kind, self.text, self.trace)
+
+
+class SchemaError(ShmqError, ValueError):
+    """A body is not as its schema says, or a schema breaks the rule of those before it."""
+
+    #: The queue or the stream.
+    name: str
+    #: Which field: ``address.street``, ``items[2].price``; empty for the whole.
+    field: str
+
+    def __init__(self, message: str, name: str = "", field: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+        self.field = field
+
+    def __reduce__(self) -> tuple[type[SchemaError], tuple[str, str, str]]:
+        return type(self), (str(self), self.name, self.field)
 
 
 class ConnectionLost(ShmqError, ConnectionError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,8 @@ __all__ = [
     "check_name",
     "chosen_namespace",
     "dead_letter_name",
+    "is_reply_name",
+    "reply_name",
     "staging_name",
     "staging_target",
 ]
@@ -31,6 +34,8 @@ _ALLOWED = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z", re.ASCII)
 _SUFFIX = ".dlq"
 
 _STAGED = re.compile(r"(.+)\.staged\.[0-9a-f]{8}\Z", re.ASCII)
+
+_REPLY = re.compile(r"reply\.[0-9a-f]{16}\Z", re.ASCII)
 
 
 def check_name(name: str, what: str = "queue") -> str:
@@ -95,3 +100,13 @@ def staging_target(name: str) -> str | None:
     """For which queue the staging queue of that name is; None of another queue."""
     found = _STAGED.match(name)
     return found[1] if found else None
+
+
+def reply_name() -> str:
+    """A new name for a client's reply queue: ``reply.`` and 64 random bits in hexadecimal."""
+    return f"reply.{secrets.token_hex(8)}"
+
+
+def is_reply_name(name: str) -> bool:
+    """Whether a queue of that name belongs to one client, and is removed once that is gone."""
+    return _REPLY.match(name) is not None

@@ -50,6 +50,8 @@ MAX_PRIORITIES: Final = 16
 #: The longest time an option or a delay may name, in seconds (about 31 years).
 MAX_SECONDS: Final = 1e9
 MIN_LEASE: Final = 0.001
+#: The largest number that segments, files and frames hold.
+MAX_WHOLE: Final = (1 << 63) - 1
 #: What a publisher may have staged for a queue, in bytes, unless it says otherwise.
 STAGING_BYTES: Final = 256 << 20
 #: What the properties of a dead letter may take beyond the message's own bytes.
@@ -188,7 +190,7 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
             raise InvalidOption(f"unknown option {key!r}: {hint}")
 
 
-def check_whole(name: str, value: object, least: int, most: int | None = None) -> int:
+def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHOLE) -> int:
     """``value`` as an int, if it is one from ``least`` to ``most`` (None: no limit).
 
     Raises TypeError for another type, and :class:`InvalidOption` out of range.
@@ -196,7 +198,7 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     value = plain_number(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}={value!r} must be an int, not {type(value).__name__}")
-    if most is None and value < least:
+    if most in {None, MAX_WHOLE} and value < least:
         raise InvalidOption(f"{name}={value} must be {least} or more")
     if most is not None and not least <= value <= most:
         raise InvalidOption(f"{name}={value} is out of range: {least} to {most}")

@@ -68,21 +68,44 @@ class Type(enum.IntEnum):
     LEASE_RUN = 0x51
     LEASE_AGAIN = 0x52
     READ_RUN = 0x53
+    EXCHANGE = 0x54
+    ROUTE = 0x55
+    EXCHANGES = 0x56
     STAGE = 0x58
     PUBLISH = 0x59
     STAGED = 0x5A
+    SCHEMA = 0x5C
     RETURN = 0x5D
     PEEK = 0x5E
     REDRIVE = 0x5F
+    STREAM_CREATE = 0x60
+    STREAM_DELETE = 0x61
+    STREAM_LIST = 0x62
+    STREAM_INFO = 0x63
+    APPEND = 0x64
+    FETCH = 0x65
+    OFFSET_AT = 0x66
+    SEATS = 0x67
+    JOIN = 0x68
+    HEARTBEAT = 0x69
+    COMMIT = 0x6A
+    LEAVE = 0x6B
+    SHARE_TAKE = 0x6C
+    SHARE_SETTLE = 0x6D
+    STREAM_GROUPS = 0x6E
+    REPARTITION = 0x6F
     REPLY = 0x7F
 
 
 class Flag(enum.IntFlag):
-    """The flags of a message, a CONSUME or a DELIVER; which of them depends on the type."""
+    """The flags of a message, a CONSUME, a DELIVER or an APPEND; which depends on the type."""
 
     PROPERTIES = 0x01  # PRODUCE, DELIVER: properties follow
-    DURABLE = 0x02  # PRODUCE: answer once the message is on disk
+    DURABLE = 0x02  # PRODUCE, APPEND: answer once it is on disk
+    PRODUCER = 0x04  # APPEND: the producer's id and the sequence follow
+    GAPS = 0x08  # APPEND: the sequence may jump forward
     SETTLED = 0x01  # CONSUME, SUBSCRIBE: settled on delivery
+    CHOSEN = 0x04  # CONSUME, SUBSCRIBE: an expression follows
     REDELIVERED = 0x02  # DELIVER: it was delivered before
 
 
@@ -103,6 +126,10 @@ class Status(enum.IntEnum):
     SHUTTING_DOWN = 11
     INTERNAL = 12
     FORBIDDEN = 13
+    OUT_OF_RANGE = 14
+    FENCED = 15
+    OUT_OF_SEQUENCE = 16
+    NO_GROUP = 17
     BAD_MAGIC = 0x8001
     BAD_VERSION = 0x8002
     FRAME_TOO_LARGE = 0x8003

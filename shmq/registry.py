@@ -15,6 +15,12 @@ Everything is in /dev/shm, owned by the user and closed to others:
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
+``schemas.shmq@NAMESPACE``
+    the schemas of its queues and streams, see `shmq.schemas.book`.
+``stream.shmq@NAMESPACE@STREAM``, ``log.shmq@NAMESPACE@STREAM@PARTITION``
+    a stream's segments: see `shmq.stream_registry`.
+``exchanges.shmq@NAMESPACE``
+    the exchanges and their bindings, see `shmq.routing.book`.
 
 The lock order is registry first, queue second, never reversed.
 """
@@ -49,7 +55,7 @@ from shmq.persistence import erasing
 from shmq.persistence.disk import Disk
 from shmq.waiting import make_semaphores, remove_semaphores
 
-__all__ = ["FLOCK", "Namespace"]
+__all__ = ["FLOCK", "Namespace", "as_foreign", "as_no_file", "as_no_space", "refuse_foreign"]
 
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
@@ -70,10 +76,15 @@ class Namespace:
     def __init__(self, name: str) -> None:
         self.name = name
         self._path = SHM / f"shmq@{name}"
+        #: The file of the namespace's schemas, which is there if there are any.
+        self.schemas_path = SHM / f"schemas.shmq@{name}"
+        #: The file of the namespace's exchanges, which is there if there are any.
+        self.exchanges_path = SHM / f"exchanges.shmq@{name}"
         self._fd = -1
         self._number = 0
         self._lock = threading.RLock()
         self._depth = 0
+        self._claims: set[int] = set()
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -122,7 +133,25 @@ class Namespace:
             if error.errno in {errno.EACCES, errno.EAGAIN}:
                 return False
             raise
+        self._claims.add(queue_id)
         return True
+
+    def is_claimed(self, queue_id: int) -> bool:
+        """Whether a process that lives, this one included, has the claim to that queue."""
+        if queue_id in self._claims:
+            return True
+        self.process_number()
+        byte = 1 + queue_id % _CLAIMS
+        return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, byte) != fcntl.F_UNLCK
+
+    def unclaim(self, queue_id: int) -> None:
+        """Give the claim up, if this process has it."""
+        with self._lock:
+            if queue_id in self._claims:
+                self._claims.discard(queue_id)
+                if self._fd >= 0:
+                    byte = 1 + queue_id % _CLAIMS
+                    self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, byte)
 
     def _write(self, number: int) -> None:
         self._write_at(number.to_bytes(8, "little"), 0)
@@ -131,7 +160,7 @@ class Namespace:
         try:
             os.pwrite(self._fd, what, where)
         except OSError as error:
-            raise _as_no_space(error, 4096) from error
+            raise as_no_space(error, 4096) from error
 
     def _set_lock(self, command: int, kind: int, start: int, length: int = 1) -> int:
         """fcntl(2) on bytes of the namespace's file; returns the l_type that came back."""
@@ -242,36 +271,36 @@ class Namespace:
         try:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
-            raise _as_no_file(error, self._path) from error
+            raise as_no_file(error, self._path) from error
         try:
-            _refuse_foreign(fd, self._path)
+            refuse_foreign(fd, self._path)
         except SegmentError:
             os.close(fd)
             raise
         return fd
 
     def retire(self) -> None:
-        """Remove the namespace's file if no queue is left and nobody else is here.
+        """Remove the namespace's file if nothing is left in it and nobody else is here.
 
         A file that is someone else's is left alone.
         """
         with self._lock, contextlib.suppress(ForeignSegment):
-            if self._path.exists() and not self.queue_names():
+            if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-                    if others == fcntl.F_UNLCK and not self.queue_names():
+                    if others == fcntl.F_UNLCK and self.is_empty():
                         self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
 
     def deserted(self) -> bool:
-        """Whether the namespace's file was left there, without a queue or a process.
+        """Whether the namespace's file was left there, without a queue, exchange or process.
 
         One that was touched within the last second may be about to be locked by its
         maker, and is not taken for deserted. Raises ForeignSegment.
         """
         with self._lock:
-            if self.queue_names():
+            if not self.is_empty():
                 return False
             opened = self._fd < 0
             if opened:
@@ -286,16 +315,22 @@ class Namespace:
                 if opened:
                     self._close()
 
+    def is_empty(self) -> bool:
+        """Whether there is neither a queue nor a stream nor an exchange."""
+        return not (self.queue_names() or self.stream_names() or self.exchanges_path.exists())
+
     def _close(self) -> None:
         os.close(self._fd)
         self._fd = -1
         self._number = 0
+        self._claims.clear()
 
     def after_fork(self) -> None:
         """The child of a fork has the descriptor, but neither locks nor a number."""
         self._number = 0
         self._lock = threading.RLock()
         self._depth = 0
+        self._claims.clear()
 
     # ---- queues ----
 
@@ -306,6 +341,11 @@ class Namespace:
     def queue_names(self) -> list[str]:
         """The names of all segments, sorted; one may be half made or half removed."""
         prefix = f"shmq@{self.name}@"
+        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+
+    def stream_names(self) -> list[str]:
+        """The names of all streams, sorted; one may be half made or half removed."""
+        prefix = f"stream.shmq@{self.name}@"
         return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
 
     def open_segment(self, queue: str) -> _core.Segment:
@@ -324,6 +364,21 @@ class Namespace:
                 self.erase(queue, segment)
             self._clear(queue)
         raise _no_such_queue(queue, self.name)
+
+    def queue_id_of(self, queue: str) -> int:
+        """The id of the queue, finished or not; 0 if there is none. Raises SegmentError."""
+        path = self.path_of(queue)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise as_foreign(error, path) from error
+        try:
+            refuse_foreign(fd, path)
+            return _core.unfinished_id(fd)
+        finally:
+            os.close(fd)
 
     def find(self, hash_key: int) -> str | None:
         """The name of the queue with that hash key, which it has in all its lives."""
@@ -357,7 +412,7 @@ class Namespace:
         try:
             fd = os.open(path, flags, 0o600)
         except OSError as error:
-            raise _as_no_file(error, path) from error
+            raise as_no_file(error, path) from error
         _core.mark()
         try:
             os.pwrite(fd, queue_id.to_bytes(8, "little"), 8)
@@ -368,7 +423,7 @@ class Namespace:
                 os.dup(fd), queue, queue_id, options.as_dict(), hash_key, publish
             )
         except BaseException as error:
-            refusal = _as_no_space(error, 4096) if isinstance(error, OSError) else error
+            refusal = as_no_space(error, 4096) if isinstance(error, OSError) else error
             self._clear(queue)
             if refusal is error:
                 raise
@@ -416,9 +471,9 @@ class Namespace:
         except FileNotFoundError:
             raise _no_such_queue(queue, self.name) from None
         except OSError as error:
-            raise _as_foreign(error, path) from error
+            raise as_foreign(error, path) from error
         try:
-            _refuse_foreign(fd, path)
+            refuse_foreign(fd, path)
         except SegmentError:
             os.close(fd)
             raise
@@ -427,20 +482,12 @@ class Namespace:
     def _clear(self, queue: str) -> None:
         """Remove what there is of a queue; the segment last, so that it can be resumed."""
         path = self.path_of(queue)
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise _as_foreign(error, path) from error
-        try:
-            _refuse_foreign(fd, path)
-            queue_id = _core.unfinished_id(fd)
-        finally:
-            os.close(fd)
+        queue_id = self.queue_id_of(queue)
         if queue_id:
             remove_semaphores(self.name, queue_id)
             _core.mark()
+        elif not path.exists():
+            return
         path.unlink(missing_ok=True)
         _core.mark()
 
@@ -452,7 +499,7 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
     )
 
 
-def _refuse_foreign(fd: int, path: Path) -> None:
+def refuse_foreign(fd: int, path: Path) -> None:
     """Raises ForeignSegment unless the file is this user's own, and nobody else's."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
@@ -469,23 +516,24 @@ def _refuse_foreign(fd: int, path: Path) -> None:
         )
 
 
-def _as_foreign(error: OSError, path: Path) -> Exception:
+def as_foreign(error: OSError, path: Path) -> Exception:
+    """The error as ForeignSegment, if the file is somebody else's; else itself."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
         return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
     return error
 
 
-def _as_no_file(error: OSError, path: Path) -> Exception:
+def as_no_file(error: OSError, path: Path) -> Exception:
     """Why a file could not be made; one that is empty takes an inode, but no bytes."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return NoSpace(
             f"no file can be made in {SHM}: {error.strerror}, its inodes are used up; "
             f"delete queues, or mount it with more"
         )
-    return _as_foreign(error, path)
+    return as_foreign(error, path)
 
 
-def _as_no_space(error: OSError, wanted: int) -> Exception:
+def as_no_space(error: OSError, wanted: int) -> Exception:
     """The error as NoSpace, if it is for want of space; else itself."""
     if isinstance(error, NoSpace) or error.errno not in {
         errno.ENOSPC,

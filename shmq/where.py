@@ -1,7 +1,8 @@
-"""Which dead letters: an expression over what is known of each.
+"""Which messages: an expression over what is known of each.
 
 ``reason = 'rejected' and queue = 'orders' and age < 2h``. It compares, and does nothing
-else: nothing of it is run as Python. The language is in docs/cli.md.
+else: nothing of it is run as Python. The language is in docs/cli.md. Here it is read, and
+asked of dead letters; :mod:`shmq.filters` has it asked by the core.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shmq.contract import Message
 from shmq.errors import InvalidOption, ShmqError
 from shmq.shape import shape_of
 
-__all__ = ["LONGEST", "Where", "quoted"]
+__all__ = ["LONGEST", "Comparison", "Field", "Joined", "Node", "Not", "Where", "parse", "quoted"]
 
 #: The most characters of an expression.
 LONGEST: Final = 1 << 16
@@ -28,6 +29,7 @@ LONGEST: Final = 1 << 16
 _DEEPEST: Final = 50
 
 Kind = Literal["text", "number", "seconds", "bytes", "moment", "any"]
+Relation = Literal["=", "<", "<=", ">", ">=", "like"]
 Test = Callable[["_Letter"], bool]
 
 
@@ -57,7 +59,10 @@ class _Letter:
 
     @functools.cached_property
     def headers(self) -> Mapping[str, Any]:
-        return self.message.headers
+        try:
+            return self.message.headers
+        except ShmqError:
+            return {}  # a damaged record has none
 
     def part(self, path: tuple[str, ...]) -> Any:
         """What is in the body under the keys, one within the other; None if nothing is."""
@@ -67,24 +72,55 @@ class _Letter:
         return value
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
+    """What is compared; ``path``: of a header its name, of a body its keys."""
+
+    name: str
     kind: Kind
     read: Callable[[_Letter], Any]
+    path: tuple[str, ...] = ()
 
 
-_FIELDS: Final[dict[str, _Field]] = {
-    "reason": _Field("text", lambda letter: letter.dead and letter.dead.reason),
-    "queue": _Field("text", lambda letter: letter.dead and letter.dead.queue),
-    "codec": _Field("text", lambda letter: letter.message.codec),
-    "group": _Field("text", lambda letter: letter.message.group),
-    "correlation": _Field("text", lambda letter: letter.message.correlation),
-    "shape": _Field("text", lambda letter: letter.shape),
-    "deliveries": _Field("number", lambda letter: letter.dead and letter.dead.deliveries),
-    "priority": _Field("number", lambda letter: letter.message.priority),
-    "sequence": _Field("number", lambda letter: letter.message.sequence),
-    "size": _Field("bytes", lambda letter: len(letter.raw)),
-    "age": _Field("seconds", lambda letter: letter.dead and letter.now - letter.dead.at),
-    "at": _Field("moment", lambda letter: letter.dead and letter.dead.at),
+class Comparison(NamedTuple):
+    """A field and a value: None is null, and only ``=``."""
+
+    field: Field
+    relation: Relation
+    value: str | int | float | bool | None
+
+
+class Not(NamedTuple):
+    """What is true where its part is not."""
+
+    part: Node
+
+
+class Joined(NamedTuple):
+    """What is true where all of its parts are, or any."""
+
+    word: Literal["and", "or"]
+    parts: tuple[Node, ...]
+
+
+#: An expression that was read.
+Node = Comparison | Not | Joined
+
+_FIELDS: Final[dict[str, Field]] = {
+    field.name: field
+    for field in (
+        Field("reason", "text", lambda letter: letter.dead and letter.dead.reason),
+        Field("queue", "text", lambda letter: letter.dead and letter.dead.queue),
+        Field("codec", "text", lambda letter: letter.message.codec),
+        Field("group", "text", lambda letter: letter.message.group),
+        Field("correlation", "text", lambda letter: letter.message.correlation),
+        Field("shape", "text", lambda letter: letter.shape),
+        Field("deliveries", "number", lambda letter: letter.dead and letter.dead.deliveries),
+        Field("priority", "number", lambda letter: letter.message.priority),
+        Field("sequence", "number", lambda letter: letter.message.sequence),
+        Field("size", "bytes", lambda letter: len(letter.raw)),
+        Field("age", "seconds", lambda letter: letter.dead and letter.now - letter.dead.at),
+        Field("at", "moment", lambda letter: letter.dead and letter.dead.at),
+    )
 }
 
 _UNITS: Final[dict[str, dict[str, float]]] = {
@@ -146,10 +182,8 @@ class Where:
     """
 
     def __init__(self, text: str) -> None:
-        if len(text) > LONGEST:
-            raise InvalidOption(f"where has {len(text)} characters: it may have {LONGEST} at most")
         self.text = text
-        self._test = _Parser(text).parse()
+        self._test = _test_of(parse(text))
 
     def matches(self, message: Message, now: float | None = None) -> bool:
         """Whether a message is meant; ``now`` is in seconds since 1970.
@@ -163,6 +197,15 @@ class Where:
         return f"Where({self.text!r})"
 
 
+def parse(text: str) -> Node:
+    """Read an expression. Raises :class:`~shmq.InvalidOption` as :class:`Where` does."""
+    if not isinstance(text, str):
+        raise TypeError(f"where={text!r:.80} must be a str, not {type(text).__name__}")
+    if len(text) > LONGEST:
+        raise InvalidOption(f"where has {len(text)} characters: it may have {LONGEST} at most")
+    return _Parser(text).parse()
+
+
 def quoted(text: str) -> str:
     """A text as it stands in an expression."""
     doubled = text.replace("'", "''")
@@ -170,7 +213,7 @@ def quoted(text: str) -> str:
 
 
 class _Parser:
-    """Reads an expression, token by token, into a test."""
+    """Reads an expression, token by token."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -178,84 +221,82 @@ class _Parser:
         self._next = 0
         self._deep = 0
 
-    def parse(self) -> Test:
-        test = self._either()
+    def parse(self) -> Node:
+        node = self._either()
         if self._token.kind != "end":
             raise self._wrong("'and' or 'or'")
-        return test
+        return node
 
     # ---- the language ----
 
-    def _either(self) -> Test:
-        return self._joined("or", self._both, any)
+    def _either(self) -> Node:
+        return self._joined("or", self._both)
 
-    def _both(self) -> Test:
-        return self._joined("and", self._one, all)
+    def _both(self) -> Node:
+        return self._joined("and", self._one)
 
-    def _joined(self, word: str, part: Callable[[], Test], join: Callable[..., bool]) -> Test:
-        tests = [part()]
+    def _joined(self, word: Literal["and", "or"], part: Callable[[], Node]) -> Node:
+        nodes = [part()]
         while self._takes(word):
-            tests.append(part())
-        if len(tests) == 1:
-            return tests[0]
-        return lambda letter: join(test(letter) for test in tests)
+            nodes.append(part())
+        return nodes[0] if len(nodes) == 1 else Joined(word, tuple(nodes))
 
-    def _one(self) -> Test:
+    def _one(self) -> Node:
         if self._deep == _DEEPEST:
             raise self._refused(f"more than {_DEEPEST} parentheses and 'not' in each other")
         self._deep += 1
         try:
             if self._takes("not"):
-                return _not(self._one())
+                return Not(self._one())
             if self._takes("("):
-                test = self._either()
+                node = self._either()
                 self._expect(")")
-                return test
+                return node
             return self._comparison()
         finally:
             self._deep -= 1
 
-    def _comparison(self) -> Test:
+    def _comparison(self) -> Node:
         field = self._field()
         if self._takes("not"):
-            return _not(self._among(field, "'in' or 'like'"))
+            return Not(self._among(field, "'in' or 'like'"))
         if self._token.word in ("=", "!="):
             negated = self._advance().word == "!="
-            test = _equals(field.read, self._value(field.kind, null=True))
-            return _not(test) if negated else test
-        compare = _ORDER.get(self._token.word)
-        if compare is not None:
+            equal = Comparison(field, "=", self._value(field.kind, null=True))
+            return Not(equal) if negated else equal
+        relation: Any = self._token.word
+        if relation in _ORDER:
             if field.kind == "text":
                 raise self._refused("a text has no order here: use =, !=, in or like")
             self._advance()
-            return _ordered(field.read, compare, self._value(field.kind))
+            return Comparison(field, relation, self._value(field.kind))
         return self._among(field, "=, !=, <, <=, >, >=, 'in' or 'like'")
 
-    def _among(self, field: _Field, expected: str) -> Test:
+    def _among(self, field: Field, expected: str) -> Node:
         if self._takes("in"):
             self._expect("(")
-            tests = [_equals(field.read, self._value(field.kind, null=True))]
+            nodes = [Comparison(field, "=", self._value(field.kind, null=True))]
             while self._takes(","):
-                tests.append(_equals(field.read, self._value(field.kind, null=True)))
+                nodes.append(Comparison(field, "=", self._value(field.kind, null=True)))
             self._expect(")")
-            return lambda letter: any(test(letter) for test in tests)
+            return nodes[0] if len(nodes) == 1 else Joined("or", tuple(nodes))
         if self._takes("like"):
             if field.kind not in ("text", "any"):
                 raise self._refused(f"'like' is for texts, and this is {_FORMS[field.kind]}")
-            return _like(field.read, self._value("text"))
+            return Comparison(field, "like", self._value("text"))
         raise self._wrong(expected)
 
-    def _field(self) -> _Field:
+    def _field(self) -> Field:
         token = self._token
         if token.kind != "word" or token.word in _WORDS:
             raise self._wrong("a field")
         name = self._advance().text
         if name == "header":
             (key,) = self._path(most=1)
-            return _Field("any", lambda letter: letter.headers.get(key))
+            return Field(name, "any", lambda letter: letter.headers.get(key), (key,))
         if name == "body":
             path = self._path(most=20)
-            return _Field("any", lambda letter: letter.part(path))
+            return Field(name, "any", lambda letter: letter.part(path), path)
         if name not in _FIELDS:
             known = [*_FIELDS, "header.NAME", "body.KEY"]
             near = difflib.get_close_matches(name, known, 1)
@@ -382,6 +423,22 @@ _VALUES: Final[dict[Kind, Callable[[_Token], Any]]] = {
 
 
 # ---- tests ----
+
+
+def _test_of(node: Node) -> Test:
+    if isinstance(node, Not):
+        return _not(_test_of(node.part))
+    if isinstance(node, Joined):
+        join = any if node.word == "or" else all
+        tests = [_test_of(part) for part in node.parts]
+        return lambda letter: join(test(letter) for test in tests)
+    read, value = node.field.read, node.value
+    if node.relation == "=":
+        return _equals(read, value)
+    if node.relation == "like":
+        assert isinstance(value, str)
+        return _like(read, value)
+    return _ordered(read, _ORDER[node.relation], value)
 
 
 def _not(test: Test) -> Test:

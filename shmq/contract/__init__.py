@@ -7,29 +7,102 @@ run over each.
 from shmq.contract.batch import Batch, Packed
 from shmq.contract.broker import Broker
 from shmq.contract.columns import Columns, Run
+from shmq.contract.exchange import (
+    Binding,
+    Exchange,
+    ExchangeKind,
+    ExchangeSummary,
+    Match,
+    Published,
+    TargetKind,
+)
+from shmq.contract.group import (
+    Assignment,
+    Group,
+    GroupPartition,
+    GroupStart,
+    GroupSummary,
+    Member,
+    MemberInfo,
+    OnPartitions,
+)
 from shmq.contract.message import Body, DeadLetter, Message, Put, Row, Rows
 from shmq.contract.pipeline import Pipeline
+from shmq.contract.producer import Acks, Partitioner, Producer
 from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
+from shmq.contract.record import Appended, AppendedRange, Record, Records
+from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
+from shmq.contract.share import Share, SharedRecord
 from shmq.contract.stats import Attachment, QueueStats, QueueSummary
+from shmq.contract.stream import (
+    AsyncReader,
+    Compression,
+    PartitionOffsets,
+    PartitionRate,
+    Reader,
+    Start,
+    Stream,
+    StreamSummary,
+)
+from shmq.contract.subscription import Policy, Subscription
+from shmq.contract.transaction import Transaction
 
 __all__ = [
+    "Acks",
+    "Appended",
+    "AppendedRange",
+    "Assignment",
     "AsyncConsumer",
+    "AsyncReader",
     "Attachment",
     "Batch",
+    "Binding",
     "Body",
     "Broker",
     "Columns",
+    "Compression",
     "Consumer",
     "DeadLetter",
+    "Exchange",
+    "ExchangeKind",
+    "ExchangeSummary",
+    "Group",
+    "GroupPartition",
+    "GroupStart",
+    "GroupSummary",
     "Loan",
+    "Match",
+    "Member",
+    "MemberInfo",
     "Message",
+    "OnPartitions",
     "Packed",
+    "PartitionOffsets",
+    "PartitionRate",
+    "Partitioner",
     "Pipeline",
+    "Policy",
+    "Producer",
+    "Published",
     "Put",
     "Queue",
     "QueueStats",
     "QueueSummary",
+    "Reader",
+    "Record",
+    "Records",
     "Row",
     "Rows",
     "Run",
+    "SchemaVersion",
+    "Share",
+    "SharedRecord",
+    "Start",
+    "Stream",
+    "StreamSummary",
+    "Subscription",
+    "TargetKind",
+    "Transaction",
+    "TypedQueue",
+    "TypedStream",
 ]

@@ -195,20 +195,30 @@ class Queue(abc.ABC):
         """
 
     @abc.abstractmethod
-    def get(self, block: bool = True, timeout: float | None = None) -> Message:
+    def get(
+        self, block: bool = True, timeout: float | None = None, *, where: str | None = None
+    ) -> Message:
         """Lease the next message, for the queue's ``visibility_timeout``.
 
         Waits for one, unless ``block`` is false. Raises :class:`~shmq.Empty` if none came
         in time.
+
+        ``where`` is an expression over headers and properties, such as ``"header.region = 'eu'
+        and priority > 1"``: the first message that it means, of those that could be had now.
+        It is asked where the message stands, before anything is leased or copied; the others
+        stay, in their order, for everyone else. Of a group the front alone is asked, and holds
+        its group if it is not meant. A get looks through all that stands before what it means.
+        Raises :class:`~shmq.InvalidOption` for an expression that cannot be read, or asks for
+        what is in the body.
         """
 
     def put_nowait(self, body: Body, **properties: Any) -> Put:
         """``put(body, block=False, **properties)``."""
         return self.put(body, False, **properties)
 
-    def get_nowait(self) -> Message:
-        """``get(block=False)``."""
-        return self.get(False)
+    def get_nowait(self, *, where: str | None = None) -> Message:
+        """``get(block=False, where=where)``."""
+        return self.get(False, where=where)
 
     @abc.abstractmethod
     def put_many(
@@ -237,11 +247,16 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def get_many(
-        self, max: int, timeout: float | None = None, *, block: bool = True
+        self,
+        max: int,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
     ) -> list[Message]:
         """Lease what is there, 1 to ``max`` messages; wait for the first one.
 
-        Returns an empty list if none came within the timeout.
+        Returns an empty list if none came within the timeout. ``where`` is as ``get`` has it.
         """
 
     @abc.abstractmethod
@@ -327,22 +342,27 @@ class Queue(abc.ABC):
 
     @abc.abstractmethod
     def consume(
-        self, prefetch: int = 64, timeout: float | None = None, *, block: bool = True
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
     ) -> Consumer:
         """Iterate over messages, leasing up to ``prefetch`` ahead, 1 to 1,048,576.
 
         The iteration ends when none came for ``timeout`` seconds (``block=False``: at
         once); by default it never does. A message whose lease ran out while it waited is
-        skipped: it is back in the queue.
+        skipped: it is back in the queue. ``where`` is as ``get`` has it.
         """
 
     @abc.abstractmethod
-    async def aget(self, timeout: float | None = None) -> Message:
+    async def aget(self, timeout: float | None = None, *, where: str | None = None) -> Message:
         """``get``, for a task of an event loop: others run while it waits.
 
         Tasks are served in the order in which they began to wait. One that is cancelled
-        has taken nothing. ``timeout`` is in seconds, 0 does not wait. Raises
-        :class:`~shmq.Empty`.
+        has taken nothing. ``timeout`` is in seconds, 0 does not wait. ``where`` is as ``get``
+        has it; each task looks at every message that comes. Raises :class:`~shmq.Empty`.
         """
 
     @abc.abstractmethod
@@ -364,11 +384,13 @@ class Queue(abc.ABC):
         """
 
     @abc.abstractmethod
-    def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> AsyncConsumer:
+    def aconsume(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> AsyncConsumer:
         """``consume``, for a task of an event loop: ``async for message in ...``.
 
         The iteration ends when none came for ``timeout`` seconds; by default it never
-        does.
+        does. ``where`` is as ``get`` has it.
         """
 
     @abc.abstractmethod
@@ -392,11 +414,12 @@ class Queue(abc.ABC):
         """
 
     @abc.abstractmethod
-    def peek(self, limit: int = 10) -> list[Message]:
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[Message]:
         """The visible messages that would be served first, at most ``limit``, not leased.
 
         Each is a copy; settling one raises :class:`~shmq.LeaseExpired`. It looks at the
-        whole queue, so it costs more the more there is in it.
+        whole queue, so it costs more the more there is in it. ``where`` is an expression as
+        ``redrive`` takes one, the body included: only those that it means.
         """
 
     # ---- columns and runs: very many messages at a time ----

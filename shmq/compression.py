@@ -1,0 +1,89 @@
+"""Batches of records made smaller, and back: LZ4 frames and Zstandard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from shmq.errors import ShmqError, Unsupported
+from shmq.options import check_one_of
+
+__all__ = ["COMPRESSIONS", "LARGEST", "compressor", "expand"]
+
+COMPRESSIONS: Final = ("lz4", "zstd")
+
+#: The largest batch before it is compressed, in bytes: nothing is expanded beyond it.
+LARGEST: Final = 64 << 20
+
+
+def compressor(name: str) -> Callable[[bytes], bytes]:
+    """What makes a batch smaller, for one thread at a time.
+
+    Raises :class:`~shmq.InvalidOption`, TypeError, and :class:`~shmq.Unsupported` where its
+    library is not installed.
+    """
+    check_one_of("compression", name, COMPRESSIONS)
+    compress: Callable[[bytes], bytes]
+    compress = _lz4().compress if name == "lz4" else _zstandard().ZstdCompressor().compress
+    return compress
+
+
+def expand(name: str, packed: bytes, size: int) -> bytes:
+    """The batch as it was, of ``size`` bytes; it takes no more memory whatever the bytes are.
+
+    Raises :class:`~shmq.ShmqError` for bytes that are no such batch, and
+    :class:`~shmq.Unsupported` where the library is not installed.
+    """
+    if not 0 < size <= LARGEST:
+        raise ShmqError(f"a batch of {size} bytes cannot be: it has 1 to {LARGEST}")
+    return _expand_lz4(packed, size) if name == "lz4" else _expand_zstd(packed, size)
+
+
+def _expand_lz4(packed: bytes, size: int) -> bytes:
+    lz4 = _lz4()
+    try:
+        reader = lz4.LZ4FrameDecompressor()
+        found: bytes = reader.decompress(packed, max_length=size)
+    except RuntimeError as error:
+        raise ShmqError(f"that is no LZ4 frame: {error}") from error
+    if len(found) != size or not reader.eof or reader.unused_data:
+        raise ShmqError(f"the LZ4 frame is not one of {size} bytes")
+    return found
+
+
+def _expand_zstd(packed: bytes, size: int) -> bytes:
+    zstd = _zstandard()
+    try:
+        said = zstd.frame_content_size(packed)
+        if said in (size, -1):  # -1: it does not say
+            found: bytes = zstd.ZstdDecompressor().decompress(
+                packed, max_output_size=size, allow_extra_data=False
+            )
+            if len(found) == size:
+                return found
+    except zstd.ZstdError as error:
+        raise ShmqError(f"that is no Zstandard frame of {size} bytes: {error}") from error
+    raise ShmqError(f"the Zstandard frame is not one of {size} bytes")
+
+
+def _lz4() -> Any:
+    try:
+        import lz4.frame  # noqa: PLC0415 - of the extra "compression"
+    except ImportError as error:
+        raise _not_installed("lz4", "lz4") from error
+    return lz4.frame
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard  # noqa: PLC0415 - of the extra "compression"
+    except ImportError as error:
+        raise _not_installed("zstd", "zstandard") from error
+    return zstandard
+
+
+def _not_installed(name: str, library: str) -> Unsupported:
+    return Unsupported(
+        f"compression {name!r} takes {library}, which is not installed: "
+        f"pip install 'shmq[compression]'"
+    )

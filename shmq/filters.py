@@ -1,0 +1,101 @@
+"""Expressions compiled to the programs that the core runs: see shmq/core/src/filter.h.
+
+The language is that of :mod:`shmq.where`, and means the same, but for what takes the body: a
+message is asked before it is leased, where it stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Final
+
+from shmq.core import _core
+from shmq.errors import InvalidOption
+from shmq.where import Comparison, Joined, Node, Not, parse
+
+#: The most bytes of an expression, in UTF-8: what a request of the wire holds.
+LONGEST: Final = 0xFFFF
+
+__all__ = ["compile_filter", "program_of"]
+
+_NOT, _AND, _OR, _TEST = b"\x01", b"\x02", b"\x03", 4
+_HEADER: Final = 12
+
+#: The numbers of the fields; a header's name follows its number.
+_FIELDS: Final = {
+    "reason": 1,
+    "queue": 2,
+    "deliveries": 3,
+    "at": 4,
+    "age": 5,
+    "group": 6,
+    "correlation": 7,
+    "codec": 8,
+    "priority": 9,
+    "sequence": 10,
+    "size": 11,
+    "header": _HEADER,
+}
+
+_RELATIONS: Final = {"=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5, "like": 6}
+
+_NIL, _BOOL, _INT, _REAL, _TEXT = range(5)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(text: str) -> _core.Filter:
+    return _core.Filter(program_of(parse(text)))
+
+
+def compile_filter(text: str) -> _core.Filter:
+    """The filter of an expression.
+
+    Raises :class:`~shmq.InvalidOption` for one that cannot be read, or asks for what is in the
+    body, and TypeError for what is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"where={text!r:.60} must be a str, not {type(text).__name__}")
+    size = len(text.encode())
+    if size > LONGEST:
+        raise InvalidOption(f"where has {size} bytes: it may have {LONGEST} at most")
+    return _compiled(text)
+
+
+def program_of(node: Node) -> bytes:
+    """The program of an expression that was read."""
+    if isinstance(node, Not):
+        return program_of(node.part) + _NOT
+    if isinstance(node, Joined):
+        first, *rest = (program_of(part) for part in node.parts)
+        join = _AND if node.word == "and" else _OR
+        return first + b"".join(part + join for part in rest)
+    return _test(node)
+
+
+def _test(node: Comparison) -> bytes:
+    field = node.field
+    if field.name not in _FIELDS:
+        raise InvalidOption(
+            f"where: {'.'.join((field.name, *field.path))} is in the body, which is not read "
+            f"before a message is leased: put what is to be chosen by into a header"
+        )
+    name = b""
+    if field.name == "header":
+        (key,) = field.path
+        name = struct.pack("!H", len(key.encode())) + key.encode()
+    head = struct.pack("!BB", _TEST, _FIELDS[field.name])
+    return head + name + bytes([_RELATIONS[node.relation]]) + _constant(node.value)
+
+
+def _constant(value: str | float | bool | None) -> bytes:
+    if value is None:
+        return bytes([_NIL])
+    if isinstance(value, bool):
+        return bytes([_BOOL, value])
+    if isinstance(value, int):
+        return struct.pack("!Bq", _INT, value)
+    if isinstance(value, float):
+        return struct.pack("!Bd", _REAL, value)
+    raw = value.encode()
+    return struct.pack("!BI", _TEXT, len(raw)) + raw

@@ -1,0 +1,258 @@
+"""The streams of a namespace: which there are, and how they are made and removed.
+
+``stream.shmq@NAMESPACE@STREAM``
+    the control segment: what the stream was made with, its bell, its groups.
+``log.shmq@NAMESPACE@STREAM@PARTITION``
+    a partition's records, one segment each.
+
+The control segment is there first and is published last, and goes last: so what a maker or
+a deleter that died has left is always found, and cleared away. All of it happens under the
+registry lock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from shmq.core import _core, _log
+from shmq.errors import (
+    DamagedSegment,
+    ForeignSegment,
+    NoSpace,
+    NoSuchStream,
+    SegmentError,
+    ShmqError,
+)
+from shmq.names import SHM
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_erasing import erase_stream
+from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.stream_options import StreamOptions
+
+__all__ = [
+    "Opened",
+    "control_path",
+    "create_partition_file",
+    "look_at",
+    "make_stream",
+    "open_partition",
+    "open_stream",
+    "partition_path",
+    "partition_paths",
+    "remove_stream",
+]
+
+_OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+#: A stream's segments, mapped.
+Opened = tuple[_log.Control, list[_log.Partition]]
+
+
+def control_path(namespace: Namespace, name: str) -> Path:
+    """Where the stream's control segment is."""
+    return SHM / f"stream.shmq@{namespace.name}@{name}"
+
+
+def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
+    """Where the partition's segment is."""
+    return SHM / f"log.shmq@{namespace.name}@{name}@{partition}"
+
+
+def partition_paths(namespace: Namespace, name: str) -> list[Path]:
+    """The segments of partitions that there are, whatever their state."""
+    prefix = f"log.shmq@{namespace.name}@{name}@"
+    return [SHM / entry for entry in os.listdir(SHM) if entry.startswith(prefix)]
+
+
+def open_stream(namespace: Namespace, name: str) -> Opened:
+    """The stream's segments, mapped. Raises NoSuchStream, SegmentError.
+
+    What a dead maker or a dead deleter has left is cleared away.
+    """
+    opened = _open_if_whole(namespace, name)
+    if opened is not None:
+        return opened
+    with namespace.locked():
+        opened = _open_if_whole(namespace, name)
+        if opened is not None:
+            return opened
+        _erase(namespace, look_at(namespace, name))
+        _clear(namespace, name)
+    raise _no_such_stream(namespace, name)
+
+
+def look_at(namespace: Namespace, name: str) -> _log.Control | None:
+    """The mapped control segment, or None if it is not finished. Clears nothing away.
+
+    Raises NoSuchStream, SegmentError.
+    """
+    path = control_path(namespace, name)
+    try:
+        fd = _open_own(path)
+    except FileNotFoundError:
+        raise _no_such_stream(namespace, name) from None
+    return _log.Control.attach(fd, name)
+
+
+def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
+    """Raises NoSuchStream, SegmentError; None: it is to be looked at again, locked."""
+    control = look_at(namespace, name)
+    if control is None or control.deleted:
+        return None
+    _, count = control.shape
+    try:
+        return control, [open_partition(namespace, control, p) for p in range(count)]
+    except FileNotFoundError as error:
+        if _is_gone(namespace, control):
+            return None
+        raise DamagedSegment(
+            f"stream {name!r} lacks the segment {error.filename}: delete the stream"
+        ) from None
+    except SegmentError:
+        if _is_gone(namespace, control):
+            return None
+        raise
+
+
+def _is_gone(namespace: Namespace, control: _log.Control) -> bool:
+    """Whether the stream was deleted, or another one has its name by now."""
+    try:
+        other = look_at(namespace, control.name)
+    except (NoSuchStream, SegmentError):
+        return True
+    return control.deleted or other is None or other.stream_id != control.stream_id
+
+
+def open_partition(namespace: Namespace, control: _log.Control, partition: int) -> _log.Partition:
+    """A partition's segment, mapped. Raises FileNotFoundError, SegmentError."""
+    fd = _open_own(partition_path(namespace, control.name, partition))
+    return _log.Partition.attach(fd, control, partition)
+
+
+def _open_own(path: Path) -> int:
+    try:
+        fd = os.open(path, _OPEN)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise as_no_file(error, path) from error
+    try:
+        refuse_foreign(fd, path)
+    except SegmentError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def make_stream(
+    namespace: Namespace,
+    name: str,
+    options: StreamOptions,
+    *,
+    identity: int | None = None,
+    firsts: Sequence[tuple[int, int]] | None = None,
+    publish: bool = True,
+) -> Opened:
+    """Make the segments of a new stream. Needs the registry lock.
+
+    A stream that is made anew has the ``identity`` of its first life, and of each partition
+    in ``firsts`` the offset of its next record and the time of its last, in ns. One that is
+    made without ``publish`` is nobody's until ``Control.publish``. Raises NoSpace,
+    ForeignSegment.
+    """
+    _clear(namespace, name)
+    stream_id = secrets.randbits(63) | 1
+    try:
+        fd = _create(control_path(namespace, name))
+        control = _log.Control.create(
+            fd, name, stream_id, identity or secrets.randbits(63) | 1, options.as_dict()
+        )
+        logs = []
+        for partition in range(options.partitions):
+            fd = create_partition_file(namespace, name, partition)
+            first, last_timestamp = (0, 0) if firsts is None else firsts[partition]
+            logs.append(_log.Partition.create(fd, control, partition, first, last_timestamp))
+    except BaseException as error:
+        _clear(namespace, name)
+        if isinstance(error, OSError) and not isinstance(error, NoSpace):
+            raise as_no_space(error, 4096) from error
+        raise
+    if publish:
+        control.publish()
+    return control, logs
+
+
+def create_partition_file(namespace: Namespace, name: str, partition: int) -> int:
+    """An empty file for a partition, open. Raises OSError, ForeignSegment."""
+    return _create(partition_path(namespace, name, partition))
+
+
+def _create(path: Path) -> int:
+    try:
+        fd = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise as_no_file(error, path) from error
+    _core.mark()
+    return fd
+
+
+def remove_stream(namespace: Namespace, name: str) -> None:
+    """Remove the stream, whatever its state; whoever waits on it is told.
+
+    Raises NoSuchStream, ForeignSegment, and ShmqError if its files cannot be removed.
+    """
+    control = None
+    with namespace.locked():
+        try:
+            control = look_at(namespace, name)
+            if control is not None and not control.deleted:
+                _, logs = open_stream(namespace, name)
+                control.mark_deleted()
+                for log in logs:
+                    log.delete()
+        except ForeignSegment:
+            raise
+        except SegmentError:
+            pass  # it is removed as it is
+        _erase(namespace, control)
+        _clear(namespace, name)
+
+
+def _erase(namespace: Namespace, control: _log.Control | None) -> None:
+    """Remove the files of a deleted stream, durably. Needs the registry lock.
+
+    Raises ShmqError if it cannot be done; the stream must then not be cleared away.
+    """
+    directory = namespace.data_dir
+    if control is None or control.options["durability"] == "memory" or directory is None:
+        return
+    try:
+        erase_stream(Disk(directory), control.name, control.identity)
+    except OSError as error:
+        raise ShmqError(
+            f"stream {control.name!r} is deleted, but not its files in {directory}: "
+            f"{error.strerror or error}; delete it again once they can be removed"
+        ) from error
+
+
+def _clear(namespace: Namespace, name: str) -> None:
+    """Remove what there is of a stream; the control segment last."""
+    for path in (*partition_paths(namespace, name), control_path(namespace, name)):
+        try:
+            fd = _open_own(path)
+        except FileNotFoundError:
+            continue
+        os.close(fd)
+        path.unlink(missing_ok=True)
+        _core.mark()
+
+
+def _no_such_stream(namespace: Namespace, name: str) -> NoSuchStream:
+    return NoSuchStream(
+        f"there is no stream {name!r} in namespace {namespace.name!r}: create it first, "
+        f"or see `shmq stream list`"
+    )
