@@ -1,0 +1,210 @@
+"""The schemas of a namespace: one file in /dev/shm, whole in each of its states.
+
+``schemas.shmq@NAMESPACE``, mode 0600, is there as long as there is a schema:
+
+    0   4   ``SHMJ``
+    4   4   the version, 1
+    8   8   the bytes of what follows the header
+   16   4   CRC-32C of them
+   20       a msgpack map: name -> a list of ``[version, schema, compatibility, at]``
+
+Integers are little-endian. Who changes it holds the registry lock, writes a new file aside and
+renames it over: a reader finds the old state or the new one, whoever is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from shmq.contract.schema import SchemaVersion
+from shmq.core import _core
+from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
+from shmq.registry import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
+from shmq.schemas.compare import problem_between
+
+__all__ = ["Schemas"]
+
+_MAGIC: Final = b"SHMJ"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sIQI")
+
+#: The largest file, and the most versions of one name.
+_LONGEST: Final = 1 << 26
+_MOST: Final = 1024
+
+_LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_Table = dict[str, list[SchemaVersion]]
+
+
+class Schemas:
+    """The schemas of one namespace. Each method reads the file as it is at that moment."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._path = namespace.schemas_path
+
+    def of(self, name: str) -> list[SchemaVersion]:
+        """Every version of the schema of ``name``, the oldest first. Raises SegmentError."""
+        return self._read().get(name, [])
+
+    def set(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
+        """Make it the newest version, unless it is that already; its number.
+
+        ``rule`` None is that of the newest version, or else ``"backward"``. Raises
+        SchemaError, InvalidOption, NoSpace, SegmentError.
+        """
+        with self._namespace.locked():
+            table = self._read()
+            known = table.setdefault(name, [])
+            newest = known[-1] if known else None
+            chosen = rule or (newest.compatibility if newest else "backward")
+            if newest is not None and newest.schema == schema and newest.compatibility == chosen:
+                return newest.version
+            self._check(name, schema, chosen, known)
+            version = newest.version + 1 if newest else 1
+            known.append(
+                SchemaVersion(
+                    name=name, version=version, schema=schema, compatibility=chosen, at=time.time()
+                )
+            )
+            self._write(table)
+            return version
+
+    def check(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
+        """Raise what `set` would, and change nothing."""
+        known = self.of(name)
+        chosen = rule or (known[-1].compatibility if known else "backward")
+        self._check(name, schema, chosen, known)
+
+    @staticmethod
+    def _check(name: str, schema: dict[str, Any], rule: str, known: list[SchemaVersion]) -> None:
+        """Messages of every version may still be there, so it is compared with each."""
+        if len(known) >= _MOST:
+            raise InvalidOption(
+                f"{name!r} has {_MOST} versions of its schema, the most it may have"
+            )
+        for other in reversed(known):
+            try:
+                problem = problem_between(schema, other.schema, rule)
+            except (ValueError, RecursionError, TypeError, AttributeError) as error:
+                raise InvalidOption(
+                    f"the schema of {name!r} cannot be compared: {error}"
+                ) from error
+            if problem is not None:
+                raise SchemaError(
+                    f"the schema of {name!r} is not {rule} compatible with its version "
+                    f"{other.version}: {problem}",
+                    name,
+                    problem.field,
+                )
+
+    def tidy(self, exists: Callable[[str], bool]) -> None:
+        """Forget the schemas of what is no more. Needs the registry lock."""
+        if not self._path.exists():
+            return
+        table = self._read()
+        left = {name: versions for name, versions in table.items() if exists(name)}
+        if not left:
+            self._path.unlink(missing_ok=True)
+        elif len(left) < len(table):
+            self._write(left)
+
+    # ---- the file ----
+
+    def _read(self) -> _Table:
+        try:
+            fd = os.open(self._path, _LOOK)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise as_foreign(error, self._path) from error
+        try:
+            refuse_foreign(fd, self._path)
+            return _parsed(self._path, _whole_of(self._path, fd))
+        finally:
+            os.close(fd)
+
+    def _write(self, table: _Table) -> None:
+        rows = {
+            name: [[each.version, each.schema, each.compatibility, each.at] for each in versions]
+            for name, versions in table.items()
+            if versions
+        }
+        packed = msgpack.packb(rows)
+        raw = _HEAD.pack(_MAGIC, _VERSION, len(packed), _core.crc32c(packed)) + packed
+        if len(raw) > _LONGEST:
+            raise InvalidOption(f"the namespace's schemas would have {len(raw)} bytes: too many")
+        aside = self._path.with_name(f"{self._path.name}@new")
+        aside.unlink(missing_ok=True)  # of one who died
+        _write_whole(aside, raw)
+        _core.mark()
+        aside.replace(self._path)
+        _core.mark()
+
+
+def _whole_of(path: Path, fd: int) -> bytes:
+    """Its bytes, of which there are as many as its header says. Raises SegmentError."""
+    head = os.pread(fd, _HEAD.size, 0)
+    size = _check_head(path, head)
+    if size > _LONGEST or os.fstat(fd).st_size != len(head) + size:
+        raise _damaged(path, f"it has {os.fstat(fd).st_size} bytes, and says {len(head) + size}")
+    return head + os.pread(fd, size, len(head))
+
+
+def _write_whole(path: Path, raw: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise as_no_file(error, path) from error
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(raw)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise as_no_space(error, len(raw)) from error
+
+
+def _check_head(path: Path, raw: bytes) -> int:
+    """How many bytes follow the header. Raises SegmentError."""
+    if len(raw) < _HEAD.size or raw[:4] != _MAGIC:
+        raise _damaged(path, "it is no table of schemas")
+    _, version, size, _ = _HEAD.unpack_from(raw)
+    if version != _VERSION:
+        raise IncompatibleSegment(
+            f"{path} is of version {version}, and this shmq reads version {_VERSION}: use the shmq "
+            f"that wrote it, or remove it and set the schemas anew"
+        )
+    return int(size)
+
+
+def _parsed(path: Path, raw: bytes) -> _Table:
+    _, _, size, crc = _HEAD.unpack_from(raw)
+    packed = raw[_HEAD.size :]
+    if len(packed) != size or _core.crc32c(packed) != crc:
+        raise _damaged(path, "its bytes are not those that were written")
+    try:
+        return {
+            name: [_version_of(name, *row) for row in rows]
+            for name, rows in msgpack.unpackb(packed, strict_map_key=False).items()
+        }
+    except Exception as error:  # msgpack's own kinds, and what the checks raise
+        raise _damaged(path, f"it makes no sense: {error}") from error
+
+
+def _version_of(name: str, version: int, schema: Any, rule: str, at: float) -> SchemaVersion:
+    if not isinstance(version, int) or not isinstance(schema, dict) or not isinstance(rule, str):
+        raise TypeError(f"a version of {name!r} is none")
+    return SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
+
+
+def _damaged(path: Path, what: str) -> DamagedSegment:
+    return DamagedSegment(f"{path} is damaged: {what}; remove it, and set the schemas anew")

@@ -1,0 +1,300 @@
+"""Whether a reader with one JSON Schema can read what was written by another.
+
+It is decided from the schemas alone. Fields that a schema does not name are taken as not
+written under it. Of a keyword whose meaning is not compared here, the reader must have the
+writer's own value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+__all__ = ["RULES", "Compatibility", "Problem", "look_up", "problem_between", "unreadable"]
+
+#: What a new version of a schema must be able to do.
+Compatibility = Literal["none", "backward", "forward", "full"]
+RULES: Final[tuple[Compatibility, ...]] = ("none", "backward", "forward", "full")
+
+#: Keywords that say nothing about what is valid.
+_NOTES: Final = frozenset(
+    {
+        "$schema", "$id", "$comment", "$defs", "$anchor", "definitions", "title", "description",
+        "default", "examples", "deprecated", "readOnly", "writeOnly", "format",
+    }
+)  # fmt: skip
+_LEAST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_MOST: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_KNOWN: Final = frozenset(
+    {
+        *_NOTES, *_LEAST, *_MOST, "$ref", "type", "enum", "const", "properties", "required",
+        "additionalProperties", "items", "anyOf", "oneOf", "allOf",
+    }
+)  # fmt: skip
+
+#: What a msgpack or JSON value may be.
+_TYPES: Final = frozenset({"null", "boolean", "number", "integer", "string", "array", "object"})
+
+#: How many references are followed for one schema.
+_MOST_REFERENCES: Final = 64
+
+
+class Problem(NamedTuple):
+    """Why one cannot read what the other wrote."""
+
+    #: Where: ``address.street``, ``items[].price``; empty for the whole.
+    field: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"field {self.field!r}: {self.what}" if self.field else self.what
+
+
+def problem_between(new: Mapping[str, Any], old: Mapping[str, Any], rule: str) -> Problem | None:
+    """The first reason why ``new`` may not follow ``old`` under the rule.
+
+    ``backward``: the new one reads what was written by the old one; ``forward``: the old one
+    reads what the new one writes; ``full``: both.
+    """
+    if rule in ("backward", "full"):
+        found = unreadable(new, old)
+        if found is not None:
+            return found
+    if rule in ("forward", "full"):
+        found = unreadable(old, new)
+        if found is not None:
+            return Problem(found.field, f"for readers of the old version, {found.what}")
+    return None
+
+
+def unreadable(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> Problem | None:
+    """The first reason why the reader cannot read what the writer writes; None: it can."""
+    return next(_Pair(reader, writer).problems(reader, writer, ""), None)
+
+
+class _Pair:
+    """Two whole schemas, in which references are looked up."""
+
+    def __init__(self, reader: Any, writer: Any) -> None:
+        self._reader = reader
+        self._writer = writer
+        #: What is being compared, kept alive: it is known by its id.
+        self._under_way: dict[tuple[int, int], object] = {}
+
+    def problems(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+        """Every reason why this part of the reader cannot read that of the writer."""
+        reader, writer = _resolved(reader, self._reader), _resolved(writer, self._writer)
+        if reader is True or reader == {} or writer is False:
+            return
+        if not isinstance(reader, Mapping) or not isinstance(writer, Mapping):
+            if reader is False:
+                yield Problem(at, "nothing is allowed there any more")
+            else:
+                yield from self._rules(reader, {}, at)
+            return
+        key = (id(reader), id(writer))
+        if key in self._under_way:
+            return  # a schema that refers to itself: what is asked is being answered
+        self._under_way[key] = reader, writer
+        try:
+            yield from self._branches(reader, writer, at)
+        finally:
+            del self._under_way[key]
+
+    def _branches(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+        """Alternatives: each of the writer's must be readable by one of the reader's."""
+        writer = _spread(writer) if "anyOf" in reader or "oneOf" in reader else writer
+        for word in ("anyOf", "oneOf"):
+            if word in writer:
+                rest = {key: value for key, value in writer.items() if key != word}
+                for branch in writer[word]:
+                    yield from self.problems(reader, _both(rest, branch, self._writer), at)
+                return
+        for word in ("anyOf", "oneOf"):
+            if word in reader:
+                yield from self._one_of(reader, word, writer, at)
+                return
+        if "allOf" in writer and reader.get("allOf") != writer["allOf"]:
+            merged = {key: value for key, value in writer.items() if key != "allOf"}
+            for part in writer["allOf"]:
+                merged = _both(merged, part, self._writer)
+            yield from self.problems(reader, merged, at)
+            return
+        for part in reader.get("allOf", ()):
+            if writer.get("allOf") != reader["allOf"]:
+                yield from self.problems(part, writer, at)
+        yield from self._rules(reader, writer, at)
+
+    def _one_of(self, reader: Any, word: str, writer: Any, at: str) -> Iterator[Problem]:
+        rest = {key: value for key, value in reader.items() if key != word}
+        yield from self.problems(rest, writer, at)
+        if reader[word] == writer.get(word):
+            return
+        found = [list(self.problems(branch, writer, at)) for branch in reader[word]]
+        if all(found):
+            deepest = max((each[0] for each in found), key=lambda problem: len(problem.field))
+            yield (
+                deepest
+                if deepest.field != at
+                else Problem(at, f"it is none of the {len(found)} that are allowed")
+            )
+
+    # ---- one schema without alternatives ----
+
+    def _rules(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+        missing = _values(reader, writer) or _types(reader, writer) or _bounds(reader, writer)
+        if missing is not None:
+            yield Problem(at, missing)
+            return
+        if "object" in _types_of(writer):
+            yield from self._object(reader, writer, at)
+        if "array" in _types_of(writer) and "items" in reader:
+            yield from self.problems(reader["items"], writer.get("items", True), f"{at}[]")
+        for word in sorted(reader.keys() - _KNOWN):
+            if reader[word] != writer.get(word):
+                yield Problem(at, f"{word!r} is not as it was, and is not compared")
+
+    def _object(self, reader: Any, writer: Any, at: str) -> Iterator[Problem]:
+        written, read = writer.get("properties", {}), reader.get("properties", {})
+        always = set(writer.get("required", ()))
+        for name in reader.get("required", ()):
+            if name not in always:
+                yield Problem(_join(at, name), "it is required, and is not always written")
+        more = reader.get("additionalProperties", True)
+        for name, value in written.items():
+            if name in read:
+                yield from self.problems(read[name], value, _join(at, name))
+            elif more is False:
+                yield Problem(_join(at, name), "it is written, and not allowed")
+            else:
+                yield from self.problems(more, value, _join(at, name))
+        others = writer.get("additionalProperties", False)
+        if isinstance(others, Mapping) and more is not True:
+            yield from self.problems(more, others, _join(at, "*"))
+
+
+def _join(at: str, name: str) -> str:
+    return f"{at}.{name}" if at else name
+
+
+def _resolved(schema: Any, root: Any) -> Any:
+    """What a reference within its own schema refers to. Raises ValueError for any other."""
+    for _ in range(_MOST_REFERENCES):
+        if not isinstance(schema, Mapping) or "$ref" not in schema:
+            return schema
+        found = look_up(schema["$ref"], root)
+        rest = {key: value for key, value in schema.items() if key not in ("$ref", *_NOTES)}
+        schema = found if not rest else {**rest, "allOf": [*rest.get("allOf", ()), found]}
+    raise ValueError("its references lead nowhere")
+
+
+def look_up(reference: Any, root: Any) -> Any:
+    """What a reference within the schema ``root`` refers to. Raises ValueError."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        raise ValueError(f"the reference {reference!r:.80} leads out of the schema")
+    found = root
+    for step in filter(None, reference[1:].split("/")):
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, Mapping) and name in found:
+            found = found[name]
+        else:
+            raise ValueError(f"the reference {reference!r:.80} leads nowhere")
+    return found
+
+
+def _both(one: Any, other: Any, root: Any) -> Any:
+    """About what is valid under both: as narrow as either, where both say something."""
+    one, other = _resolved(one, root), _resolved(other, root)
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return other if one is True else one if other is True else False
+    merged = {**one, **other}
+    if "properties" in one and "properties" in other:
+        merged["properties"] = {**one["properties"], **other["properties"]}
+    if "required" in one and "required" in other:
+        merged["required"] = [*one["required"], *other["required"]]
+    if "type" in one and "type" in other:
+        merged["type"] = sorted(_types_of(one) & _types_of(other))
+    return merged
+
+
+def _spread(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Several types as alternatives, so that each can be one of the reader's."""
+    kinds = schema.get("type")
+    if not isinstance(kinds, list) or len(kinds) < 2 or "anyOf" in schema:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "type"}
+    return {**rest, "anyOf": [{"type": kind} for kind in kinds]}
+
+
+def _types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    found = schema.get("type")
+    if found is None:
+        return _TYPES
+    return frozenset([found] if isinstance(found, str) else found)
+
+
+def _types(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
+    if "type" not in reader or "const" in writer or "enum" in writer:
+        return None
+    allowed = _types_of(reader)
+    if "number" in allowed:
+        allowed |= {"integer"}
+    more = _types_of(writer) - allowed
+    if not more:
+        return None
+    return f"it may be of type {_listed(more)}, and {_listed(_types_of(reader))} is allowed"
+
+
+def _listed(types: frozenset[str]) -> str:
+    return " or ".join(sorted(types)) if types != _TYPES else "any"
+
+
+def _values(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
+    """Where the reader, or the writer, lists what is valid."""
+    written = _listed_values(writer)
+    allowed = _listed_values(reader)
+    if written is None:
+        return None if allowed is None else "not everything that may be written is listed"
+    if allowed is None:
+        types = _types_of(reader)
+        wrong = [value for value in written if not _is_of(value, types)]
+    else:
+        wrong = [value for value in written if not any(_same(value, each) for each in allowed)]
+    return f"{wrong[0]!r:.60} may be written, and is not allowed" if wrong else None
+
+
+def _listed_values(schema: Mapping[str, Any]) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    found = schema.get("enum")
+    return None if found is None else list(found)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _is_of(value: Any, types: frozenset[str]) -> bool:
+    if isinstance(value, bool) or value is None:
+        return ("null" if value is None else "boolean") in types
+    if isinstance(value, int | float):
+        return "number" in types or ("integer" in types and value == int(value))
+    kinds: dict[type, str] = {str: "string", list: "array", dict: "object"}
+    return kinds.get(type(value)) in types
+
+
+def _bounds(reader: Mapping[str, Any], writer: Mapping[str, Any]) -> str | None:
+    if "enum" in writer or "const" in writer:
+        return None
+    for words, beyond in ((_LEAST, min), (_MOST, max)):
+        for word in words:
+            bound = reader.get(word)
+            if bound is None:
+                continue
+            other = writer.get(word)
+            if other is None or (other != bound and beyond(other, bound) == other):
+                was = "none" if other is None else other
+                return f"{word} is {bound}, and was {was}"
+    return None
