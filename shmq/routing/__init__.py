@@ -1,0 +1,1 @@
+"""Where a published message goes: patterns, the table of bindings, and its file."""

@@ -1,0 +1,343 @@
+"""The file of a namespace's exchanges, in /dev/shm, and this process's table made from it.
+
+``exchanges.shmq@NAMESPACE``, mode 0600, is there as long as there is an exchange. It is a
+header and the operations that made the table, one behind the other:
+
+    0   4   ``SHMX``
+    4   4   the version, 1
+    8   8   where the operations end; stored last, after the bytes it promises
+   16   8   1: another file takes its place, or none
+   64       of each operation: 4 bytes of length, 4 of CRC-32C, and a msgpack list
+
+Integers are little-endian. Who changes it holds the registry lock, writes behind the end,
+and moves the end: a death before that leaves bytes that nobody reads and the next writer
+overwrites. A file of many operations that undid each other is written anew aside, marked,
+and renamed over: whoever finds the mark opens the name again. Both words are mapped, so it
+costs a reader two loads to know that its table is still what it was, and it reads only
+what came behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from shmq.core import _core
+from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
+from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.routing.table import Operation, Route, Table, operation_of
+
+__all__ = ["Book"]
+
+_MAGIC: Final = b"SHMX"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sIQQ")
+_BEGIN: Final = 64
+_RECORD: Final = struct.Struct("<II")
+#: Where the mapped words are, in words of 64 bits.
+_END, _REPLACED = 1, 2
+
+#: The longest operation, in bytes: 64 headers with values that a frame can carry.
+_LONGEST: Final = 1 << 20
+
+#: From so many operations on, a file that is mostly undone is written anew.
+_LEAST_TO_SHORTEN: Final = 1024
+
+#: Whether a change is to be made to the table; it raises if it must not.
+Check = Callable[[Table], bool]
+
+_books: dict[str, Book] = {}
+
+
+class Book:
+    """The table of one namespace. One object a process: see `of`."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._path = namespace.exchanges_path
+        self._lock = threading.RLock()
+        self._table = Table()
+        self._file: _File | None = None
+        #: How often this process has found it changed.
+        self.changes = 0
+
+    @classmethod
+    def of(cls, namespace: Namespace) -> Book:
+        """The book of the namespace."""
+        return _books.setdefault(namespace.name, cls(namespace))
+
+    # ---- reading ----
+
+    def route(self, name: str, key: str, headers: Mapping[str, Any]) -> Route:
+        """See :meth:`Table.route`. Raises SegmentError, too."""
+        with self._lock:
+            return self._current().route(name, key, headers)
+
+    @contextlib.contextmanager
+    def table(self) -> Iterator[Table]:
+        """The table as it is now, to look at. Raises SegmentError."""
+        with self._lock:
+            yield self._current()
+
+    def _current(self) -> Table:
+        file = self._file
+        if file is None or file.replaced or file.end != file.read_to:
+            self._catch_up()
+        return self._table
+
+    def _catch_up(self) -> None:
+        """Read what came since; from the beginning where another file has the name."""
+        file = self._file
+        if file is None or (file.replaced and not file.has_name(self._path)):
+            self._forget_file()
+            self._file = file = _File.open(self._path)
+        if file is None:
+            return
+        try:
+            before = file.read_to
+            file.read(self._table)
+        except BaseException:
+            self._forget_file()
+            raise
+        self.changes += file.read_to != before
+
+    def release(self) -> None:
+        """Let go of the file; whoever reads next opens it again."""
+        with self._lock:
+            self._forget_file()
+
+    def _forget_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self.changes += 1
+        self._file, self._table = None, Table()
+
+    # ---- changing ----
+
+    def change(self, operation: Operation, check: Check) -> bool:
+        """Make the change if ``check(table)`` finds it due; whether it was.
+
+        Raises what ``check`` raises, NoSpace and SegmentError, and then nothing has changed.
+        """
+        with self._namespace.locked(), self._lock:
+            table = self._current()
+            if not check(table):
+                return False
+            if self._file is None or self._file.replaced:
+                self._replace([*table.operations(), operation])
+            else:
+                self._file.append(operation)
+            self._catch_up()
+            self._shorten()
+            return True
+
+    def forget(self, kind: str, name: str) -> None:
+        """Drop the bindings to a target that is gone, or about to go."""
+        with self._namespace.locked():
+            if self._path.exists():
+                self.change(["forget", kind, name], lambda table: table.leads_to(kind, name))
+
+    def tidy(self) -> None:
+        """Remove a file without exchanges, which a death has left."""
+        with contextlib.suppress(ShmqError, OSError):
+            if self._path.exists():
+                with self._namespace.locked(), self._lock:
+                    self._current()
+                    self._shorten()
+
+    def _shorten(self) -> None:
+        """Remove the file with its last exchange, and write anew what is mostly undone."""
+        file, live = self._file, self._table.size
+        if file is None:
+            return
+        if not live:
+            file.replaced = 1
+            _core.mark()
+            self._path.unlink(missing_ok=True)
+            self._forget_file()
+        elif file.operations > _LEAST_TO_SHORTEN + 2 * live:
+            self._replace(self._table.operations())
+            self._catch_up()
+
+    def _replace(self, operations: Iterable[Operation]) -> None:
+        """Have a file with these operations take the place of the one there is."""
+        aside = self._path.with_name(f"{self._path.name}@new")
+        _write_aside(aside, b"".join(map(_record, operations)))
+        _core.mark()
+        if self._file is not None:
+            self._file.replaced = 1
+        _core.mark()
+        aside.replace(self._path)
+        _core.mark()
+
+    def after_fork(self) -> None:
+        """The child begins anew: another thread may have been changing the table at the fork."""
+        self._lock = threading.RLock()
+        self._forget_file()
+
+
+class _File:
+    """An open file, its words mapped, and how far it was read."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._map = mmap.mmap(fd, _BEGIN)
+        self._words = memoryview(self._map).cast("Q")
+        #: Up to where it was read, and how many operations that were.
+        self.read_to = _BEGIN
+        self.operations = 0
+
+    @classmethod
+    def open(cls, path: Path) -> _File | None:
+        """The file of that name, if there is one. Raises SegmentError."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise as_no_file(error, path) from error
+        try:
+            refuse_foreign(fd, path)
+            _check_head(path, os.pread(fd, _BEGIN, 0))
+            return cls(path, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @property
+    def end(self) -> int:
+        """Where the operations end."""
+        return self._words[_END]
+
+    @property
+    def replaced(self) -> int:
+        """Whether another file has its name, or is about to."""
+        return self._words[_REPLACED]
+
+    @replaced.setter
+    def replaced(self, value: int) -> None:
+        self._words[_REPLACED] = value
+
+    def has_name(self, path: Path) -> bool:
+        """Whether the name still is this file's: one who died may only have marked it."""
+        try:
+            return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def read(self, table: Table) -> None:
+        """Apply what came behind what was read. Raises DamagedSegment."""
+        end = self.end
+        if not self.read_to <= end <= os.fstat(self._fd).st_size:
+            raise _damaged(self._path, 8, f"it says that it ends at byte {end}")
+        data = os.pread(self._fd, end - self.read_to, self.read_to)
+        at = 0
+        while at < len(data):
+            operation, after = _operation_at(self._path, data, at, self.read_to, table)
+            table.apply(operation)
+            self.operations += 1
+            at = after
+        self.read_to = end
+
+    def append(self, operation: Operation) -> None:
+        """Write one more operation. Needs the registry lock. Raises NoSpace."""
+        record = _record(operation)
+        end = self.end
+        try:
+            _write_at(self._fd, record, end)
+        except OSError as error:
+            raise as_no_space(error, len(record)) from error
+        _core.mark()
+        self._words[_END] = end + len(record)
+        _core.mark()
+
+    def close(self) -> None:
+        """Close it. May be called again."""
+        self._words.release()
+        self._map.close()
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+
+def _check_head(path: Path, raw: bytes) -> None:
+    if len(raw) < _BEGIN or raw[:4] != _MAGIC:
+        raise _damaged(path, 0, "it is no table of exchanges")
+    version = _HEAD.unpack_from(raw)[1]
+    if version != _VERSION:
+        raise IncompatibleSegment(
+            f"{path} is of version {version}, and this shmq reads version {_VERSION}: use the "
+            f"shmq that wrote it, or remove it and make the exchanges anew"
+        )
+
+
+def _record(operation: Operation) -> bytes:
+    packed: bytes = msgpack.packb(operation)
+    return _RECORD.pack(len(packed), _core.crc32c(packed)) + packed
+
+
+def _operation_at(
+    path: Path, data: bytes, at: int, base: int, table: Table
+) -> tuple[Operation, int]:
+    """The operation at ``at``, checked, and where the next one is."""
+    where = base + at
+    if len(data) - at < _RECORD.size:
+        raise _damaged(path, where, "an operation is cut off")
+    size, crc = _RECORD.unpack_from(data, at)
+    packed = data[at + _RECORD.size : at + _RECORD.size + size]
+    if size > _LONGEST or len(packed) < size or _core.crc32c(packed) != crc:
+        raise _damaged(path, where, "an operation is not what was written")
+    try:
+        found = msgpack.unpackb(packed, strict_map_key=False)
+        return operation_of(found, table), at + _RECORD.size + size
+    except Exception as error:  # msgpack's own kinds, and what the checks raise
+        raise _damaged(path, where, f"an operation makes no sense: {error}") from error
+
+
+def _damaged(path: Path, where: int, what: str) -> DamagedSegment:
+    return DamagedSegment(
+        f"{path} is damaged at byte {where}: {what}; remove it, and make the exchanges and their "
+        f"bindings anew"
+    )
+
+
+def _write_aside(path: Path, records: bytes) -> None:
+    """Write a whole file, which nobody opens before it has its name. Raises NoSpace."""
+    path.unlink(missing_ok=True)  # of one who died
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise as_no_file(error, path) from error
+    head = _HEAD.pack(_MAGIC, _VERSION, _BEGIN + len(records), 0).ljust(_BEGIN, b"\0")
+    try:
+        _write_at(fd, head + records, 0)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise as_no_space(error, len(head) + len(records)) from error
+    finally:
+        os.close(fd)
+
+
+def _write_at(fd: int, data: bytes, where: int) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(fd, left, where)
+        left, where = left[written:], where + written
+
+
+def _after_fork() -> None:
+    for book in _books.values():
+        book.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,315 @@
+"""The exchanges of a namespace and their bindings, and where a message goes by them.
+
+A table is changed by operations, which its file is a sequence of: see `shmq.routing.book`.
+An operation from a file is checked as one from a caller is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from shmq.contract.exchange import Binding, ExchangeKind, ExchangeSummary, Match, TargetKind
+from shmq.errors import ExchangeExists, InvalidOption, NoSuchExchange
+from shmq.names import check_name
+from shmq.routing.headers import Headers, Wanted, check_headers
+from shmq.routing.topic import Target, Topics, check_key, check_pattern
+
+__all__ = ["Operation", "Route", "Table", "check_binding", "check_exchange", "operation_of"]
+
+_KINDS: Final = ("direct", "topic", "fanout", "headers")
+_TARGETS: Final = ("queue", "stream", "exchange")
+
+#: The most resolved keys that are kept.
+_MOST_ROUTES: Final = 4096
+
+Operation = list[Any]
+_Key = str | Wanted
+
+
+class Route(NamedTuple):
+    """Where a message goes: the queues and the streams, by name, in order."""
+
+    queues: tuple[str, ...]
+    streams: tuple[str, ...] = ()
+
+
+class _Keys:
+    """The bindings of a direct exchange; a fanout's are under one key."""
+
+    def __init__(self) -> None:
+        self._targets: dict[Any, set[Target]] = {}
+
+    def add(self, key: Any, target: Target) -> None:
+        self._targets.setdefault(key, set()).add(target)
+
+    def remove(self, key: Any, target: Target) -> None:
+        targets = self._targets.get(key, set())
+        targets.discard(target)
+        if not targets:
+            self._targets.pop(key, None)
+
+    def match(self, key: Any) -> set[Target]:
+        return self._targets.get(key, set())
+
+
+class _Exchange:
+    """One exchange."""
+
+    def __init__(self, name: str, kind: str, alternate: str | None) -> None:
+        self.name = name
+        self.kind = kind
+        self.alternate = alternate
+        self.bindings: set[tuple[_Key, Target]] = set()
+        self._index: Any = {"topic": Topics, "headers": Headers}.get(kind, _Keys)()
+
+    def add(self, key: _Key, target: Target) -> None:
+        self.bindings.add((key, target))
+        self._index.add(key, target)
+
+    def remove(self, key: _Key, target: Target) -> None:
+        self.bindings.remove((key, target))
+        self._index.remove(key, target)
+
+    def match(self, key: str, headers: Mapping[str, Any]) -> set[Target]:
+        if self.kind == "fanout":
+            key = ""
+        found: set[Target] = self._index.match(headers if self.kind == "headers" else key)
+        return found
+
+
+class Table:
+    """All exchanges of a namespace."""
+
+    def __init__(self) -> None:
+        self._exchanges: dict[str, _Exchange] = {}
+        self._leading_to: dict[Target, set[tuple[str, _Key]]] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
+        #: How many exchanges go by headers.
+        self._by_headers = 0
+        #: How many operations would make it anew.
+        self.size = 0
+
+    # ---- changes ----
+
+    def apply(self, operation: Operation) -> None:
+        """Carry out what `operation_of` returned; what is so already changes nothing."""
+        what, *given = operation
+        self._routes.clear()
+        getattr(self, f"_{what}")(*given)
+
+    def _make(self, name: str, kind: str, alternate: str | None) -> None:
+        if name not in self._exchanges:
+            self._exchanges[name] = _Exchange(name, kind, alternate)
+            self._by_headers += kind == "headers"
+            self.size += 1
+
+    def _delete(self, name: str) -> None:
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            return
+        for key, target in list(exchange.bindings):
+            self._drop(exchange, key, target)
+        self._forget("exchange", name)
+        del self._exchanges[name]
+        self._by_headers -= exchange.kind == "headers"
+        self.size -= 1
+
+    def _bind(self, name: str, *binding: Any) -> None:
+        exchange = self._exchanges.get(name)
+        key, target = _key_and_target(*binding)
+        if exchange is None or (key, target) in exchange.bindings:
+            return
+        exchange.add(key, target)
+        self._leading_to.setdefault(target, set()).add((name, key))
+        self.size += 1
+
+    def _unbind(self, name: str, *binding: Any) -> None:
+        exchange = self._exchanges.get(name)
+        key, target = _key_and_target(*binding)
+        if exchange is not None and (key, target) in exchange.bindings:
+            self._drop(exchange, key, target)
+
+    def _forget(self, kind: str, name: str) -> None:
+        for exchange, key in list(self._leading_to.get((kind, name), ())):
+            self._drop(self._exchanges[exchange], key, (kind, name))
+
+    def _drop(self, exchange: _Exchange, key: _Key, target: Target) -> None:
+        exchange.remove(key, target)
+        self._leading_to[target].remove((exchange.name, key))
+        if not self._leading_to[target]:
+            del self._leading_to[target]
+        self.size -= 1
+
+    def operations(self) -> Iterator[Operation]:
+        """What makes this table out of an empty one; the exchanges first."""
+        for exchange in self._exchanges.values():
+            yield ["make", exchange.name, exchange.kind, exchange.alternate]
+        for exchange in self._exchanges.values():
+            for key, (kind, target) in exchange.bindings:
+                plain, headers = (key, None) if isinstance(key, str) else ("", _packed(key))
+                yield ["bind", exchange.name, kind, target, plain, headers]
+
+    # ---- looking ----
+
+    def summary(self, name: str) -> ExchangeSummary:
+        """The exchange in one line. Raises NoSuchExchange."""
+        exchange = self._get(name)
+        return ExchangeSummary(
+            name=name,
+            kind=cast(ExchangeKind, exchange.kind),
+            alternate=exchange.alternate,
+            bindings=len(exchange.bindings),
+        )
+
+    def summaries(self) -> list[ExchangeSummary]:
+        """All exchanges, sorted by name."""
+        return [self.summary(name) for name in sorted(self._exchanges)]
+
+    def has(self, name: str) -> bool:
+        """Whether there is an exchange of that name."""
+        return name in self._exchanges
+
+    def is_bound(self, name: str, binding: Operation) -> bool:
+        """Whether the exchange has the binding. Raises NoSuchExchange."""
+        return _key_and_target(*binding) in self._get(name).bindings
+
+    def leads_to(self, kind: str, name: str) -> bool:
+        """Whether anything is bound to that target."""
+        return (kind, name) in self._leading_to
+
+    def bindings(self, name: str) -> list[Binding]:
+        """The exchange's bindings, sorted by target and key. Raises NoSuchExchange."""
+        return sorted(
+            (_binding(key, target) for key, target in self._get(name).bindings),
+            key=lambda each: (each.kind, each.target, each.key, repr(each.headers), each.match),
+        )
+
+    def check_kind(self, name: str, kind: str, alternate: str | None) -> None:
+        """Raise ExchangeExists if there is another exchange of that name."""
+        found = self._exchanges.get(name)
+        if found is not None and (found.kind, found.alternate) != (kind, alternate):
+            raise ExchangeExists(
+                f"exchange {name!r} exists, with kind={found.kind!r} and "
+                f"alternate={found.alternate!r}, not {kind!r} and {alternate!r}; use it as it is, "
+                f"or delete it first"
+            )
+
+    def _get(self, name: str) -> _Exchange:
+        try:
+            return self._exchanges[name]
+        except KeyError:
+            raise NoSuchExchange(
+                f"there is no exchange {name!r}: create it first, or see `shmq exchange list`"
+            ) from None
+
+    # ---- where to ----
+
+    def route(self, name: str, key: str, headers: Mapping[str, Any]) -> Route:
+        """Where a message goes that is published to the exchange. Raises NoSuchExchange."""
+        if headers and self._by_headers:
+            return self._resolve(name, key, headers)
+        known = self._routes.get((name, key))
+        if known is None:
+            known = self._resolve(name, key, headers)
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            self._routes[name, key] = known
+        return known
+
+    def _resolve(self, name: str, key: str, headers: Mapping[str, Any]) -> Route:
+        """Follow the bindings from exchange to exchange, each of which is asked once."""
+        found: dict[str, set[str]] = {"queue": set(), "stream": set()}
+        seen = {name}
+        left = [self._get(name)]
+        while left:
+            exchange = left.pop()
+            targets = exchange.match(key, headers)
+            if not targets and exchange.alternate is not None:
+                targets = {("exchange", exchange.alternate)}
+            for kind, target in targets:
+                if kind in found:
+                    found[kind].add(target)
+                elif target not in seen and target in self._exchanges:
+                    seen.add(target)
+                    left.append(self._exchanges[target])
+        return Route(tuple(sorted(found["queue"])), tuple(sorted(found["stream"])))
+
+
+# ---- what is given ----
+
+
+def check_exchange(name: str, kind: str, alternate: str | None) -> Operation:
+    """The operation that makes it. Raises InvalidName, InvalidOption, TypeError."""
+    check_name(name, "exchange")
+    if kind not in _KINDS:
+        raise InvalidOption(f"kind={kind!r} must be one of {', '.join(map(repr, _KINDS))}")
+    if alternate is not None and check_name(alternate, "exchange (alternate)") == name:
+        raise InvalidOption(f"alternate={name!r} is the exchange itself: name another")
+    return ["make", name, kind, alternate]
+
+
+def check_binding(
+    exchange_kind: str,
+    target: str,
+    key: str,
+    kind: str,
+    headers: Mapping[str, Any] | None,
+    match: str,
+) -> Operation:
+    """A binding as operations have it. Raises InvalidName, InvalidOption, TypeError."""
+    if kind not in _TARGETS:
+        raise InvalidOption(f"kind={kind!r} must be one of {', '.join(map(repr, _TARGETS))}")
+    check_name(target, kind)
+    check_pattern(key) if exchange_kind == "topic" else check_key(key)
+    wanted = check_headers(headers, match)
+    if exchange_kind == "headers":
+        if key:
+            raise InvalidOption(f"key={key!r}: a headers exchange goes by headers, not by keys")
+        return [kind, target, "", _packed(wanted)]
+    if headers or match != "all":
+        raise InvalidOption(f"headers and match are for a headers exchange, not a {exchange_kind}")
+    if exchange_kind == "fanout" and key:
+        raise InvalidOption(f"key={key!r}: a fanout exchange passes on everything, by no key")
+    return [kind, target, key, None]
+
+
+def operation_of(found: Any, table: Table) -> Operation:
+    """An operation from a file. Raises ValueError and what the checks raise if it is none."""
+    if not isinstance(found, list) or not found:
+        raise ValueError("an operation must be a list")
+    what, *given = found
+    if what == "make" and len(given) == 3:
+        return check_exchange(*given)
+    if what == "delete" and len(given) == 1:
+        return ["delete", check_name(given[0], "exchange")]
+    if what == "forget" and len(given) == 2 and given[0] in _TARGETS:
+        return ["forget", given[0], check_name(given[1], given[0])]
+    if what in {"bind", "unbind"} and len(given) == 5:
+        name, kind, target, key, wanted = given
+        headers, match = ({}, "all") if wanted is None else (_plain(wanted[0]), wanted[1])
+        exchange_kind = table.summary(name).kind
+        return [what, name, *check_binding(exchange_kind, target, key, kind, headers, match)]
+    raise ValueError(f"there is no operation {found!r:.100}")
+
+
+def _packed(wanted: Wanted) -> list[Any]:
+    items, match = wanted
+    return [[list(item) for item in items], match]
+
+
+def _key_and_target(kind: str, target: str, key: str, wanted: Any) -> tuple[_Key, Target]:
+    if wanted is None:
+        return key, (kind, target)
+    return (tuple(tuple(item) for item in wanted[0]), wanted[1]), (kind, target)
+
+
+def _binding(key: _Key, target: Target) -> Binding:
+    kind, name = cast(TargetKind, target[0]), target[1]
+    if isinstance(key, str):
+        return Binding(name, kind, key)
+    return Binding(name, kind, "", _plain(key[0]), cast(Match, key[1]))
+
+
+def _plain(headers: Any) -> dict[str, Any]:
+    return {name: value for name, value, _ in headers}
