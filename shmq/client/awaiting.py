@@ -25,6 +25,28 @@ async def get(namespace: Namespace, queue: Any, timeout: float | None) -> contra
     return message
 
 
+async def get_chosen(
+    namespace: Namespace, queue: Any, meant: _core.Filter, timeout: float | None
+) -> contract.Message:
+    """Wait for a message that the filter lets through. Raises Empty."""
+
+    def attempt() -> contract.Message | None:
+        found: list[contract.Message] = queue.choose(meant, 1)
+        return found[0] if found else None
+
+    message = attempt()
+    if message is None:
+        queue.look_for_dead()
+        message = attempt()
+    if message is None and timeout != 0:
+        message = await wait_for(namespace, queue, _core.EVENT_ARRIVED, attempt, timeout)
+    if message is None:
+        raise Empty(
+            f"no message that `where` means came to queue {queue.name!r} within {timeout} s"
+        )
+    return message
+
+
 async def put(
     namespace: Namespace, queue: Any, parcel: _core.Parcel, timeout: float | None
 ) -> contract.Put:
@@ -55,8 +77,10 @@ class AsyncConsumer(contract.AsyncConsumer):
         consumer: _core.Consumer,
         prefetch: int,
         timeout: float | None,
+        event: int,
     ) -> None:
         self._namespace = namespace
+        self._event = event
         self._queue = queue
         self._consumer = consumer
         self._prefetch = prefetch
@@ -91,7 +115,7 @@ class AsyncConsumer(contract.AsyncConsumer):
             message = await wait_for(
                 self._namespace,
                 self._queue,
-                _core.EVENT_NOT_EMPTY,
+                self._event,
                 self._consumer.take,
                 self._timeout,
             )

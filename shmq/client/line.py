@@ -39,10 +39,14 @@ class Line:
     after a call calls the next one, if there is anything for it, or arms. The last one
     disarms, which rings another process for what is left. So a ring is used, or passed
     on. A waiter keeps its place until it leaves.
+
+    Those who wait for messages that arrive, and are meant, are all called for each ring:
+    what one of them leaves may be another's.
     """
 
     def __init__(self, queue: Any, event: int, bell: _core.Bell) -> None:
         self.watch = _core.Watch(queue, event, bell)
+        self._all = event == _core.EVENT_ARRIVED
         self._waiters: OrderedDict[Waiter, None] = OrderedDict()
         self._called = 0
         # A task that the collector ends leaves in whatever thread that happens.
@@ -89,12 +93,12 @@ class Line:
         Not ``closely``: nobody, as long as one who was called has not answered.
         """
         with self._lock:
-            if self.watch.has_ended:
+            if self.watch.has_ended or self._all:
                 return self._call_some(len(self._waiters))
             return [] if self._called and not closely else self._call_some(1)
 
     def _next(self) -> list[Waiter]:
-        if self._called == len(self._waiters):
+        if self._all or self._called == len(self._waiters):
             return []
         try:
             if not _core.scan([self.watch], True)[0]:

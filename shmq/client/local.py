@@ -5,20 +5,32 @@ from __future__ import annotations
 import contextlib
 import heapq
 import inspect
+import itertools
 import logging
 import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import util
 from typing import Any
 
 from shmq import codecs, contract
 from shmq.client import awaiting, confirming, hub, moving, staging
+from shmq.client.asking import REPLY_OPTIONS, Asker
+from shmq.client.choosing import wait_chosen
+from shmq.client.exchange import Exchanges, LocalExchange
 from shmq.client.pipeline import LocalPipeline
+from shmq.client.streams import LocalStream, LocalStreams
+from shmq.client.streams import attach as attach_stream
+from shmq.client.transactions import happening
+from shmq.client.transactions.settling import look, settle, settle_all, settle_copy
+from shmq.client.transactions.transaction import LocalTransaction
+from shmq.client.typed import Registrar
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
     Full,
+    InvalidName,
     InvalidOption,
     NoSpace,
     NoSuchQueue,
@@ -28,9 +40,19 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.names import check_name, chosen_namespace, staging_name, staging_target
+from shmq.filters import compile_filter
+from shmq.names import (
+    check_name,
+    chosen_namespace,
+    is_reply_name,
+    reply_name,
+    staging_name,
+    staging_target,
+)
 from shmq.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOptions, check_whole
 from shmq.registry import Namespace
+from shmq.routing.book import Book
+from shmq.schemas.book import Schemas
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
 from shmq.where import Where
 
@@ -45,6 +67,7 @@ _EVERYTHING = 1 << 31
 
 _core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
 _core.install_dead_letter(moving.dead_letter)
+_core.install_choosing(compile_filter, wait_chosen)
 contract.Message.register(_core.Message)
 contract.Batch.register(_core.Batch)
 contract.Packed.register(_core.Packed)
@@ -83,15 +106,20 @@ class LocalQueue(_core.Handle, contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         return self.put(body, False, **properties)
 
-    def get_nowait(self) -> contract.Message:
+    def get_nowait(self, *, where: str | None = None) -> contract.Message:
         """See :class:`shmq.contract.Queue`."""
-        return self.get(False)
+        return self.get(False, where=where)
 
     def consume(
-        self, prefetch: int = 64, timeout: float | None = None, *, block: bool = True
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
     ) -> contract.Consumer:
         """See :class:`shmq.contract.Queue`."""
-        consumer: contract.Consumer = _core.make_consumer(self, prefetch, timeout, block)
+        consumer: contract.Consumer = _core.make_consumer(self, prefetch, timeout, block, where)
         self._consumers.add(consumer)
         return consumer
 
@@ -107,10 +135,15 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     # ---- asyncio ----
 
-    async def aget(self, timeout: float | None = None) -> contract.Message:
+    async def aget(
+        self, timeout: float | None = None, *, where: str | None = None
+    ) -> contract.Message:
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
+        if where is not None:
+            meant = compile_filter(where)
+            return await awaiting.get_chosen(self._namespace, self, meant, timeout)
         message = self.try_get()
         if message is None:
             message = await awaiting.get(self._namespace, self, timeout)
@@ -154,27 +187,33 @@ class LocalQueue(_core.Handle, contract.Queue):
         parcel = self.wrap(body, **properties)
         return await awaiting.put(self._namespace, self, parcel, timeout)
 
-    def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> contract.AsyncConsumer:
+    def aconsume(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> contract.AsyncConsumer:
         """See :class:`shmq.contract.Queue`."""
-        consumer = _core.make_consumer(self, prefetch, timeout, False)
+        consumer = _core.make_consumer(self, prefetch, timeout, False, where)
         self._consumers.add(consumer)
-        return awaiting.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout)
+        event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
+        return awaiting.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
 
     # ---- looking ----
 
-    def peek(self, limit: int = 10) -> list[contract.Message]:
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
-        limit = check_whole("limit", limit, 1)
-        return list(self.peeked(limit))
+        limit = check_whole("limit", limit, 1, None)
+        return list(self.peeked(limit, where))
 
-    def peeked(self, limit: int) -> Iterator[contract.Message]:
+    def peeked(self, limit: int, where: str | None = None) -> Iterator[contract.Message]:
         """What `peek` returns, each copied when it is asked for."""
+        meant = None if where is None else Where(where)
         self.qsize()  # what is due is done first
-        first = heapq.nsmallest(
-            limit, ((-priority, sequence, at) for at, sequence, priority in self._visible())
-        )
+        order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
+        first = heapq.nsmallest(limit, order) if meant is None else sorted(order)
         copies = (self.copy_at(at, sequence) for _, sequence, at in first)
-        return (copy for copy in copies if copy is not None)
+        there = (copy for copy in copies if copy is not None)
+        if meant is None:
+            return there
+        return itertools.islice(filter(meant.matches, there), limit)
 
     def _visible(self) -> Iterator[tuple[int, int, int]]:
         """(slot, sequence, priority) of each visible message, in no order."""
@@ -269,7 +308,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         dead = [
             (at, number)
             for at, number, *_ in self.attached()
-            if not self._namespace.is_alive(number)
+            if not self._namespace.is_alive(number) and settle(self._namespace, number)
         ]
         for at, number in dead:
             self.reclaim(at, number)
@@ -296,6 +335,10 @@ class LocalQueue(_core.Handle, contract.Queue):
             return attach(self._namespace, name)
         except (NoSuchQueue, SegmentError):
             return None
+
+    def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
+        """See :class:`shmq.client.moving.Doors`."""
+        settle_copy(self._namespace, target, process, sequence)
 
     def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
         """Move dying messages on. What cannot move now stays, and is tried again."""
@@ -326,7 +369,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
         """As `redrive`, but a dead-letter queue's letters go to the queues alone that ``may``."""
-        most = _EVERYTHING if limit is None else check_whole("limit", limit, 1)
+        most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
         meant = None if where is None else Where(where)
         with contextlib.ExitStack() as stack:
             graves, targets = self, _Targets(self._namespace, stack, may)
@@ -381,7 +424,11 @@ class LocalQueue(_core.Handle, contract.Queue):
     ) -> None:
         batch = staging.check_batch(batch)
         parts = [staging.check_part(part) for part in parts]
-        staging.publish(self, self._make_staging(publisher), batch, parts, how)
+        queue = self._staging(publisher)
+        if queue is None:  # a refusal makes nothing
+            staging.check_staged(staging_name(self.name, publisher), batch, parts, ())
+            queue = self._make_staging(publisher)
+        staging.publish(self, queue, batch, parts, how)
 
     def sealed(self, publisher: str) -> int | None:
         """See :class:`shmq.contract.Queue`."""
@@ -535,8 +582,20 @@ def attach(namespace: Namespace, name: str) -> LocalQueue:
     return LocalQueue(namespace, name, namespace.open_segment(name))
 
 
+LocalStream.attach_queue = staticmethod(attach)
+
+
+def _attach_to(namespace: Namespace, name: str) -> LocalQueue | LocalStream:
+    """Attach to the queue, or to the stream of ``stream/`` and its name."""
+    kind, _, stream = name.partition("/")
+    return attach_stream(namespace, stream) if stream else attach(namespace, kind)
+
+
 def _attach_by_name(namespace: str, name: str) -> LocalQueue:
     return attach(Namespace.of(namespace), name)
+
+
+happening.install(attach, attach_stream)
 
 
 def _segment_if_any(namespace: Namespace, name: str) -> _core.Segment | None:
@@ -569,8 +628,15 @@ def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) 
 
 
 def _remove(namespace: Namespace, name: str) -> None:
-    """Remove a queue, whatever its state. Needs the registry lock."""
+    """Remove a queue, whatever its state. Needs the registry lock.
+
+    Its bindings go first: a new queue of its name is bound to nothing.
+    """
     segment = None
+    try:
+        Book.of(namespace).forget("queue", name)
+    except SegmentError as error:
+        log.warning("queue %s is removed, its bindings are not: %s", name, error)
     try:
         segment = namespace.open_segment(name)
         names = semaphore_names(namespace.name, segment.queue_id)
@@ -591,12 +657,43 @@ def _remove_stagings(namespace: Namespace, target: str) -> None:
                 _remove(namespace, name)
 
 
-class LocalBroker(contract.Broker):
-    """The queues of one namespace on this host."""
+def _sweep_replies(namespace: Namespace) -> None:
+    """Remove the reply queues whose clients are gone. Needs the registry lock."""
+    for name in namespace.queue_names():
+        if is_reply_name(name):
+            with contextlib.suppress(ShmqError, OSError):
+                queue_id = namespace.queue_id_of(name)
+                if queue_id and not namespace.is_claimed(queue_id):
+                    _remove(namespace, name)
+
+
+def _remove_owned(namespace: str, name: str, queue_id: int) -> None:
+    """Remove a client's own queue, if it is still that one."""
+    found = Namespace.of(namespace)
+    with contextlib.suppress(ShmqError, OSError):
+        with found.locked():
+            if found.queue_id_of(name) == queue_id:
+                _remove(found, name)
+        found.unclaim(queue_id)
+        found.retire()
+
+
+def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
+    return NoSuchQueue(
+        f"there is no queue and no stream {name!r} in namespace {namespace!r}: create it first"
+    )
+
+
+class LocalBroker(LocalStreams, Asker, Registrar):
+    """The queues, streams and exchanges of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:
+        super().__init__()
         self._namespace = Namespace.of(chosen_namespace(namespace))
+        self._exchanges = Exchanges(self._namespace, _attach_to)
         self._queues: weakref.WeakSet[LocalQueue] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[LocalStream] = weakref.WeakSet()
+        self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
         self._closed = False
 
     @property
@@ -625,6 +722,7 @@ class LocalBroker(contract.Broker):
 
     def _make(self, name: str, options: QueueOptions) -> LocalQueue:
         """The dead-letter queue comes first: a queue is never without its own."""
+        self._tidy_schemas()
         before = self._namespace.queue_names()
         try:
             if options.dead_letter is not None:
@@ -667,11 +765,89 @@ class LocalBroker(contract.Broker):
             _remove(self._namespace, name)
         self._retire()
 
+    # ---- schemas ----
+
+    def _is_named(self, name: str) -> bool:
+        """Whether there is a queue or a stream of that name."""
+        found = self._namespace
+        return found.path_of(name).exists() or name in found.stream_names()
+
+    def _forget_schemas(self) -> None:
+        """Remove their file, in whatever state, where nobody can have one any more."""
+        namespace = self._namespace
+        if namespace.schemas_path.exists():
+            with namespace.locked(), contextlib.suppress(OSError):
+                if not namespace.queue_names() and not namespace.stream_names():
+                    namespace.schemas_path.unlink(missing_ok=True)
+
+    def _tidy_schemas(self) -> None:
+        """Forget the schemas of what is no more. Needs the registry lock."""
+        with contextlib.suppress(SegmentError, OSError):  # whoever reads them is told
+            Schemas(self._namespace).tidy(self._is_named)
+
+    def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
+        self._check_open()
+        check_name(name)
+        with self._namespace.locked():
+            if not self._is_named(name):
+                raise _no_schemas(name, self._namespace.name)
+            return Schemas(self._namespace).set(name, schema, rule)
+
+    def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
+        self._check_open()
+        if not self._is_named(check_name(name)):
+            raise _no_schemas(name, self._namespace.name)
+        Schemas(self._namespace).check(name, schema, rule)
+
+    def schemas(self, name: str) -> list[contract.SchemaVersion]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        if not self._is_named(check_name(name)):
+            raise _no_schemas(name, self._namespace.name)
+        return Schemas(self._namespace).of(name)
+
     def _settle_rows(self, name: str, target: str) -> None:
         """What was on its way from a staging queue is settled before that goes."""
         with contextlib.suppress(ShmqError), contextlib.ExitStack() as stack:
             queue = stack.enter_context(attach(self._namespace, name))
             stack.enter_context(attach(self._namespace, target)).settle_rows(queue)
+
+    def create_own_queue(self, name: str, **options: Any) -> LocalQueue:
+        """Make a client's reply queue: it is removed once this process is gone, if not before.
+
+        What clients that died have left is removed with it. Raises
+        :class:`~shmq.InvalidName` for a name that is not a reply queue's, and what
+        `create_queue` raises; also where there is a queue with the same options.
+        """
+        if not is_reply_name(check_name(name)):
+            raise InvalidName(
+                f"{name!r} cannot be a client's own queue: its name is reply. and 16 "
+                f"hexadecimal digits"
+            )
+        with self._namespace.locked():
+            _sweep_replies(self._namespace)
+            if self.has_queue(name):
+                raise QueueExists(f"queue {name!r} exists: take another name")
+            queue = self.create_queue(name, **options)
+            queue.claim()
+        return queue
+
+    def delete_own_queue(self, name: str, queue_id: int) -> None:
+        """Delete what `create_own_queue` has made, if it is there still."""
+        _remove_owned(self._namespace.name, name, queue_id)
+
+    def _make_reply_queue(self) -> contract.Queue:
+        queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
+        own = (self._namespace.name, queue.name, queue.segment.queue_id)
+        # A loop that is gone, and a process that ends without closing, leave nothing.
+        util.Finalize(queue, _remove_owned, args=own, exitpriority=3)
+        return queue
+
+    def _remove_reply_queue(self, queue: contract.Queue) -> None:
+        assert isinstance(queue, LocalQueue)
+        queue_id = queue.segment.queue_id
+        queue.close()
+        self.delete_own_queue(queue.name, queue_id)
 
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
@@ -708,6 +884,58 @@ class LocalBroker(contract.Broker):
             capacity=n["capacity"],
         )
 
+    # ---- transactions ----
+
+    def transaction(self, *, timeout: float | None = 0.0) -> LocalTransaction:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        _core.check_timeout(timeout)
+        look(self._namespace)
+        return LocalTransaction(self._namespace, self._find, timeout)
+
+    def _find(self, kind: str, name: str) -> LocalQueue | LocalStream:
+        """The handle that all transactions have."""
+        found = self._found.get((kind, name))
+        if found is not None and not found.closed:
+            gone = found.is_gone if isinstance(found, LocalStream) else found.segment.deleted
+            if not gone:
+                return found
+        found = self.queue(name) if kind == "queue" else self.stream(name)
+        self._found[kind, name] = found
+        return found
+
+    # ---- exchanges ----
+
+    def create_exchange(
+        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+    ) -> LocalExchange:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._exchanges.create(name, kind, alternate)
+
+    def exchange(self, name: str) -> LocalExchange:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._exchanges.open(name)
+
+    def ensure_exchange(
+        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+    ) -> LocalExchange:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._exchanges.create(name, kind, alternate, ensure=True)
+
+    def delete_exchange(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        self._exchanges.delete(name)
+        self._retire()
+
+    def list_exchanges(self) -> list[contract.ExchangeSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._exchanges.summaries()
+
     def _opened(self, queue: LocalQueue) -> LocalQueue:
         self._queues.add(queue)
         return queue
@@ -721,15 +949,26 @@ class LocalBroker(contract.Broker):
         if self._closed:
             return
         self._closed = True
+        self._exchanges.close()
+        self._close_replies()
         for queue in list(self._queues):
             queue.close()
+        for stream in list(self._streams):
+            stream.close()
         self._retire()
+        self._exchanges.release()
 
     def _retire(self) -> None:
-        """Leave nothing behind in a namespace without queues."""
-        if not self._namespace.queue_names():
+        """Leave nothing behind in a namespace without queues and streams."""
+        if self._namespace.schemas_path.exists():
+            with self._namespace.locked():
+                self._tidy_schemas()
+        if not self._namespace.queue_names() and not self._namespace.stream_names():
+            self._forget_schemas()
             hub.rest(self._namespace)
+            settle_all(self._namespace)
             sweep_bells(self._namespace.name, self._namespace.is_alive)
+        Book.of(self._namespace).tidy()
         self._namespace.retire()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -749,6 +988,9 @@ def _document(kind: type, promised: type) -> None:
 for _kind, _promised in (
     (LocalBroker, contract.Broker),
     (LocalQueue, contract.Queue),
+    (LocalExchange, contract.Exchange),
+    (LocalTransaction, contract.Transaction),
+    (LocalStream, contract.Stream),
     (_core.Message, contract.Message),
     (_core.Consumer, contract.Consumer),
     (_core.Loan, contract.Loan),

@@ -10,6 +10,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from shmq.client.transactions.settling import is_transaction
 from shmq.codecs import pack_properties, unpack_properties
 from shmq.contract import DeadLetter
 from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
@@ -52,6 +53,9 @@ class Doors(Protocol):
 
     def open_by_id(self, hash_key: int) -> Source | None:
         """The queue of that id, or None."""
+
+    def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
+        """Decide on an orphaned copy of a transaction of that process."""
 
 
 class Source(Protocol):
@@ -188,6 +192,10 @@ def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
     with contextlib.ExitStack() as stack:
         for receipt, origin_queue, origin_sequence, row in target.orphans():
             if (origin_queue, origin_sequence) in void:
+                continue
+            if is_transaction(origin_sequence):
+                doors.settle_copy(target, origin_queue, origin_sequence)
+                void.add((origin_queue, origin_sequence))
                 continue
             if origin_queue not in sources:
                 source = doors.open_by_id(origin_queue) if origin_queue else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from shmq.client import confirming
@@ -299,13 +299,7 @@ def _take_turn(queue: Any) -> int | None:
 def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
     """From here on it is settled which parts of the batch are published. Needs the turn."""
     there = {chunk.part for chunk in _chunks(queue) if chunk.batch == batch}
-    missing = [part for part in parts if part not in there]
-    if missing:
-        raise InvalidOption(
-            f"{len(missing)} of the {len(parts)} parts of batch {batch} are not in the staging "
-            f"queue {queue.name!r}, as {missing[0]!r}: they were never staged, or lost with the "
-            f"memory; nothing was published, stage the batch again"
-        )
+    check_staged(queue.name, batch, parts, there)
     body = {"batch": batch, "parts": list(parts)}
     try:
         queue.put(body, False, codec="json")
@@ -318,6 +312,20 @@ def _seal(queue: Any, batch: int, parts: Sequence[str]) -> Marker:
         if sequence != marker.sequence:
             queue.remove(at, sequence)
     return marker
+
+
+def check_staged(name: str, batch: int, parts: Sequence[str], there: Collection[str]) -> None:
+    """See to it that the ``parts`` are ``there``, in the staging queue ``name``.
+
+    Raises InvalidOption.
+    """
+    missing = [part for part in parts if part not in there]
+    if missing:
+        raise InvalidOption(
+            f"{len(missing)} of the {len(parts)} parts of batch {batch} are not in the staging "
+            f"queue {name!r}, as {missing[0]!r}: they were never staged, or lost with the "
+            f"memory; nothing was published, stage the batch again"
+        )
 
 
 def _sweep(queue: Any, marker: Marker) -> None:

@@ -9,12 +9,12 @@ import random
 import time
 from typing import Final
 
+from shmq.client.keeping import LeaseKeeper
 from shmq.client.local import LocalQueue
 from shmq.contract import Consumer, Message, Queue
+from shmq.contract.outcome import Reject, Retry
 from shmq.errors import ConnectionLost, LeaseExpired, QueueDeleted, ShuttingDown
 from shmq.workers.handler import Handler
-from shmq.workers.lease import LeaseKeeper
-from shmq.workers.outcome import Reject, Retry
 from shmq.workers.plan import Plan
 
 __all__ = ["Ending", "Shift"]

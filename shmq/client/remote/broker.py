@@ -1,7 +1,8 @@
-"""The queues of a server's namespace."""
+"""The queues and streams of a server's namespace."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
 from collections.abc import Mapping
@@ -10,30 +11,40 @@ from typing import Any
 import msgpack
 
 from shmq import contract, errors
+from shmq.client.asking import REPLY_OPTIONS, Asker
+from shmq.client.remote import exchange
 from shmq.client.remote.address import Target, Tls
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.dialing import Greeting
-from shmq.client.remote.queue import RemoteQueue, attach
+from shmq.client.remote.exchange import RemoteExchange
+from shmq.client.remote.queue import RemoteQueue, attach, make_own
 from shmq.client.remote.refusal import refusal
+from shmq.client.remote.schemas import ask, versions_of
+from shmq.client.remote.stream import RemoteStream
+from shmq.client.remote.streams import RemoteStreams
+from shmq.client.typed import Registrar
 from shmq.core import _core
-from shmq.names import check_name
+from shmq.names import check_name, reply_name
 from shmq.options import QueueOptions
 from shmq.protocol import Status, Type
+from shmq.routing.table import check_exchange
 
 __all__ = ["RemoteBroker"]
 
 _FIELDS = ("name", "depth", "delayed", "in_flight", "capacity", "problem")
 
 
-class RemoteBroker(contract.Broker):
+class RemoteBroker(Asker, Registrar):
     """The queues of the namespace that a server serves.
 
     It connects when it is made, and has a connection of its own beside those of its queues.
     """
 
     def __init__(self, target: Target) -> None:
+        super().__init__()
         self._connection = Connection(target)
         self._queues: weakref.WeakSet[RemoteQueue] = weakref.WeakSet()
+        self._streams = RemoteStreams(self._connection)
         self._connection.ready(time.monotonic() + target.connect_timeout)
 
     @classmethod
@@ -158,13 +169,134 @@ class RemoteBroker(contract.Broker):
         rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
         return sorted((_summary(row) for row in rows), key=lambda row: row.name)
 
+    # ---- streams ----
+
+    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> RemoteStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._streams.create(name, {"partitions": partitions, **options})
+
+    def stream(self, name: str) -> RemoteStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._streams.attached(name)
+
+    def ensure_stream(self, name: str, **options: Any) -> RemoteStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._streams.ensure(name, options)
+
+    def delete_stream(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        self._streams.delete(name)
+
+    def list_streams(self) -> list[contract.StreamSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._streams.summaries()
+
+    # ---- schemas ----
+
+    def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
+        found = self._schema(name, action="set", schema=schema, compatibility=rule)
+        return int(found["version"])
+
+    def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
+        self._schema(name, action="check", schema=schema, compatibility=rule)
+
+    def schemas(self, name: str) -> list[contract.SchemaVersion]:
+        """See :class:`shmq.contract.Broker`."""
+        return versions_of(name, self._schema(name, action="get"))
+
+    def _schema(self, name: str, **asked: Any) -> dict[str, Any]:
+        self._check_open()
+        check_name(name)
+        if "schemas" not in self._greeting.features:
+            raise errors.Unsupported(f"{self.url} keeps no schemas: it needs a newer shmq")
+
+        def send(packed: bytes) -> _core.Answer:
+            answer = self._ask(Type.SCHEMA, name, packed, again=True)
+            if answer.status == Status.NO_QUEUE:
+                raise errors.NoSuchQueue(
+                    f"there is no queue and no stream {name!r} in namespace {self.namespace!r} of "
+                    f"{self.url}: create it first"
+                )
+            self._check(answer, name)
+            return answer
+
+        return ask(send, name, **asked)
+
+    # ---- exchanges ----
+
+    def create_exchange(
+        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+    ) -> RemoteExchange:
+        """See :class:`shmq.contract.Broker`."""
+        check_exchange(name, kind, alternate)
+        told = self._ask_exchange(name, action="create", kind=kind, alternate=alternate)
+        return RemoteExchange(self, self._connection, name, told)
+
+    def exchange(self, name: str) -> RemoteExchange:
+        """See :class:`shmq.contract.Broker`."""
+        told = self._ask_exchange(check_name(name, "exchange"), action="look")
+        return RemoteExchange(self, self._connection, name, told)
+
+    def ensure_exchange(
+        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+    ) -> RemoteExchange:
+        """See :class:`shmq.contract.Broker`."""
+        check_exchange(name, kind, alternate)
+        while True:
+            try:
+                return self.exchange(name)
+            except errors.NoSuchExchange:
+                with contextlib.suppress(errors.ExchangeExists):  # somebody was faster
+                    return self.create_exchange(name, kind, alternate)
+
+    def delete_exchange(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        self._ask_exchange(check_name(name, "exchange"), again=False, action="delete")
+
+    def list_exchanges(self) -> list[contract.ExchangeSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_exchanges()
+        return exchange.summaries(self._connection)
+
+    def _ask_exchange(self, name: str, again: bool = True, **asked: Any) -> dict[str, Any]:
+        self._check_exchanges()
+        return exchange.ask(self._connection, name, again, **asked)
+
+    def _check_exchanges(self) -> None:
+        self._check_open()
+        if "exchanges" not in self._greeting.features:
+            raise errors.Unsupported(
+                f"the server {self.url} has no exchanges: it needs a newer version of shmq"
+            )
+
+    # ---- the reply queues ----
+
+    def _make_reply_queue(self) -> contract.Queue:
+        if "own-queues" not in self._greeting.features:
+            raise errors.Unsupported(
+                f"{self.url} has no reply queues: it needs a newer version of shmq"
+            )
+        queue = make_own(self._connection.target, reply_name(), self.namespace, REPLY_OPTIONS)
+        self._queues.add(queue)
+        return queue
+
+    def _remove_reply_queue(self, queue: contract.Queue) -> None:
+        with contextlib.suppress(errors.ShmqError):
+            self._ask(Type.DELETE, queue.name)
+        queue.close()
+
     # ---- the connection ----
 
-    def _ask(self, kind: int, name: str, rest: bytes = b"") -> _core.Answer:
+    def _ask(self, kind: int, name: str, rest: bytes = b"", *, again: bool = False) -> _core.Answer:
         raw = name.encode()
         payload = len(raw).to_bytes(2, "big") + raw + rest
         return self._connection.call(
-            lambda wire: wire.request(kind, False, payload), again=kind == Type.CREATE
+            lambda wire: wire.request(kind, False, payload), again=again or kind == Type.CREATE
         )
 
     def _check(self, answer: _core.Answer, name: str = "") -> None:
@@ -184,8 +316,10 @@ class RemoteBroker(contract.Broker):
         """See :class:`shmq.contract.Broker`."""
         if self._connection.closed:
             return
+        self._close_replies()
         for queue in list(self._queues):
             queue.close()
+        self._streams.close()
         self._connection.close()
 
     def __del__(self) -> None:

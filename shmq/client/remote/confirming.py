@@ -17,6 +17,10 @@ __all__ = ["aconfirmed", "confirmed", "is_durable"]
 _PATIENCE: Final = 1.0
 
 
+#: What tells of the journal.
+_LOOK: Final = {"queue": Type.STATS, "stream": Type.STREAM_INFO}
+
+
 def is_durable(queue: Any, confirm: str | None) -> bool:
     """Whether a put with that ``confirm`` is to be on disk. Raises what ``put`` raises."""
     if confirm is None:
@@ -46,7 +50,7 @@ def confirmed(queue: Any, wire: _core.Wire, answer: _core.Answer, until: float |
     try:
         while not wire.wait(answer, _pause(until)):
             _check_time(queue, until)
-            asked = wire.request(Type.STATS, True, b"")
+            asked = wire.request(_LOOK[connection.kind], True, b"")
             connection.await_(wire, asked, connection.target.request_timeout)
             if not answer.is_ready:
                 _check_disk(queue, asked)
@@ -63,7 +67,7 @@ async def aconfirmed(
     try:
         while not await connection.attend(wire).wait(answer, _pause(until)):
             _check_time(queue, until)
-            asked = wire.request(Type.STATS, True, b"")
+            asked = wire.request(_LOOK[connection.kind], True, b"")
             await connection.aawait(wire, asked, connection.target.request_timeout)
             if not answer.is_ready:
                 _check_disk(queue, asked)
@@ -100,7 +104,7 @@ def _check_disk(queue: Any, asked: _core.Answer) -> None:
 
 def _not_confirmed(queue: Any, why: str) -> errors.NotConfirmed:
     return errors.NotConfirmed(
-        f"what was put to queue {queue.name!r} of {queue.connection.url} is not known to be on "
-        f"disk, and the server has not said that it took it: {why}",
+        f"what was put to {queue.connection.what} is not known to be on disk, and the server has "
+        f"not said that it took it: {why}",
         taken=0,
     )

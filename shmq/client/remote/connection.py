@@ -21,7 +21,7 @@ from shmq.client.remote.refusal import of_status
 from shmq.core import _core
 from shmq.protocol import Status
 
-__all__ = ["Backoff", "Connection"]
+__all__ = ["Await", "Backoff", "Connection"]
 
 Write = Callable[[_core.Wire], _core.Answer]
 Await = Callable[[_core.Wire, _core.Answer], None]
@@ -60,9 +60,12 @@ class Connection:
     the next one if the server cannot have carried it out, or if it may be carried out twice.
     """
 
-    def __init__(self, target: Target, name: str = "", queue: Any = None) -> None:
+    def __init__(
+        self, target: Target, name: str = "", queue: Any = None, kind: str = "queue"
+    ) -> None:
         self.target = target
         self.name = name
+        self.kind = kind
         self.wire: _core.Wire | None = None
         self.greeting: Greeting | None = None
         self.closed = False
@@ -74,7 +77,7 @@ class Connection:
     @property
     def what(self) -> str:
         """What errors speak of."""
-        return f"queue {self.name!r} of {self.target.address}" if self.name else self.url
+        return f"{self.kind} {self.name!r} of {self.target.address}" if self.name else self.url
 
     @property
     def url(self) -> str:
@@ -140,7 +143,7 @@ class Connection:
 
     def closed_error(self) -> errors.ShmqError:
         """The error of who uses a handle that was closed."""
-        what = f"this handle of queue {self.name!r}" if self.name else "this broker"
+        what = f"this handle of {self.kind} {self.name!r}" if self.name else "this broker"
         return errors.ShmqError(f"{what} is closed")
 
     def close(self) -> None:

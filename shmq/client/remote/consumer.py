@@ -28,8 +28,16 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
     further ones as those are settled. Where it may not, it asks for as many at a time.
     """
 
-    def __init__(self, queue: Any, prefetch: int, timeout: float | None, subscribes: bool) -> None:
+    def __init__(
+        self,
+        queue: Any,
+        prefetch: int,
+        timeout: float | None,
+        subscribes: bool,
+        where: bytes | None = None,
+    ) -> None:
         self._queue = queue
+        self._where = where
         self._connection = queue.connection
         self._prefetch = min(prefetch, queue.options.capacity)
         self._timeout = timeout
@@ -119,7 +127,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
     def _ask(self, wire: _core.Wire) -> _core.Answer:
         self._belong_to(wire)
         self.acks.put()
-        answer = wire.consume(self._prefetch, 0, self._lease)
+        answer = wire.consume(self._prefetch, 0, self._lease, self._where)
         wire.gather(answer, self.acks)
         return answer
 
@@ -154,7 +162,9 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 wire.give_back(stream.messages)
             self._stream = stream = None
         if stream is None:
-            stream = self._stream = wire.subscribe(self._prefetch, self._lease, self.acks)
+            stream = self._stream = wire.subscribe(
+                self._prefetch, self._lease, self.acks, self._where
+            )
             self.acks.stream, self.acks.in_hand = stream.id, 0
         return stream
 

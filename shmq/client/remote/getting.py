@@ -22,16 +22,17 @@ _ENDING = 5.0
 
 
 class Getting:
-    """One get of at most ``most`` messages.
+    """One get of at most ``most`` messages; of those that ``where`` means, an expression.
 
     A wait that a signal or a cancellation ends has taken nothing: what the server delivers
     to it nevertheless goes back uncounted.
     """
 
-    def __init__(self, queue: Any, most: int) -> None:
+    def __init__(self, queue: Any, most: int, where: bytes | None = None) -> None:
         self._queue = queue
         self._connection = queue.connection
         self._most = most
+        self._where = where
         self._lease = queue.options.visibility_timeout
 
     def run(self, block: bool, timeout: float | None) -> list[Any]:
@@ -58,7 +59,7 @@ class Getting:
         asked: list[tuple[_core.Wire, _core.Answer]] = []
 
         def write(wire: _core.Wire) -> _core.Answer:
-            answer = wire.consume(self._most, wait_ms, self._lease)
+            answer = wire.consume(self._most, wait_ms, self._lease, self._where)
             asked[:] = [(wire, answer)]
             return answer
 
@@ -82,7 +83,7 @@ class Getting:
         """Wait for one: whether the time is over, and what came."""
         connection = self._connection
         wire = connection.ready(time.monotonic() + connection.target.request_timeout)
-        stream = wire.subscribe(1, self._lease, None)
+        stream = wire.subscribe(1, self._lease, None, self._where)
         left = None if until is None else max(0.0, until - time.monotonic())
         try:
             wire.wait(stream, left)
@@ -135,7 +136,7 @@ class Getting:
         """``run``, for a task."""
         until = None if timeout is None else time.monotonic() + timeout
         answer = await self._connection.acall(
-            lambda wire: wire.consume(self._most, 0, self._lease), again=True
+            lambda wire: wire.consume(self._most, 0, self._lease, self._where), again=True
         )
         messages = self._messages(answer)
         backoff = None
@@ -151,7 +152,7 @@ class Getting:
     async def _asubscribe(self, until: float | None) -> tuple[bool, list[Any]]:
         connection = self._connection
         wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
-        stream = wire.subscribe(1, self._lease, None)
+        stream = wire.subscribe(1, self._lease, None, self._where)
         attendance = connection.attend(wire)
         left = None if until is None else max(0.0, until - time.monotonic())
         try:

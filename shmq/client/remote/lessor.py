@@ -61,9 +61,9 @@ class RemoteLessor(contract.Queue):
         self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
     ) -> tuple[contract.Columns, int | None]:
         """See :class:`shmq.contract.Queue`."""
-        first = min(check_whole("start", start, 0), 1 << 24)
-        last = FOREVER if end is None else min(check_whole("end", end, 0), 1 << 24)
-        most = min(check_whole("max_bytes", max_bytes, 1), _MOST_BYTES)
+        first = min(check_whole("start", start, 0, None), 1 << 24)
+        last = FOREVER if end is None else min(check_whole("end", end, 0, None), 1 << 24)
+        most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
         following, _, columns = self._columns(first, last, most)
         return columns, None if following == FOREVER else following
 
@@ -75,10 +75,10 @@ class RemoteLessor(contract.Queue):
         self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0
     ) -> contract.Run:
         """See :class:`shmq.contract.Queue`."""
-        most = min(check_whole("max", max, 1), FOREVER)
+        most = min(check_whole("max", max, 1, None), FOREVER)
         budget = (1 << 63) - 1
         if max_bytes is not None:
-            budget = min(check_whole("max_bytes", max_bytes, 1), budget)
+            budget = min(check_whole("max_bytes", max_bytes, 1, None), budget)
         ms = _lease_ms(seconds)
         return self._run(lambda wire: wire.lease_run(most, budget, ms))
 
@@ -109,7 +109,7 @@ class RemoteLessor(contract.Queue):
         """See :class:`shmq.contract.Queue`."""
         where, which, count = _core.places_of(slots, sequences)
         first = check_whole("start", start, 0, count)
-        most = min(check_whole("max_bytes", max_bytes, 1), _MOST_BYTES)
+        most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
         end = min(count, first + min(_MOST_AT_ONCE, most // _LEAST_ROW + 1))
         answer = self._call(lambda wire: wire.read_run(most, where, which, first, end), True)
         if answer.status == Status.LEASE_EXPIRED:

@@ -25,12 +25,13 @@ from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.pipeline import RemotePipeline
 from shmq.client.remote.refusal import refusal
 from shmq.core import _core
+from shmq.filters import compile_filter
 from shmq.names import check_name
 from shmq.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
 from shmq.protocol import FOREVER, Status, Type
 from shmq.where import Where
 
-__all__ = ["RemoteQueue", "attach"]
+__all__ = ["RemoteQueue", "attach", "make_own"]
 
 contract.Message.register(_core.RemoteMessage)
 
@@ -50,12 +51,16 @@ class RemoteQueue(RemoteLessor):
     unpickled.
     """
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
+    def __init__(
+        self, connection: Connection, namespace: str, own: Mapping[str, Any] | None = None
+    ) -> None:
         self._connection = connection
         self._name = connection.name
         self._namespace = namespace
         self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
+        if own is not None:
+            self._make(own)
         answer = connection.call(lambda wire: wire.request(Type.STATS, True, b""), again=True)
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchQueue(
@@ -71,6 +76,18 @@ class RemoteQueue(RemoteLessor):
         self._window = self._options.dedupe_window
         self._waits = self._options.overflow == "block"
         self._confirms = self._options.confirm == "disk"
+
+    def _make(self, own: Mapping[str, Any]) -> None:
+        """Make it with these options, as the connection's own: it goes with that."""
+        packed = msgpack.packb({**own, "own": True})
+        answer = self._connection.call(lambda wire: wire.request(Type.CREATE, True, packed))
+        if answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
+            raise errors.Forbidden(
+                f"the token may make no queue {self._name!r} at {self._connection.url}, which "
+                f"replies need: give it admin and consume rights to 'reply.*'"
+            )
+        if answer.status != Status.OK:
+            raise refusal(answer, f"queue {self._name!r} of {self._connection.url}")
 
     @property
     def name(self) -> str:
@@ -426,7 +443,7 @@ class RemoteQueue(RemoteLessor):
         The space is of this process: whether there is room for it is asked now, and decided
         by the commit.
         """
-        size = check_whole("size", size, 0)
+        size = check_whole("size", size, 0, None)
         block, timeout = properties.pop("block", None), properties.pop("timeout", None)
         _core.check_timeout(timeout)
         durable = is_durable(self, properties.pop("confirm", None))
@@ -494,31 +511,60 @@ class RemoteQueue(RemoteLessor):
 
     # ---- get ----
 
-    def get(self, block: bool = True, timeout: float | None = None) -> contract.Message:
+    def get(
+        self, block: bool = True, timeout: float | None = None, *, where: str | None = None
+    ) -> contract.Message:
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        messages: list[contract.Message] = Getting(self, 1).run(block, timeout)
+        getting = Getting(self, 1, self._asked(where))
+        messages: list[contract.Message] = getting.run(block, timeout)
         if messages:
             return messages[0]
-        raise self._empty(block, timeout)
+        raise self._empty(block, timeout, where)
 
-    def _empty(self, block: bool, timeout: float | None) -> errors.Empty:
+    def _empty(self, block: bool, timeout: float | None, where: str | None = None) -> errors.Empty:
+        what = "no message" if where is None else "no message that `where` means"
         if block and timeout is not None:
-            return errors.Empty(f"no message came to queue {self._name!r} within {timeout} s")
-        return errors.Empty(f"no message is visible in queue {self._name!r}")
+            return errors.Empty(f"{what} came to queue {self._name!r} within {timeout} s")
+        return errors.Empty(f"{what} is visible in queue {self._name!r}")
+
+    def _asked(self, where: str | None) -> bytes | None:
+        """The expression as the wire has it. Raises InvalidOption, Unsupported and TypeError."""
+        if where is None:
+            return None
+        compile_filter(where)
+        self._need_filters()
+        return where.encode()
+
+    def _need_filters(self) -> None:
+        greeting = self._connection.greeting
+        if greeting is None or "filters" not in greeting.features:
+            raise errors.Unsupported(
+                f"queue {self._name!r}: the server cannot choose messages by an expression: it "
+                f"needs a newer version of shmq"
+            )
 
     def _many(self, max: int, block: bool, timeout: float | None, most: int = 0) -> list[Any]:
-        wanted = check_whole("max", max, 1)
+        wanted = check_whole("max", max, 1, None)
         _core.check_timeout(timeout)
         most = min(wanted, most or wanted, self._options.capacity)
         return Getting(self, most).run(block, timeout)
 
     def get_many(
-        self, max: int, timeout: float | None = None, *, block: bool = True
+        self,
+        max: int,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
     ) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
-        return self._many(max, block, timeout)
+        if where is None:
+            return self._many(max, block, timeout)
+        most = min(check_whole("max", max, 1, None), self._options.capacity)
+        _core.check_timeout(timeout)
+        return Getting(self, most, self._asked(where)).run(block, timeout)
 
     def get_batch(
         self, max: int, timeout: float | None = None, *, block: bool = True
@@ -550,7 +596,7 @@ class RemoteQueue(RemoteLessor):
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
     ) -> contract.Packed:
         """See :class:`shmq.contract.Queue`."""
-        wanted = check_whole("max", max, 1)
+        wanted = check_whole("max", max, 1, None)
         messages = self._many(1, block, timeout, 1)
         records = _core.records_in(messages)
         while messages and records < wanted and len(messages) < _MOST_PACKED:
@@ -575,12 +621,18 @@ class RemoteQueue(RemoteLessor):
         return messages[:kept]
 
     def consume(
-        self, prefetch: int = 64, timeout: float | None = None, *, block: bool = True
+        self,
+        prefetch: int = 64,
+        timeout: float | None = None,
+        *,
+        block: bool = True,
+        where: str | None = None,
     ) -> contract.Consumer:
         """See :class:`shmq.contract.Queue`."""
         prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
         _core.check_timeout(timeout)
-        consumer = RemoteConsumer(self, prefetch, timeout, block and timeout != 0)
+        subscribes = block and timeout != 0
+        consumer = RemoteConsumer(self, prefetch, timeout, subscribes, self._asked(where))
         self._consumers.add(consumer)
         return consumer
 
@@ -639,14 +691,17 @@ class RemoteQueue(RemoteLessor):
 
     # ---- asyncio ----
 
-    async def aget(self, timeout: float | None = None) -> contract.Message:
+    async def aget(
+        self, timeout: float | None = None, *, where: str | None = None
+    ) -> contract.Message:
         """See :class:`shmq.contract.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        messages: list[contract.Message] = await Getting(self, 1).arun(timeout)
+        getting = Getting(self, 1, self._asked(where))
+        messages: list[contract.Message] = await getting.arun(timeout)
         if messages:
             return messages[0]
-        raise self._empty(True, timeout)
+        raise self._empty(True, timeout, where)
 
     async def aput(
         self,
@@ -691,11 +746,13 @@ class RemoteQueue(RemoteLessor):
             with crowd.waiting(self._key):
                 await asyncio.sleep(backoff.pause(left))
 
-    def aconsume(self, prefetch: int = 64, timeout: float | None = None) -> contract.AsyncConsumer:
+    def aconsume(
+        self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
+    ) -> contract.AsyncConsumer:
         """See :class:`shmq.contract.Queue`."""
         prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
         _core.check_timeout(timeout)
-        consumer = RemoteConsumer(self, prefetch, timeout, timeout != 0)
+        consumer = RemoteConsumer(self, prefetch, timeout, timeout != 0, self._asked(where))
         self._consumers.add(consumer)
         return RemoteAsyncConsumer(consumer, prefetch)
 
@@ -708,10 +765,13 @@ class RemoteQueue(RemoteLessor):
             raise self.error(answer, told=kind == Type.STAGE)
         return answer
 
-    def peek(self, limit: int = 10) -> list[contract.Message]:
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
-        limit = min(check_whole("limit", limit, 1), self._options.capacity)
-        answer = self._connection.call(lambda wire: wire.peek(limit), again=True)
+        limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
+        asked = b"" if where is None else Where(where).text.encode()
+        if asked:
+            self._need_filters()
+        answer = self._connection.call(lambda wire: wire.peek(limit, asked), again=True)
         if answer.status == Status.QUEUE_EMPTY:
             return []
         self._check(answer)
@@ -723,7 +783,7 @@ class RemoteQueue(RemoteLessor):
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         """See :class:`shmq.contract.Queue`."""
-        most = FOREVER if limit is None else min(check_whole("limit", limit, 1), FOREVER - 1)
+        most = FOREVER if limit is None else min(check_whole("limit", limit, 1, None), FOREVER - 1)
         rest = most.to_bytes(4, "big")
         if where is not None:
             rest += Where(where).text.encode()
@@ -810,6 +870,14 @@ class RemoteQueue(RemoteLessor):
 def attach(target: Target, name: str, namespace: str) -> RemoteQueue:
     """Attach to an existing queue. Raises NoSuchQueue, ConnectionLost."""
     return RemoteQueue(Connection(target, check_name(name)), namespace)
+
+
+def make_own(target: Target, name: str, namespace: str, options: Mapping[str, Any]) -> RemoteQueue:
+    """Make a queue that the server removes once its connection has ended, and attach to it.
+
+    Raises :class:`~shmq.Forbidden`, :class:`~shmq.NoSpace`, :class:`~shmq.ConnectionLost`.
+    """
+    return RemoteQueue(Connection(target, check_name(name)), namespace, options)
 
 
 def _settlement(

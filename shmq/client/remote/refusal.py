@@ -44,6 +44,10 @@ _ERRORS: dict[int, _Make] = {
     Status.FORBIDDEN: lambda what, text: errors.Forbidden(
         text or f"the token has no right to do this to {what}"
     ),
+    Status.FENCED: lambda what, text: errors.MemberFenced(
+        text or f"a member of a group of {what} is none any more, or lost its partition"
+    ),
+    Status.NO_GROUP: lambda what, text: errors.NoSuchGroup(text or f"{what} has no such group"),
     Status.FRAME_TOO_LARGE: lambda what, text: errors.MessageTooLarge(
         text or f"a request about {what} is larger than the server takes"
     ),

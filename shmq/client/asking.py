@@ -1,0 +1,284 @@
+"""What a broker does for requests and their replies, whatever carries them."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from shmq import contract
+from shmq.client.replies import LoopReplies, Replies, Tally, ThreadReplies
+from shmq.client.serving import Service, failure_of
+from shmq.core import _core
+from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
+from shmq.options import check_whole
+
+__all__ = ["REPLY_OPTIONS", "Asker"]
+
+_T = TypeVar("_T")
+
+#: What a reply queue is made with: replies wait for nothing but their reader.
+REPLY_OPTIONS: dict[str, Any] = {
+    "arena_bytes": 64 << 20,
+    "dead_letter": None,
+    "max_deliveries": None,
+}
+
+
+class Asker(contract.Broker):
+    """The part of a broker that asks and serves.
+
+    It has a reply queue for its threads and one for each event loop, made with their first
+    request. A child of a fork makes its own.
+    """
+
+    def __init__(self) -> None:
+        self._tally = Tally()
+        self._ended = False
+        self._targets: dict[str, contract.Queue] = {}
+        self._forget_replies()
+
+    def _forget_replies(self) -> None:
+        self._asker = os.getpid()
+        self._asking = threading.Lock()
+        self._threads: ThreadReplies | None = None
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopReplies] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @abc.abstractmethod
+    def _check_open(self) -> None:
+        """Raise ShmqError once the broker is closed."""
+
+    @abc.abstractmethod
+    def _make_reply_queue(self) -> contract.Queue:
+        """A queue that nobody else has, and that goes when this process does."""
+
+    @abc.abstractmethod
+    def _remove_reply_queue(self, queue: contract.Queue) -> None:
+        """Close it and delete it."""
+
+    @property
+    def late_replies(self) -> int:
+        """See :class:`shmq.contract.Broker`."""
+        return self._tally.late
+
+    def request(
+        self,
+        queue: str | contract.Queue,
+        body: contract.Body,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Message:
+        """See :class:`shmq.contract.Broker`."""
+        _check_queue(queue)
+        until = _end_of(timeout, properties)
+        replies = self._thread_replies()
+        ticket = replies.expect()
+        properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
+        try:
+            self._put(queue, lambda target: target.put(body, None, timeout, **properties))
+            with self._reading(replies):
+                reply = replies.wait(ticket, until)
+        finally:
+            replies.forget(ticket)
+        return _checked(reply, queue, timeout)
+
+    async def arequest(
+        self,
+        queue: str | contract.Queue,
+        body: contract.Body,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Message:
+        """See :class:`shmq.contract.Broker`."""
+        _check_queue(queue)
+        until = _end_of(timeout, properties)
+        replies = await self._loop_replies()
+        ticket = replies.expect()
+        properties |= {"reply_to": replies.name, "correlation": ticket.correlation}
+        try:
+            await self._aput(queue, lambda target: target.aput(body, timeout, **properties))
+            with self._reading(replies):
+                reply = await replies.wait(ticket, until)
+        finally:
+            replies.forget(ticket)
+        return _checked(reply, queue, timeout)
+
+    def serve(
+        self,
+        queue: str | contract.Queue,
+        handler: Callable[[contract.Message], Any],
+        *,
+        prefetch: int = 1,
+        stop: threading.Event | None = None,
+        tracebacks: bool = False,
+    ) -> int:
+        """See :class:`shmq.contract.Broker`."""
+        check_whole("prefetch", prefetch, 1)
+        _check_queue(queue)
+        if not callable(handler):
+            raise TypeError(f"handler={handler!r} must be called with a message, and cannot be")
+        if stop is not None and not callable(getattr(stop, "is_set", None)):
+            raise TypeError(f"stop={stop!r} must be a threading.Event, not {type(stop).__name__}")
+        with contextlib.ExitStack() as stack:
+            opened = stack.enter_context(self.queue(queue)) if isinstance(queue, str) else queue
+            service = stack.enter_context(Service(self, opened, handler, tracebacks))
+            try:
+                service.run(prefetch, stop)
+            except ShmqError:
+                if not self._is_closed():
+                    raise
+            return service.handled
+
+    # ---- the queue of requests ----
+
+    def _put(self, queue: str | contract.Queue, put: Callable[[contract.Queue], _T]) -> _T:
+        """Put by the queue's handle, which is opened again where the queue was made anew."""
+        if not isinstance(queue, str):
+            return put(queue)
+        known = queue in self._targets
+        try:
+            return put(self._target(queue))
+        except QueueDeleted:
+            self._forget_target(queue)
+            if not known:
+                raise
+        return put(self._target(queue))
+
+    async def _aput(
+        self, queue: str | contract.Queue, put: Callable[[contract.Queue], Awaitable[_T]]
+    ) -> _T:
+        if not isinstance(queue, str):
+            return await put(queue)
+        known = queue in self._targets
+        try:
+            return await put(self._target(queue))
+        except QueueDeleted:
+            self._forget_target(queue)
+            if not known:
+                raise
+        return await put(self._target(queue))
+
+    def _target(self, name: str) -> contract.Queue:
+        found = self._targets.get(name)
+        if found is None:
+            found = self._targets[name] = self.queue(name)
+        return found
+
+    def _forget_target(self, name: str) -> None:
+        found = self._targets.pop(name, None)
+        if found is not None:
+            found.close()
+
+    # ---- the reply queues ----
+
+    def _thread_replies(self) -> ThreadReplies:
+        if self._asker != os.getpid():
+            self._forget_replies()
+        found = self._threads
+        if found is None or found.is_stale:
+            with self._asking:
+                found = self._threads
+                if found is None or not _is_there(found):
+                    self._check_asking()
+                    found = self._threads = ThreadReplies(self._make_reply_queue(), self._tally)
+        return found
+
+    async def _loop_replies(self) -> LoopReplies:
+        if self._asker != os.getpid():
+            self._forget_replies()
+        loop = asyncio.get_running_loop()
+        found = self._loops.get(loop)
+        if found is None or (found.is_stale and not await asyncio.to_thread(_is_there, found)):
+            self._check_asking()
+            queue = await asyncio.to_thread(self._make_reply_queue)
+            found = self._loops[loop] = LoopReplies(queue, self._tally)
+        return found
+
+    @contextlib.contextmanager
+    def _reading(self, replies: Replies) -> Iterator[None]:
+        try:
+            yield
+        except QueueDeleted as error:
+            replies.is_lost = True
+            self._check_asking()
+            raise ConnectionLost(
+                f"the reply queue {replies.name!r} is gone, so no reply can come: the connection "
+                f"was lost, or somebody deleted it; whether the request was handled is unknown"
+            ) from error
+        except ShmqError:
+            self._check_asking()
+            raise
+
+    def _check_asking(self) -> None:
+        if self._ended:
+            raise ShmqError("this broker is closed: no reply can come any more")
+        self._check_open()
+
+    def _close_replies(self) -> None:
+        """Remove the reply queues, if they are this process's, and end the asking."""
+        self._ended = True
+        if self._asker == os.getpid():
+            for replies in (self._threads, *self._loops.values()):
+                if replies is not None:
+                    self._remove_reply_queue(replies.queue)
+        self._forget_replies()
+
+    def _is_closed(self) -> bool:
+        try:
+            self._check_open()
+        except ShmqError:
+            return True
+        return False
+
+
+def _check_queue(queue: object) -> None:
+    if not isinstance(queue, str | contract.Queue):
+        raise TypeError(
+            f"queue={queue!r:.80} must be a queue or its name, not {type(queue).__name__}"
+        )
+
+
+def _end_of(timeout: float | None, properties: Mapping[str, Any]) -> float | None:
+    """When the time is over (monotonic), if the request can be made at all."""
+    for own in ("reply_to", "correlation"):
+        if own in properties:
+            raise TypeError(f"{own}={properties[own]!r:.40}: a request has its own; put it instead")
+    if timeout is None:
+        return None
+    _core.check_timeout(timeout)
+    return time.monotonic() + timeout
+
+
+def _is_there(replies: Replies) -> bool:
+    """Whether the reply queue can be used still: a server removes it with its connection."""
+    if replies.is_stale:
+        try:
+            replies.queue.qsize()
+        except ShmqError:
+            replies.is_lost = True
+    if replies.is_lost:
+        replies.queue.close()
+    return not replies.is_lost
+
+
+def _checked(
+    reply: contract.Message | None, queue: str | contract.Queue, timeout: float | None
+) -> contract.Message:
+    name = queue if isinstance(queue, str) else queue.name
+    if reply is None:
+        raise NoReply(
+            f"no reply to the request to queue {name!r} came within {timeout} s: see with "
+            f"`shmq who -q {name}` whether it is served; it may still be handled"
+        )
+    failure = failure_of(reply, name)
+    if failure is not None:
+        raise failure
+    return reply

@@ -1,0 +1,134 @@
+"""What a durable stream has in its files, for whoever reads below the rings."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from shmq.core import _log, _spill
+from shmq.errors import OffsetOutOfRange, ShmqError
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_files import StreamFiles
+from shmq.persistence.stream_places import partition_directory
+from shmq.persistence.stream_segment import Block
+from shmq.registry import Namespace
+
+__all__ = ["Below"]
+
+#: Bytes of files that a read takes at most: they are looked at several times, and what the
+#: processor has close by is looked at sooner.
+AT_ONCE: Final = 256 << 10
+
+
+class Below:
+    """The files of one stream. Nothing that its writer has not published is looked at.
+
+    Threads may share it. Methods raise :class:`~shmq.DamagedFile` for records that are not as
+    they were written, and :class:`~shmq.ShmqError` for files that cannot be read.
+    """
+
+    def __init__(self, namespace: Namespace, name: str, identity: int) -> None:
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._lock = threading.Lock()
+        self._files: dict[int, StreamFiles] = {}
+
+    def records(
+        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+    ) -> _log.Records | None:
+        """The records from ``offset`` on, of one file; None: they are in none.
+
+        Raises :class:`~shmq.OffsetOutOfRange` where they are gone from there, too.
+        """
+        block = self._block(log, offset, limit, most_bytes, end)
+        if block is None:
+            return None
+        data = _spill.entries(block.data)
+        return _log.records_of(data, log.number, offset, limit, end=end)
+
+    def raw(
+        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+    ) -> tuple[bytes, int] | None:
+        """The same as they lie, and the offset behind them."""
+        block = self._block(log, offset, limit, most_bytes, end)
+        return None if block is None else (_spill.entries(block.data), block.next)
+
+    def earliest(self, log: _log.Partition) -> int | None:
+        """The first offset that there is a file of, if records are published from there on."""
+        files = self._of(log.number)
+        if files is None:
+            return None
+        try:
+            found = files.earliest()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return None if found is None or found >= log.synced else found
+
+    def times(self, log: _log.Partition) -> tuple[int, int]:
+        """The times of the first record and of the last one, in ns; 0: there is none."""
+        files = self._of(log.number)
+        if files is None:
+            return 0, 0
+        try:
+            return files.first_time(log.synced) or 0, files.last_time(log.synced) or 0
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def at(self, log: _log.Partition, timestamp_ns: int) -> int | None:
+        """The offset of the first record from that time on; None: those here are all older."""
+        files = self._of(log.number)
+        try:
+            return None if files is None else files.at(timestamp_ns, log.synced)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def size(self, log: _log.Partition) -> int:
+        """Bytes of all files of the partition."""
+        files = self._of(log.number)
+        return 0 if files is None else files.size()
+
+    def _block(
+        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+    ) -> Block | None:
+        until = log.synced if end is None else min(end, log.synced)
+        files = self._of(log.number)
+        if files is None or offset >= until:
+            return None
+        try:
+            block = files.block(offset, until, min(most_bytes, AT_ONCE), limit)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if block is None:
+            self._refuse(log, files, offset)
+        return block
+
+    def _refuse(self, log: _log.Partition, files: StreamFiles, offset: int) -> None:
+        earliest = files.earliest()
+        if earliest is not None and offset < earliest:
+            raise OffsetOutOfRange(
+                f"offset {offset} of partition {log.number} of stream {self._name!r} is gone: "
+                f"the oldest on disk is {earliest}; go on there, or keep more "
+                f"(retention_bytes, retention_seconds)",
+                offset,
+                earliest,
+                log.bounds()[1],
+            )
+
+    def _of(self, partition: int) -> StreamFiles | None:
+        """The partition's files; None: nobody has written any."""
+        with self._lock:
+            found = self._files.get(partition)
+            if found is None:
+                directory = self._namespace.data_dir
+                if directory is None:
+                    return None
+                below = partition_directory(self._name, self._identity, partition)
+                found = self._files[partition] = StreamFiles(Disk(directory / below))
+        return found
+
+    def _unreadable(self, error: OSError) -> ShmqError:
+        return ShmqError(
+            f"the files of stream {self._name!r} cannot be read: {error.strerror or error}"
+            f"{f': {error.filename}' if error.filename else ''}"
+        )

@@ -1,0 +1,56 @@
+"""Waiting for a message that a filter lets through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from shmq.client.bells import Bells
+from shmq.client.watching import Watcher
+from shmq.core import _core
+
+__all__ = ["wait_chosen"]
+
+_T = TypeVar("_T")
+
+
+def wait_chosen(queue: Any, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
+    """What ``attempt()`` returns as soon as that is true; its last result if the time passed.
+
+    It is made again for each message that comes. Whoever takes whatever there is is woken as
+    ever: what comes rings all who wait here, and none of them in another's place.
+    """
+    until = None if timeout is None else time.monotonic() + timeout
+    found = attempt()
+    if not found:
+        queue.look_for_dead()
+        found = attempt()
+    if found or not block or timeout == 0:
+        return found
+    bells = Bells.of(queue.namespace)
+    bell = bells.take()
+    watch = _core.Watch(queue, _core.EVENT_ARRIVED, bell)
+    try:
+        return _watch(watch, Watcher(bell), attempt, until)
+    finally:
+        watch.disarm()
+        bells.give_back(bell)
+
+
+def _watch(
+    watch: _core.Watch, watcher: Watcher, attempt: Callable[[], _T], until: float | None
+) -> _T:
+    stirs: list[_core.Watch] = [watch]
+    while True:
+        if stirs:
+            if not watch.is_armed:
+                watch.arm()
+            found = attempt()
+            if found:
+                return found
+        left = _core.SLICE if until is None else until - time.monotonic()
+        if left <= 0:
+            return attempt()
+        watcher.sleep(left)
+        stirs = watcher.look([watch])

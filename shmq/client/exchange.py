@@ -1,0 +1,353 @@
+"""The exchanges of this host: copies put into queues directly, with nobody in between."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from shmq import contract
+from shmq.client import publishing
+from shmq.core import _core
+from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
+from shmq.registry import Namespace
+from shmq.routing.book import Book
+from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange
+from shmq.routing.topic import check_key
+
+#: What stands before the name of a stream, where a queue could be meant.
+_STREAM: Final = "stream/"
+
+#: Attaches to a queue of the namespace by its name, or to a stream by ``stream/`` and its name.
+Attach = Callable[[Namespace, str], Any]
+
+__all__ = ["Exchanges", "LocalExchange", "Targets"]
+
+
+class Targets:
+    """The queues that one handle of an exchange publishes into, kept attached to."""
+
+    def __init__(self, namespace: Namespace, attach: Attach) -> None:
+        self._namespace = namespace
+        self._attach = attach
+        self._open: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._changes = 0
+        self.closed = False
+
+    def of(self, name: str) -> Any:
+        """The queue of that name. Raises NoSuchQueue, SegmentError."""
+        found = self._open.get(name)
+        if found is not None and not _is_gone(found):
+            return found
+        queue = self._attach(self._namespace, name)
+        with self._lock:
+            self._open[name] = queue
+        if found is not None:
+            found.close()
+        return queue
+
+    def note(self, changes: int) -> None:
+        """Let go of queues that are deleted, if the table has changed since."""
+        if changes == self._changes:
+            return
+        self._changes = changes
+        with self._lock:
+            gone = [name for name, queue in self._open.items() if _is_gone(queue)]
+            queues = [self._open.pop(name) for name in gone]
+        for queue in queues:
+            queue.close()
+
+    def close(self) -> None:
+        """Detach from all of them."""
+        self.closed = True
+        with self._lock:
+            queues, self._open = list(self._open.values()), {}
+        for queue in queues:
+            queue.close()
+
+
+class Exchanges:
+    """What a local broker does with exchanges."""
+
+    def __init__(self, namespace: Namespace, attach: Attach) -> None:
+        self._namespace = namespace
+        self._attach = attach
+        self._book = Book.of(namespace)
+        self._handles: weakref.WeakSet[LocalExchange] = weakref.WeakSet()
+
+    def create(
+        self, name: str, kind: str, alternate: str | None, *, ensure: bool = False
+    ) -> LocalExchange:
+        """Make it, or attach to it. Raises ExchangeExists, unless it is to ``ensure``."""
+        operation = check_exchange(name, kind, alternate)
+
+        def is_new(table: Table) -> bool:
+            if not ensure:
+                table.check_kind(name, kind, alternate)
+            return not table.has(name)
+
+        self._book.change(operation, is_new)
+        return self.open(name)
+
+    def open(self, name: str) -> LocalExchange:
+        """Attach to it. Raises NoSuchExchange."""
+        with self._book.table() as table:
+            summary = table.summary(name)
+        handle = LocalExchange(self._namespace, self._attach, summary)
+        self._handles.add(handle)
+        return handle
+
+    def delete(self, name: str) -> None:
+        """Delete it. Raises NoSuchExchange."""
+        self._book.change(["delete", name], lambda table: bool(table.summary(name)))
+
+    def summaries(self) -> list[contract.ExchangeSummary]:
+        """All of them."""
+        with self._book.table() as table:
+            return table.summaries()
+
+    def close(self) -> None:
+        """Detach from every queue that was published into."""
+        for handle in list(self._handles):
+            handle.close()
+
+    def release(self) -> None:
+        """Let go of the table, as the last of all: truncated, it would be this process's end."""
+        self._book.release()
+
+
+class LocalExchange(contract.Exchange):
+    """An exchange of this host. Threads may share it; one that is pickled attaches anew."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        attach: Attach,
+        summary: contract.ExchangeSummary,
+    ) -> None:
+        self._namespace = namespace
+        self._attach = attach
+        self._book = Book.of(namespace)
+        self._targets = Targets(namespace, attach)
+        self._summary = summary
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._summary.name
+
+    @property
+    def kind(self) -> contract.ExchangeKind:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._summary.kind
+
+    @property
+    def alternate(self) -> str | None:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._summary.alternate
+
+    # ---- bindings ----
+
+    def bind(
+        self,
+        target: str,
+        key: str = "",
+        *,
+        kind: contract.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: contract.Match = "all",
+    ) -> bool:
+        """See :class:`shmq.contract.Exchange`."""
+        binding = check_binding(self.kind, target, key, kind, headers, match)
+
+        def is_new(table: Table) -> bool:
+            self._check_target(table, kind, target)
+            return not self._is_bound(table, binding)
+
+        return self._change(["bind", self.name, *binding], is_new)
+
+    def unbind(
+        self,
+        target: str,
+        key: str = "",
+        *,
+        kind: contract.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: contract.Match = "all",
+    ) -> bool:
+        """See :class:`shmq.contract.Exchange`."""
+        binding = check_binding(self.kind, target, key, kind, headers, match)
+        return self._change(
+            ["unbind", self.name, *binding], lambda table: self._is_bound(table, binding)
+        )
+
+    def _change(self, operation: Operation, check: Callable[[Table], bool]) -> bool:
+        """Whether there was anything to change."""
+        self._check_open()
+        return self._book.change(operation, check)
+
+    def _check_target(self, table: Table, kind: str, target: str) -> None:
+        if kind == "exchange":
+            table.summary(target)
+        elif not _is_there(self._namespace, kind, target):
+            error = NoSuchQueue if kind == "queue" else NoSuchStream
+            raise error(
+                f"there is no {kind} {target!r} in namespace {self._namespace.name!r} to bind to "
+                f"exchange {self.name!r}: create it first"
+            )
+
+    def _is_bound(self, table: Table, binding: Operation) -> bool:
+        if table.summary(self.name).kind != self.kind:
+            raise NoSuchExchange(
+                f"exchange {self.name!r} was deleted, and is one of another kind now: attach to it"
+            )
+        return table.is_bound(self.name, binding)
+
+    def bindings(self) -> list[contract.Binding]:
+        """See :class:`shmq.contract.Exchange`."""
+        self._check_open()
+        with self._book.table() as table:
+            return table.bindings(self.name)
+
+    # ---- publishing ----
+
+    def publish(
+        self,
+        body: contract.Body,
+        key: str = "",
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Published:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._publish([body], key, block, timeout, properties)
+
+    def publish_many(
+        self,
+        bodies: Iterable[contract.Body],
+        key: str = "",
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Published:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._publish(publishing.many(bodies, properties), key, block, timeout, properties)
+
+    def _publish(
+        self,
+        bodies: list[Any],
+        key: str,
+        block: bool | None,
+        timeout: float | None,
+        properties: dict[str, Any],
+    ) -> contract.Published:
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        confirm = properties.pop("confirm", None)
+        letters = publishing.letters(bodies, properties)
+        outcome = self.deliver(letters, key, properties.get("headers"), confirm)
+        publishing.finish(outcome, block, until)
+        return outcome.published(self.name)
+
+    def deliver(
+        self,
+        letters: publishing.Letters,
+        key: str,
+        headers: Mapping[str, Any] | None,
+        confirm: Any = None,
+        only: Mapping[str, int] | None = None,
+    ) -> publishing.Outcome:
+        """Put the letters where the key or the headers lead to, and wait for nothing.
+
+        ``only`` are the queues of these that have not got them all yet, and how many each has.
+        Raises what a publish that puts nothing raises; what queues refuse is in the outcome.
+        """
+        self._check_open()
+        check_key(key)
+        while True:
+            route = self._book.route(self.name, key, headers or {})
+            self._targets.note(self._book.changes)
+            names = [name for name in _labels(route) if only is None or name in only]
+            if not names:
+                return publishing.Outcome()
+            copies, refused = self._copies(names, key, letters, confirm, only or {})
+            outcome = publishing.begin(copies, refused)
+            if outcome.reached:
+                return outcome
+
+    def _copies(
+        self,
+        names: list[str],
+        key: str,
+        letters: publishing.Letters,
+        confirm: Any,
+        before: Mapping[str, int],
+    ) -> tuple[list[publishing.Copy], dict[str, ShmqError]]:
+        """The copies for each queue; a queue that is not there any more is forgotten."""
+        copies: list[publishing.Copy] = []
+        refused: dict[str, ShmqError] = {}
+        for name in names:
+            try:
+                queue = self._targets.of(name)
+            except (NoSuchQueue, NoSuchStream):
+                self._forget(name)
+                continue
+            except ShmqError as error:
+                refused[name] = error
+                continue
+            had = before.get(name, 0)
+            if name.startswith(_STREAM):
+                copies.append(letters.append_for(queue, key, confirm, had))
+            else:
+                copies.append(letters.copy_for(queue, confirm, had))
+        return copies, refused
+
+    def _forget(self, name: str) -> None:
+        kind, name = (
+            ("stream", name[len(_STREAM) :]) if name.startswith(_STREAM) else ("queue", name)
+        )
+        with self._namespace.locked():
+            if not _is_there(self._namespace, kind, name):
+                self._book.forget(kind, name)
+
+    def target(self, name: str) -> Any:
+        """The queue of that name, kept attached to. Raises NoSuchQueue, SegmentError."""
+        return self._targets.of(name)
+
+    def _check_open(self) -> None:
+        if self._targets.closed:
+            raise ShmqError(f"this handle of exchange {self.name!r} is closed: attach to it again")
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Exchange`."""
+        self._targets.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach_by_name, (self._attach, self._namespace.name, self.name)
+
+    def __repr__(self) -> str:
+        return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"
+
+
+def _labels(route: Route) -> list[str]:
+    """The queues and the streams, each by another name."""
+    return [*route.queues, *(f"{_STREAM}{name}" for name in route.streams)]
+
+
+def _is_there(namespace: Namespace, kind: str, name: str) -> bool:
+    if kind == "stream":
+        return name in namespace.stream_names()
+    return namespace.path_of(name).exists()
+
+
+def _is_gone(handle: Any) -> bool:
+    """Whether what a handle is attached to was deleted."""
+    return bool((handle.control if hasattr(handle, "control") else handle.segment).deleted)
+
+
+def _attach_by_name(attach: Attach, namespace: str, name: str) -> LocalExchange:
+    return Exchanges(Namespace.of(namespace), attach).open(name)

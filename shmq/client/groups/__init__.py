@@ -1,0 +1,1 @@
+"""Groups of consumers of a stream of this host."""

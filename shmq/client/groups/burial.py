@@ -1,0 +1,124 @@
+"""Records of a shared stream that nobody could settle, on their way to a dead-letter queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from shmq import contract
+from shmq.client.groups.place import Place
+from shmq.core import _log, _roster
+from shmq.errors import InvalidOption, NoSuchQueue, OffsetOutOfRange, QueueDeleted, ShmqError
+from shmq.names import check_name
+
+__all__ = ["Burial", "Graves", "bury"]
+
+log = logging.getLogger("shmq.groups")
+
+_AT_ONCE: Final = 64
+
+
+class Burial(Protocol):
+    """Where the dead letters of groups go."""
+
+    def checked(self, name: str) -> str:
+        """``name``, if it may be a dead-letter queue and there is one."""
+
+    def queue(self, name: str) -> contract.Queue:
+        """The queue of that name."""
+
+    def forget(self, name: str) -> None:
+        """The queue is gone; there may be another one of that name."""
+
+
+class Graves:
+    """The queues of one broker."""
+
+    def __init__(self, opened: Callable[[str], contract.Queue]) -> None:
+        self._opened = opened
+        self._queues: dict[str, contract.Queue] = {}
+
+    def checked(self, name: str) -> str:
+        """See :class:`Burial`. Raises InvalidName, and NoSuchQueue if there is none."""
+        if not check_name(name):
+            raise InvalidOption("dead_letter must name a queue")
+        self.queue(name)
+        return name
+
+    def queue(self, name: str) -> contract.Queue:
+        """See :class:`Burial`. Raises NoSuchQueue."""
+        if name not in self._queues:
+            self._queues[name] = self._opened(name)
+        return self._queues[name]
+
+    def forget(self, name: str) -> None:
+        """See :class:`Burial`."""
+        self._queues.pop(name, None)
+
+
+def bury(roster: _roster.Roster, member: int, place: Place, burial: Burial) -> int:
+    """Move spent records to the group's dead-letter queue; how many.
+
+    A record that the queue does not take stays with the mover until his lease of it ends, and
+    is tried again; where the queue was deleted it is dropped. Whoever dies between the queue
+    and the group leaves it in both: then it is in the queue twice.
+    """
+    moved = 0
+    name = place.dead_letter
+    while name is not None and moved < _AT_ONCE and (lent := roster.bury(member)):
+        receipt, partition, offset, deliveries = lent
+        try:
+            records = place.stream.read(partition, offset, 1)
+            if not records:
+                roster.lost(receipt)
+                continue
+            there = _put(burial, name, _dead_letter(place, records[0], deliveries))
+        except OffsetOutOfRange:
+            roster.lost(receipt)
+            continue
+        except ShmqError as error:
+            log.warning("group %s: %s takes no dead letter: %s", place.name, name, error)
+            break
+        if not there:
+            log.warning("group %s: there is no queue %s: a record is dropped", place.name, name)
+        roster.buried(receipt, there)
+        moved += 1
+    return moved
+
+
+def _put(burial: Burial, name: str, letter: tuple[bytes, dict[str, Any]]) -> bool:
+    """Whether there is such a queue, deleted and made anew perhaps."""
+    value, headers = letter
+    for _ in range(2):
+        try:
+            burial.queue(name).put(value, headers=headers, block=False)
+        except (NoSuchQueue, QueueDeleted):
+            burial.forget(name)
+        else:
+            return True
+    return False
+
+
+def _dead_letter(
+    place: Place, record: contract.Record, deliveries: int
+) -> tuple[bytes, dict[str, Any]]:
+    """The record, and in its headers where it comes from."""
+    headers = {
+        **_headers_of(record),
+        "shmq-stream": place.stream.name,
+        "shmq-group": place.name,
+        "shmq-partition": record.partition,
+        "shmq-offset": record.offset,
+        "shmq-deliveries": deliveries,
+        **({} if record.key is None else {"shmq-key": record.key}),
+    }
+    return bytes(record.value), headers
+
+
+def _headers_of(record: contract.Record) -> Mapping[str, Any]:
+    """The record's own; of damaged ones, their bytes."""
+    try:
+        return record.headers
+    except ShmqError:
+        return {"shmq-headers": cast(_log.Record, record).headers_packed}

@@ -1,0 +1,189 @@
+"""The files of a stream's groups in /dev/shm: ``group.shmq@NAMESPACE@STREAM_ID@GROUP``.
+
+They bear the stream's id, in hexadecimal, and not its name: a new stream of an old name has
+none of the old one's groups, whoever forgot to remove them. One is made under the registry
+lock; its version, stored last, tells a whole one from what a dead maker left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import mmap
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Container
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.core import _roster
+from shmq.errors import (
+    DamagedSegment,
+    ForeignSegment,
+    InvalidOption,
+    SegmentError,
+    ShmqError,
+    StreamDeleted,
+)
+from shmq.names import SHM, check_name
+from shmq.registry import Namespace, as_foreign, as_no_space, refuse_foreign
+
+__all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sweep"]
+
+log = logging.getLogger("shmq.groups")
+
+#: What follows the namespace in a file's name: the stream's id, and the group.
+_OWN: Final = re.compile(r"([0-9a-f]{16})@([A-Za-z0-9._:-]{1,100})", re.ASCII)
+
+
+def open_or_make(
+    namespace: Namespace,
+    stream: str,
+    stream_id: int,
+    name: str,
+    options: dict[str, Any],
+    check: Callable[[], None] = lambda: None,
+) -> _roster.Roster:
+    """The group of that name, made with these options if there is none.
+
+    ``check`` is called before one is made, under the registry lock: it raises if none may be.
+    Raises :class:`~shmq.InvalidOption` if it is of another assignment, or shares and this one
+    does not; other differences do not matter. Raises InvalidName, NoSpace and SegmentError.
+    """
+    check_name(name, "group")
+    roster = look_at(namespace, stream_id, name)
+    if roster is None:
+        with namespace.locked():
+            roster = look_at(namespace, stream_id, name)
+            if roster is None:
+                check()
+                roster = _make(namespace, stream_id, name, options)
+    found = roster.options["assignment"]
+    if found != options["assignment"]:
+        raise InvalidOption(
+            f"group {name!r} of stream {stream!r} is of assignment {found!r}, not "
+            f"{options['assignment']!r}: use that one, or another name"
+        )
+    return roster
+
+
+def look_at(namespace: Namespace, stream_id: int, name: str) -> _roster.Roster | None:
+    """The group of that name, or None if there is none, or none that is whole.
+
+    Raises SegmentError.
+    """
+    path = _path(namespace, stream_id, name)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise as_foreign(error, path) from error
+    try:
+        refuse_foreign(fd, path)
+        size = os.fstat(fd).st_size
+        if not size:
+            return None
+        memory = mmap.mmap(fd, size)
+    finally:
+        os.close(fd)
+    try:
+        roster = _roster.Roster(memory, f"the group {name!r} ({path})")
+    except BlockingIOError:
+        return None
+    if roster.options["stream_id"] != stream_id:
+        raise DamagedSegment(f"{path} is of another stream than its name says: delete it")
+    return None if roster.deleted else roster
+
+
+def _make(
+    namespace: Namespace, stream_id: int, name: str, options: dict[str, Any]
+) -> _roster.Roster:
+    """Needs the registry lock. What a dead maker left gives way."""
+    path = _path(namespace, stream_id, name)
+    path.unlink(missing_ok=True)
+    options = {
+        **options,
+        "group_id": secrets.randbits(63) | 1,
+        "stream_id": stream_id,
+        "created_at": time.time_ns(),
+    }
+    size = _roster.size_of(options)
+    if not size:
+        raise InvalidOption(f"a group cannot be made with {options}: a value is out of range")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = -1
+    try:
+        fd = os.open(path, flags, 0o600)
+        os.posix_fallocate(fd, 0, size)
+        memory = mmap.mmap(fd, size)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise as_no_space(error, size) from error
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    _roster.make(memory, options)
+    return _roster.Roster(memory, f"the group {name!r} ({path})")
+
+
+def group_names(namespace: Namespace, stream_id: int) -> list[str]:
+    """The names of the stream's groups, sorted; one may be half made or half removed."""
+    prefix = _prefix(namespace, stream_id)
+    return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+
+
+def remove(namespace: Namespace, stream_id: int, name: str) -> bool:
+    """Delete a group, whatever its state; whether there was one.
+
+    Its members get :class:`~shmq.StreamDeleted` from then on.
+    """
+    path = _path(namespace, stream_id, name)
+    with namespace.locked():
+        with contextlib.suppress(SegmentError, StreamDeleted):
+            roster = look_at(namespace, stream_id, name)
+            if roster is not None:
+                roster.close()
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno == errno.EISDIR:
+                raise ForeignSegment(f"{path} is a directory, and no group: remove it") from error
+            if error.errno in {errno.EACCES, errno.EPERM}:
+                raise ShmqError(f"{path} cannot be removed: {error.strerror}") from error
+            raise
+    return True
+
+
+def remove_all(namespace: Namespace, stream_id: int) -> None:
+    """Delete all groups of a stream."""
+    for name in group_names(namespace, stream_id):
+        remove(namespace, stream_id, name)
+
+
+def sweep(namespace: Namespace, stream_ids: Container[int]) -> None:
+    """Delete the groups of all streams but these. Needs the registry lock.
+
+    What cannot be removed is logged, and what is not named as a group is left alone.
+    """
+    prefix = f"group.shmq@{namespace.name}@"
+    for entry in os.listdir(SHM):
+        found = _OWN.fullmatch(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
+        if found is not None and int(found[1], 16) not in stream_ids:
+            try:
+                remove(namespace, int(found[1], 16), found[2])
+            except ShmqError as error:
+                log.warning("%s is of a stream that was deleted, and stays: %s", entry, error)
+
+
+def _prefix(namespace: Namespace, stream_id: int) -> str:
+    return f"group.shmq@{namespace.name}@{stream_id:016x}@"
+
+
+def _path(namespace: Namespace, stream_id: int, name: str) -> Path:
+    return SHM / f"{_prefix(namespace, stream_id)}{check_name(name, 'group')}"

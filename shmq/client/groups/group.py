@@ -1,0 +1,278 @@
+"""A group of consumers of a stream of this host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Literal, cast
+
+from shmq import contract
+from shmq.client.groups import files
+from shmq.client.groups.member import LocalMember
+from shmq.client.groups.naming import member_name
+from shmq.client.groups.place import Place
+from shmq.core import _log, _roster
+from shmq.errors import MemberFenced, ShmqError
+from shmq.options import check_one_of, check_seconds, check_whole
+from shmq.registry import Namespace
+
+__all__ = [
+    "SESSION_TIMEOUT",
+    "LocalGroup",
+    "group_options",
+    "open_group",
+    "summaries",
+    "summary_of",
+]
+
+#: For how many seconds a member may be silent, unless the group says otherwise.
+SESSION_TIMEOUT: Final = 30.0
+
+
+def open_group(
+    namespace: Namespace,
+    stream: Any,
+    name: str,
+    *,
+    assignment: contract.Assignment | None = None,
+    session_timeout: float | None = None,
+    start: contract.GroupStart = "earliest",
+) -> LocalGroup:
+    """The group of that name, made if there is none."""
+    options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
+    if assignment is None:
+        found = files.look_at(namespace, stream.identity, name)
+        options["assignment"] = _assignment_of(found) or "range"
+    roster = files.open_or_make(
+        namespace, stream.name, stream.identity, name, options, stream.check_there
+    )
+    place = Place(namespace, stream, name, roster)
+    place.keep_all()
+    return LocalGroup(place)
+
+
+def group_options(
+    *,
+    assignment: contract.Assignment | None,
+    session_timeout: float | None,
+    start: contract.GroupStart,
+) -> dict[str, Any]:
+    """What a group is made with. Raises TypeError, InvalidOption."""
+    if assignment is not None:
+        check_one_of("assignment", assignment, ("range", "round-robin", "sticky"))
+    check_one_of("start", start, ("earliest", "latest"))
+    session = SESSION_TIMEOUT if session_timeout is None else session_timeout
+    check_seconds("session_timeout", session, least=0.001)
+    return {
+        "session": round(session * 1e9),
+        "lease": 0,
+        "assignment": assignment or "range",
+        "latest": start == "latest",
+        "max_deliveries": None,
+        "held": 0,
+        "dead_letter": None,
+    }
+
+
+def _assignment_of(roster: _roster.Roster | None) -> str | None:
+    """That of a group whose partitions have owners."""
+    found = None if roster is None else roster.options["assignment"]
+    return None if found == "shared" else found
+
+
+class LocalGroup(contract.Group):
+    """See :class:`shmq.contract.Group`."""
+
+    #: What its members are.
+    _member = LocalMember
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._roster = place.roster
+
+    @property
+    def place(self) -> Place:
+        """Where it lives."""
+        return self._place
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.contract.Group`."""
+        return self._place.name
+
+    @property
+    def assignment(self) -> contract.Assignment:
+        """See :class:`shmq.contract.Group`."""
+        return cast("contract.Assignment", self._place.assignment)
+
+    @property
+    def session_timeout(self) -> float:
+        """See :class:`shmq.contract.Group`."""
+        return self._place.session_timeout
+
+    def join(
+        self,
+        name: str | None = None,
+        *,
+        timeout: float | None = None,
+        limit: int = 1000,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+        on_assigned: contract.OnPartitions | None = None,
+        on_revoked: contract.OnPartitions | None = None,
+    ) -> LocalMember:
+        """See :class:`shmq.contract.Group`."""
+        check_whole("limit", limit, 1)
+        check_one_of("lapped", lapped, ("raise", "skip"))
+        _log.check_timeout(timeout)
+        _check_callable("on_assigned", on_assigned)
+        _check_callable("on_revoked", on_revoked)
+        return self._member(
+            self._place,
+            member_name(name),
+            timeout=timeout,
+            limit=limit,
+            lapped=lapped,
+            where=where,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
+
+    # ---- looking ----
+
+    def members(self) -> list[contract.MemberInfo]:
+        """See :class:`shmq.contract.Group`."""
+        self._place.look_for_dead()
+        seats = self._roster.seats()
+        return [
+            contract.MemberInfo(
+                id=member,
+                name=name,
+                process=process,
+                partitions=tuple(p for p, seat in enumerate(seats) if seat[0] == member),
+                joined_at=joined / 1e9,
+            )
+            for member, process, name, joined, _ in self._roster.members()
+        ]
+
+    def partitions(self) -> list[contract.GroupPartition]:
+        """See :class:`shmq.contract.Group`."""
+        self._place.widen()
+        return [self._partition(p, seat) for p, seat in enumerate(self._roster.seats())]
+
+    def _partition(self, partition: int, seat: tuple[Any, ...]) -> contract.GroupPartition:
+        owner, _, committed, *_ = seat
+        latest = self._place.stream.latest(partition)
+        begins = self._place.start_of(partition) if committed is None else committed
+        return contract.GroupPartition(
+            partition=partition,
+            member=owner or None,
+            committed=committed,
+            latest=latest,
+            lag=max(latest - begins, 0),
+        )
+
+    def committed(self) -> dict[int, int | None]:
+        """See :class:`shmq.contract.Group`."""
+        self._place.widen()
+        return {partition: seat[2] for partition, seat in enumerate(self._roster.seats())}
+
+    def lag(self) -> dict[int, int]:
+        """See :class:`shmq.contract.Group`."""
+        return {found.partition: found.lag for found in self.partitions()}
+
+    def summary(self) -> contract.GroupSummary:
+        """See :class:`shmq.contract.Group`."""
+        return summary_of(self._place)
+
+    # ---- changing ----
+
+    def reset(
+        self,
+        to: contract.GroupStart | Mapping[int, int] | float,
+        partitions: Collection[int] | None = None,
+    ) -> dict[int, int]:
+        """See :class:`shmq.contract.Group`."""
+        self._place.look_for_dead()
+        self._place.widen()
+        offsets = self._offsets(to, partitions)
+        for partition, offset in offsets.items():
+            self._place.check_offset(partition, offset)
+        busy = [p for p, offset in offsets.items() if not self._roster.commit(p, 0, offset)]
+        if busy:
+            raise MemberFenced(
+                f"partitions {sorted(busy)} of group {self.name!r} are being read: close its "
+                f"members, or let them seek()"
+            )
+        for partition, offset in offsets.items():
+            self._place.keep_again(partition, offset)
+        return offsets
+
+    def _offsets(
+        self,
+        to: contract.GroupStart | Mapping[int, int] | float,
+        partitions: Collection[int] | None,
+    ) -> dict[int, int]:
+        stream = self._place.stream
+        most = stream.partitions - 1
+        wanted = range(stream.partitions) if partitions is None else list(partitions)
+        for partition in wanted:
+            check_whole("partition", partition, 0, most)
+        if isinstance(to, Mapping):
+            return {p: at for p, at in to.items() if partitions is None or p in wanted}
+        if isinstance(to, str):
+            check_one_of("to", to, ("earliest", "latest"))
+            find = stream.earliest if to == "earliest" else stream.latest
+            return {partition: find(partition) for partition in sorted(wanted)}
+        return {partition: stream.at(to, partition) for partition in sorted(wanted)}
+
+    def __repr__(self) -> str:
+        return f"<LocalGroup {self.name!r} of stream {self._place.stream.name!r}>"
+
+
+def _check_callable(what: str, value: object) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(f"{what}={value!r} must be callable, or None")
+
+
+def summaries(namespace: Namespace, stream: contract.Stream) -> list[contract.GroupSummary]:
+    """A line for each group of the stream, sorted by name."""
+    found = []
+    for name in files.group_names(namespace, stream.identity):
+        try:
+            roster = files.look_at(namespace, stream.identity, name)
+            if roster is not None:
+                found.append(summary_of(Place(namespace, stream, name, roster)))
+        except (ShmqError, OSError) as error:
+            found.append(_problem(name, str(error)))
+    return found
+
+
+def summary_of(place: Place) -> contract.GroupSummary:
+    """The group's line of the list, whatever its kind."""
+    place.look_for_dead()
+    seats, numbers = place.roster.seats(), place.roster.numbers()
+    shares = place.assignment == "shared"
+    lag = numbers["held"]
+    for partition, (_, _, committed, _, lent, _) in enumerate(seats):
+        done = lent if shares else committed
+        begins = place.start_of(partition) if done is None else done
+        lag += max(place.stream.latest(partition) - begins, 0)
+    return contract.GroupSummary(
+        name=place.name,
+        assignment=place.assignment,
+        members=len(place.roster.members()),
+        lag=lag,
+        rebalances=numbers["rebalances"],
+        evicted=numbers["evicted"],
+        held=numbers["held"],
+        acked=numbers["acked"],
+        dropped=numbers["dropped"],
+        dead_lettered=numbers["dead_lettered"],
+        skipped=numbers["skipped"],
+    )
+
+
+def _problem(name: str, problem: str) -> contract.GroupSummary:
+    return contract.GroupSummary(
+        name=name, assignment="", members=0, lag=0, rebalances=0, evicted=0, problem=problem
+    )

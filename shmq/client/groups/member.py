@@ -1,0 +1,462 @@
+"""A member of a group on this host."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+from shmq import contract
+from shmq.core import _log
+from shmq.errors import MemberFenced, ShmqError, StreamDeleted
+from shmq.options import check_whole
+
+if TYPE_CHECKING:
+    from shmq.client.groups.place import Place
+    from shmq.core import _roster
+    from shmq.registry import Namespace
+
+__all__ = ["LocalMember"]
+
+#: How long a member sleeps before it looks whether partitions have come or are to go, in
+#: seconds; and how often one of all asks who is alive, in ns. A dead member's partitions are
+#: served again within the sum of three such times.
+SLICE: Final = 0.02
+LOOK_EVERY: Final = 20_000_000
+
+_NOBODY: Final = 0
+
+
+class LocalMember(contract.Member):
+    """See :class:`shmq.contract.Member`.
+
+    ``_handed`` is behind what the application has had, ``_reader`` behind what was read for
+    it; ``_ahead`` is what lies between the two while it iterates.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        name: str,
+        *,
+        timeout: float | None,
+        limit: int,
+        lapped: Literal["raise", "skip"],
+        where: str | None,
+        on_assigned: contract.OnPartitions | None,
+        on_revoked: contract.OnPartitions | None,
+    ) -> None:
+        self._place = place
+        self._roster = place.roster
+        self._name = name
+        self._timeout = timeout
+        self._limit = limit
+        self._lapped: Literal["raise", "skip"] = lapped
+        self._where = where
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._handed: dict[int, int] = {}
+        self._committed: dict[int, int | None] = {}
+        self._paused: set[int] = set()
+        self._ahead: deque[contract.Records] = deque()
+        self._current: deque[contract.Record] = deque()
+        self._reader: contract.Reader | None = None
+        self._reads = (frozenset[int](), 0)
+        self._done_before = 0
+        self._lost_before = 0
+        self._revoking = False
+        self._closed = False
+        self._enter()
+        try:
+            self._attend()
+        except BaseException:
+            self._end()
+            raise
+
+    # ---- what it is and has ----
+
+    @property
+    def id(self) -> int:
+        """See :class:`shmq.contract.Member`."""
+        return self._id
+
+    @property
+    def assignment(self) -> frozenset[int]:
+        """See :class:`shmq.contract.Member`."""
+        return frozenset(self._handed)
+
+    @property
+    def position(self) -> dict[int, int]:
+        """See :class:`shmq.contract.Member`."""
+        return dict(self._handed)
+
+    @property
+    def paused(self) -> frozenset[int]:
+        """See :class:`shmq.contract.Member`."""
+        return frozenset(self._paused)
+
+    @property
+    def lost(self) -> int:
+        """See :class:`shmq.contract.Member`."""
+        return self._lost_before + (self._reader.lost if self._reader is not None else 0)
+
+    def committed(self) -> dict[int, int | None]:
+        """See :class:`shmq.contract.Member`."""
+        return {partition: self._roster.committed(partition) for partition in self._handed}
+
+    def lag(self) -> dict[int, int]:
+        """See :class:`shmq.contract.Member`."""
+        latest = self._place.stream.latest
+        return {p: max(latest(p) - offset, 0) for p, offset in self._handed.items()}
+
+    # ---- reading ----
+
+    def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[contract.Records]:
+        """See :class:`shmq.contract.Member`."""
+        self._check_open()
+        check_whole("limit", limit, 1)
+        _log.check_timeout(timeout)
+        self._forget_ahead()
+        found = self._gather(limit, timeout)
+        for records in found:
+            self._handed[records.partition] = records.next_offset
+        return found
+
+    def __next__(self) -> contract.Record:
+        if self._closed:
+            raise StopIteration
+        self._check_process()
+        if self._beat() != self._change:
+            self._attend()
+        while not self._current:
+            self._next_records()
+        record = self._current.popleft()
+        self._handed[record.partition] = record.offset + 1
+        return record
+
+    def _next_records(self) -> None:
+        """Fill ``_current``, or end the iteration."""
+        if not self._ahead:
+            self._ahead.extend(self._gather(self._limit, self._timeout))
+        if not self._ahead:
+            raise StopIteration
+        records = self._ahead.popleft()
+        self._current.extend(records)
+        if not self._current:  # all of them were left out by `where`
+            self._handed[records.partition] = records.next_offset
+
+    def _gather(self, limit: int, timeout: float | None) -> list[contract.Records]:
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._attend()
+            if self._closed:
+                return []
+            reader = self._reader_of(limit)
+            left = SLICE if end is None else min(SLICE, end - time.monotonic())
+            if reader is None:
+                time.sleep(max(left, 0.0))
+            elif found := reader.poll(max(left, 0.0)):
+                return found
+            if left <= 0:
+                return []
+
+    def _reader_of(self, limit: int) -> contract.Reader | None:
+        """A reader of what it has and has not paused; None if that is nothing."""
+        reads = (frozenset(self._handed) - self._paused - self._barred(), limit)
+        if reads != self._reads:
+            self._drop_reader()
+            self._reads = reads
+        if self._reader is None and reads[0]:
+            self._reader = self._place.stream.reader(
+                {partition: self._handed[partition] for partition in reads[0]},
+                reads[0],
+                limit=limit,
+                lapped=self._lapped,
+                where=self._where,
+            )
+        return self._reader
+
+    def _barred(self) -> frozenset[int]:
+        """What it may not read yet: the group has not committed all that was before it."""
+        behind = {p: self._place.behind(p) for p in self._handed}
+        for before in sorted(set(behind.values())):
+            if before > self._done_before:
+                if not self._place.has_done(before):
+                    return frozenset(p for p in behind if behind[p] >= before)
+                self._done_before = before
+        return frozenset()
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._lost_before += self._reader.lost
+            self._reader.close()
+            self._reader = None
+
+    def _forget_ahead(self) -> None:
+        """What was read for the iteration and not handed out is read again."""
+        if self._ahead or self._current:
+            self._read_anew()
+
+    def _read_anew(self) -> None:
+        """From where it is now, whatever the reader had come to."""
+        self._ahead.clear()
+        self._current.clear()
+        self._drop_reader()
+
+    def seek(self, partition: int, offset: int) -> None:
+        """See :class:`shmq.contract.Member`."""
+        self._check_open()
+        self._check_own(partition)
+        self._handed[partition] = check_whole("offset", offset, 0, (1 << 63) - 1)
+        self._read_anew()
+
+    def pause(self, *partitions: int) -> None:
+        """See :class:`shmq.contract.Member`."""
+        self._check_open()
+        for partition in partitions or tuple(self._handed):
+            self._check_own(partition)
+            self._paused.add(partition)
+        self._forget_ahead()
+
+    def resume(self, *partitions: int) -> None:
+        """See :class:`shmq.contract.Member`."""
+        self._check_open()
+        for partition in partitions or tuple(self._handed):
+            self._check_own(partition)
+            self._paused.discard(partition)
+
+    # ---- committing ----
+
+    def commit(self, offsets: Mapping[int, int] | None = None) -> None:
+        """See :class:`shmq.contract.Member`."""
+        self._check_open()
+        if offsets is None:
+            offsets = {p: at for p, at in self._handed.items() if at != self._committed.get(p)}
+        self._check_offsets(offsets)
+        fenced = [p for p, offset in offsets.items() if not self._commit(p, offset)]
+        if fenced:
+            raise self._fenced(fenced)
+        self._beat()
+
+    def _fenced(self, partitions: Collection[int]) -> MemberFenced:
+        return MemberFenced(
+            f"member {self._id} of group {self._place.name!r} no longer has partition "
+            f"{', '.join(map(str, sorted(partitions)))}: another one reads on from what was "
+            f"committed before; poll() again to see what is left"
+        )
+
+    def _commit(self, partition: int, offset: int) -> bool:
+        if not self._roster.commit(partition, self._id, offset):
+            return False
+        self._committed[partition] = offset
+        self._place.keep_from(partition, offset)
+        return True
+
+    # ---- transactions ----
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace that its stream is in."""
+        return self._place.namespace
+
+    @property
+    def roster(self) -> _roster.Roster:
+        """Its group."""
+        return self._roster
+
+    @property
+    def group_identity(self) -> tuple[int, str, int]:
+        """The stream's identity, the group's name and the id of this life of it."""
+        place = self._place
+        return place.stream.identity, place.name, self._roster.options["group_id"]
+
+    def to_commit(self, offsets: Mapping[int, int] | None) -> dict[int, int]:
+        """The offsets that a transaction commits; None: of what was handed out by now.
+
+        Raises MemberFenced for partitions that it does not have.
+        """
+        self._check_open()
+        if offsets is None:
+            return {p: at for p, at in self._handed.items() if at != self._committed.get(p)}
+        for partition in offsets:
+            self._check_own(partition)
+        self._check_offsets(offsets)
+        return dict(offsets)
+
+    def check_has(self, partitions: Collection[int]) -> None:
+        """Raises MemberFenced unless it has these partitions, whatever it knows of it."""
+        self._check_open()
+        seats = self._roster.seats()
+        fenced = [p for p in partitions if seats[p][0] != self._id]
+        if fenced:
+            raise self._fenced(fenced)
+
+    def has_committed(self, offsets: Mapping[int, int]) -> None:
+        """Take notice of what a transaction has committed."""
+        for partition, offset in offsets.items():
+            self._committed[partition] = offset
+            self._place.keep_from(partition, offset)
+
+    # ---- membership ----
+
+    def heartbeat(self) -> None:
+        """See :class:`shmq.contract.Member`."""
+        self._check_open()
+        if self._beat() is None:
+            raise MemberFenced(
+                f"member {self._id} of group {self._place.name!r} is no member any more: "
+                f"{self._why_out()}; its next poll() joins anew"
+            )
+
+    def _why_out(self) -> str:
+        return f"it was silent for more than {self._place.session_timeout:g} s"
+
+    def _beat(self) -> int | None:
+        return self._roster.beat(self._at, self._id)
+
+    def _enter(self) -> None:
+        self._pid = os.getpid()
+        self._at, self._id = self._roster.join(
+            self._place.namespace.process_number(), self._name.encode()
+        )
+        self._change: int | None = None
+
+    def _attend(self) -> None:
+        """Say that it lives, see who has died, and take and leave partitions."""
+        if self._closed:  # by what it had called
+            return
+        change = self._beat()
+        if change is None:
+            self._revoke(self._renounce())
+            if self._closed:
+                return
+            change = self._beat()
+        if self._roster.watch(LOOK_EVERY):
+            self._place.look_for_dead()
+        if change != self._change or not self._roster.planned or self._place.grown:
+            self._change = change
+            self._place.widen()
+            self._place.plan()
+            self._leave_partitions()
+            self._take_partitions()
+
+    def _renounce(self) -> frozenset[int]:
+        """Join anew, with nothing; what it had."""
+        had = frozenset(self._handed)
+        self._let_go(had)
+        self._enter()
+        return had
+
+    def _leave_partitions(self) -> None:
+        """What is meant for another, and what it no longer has."""
+        seats = self._roster.seats()
+        goes = {p for p in self._handed if seats[p][:2] != (self._id, self._id)}
+        if not goes:
+            return
+        try:
+            self._revoke(frozenset(goes))
+        finally:
+            goes &= self._handed.keys()  # nothing, if it has left meanwhile
+            self._let_go(frozenset(goes))
+            for partition in goes:
+                self._roster.release(partition, self._id)
+
+    def _take_partitions(self) -> None:
+        """What is meant for it and nobody else has."""
+        if self._closed:
+            return
+        comes = set()
+        for partition, seat in enumerate(self._roster.seats()):
+            free = seat[1] == self._id and seat[0] in {_NOBODY, self._id}
+            if free and partition not in self._handed and self._roster.claim(partition, self._id):
+                self._handed[partition] = self._first(partition)
+                self._committed[partition] = self._roster.committed(partition)
+                comes.add(partition)
+        if comes:
+            self._read_anew()
+            if self._on_assigned is not None:
+                self._on_assigned(frozenset(comes))
+
+    def _first(self, partition: int) -> int:
+        """Where it goes on. The end of a partition is committed, so that it stays the same."""
+        committed = self._roster.committed(partition)
+        offset = self._place.start_of(partition) if committed is None else committed
+        if committed is None and self._place.starts_at_the_end:
+            self._roster.commit(partition, self._id, offset)
+        self._place.keep_from(partition, offset)
+        return offset
+
+    def _let_go(self, partitions: frozenset[int]) -> None:
+        self._read_anew()
+        for partition in partitions:
+            del self._handed[partition]
+            self._committed.pop(partition, None)
+            self._paused.discard(partition)
+
+    def _revoke(self, partitions: frozenset[int]) -> None:
+        """Tell of partitions that it is about to lose, or has lost; not while it is told so."""
+        if self._on_revoked is None or not partitions or self._revoking:
+            return
+        self._revoking = True
+        try:
+            self._on_revoked(partitions)
+        finally:
+            self._revoking = False
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Member`."""
+        if self._closed:
+            return
+        try:
+            if os.getpid() == self._pid:
+                self._revoke(frozenset(self._handed))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._let_go(frozenset(self._handed))
+        self._drop_reader()
+        if os.getpid() == self._pid and not self._roster.deleted:
+            self._roster.leave(self._id, False)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self._end()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError("this member has left its group: join() again")
+        self._check_process()
+        if self._roster.deleted:
+            raise StreamDeleted(f"the group {self._place.name!r} was deleted")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ShmqError("a member does not survive a fork: join() again")
+
+    def _check_offsets(self, offsets: Mapping[int, int]) -> None:
+        if not isinstance(offsets, Mapping):
+            raise TypeError(f"offsets must be a mapping or None, not {type(offsets).__name__}")
+        for partition, offset in offsets.items():
+            self._place.check_offset(partition, offset)
+
+    def _check_own(self, partition: int) -> None:
+        check_whole("partition", partition, 0)
+        if partition not in self._handed:
+            raise MemberFenced(
+                f"member {self._id} of group {self._place.name!r} does not have partition "
+                f"{partition}: it has {sorted(self._handed)}"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"<LocalMember {self._id} of group {self._place.name!r}: "
+            f"partitions {sorted(self._handed)}>"
+        )

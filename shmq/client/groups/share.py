@@ -1,0 +1,411 @@
+"""A member of a group on this host that shares a stream."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from shmq import contract
+from shmq.client.groups import files
+from shmq.client.groups.burial import Burial, bury
+from shmq.client.groups.member import LOOK_EVERY, SLICE
+from shmq.client.groups.naming import member_name
+from shmq.client.groups.place import Place
+from shmq.core import _log, _roster
+from shmq.errors import Empty, LeaseExpired, OffsetOutOfRange, ShmqError
+from shmq.names import check_name
+from shmq.options import check_one_of, check_seconds, check_whole
+from shmq.registry import Namespace
+
+__all__ = ["LocalShare", "checked_receipts", "open_share", "share_options"]
+
+#: A receipt, the partition, the offset, and how often it was delivered before.
+_Lent = tuple[int, int, int, int]
+
+_MOST_BYTES: Final = 1 << 30
+_AT_ONCE: Final = 1024
+
+
+def open_share(
+    namespace: Namespace,
+    stream: Any,
+    name: str,
+    burial: Burial,
+    *,
+    member: str | None = None,
+    **given: Any,
+) -> LocalShare:
+    """Join the group of that name that shares the stream, made if there is none."""
+    options, called = share_options(**given), member_name(member)
+    if options["dead_letter"] is not None:
+        burial.checked(options["dead_letter"])
+    roster = files.open_or_make(
+        namespace, stream.name, stream.identity, name, options, stream.check_there
+    )
+    return LocalShare(Place(namespace, stream, name, roster), burial, called)
+
+
+def share_options(
+    *,
+    lease: float = 30.0,
+    max_deliveries: int | None = 5,
+    dead_letter: str | None = None,
+    held: int = 4096,
+    start: contract.GroupStart = "earliest",
+) -> dict[str, Any]:
+    """What a group that shares is made with. Raises TypeError, InvalidOption, InvalidName."""
+    check_one_of("start", start, ("earliest", "latest"))
+    return {
+        "session": 0,
+        "lease": round(check_seconds("lease", lease, least=0.001) * 1e9),
+        "assignment": "shared",
+        "latest": start == "latest",
+        "max_deliveries": None
+        if max_deliveries is None
+        else check_whole("max_deliveries", max_deliveries, 1, 65_535),
+        "held": check_whole("held", held, 1, _roster.MOST_HELD),
+        "dead_letter": None if dead_letter is None else check_name(dead_letter),
+    }
+
+
+class LentRecord(contract.SharedRecord):
+    """See :class:`shmq.contract.SharedRecord`."""
+
+    __slots__ = ("_deliveries", "_pid", "_receipt", "_record", "_roster", "_settled", "_what")
+
+    def __init__(
+        self, roster: _roster.Roster, pid: int, what: str, record: contract.Record, lent: _Lent
+    ) -> None:
+        self._roster = roster
+        self._pid = pid  # of the process that it is lent to
+        self._what = what
+        self._record = record
+        self._receipt = lent[0]
+        self._deliveries = lent[3] + 1
+        self._settled = False
+
+    @property
+    def partition(self) -> int:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._record.partition
+
+    @property
+    def offset(self) -> int:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._record.offset
+
+    @property
+    def timestamp(self) -> float:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._record.timestamp
+
+    @property
+    def key(self) -> bytes | None:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._record.key
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._record.headers
+
+    @property
+    def value(self) -> bytes:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return bytes(self._record.value)
+
+    @property
+    def body(self) -> Any:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._record.body
+
+    @property
+    def delivery_count(self) -> int:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._deliveries
+
+    @property
+    def receipt(self) -> int:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._receipt
+
+    @property
+    def settled(self) -> bool:
+        """See :class:`shmq.contract.SharedRecord`."""
+        return self._settled
+
+    def ack(self) -> None:
+        """See :class:`shmq.contract.SharedRecord`."""
+        self._check_process()
+        self._conclude(self._roster.ack(self._receipt))
+
+    def nack(self, delay: float = 0.0) -> None:
+        """See :class:`shmq.contract.SharedRecord`."""
+        self._check_process()
+        wait = round(check_seconds("delay", delay, least=0) * 1e9)
+        self._conclude(self._roster.nack(self._receipt, wait))
+
+    def reject(self) -> None:
+        """See :class:`shmq.contract.SharedRecord`."""
+        self._check_process()
+        self._conclude(self._roster.reject(self._receipt))
+
+    def extend(self, seconds: float | None = None) -> None:
+        """See :class:`shmq.contract.SharedRecord`."""
+        self._check_process()
+        ns = 0 if seconds is None else round(check_seconds("seconds", seconds, least=1e-9) * 1e9)
+        self._check(self._roster.extend(self._receipt, ns))
+
+    def _check_process(self) -> None:
+        _check_process(self._pid)
+
+    def _conclude(self, done: bool) -> None:
+        self._check(done)
+        self._settled = True
+
+    def _check(self, done: bool) -> None:
+        if not done:
+            raise LeaseExpired(
+                f"the lease of partition {self.partition}, offset {self.offset} in {self._what} "
+                f"has ended, or the record was settled: nothing was changed"
+            )
+
+    def __repr__(self) -> str:
+        return f"<LentRecord partition {self.partition}, offset {self.offset}>"
+
+
+class LocalShare(contract.Share):
+    """See :class:`shmq.contract.Share`."""
+
+    def __init__(self, place: Place, burial: Burial, member: str) -> None:
+        self._place = place
+        self._roster = place.roster
+        self._burial = burial
+        self._member = member
+        self._turn = 0
+        self._closed = False
+        self._enter()
+
+    def _enter(self) -> None:
+        self._pid = os.getpid()
+        self._at, self._id = self._roster.join(
+            self._place.namespace.process_number(), self._member.encode()
+        )
+        self._begin()
+
+    def take_up(self) -> None:
+        """Lend from partitions that have come, too."""
+        if self._place.stream.partitions != self._begun:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._begun = self._place.stream.partitions
+        self._place.widen()
+        for partition, seat in enumerate(self._roster.seats()):
+            if seat[4] is None:
+                self._roster.begin(partition, self._place.start_of(partition))
+        self._place.keep_all()
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.contract.Share`."""
+        return self._place.name
+
+    @property
+    def place(self) -> Place:
+        """Where its group lives."""
+        return self._place
+
+    @property
+    def seat(self) -> tuple[int, int]:
+        """Its place in the group, and its id."""
+        return self._at, self._id
+
+    # ---- getting ----
+
+    def get(self, block: bool = True, timeout: float | None = None) -> LentRecord:
+        """See :class:`shmq.contract.Share`."""
+        return self.get_many(1, block, timeout)[0]
+
+    def get_many(
+        self, limit: int, block: bool = True, timeout: float | None = None
+    ) -> list[LentRecord]:
+        """See :class:`shmq.contract.Share`."""
+        check_whole("limit", limit, 1)
+        if block:
+            _log.check_timeout(timeout)
+        found = [
+            record
+            for record in self._take(limit, timeout if block else 0.0)
+            if self._roster.hand(record.receipt)
+        ]
+        if not found:
+            raise Empty(f"no record for {self._what} came within the time allowed")
+        return found
+
+    def consume(self, prefetch: int = 16, timeout: float | None = None) -> Iterator[LentRecord]:
+        """See :class:`shmq.contract.Share`."""
+        check_whole("prefetch", prefetch, 1)
+        _log.check_timeout(timeout)
+        return self._consume(prefetch, timeout)
+
+    def _consume(self, prefetch: int, timeout: float | None) -> Iterator[LentRecord]:
+        ahead: list[LentRecord] = []
+        try:
+            while ahead := self._take(prefetch, timeout):
+                while ahead:
+                    self._check_open()
+                    record = ahead.pop(0)
+                    if self._roster.hand(record.receipt):
+                        yield record
+        finally:
+            if os.getpid() == self._pid:
+                for record in ahead:
+                    self._roster.nack(record.receipt, 0)
+
+    def _take(self, limit: int, timeout: float | None) -> list[LentRecord]:
+        self._check_open()
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._attend()
+            found = self._lend(min(limit, _AT_ONCE))
+            left = SLICE if end is None else min(SLICE, end - time.monotonic())
+            if found or left <= 0:
+                return found
+            self._wait(left)
+
+    def _wait(self, seconds: float) -> None:
+        """Until a record comes, where none was there, or something that is held is due."""
+        seconds = min(seconds, max((self._roster.due() - _roster.clock()) / 1e9, 0.001))
+        seats = self._roster.seats()
+        ends = {p: seat[4] for p, seat in enumerate(seats) if seat[4] is not None}
+        if any(self._place.stream.latest(p) > at for p, at in ends.items()) or not ends:
+            time.sleep(seconds)  # no entry is free: somebody has to settle first
+            return
+        with self._place.stream.reader(ends, limit=1, lapped="skip") as reader:
+            reader.poll(seconds)
+
+    def _attend(self) -> None:
+        if self._roster.beat(self._at, self._id) is None:
+            self._enter()
+        if self._roster.watch(LOOK_EVERY):
+            self._place.look_for_dead()
+        self.take_up()
+
+    # ---- lending ----
+
+    def _lend(self, limit: int) -> list[LentRecord]:
+        """What came back, and then what is new, the partitions in turns."""
+        self._place.keep_all()
+        bury(self._roster, self._id, self._place, self._burial)
+        found = self._read(self._roster.again(self._id, limit))
+        partitions = self._roster.partitions
+        for _ in range(partitions):
+            if len(found) >= limit:
+                break
+            self._turn = (self._turn + 1) % partitions
+            found += self._read(self._lend_new(self._turn, limit - len(found)))
+        return found
+
+    def lent(self, limit: int) -> list[_Lent]:
+        """What is lent to this member from now on, without the records themselves."""
+        self._place.keep_all()
+        found = self._roster.again(self._id, limit)
+        partitions = self._roster.partitions
+        for _ in range(partitions):
+            if len(found) >= limit:
+                break
+            self._turn = (self._turn + 1) % partitions
+            found += self._lend_new(self._turn, limit - len(found))
+        return found
+
+    def _lend_new(self, partition: int, limit: int) -> list[_Lent]:
+        stream = self._place.stream
+        return self._roster.lend(
+            self._id, partition, stream.earliest(partition), stream.latest(partition), limit
+        )
+
+    def _read(self, lent: list[_Lent]) -> list[LentRecord]:
+        found: list[LentRecord] = []
+        for run in _runs(lent):
+            found += self._read_run(run)
+        return found
+
+    def _read_run(self, run: list[_Lent]) -> list[LentRecord]:
+        """Neighbours of one partition; what was overwritten meanwhile is passed over."""
+        found: list[LentRecord] = []
+        while run:
+            _, partition, offset, _ = run[0]
+            try:
+                records = self._place.stream.read(
+                    partition, offset, len(run), max_bytes=_MOST_BYTES
+                )
+            except OffsetOutOfRange:
+                self._roster.lost(run.pop(0)[0])
+                continue
+            found += [
+                LentRecord(self._roster, self._pid, self._what, record, lent)
+                for record, lent in zip(records, run, strict=False)
+            ]
+            if not records:
+                self._roster.lost(run.pop(0)[0])
+            run = run[len(records) :]
+        return found
+
+    # ---- settling ----
+
+    def ack_many(self, receipts: Iterable[int]) -> list[int]:
+        """See :class:`shmq.contract.Share`."""
+        self._check_open()
+        refused = [one for one in checked_receipts(receipts) if not self._roster.ack(one)]
+        self._place.keep_all()
+        return refused
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Share`."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() == self._pid and not self._roster.deleted:
+            self._roster.leave(self._id, False)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    @property
+    def _what(self) -> str:
+        return f"group {self._place.name!r} of stream {self._place.stream.name!r}"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError(f"this member has left {self._what}: share() again")
+        _check_process(self._pid)
+
+    def __repr__(self) -> str:
+        return f"<LocalShare of {self._what}>"
+
+
+def checked_receipts(receipts: Iterable[int]) -> list[int]:
+    """These, if they may be receipts. Raises TypeError, InvalidOption."""
+    return [check_whole("receipt", receipt, 0, (1 << 64) - 1) for receipt in receipts]
+
+
+def _check_process(pid: int) -> None:
+    if os.getpid() != pid:
+        raise ShmqError("a member does not survive a fork: share() again")
+
+
+def _runs(lent: list[_Lent]) -> list[list[_Lent]]:
+    """Those of one partition whose offsets follow each other, together."""
+    runs: list[list[_Lent]] = []
+    for one in sorted(lent, key=lambda one: one[1:3]):
+        if runs and runs[-1][-1][1:3] == (one[1], one[2] - 1):
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs

@@ -1,0 +1,329 @@
+"""Putting copies of messages into several queues, of which some may be full.
+
+What one publish puts is encoded once, and laid out for every queue before any has it, so
+that what no put could do is refused with nothing done. Then each queue with room gets its
+copies; those without are waited for, one after the other, and hold back nobody.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shmq import codecs, contract
+from shmq.client.confirming import not_confirmed
+from shmq.errors import (
+    Full,
+    MessageTooLarge,
+    NotConfirmed,
+    PublishRefused,
+    QueueDeleted,
+    ShmqError,
+    StreamDeleted,
+    Unroutable,
+)
+
+__all__ = ["Copy", "Letters", "Outcome", "begin", "finish", "is_synced", "letters", "many", "told"]
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What became of a publish."""
+
+    #: How many queues it leads to that are there.
+    reached: int = 0
+    #: What did not take all, by name.
+    refused: dict[str, ShmqError] = dataclasses.field(default_factory=dict)
+    #: What each of them was to get.
+    copies: list[Copy] = dataclasses.field(default_factory=list)
+    #: Those of them that had no room, when it was tried first.
+    full: list[Copy] = dataclasses.field(default_factory=list)
+
+    @property
+    def duplicates(self) -> int:
+        """How many messages queues knew already."""
+        return sum(copy.duplicates for copy in self.copies)
+
+    @property
+    def delivered(self) -> int:
+        """How many messages there are that were not there before."""
+        return sum(copy.taken - copy.before for copy in self.copies) - self.duplicates
+
+    def published(self, exchange: str) -> contract.Published:
+        """The outcome as it is told. Raises Unroutable and PublishRefused."""
+        return told(exchange, self.reached, self.delivered, self.duplicates, self.refused)
+
+
+def told(
+    exchange: str, reached: int, delivered: int, duplicates: int, refused: dict[str, ShmqError]
+) -> contract.Published:
+    """What a publisher is told of an outcome. Raises Unroutable and PublishRefused."""
+    if refused:
+        name, first = next(iter(refused.items()))
+        others = f", and {len(refused) - 1} more in `refused`" if len(refused) > 1 else ""
+        raise PublishRefused(
+            f"of {reached} queues that exchange {exchange!r} leads to, {len(refused)} refused; "
+            f"the others have their copies. Queue {name!r}: {first}{others}",
+            delivered,
+            duplicates,
+            refused,
+        ) from first
+    if not reached:
+        raise Unroutable(
+            f"nothing was published to exchange {exchange!r}: what it is bound to leads to no "
+            f"queue from there; bind one, or give the exchange an alternate"
+        )
+    return contract.Published(delivered, duplicates)
+
+
+class Copy:
+    """What one queue is to get: parcels in order, of which it takes one after the other."""
+
+    __slots__ = ("before", "confirms", "duplicates", "parcels", "queue", "sequence", "taken")
+
+    def __init__(self, queue: Any, parcels: list[Any], confirms: bool, before: int = 0) -> None:
+        self.queue = queue
+        self.parcels = parcels
+        #: Whether they are to be on disk.
+        self.confirms = confirms
+        #: How many it has, of which it had and knew so many already.
+        self.taken = self.before = before
+        self.duplicates = 0
+        #: The sequence number of the last one.
+        self.sequence = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called where it refuses."""
+        return str(self.queue.name)
+
+    @property
+    def number(self) -> int:
+        """What `is_synced` is asked about later."""
+        return self.sequence
+
+    def want(self) -> None:
+        """Have it written soon."""
+        self.queue.wanted(self.sequence)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the queue is one that a put waits for where it is full."""
+        return bool(self.queue.waits_when_full)
+
+    def put(self, block: bool, until: float | None) -> None:
+        """Put what is left. Raises Full, QueueDeleted, NoSpace and the like."""
+        queue, parcels = self.queue, self.parcels
+        while self.taken < len(parcels):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            done = queue.try_put(parcels[self.taken], block, left if block else None)
+            self.taken += 1
+            self.duplicates += done.duplicate
+            self.sequence = done.sequence
+
+    def confirm(self, until: float | None) -> None:
+        """Wait until it is on disk. Raises NotConfirmed."""
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if not self.queue.wait_synced(self.sequence, left):
+            raise not_confirmed(self.queue, self.sequence, self.taken)
+
+
+class StreamCopy(Copy):
+    """What one stream is to get: records of one key, and so of one partition."""
+
+    __slots__ = ("headers", "key", "partition")
+
+    def __init__(
+        self,
+        stream: Any,
+        parcels: list[Any],
+        confirms: bool,
+        before: int,
+        key: str,
+        headers: Mapping[str, Any] | None,
+    ) -> None:
+        super().__init__(stream, parcels, confirms, before)
+        self.key = key
+        self.headers = headers
+        self.partition = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called where it refuses."""
+        return f"stream/{self.queue.name}"
+
+    @property
+    def waits(self) -> bool:
+        """See :class:`Copy`."""
+        return bool(self.queue.options.overflow == "block")
+
+    def put(self, block: bool, until: float | None) -> None:
+        """Append what is left. Raises Full, StreamDeleted and the like."""
+        while self.taken < len(self.parcels):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            value, codec = self.parcels[self.taken]
+            done = self.queue.append(
+                value,
+                key=self.key,
+                headers=self.headers,
+                codec=codec,
+                block=block,
+                timeout=left if block else None,
+                confirm="memory",
+            )
+            self.taken += 1
+            self.partition = done.partition
+            self.sequence = done.offset + 1
+
+    def confirm(self, until: float | None) -> None:
+        """See :class:`Copy`."""
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if not self.queue.logs[self.partition].wait_synced(self.sequence, left):
+            raise NotConfirmed(
+                f"what was appended to stream {self.queue.name!r} is there, but not known to be "
+                f"on disk",
+                self.sequence - 1,
+                self.taken,
+            )
+
+    @property
+    def number(self) -> int:
+        """See :class:`Copy`."""
+        return self.sequence << 16 | self.partition
+
+    def want(self) -> None:
+        """See :class:`Copy`; who waits for a partition says so itself."""
+
+
+class Letters:
+    """Messages that are to be put into several queues: bytes of their codecs, and properties."""
+
+    def __init__(self, bodies: list[tuple[Any, str]], properties: Mapping[str, Any]) -> None:
+        self._bodies = bodies
+        self._properties = properties
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self._bodies)
+
+    def copy_for(self, queue: Any, confirm: Any, before: int = 0) -> Copy:
+        """What the queue is to get, ``before`` of which it has.
+
+        Raises what a put raises that can never succeed.
+        """
+        confirms = queue.confirms_on_disk(confirm)
+        parcels = [
+            queue.wrap(body, codec=codec, encoded=True, **self._properties)
+            for body, codec in self._bodies
+        ]
+        return Copy(queue, parcels, confirms, min(before, len(parcels)))
+
+    def append_for(self, stream: Any, key: str, confirm: Any, before: int = 0) -> StreamCopy:
+        """What the stream is to get, ``before`` of which it has.
+
+        Raises what an append raises that can never succeed.
+        """
+        most = stream.options.max_record_bytes
+        for body, _ in self._bodies:
+            if memoryview(body).nbytes > most:
+                raise MessageTooLarge(
+                    f"a body of {memoryview(body).nbytes} bytes can never fit into stream "
+                    f"{stream.name!r}: max_record_bytes={most}"
+                )
+        records = [
+            (codecs.decode_body(bytes(body), codecs.number_of(codec), codec), codec)
+            for body, codec in self._bodies
+        ]
+        confirms = stream.confirms_on_disk(confirm)
+        headers = self._properties.get("headers")
+        return StreamCopy(stream, records, confirms, min(before, len(records)), key, headers)
+
+
+def many(bodies: Iterable[Any], properties: Mapping[str, Any]) -> list[Any]:
+    """The bodies of a ``publish_many``. Raises TypeError."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping):
+        raise TypeError(
+            f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use publish"
+        )
+    for name in ("deliver_at", "dedupe_id", "reply_to", "correlation"):
+        if properties.get(name) is not None:
+            raise TypeError(f"{name} is of one message: use publish")
+    return list(bodies)
+
+
+def is_synced(target: Any, number: int) -> bool:
+    """Whether the queue or stream has on disk what a copy's ``number`` stands for."""
+    if hasattr(target, "logs"):
+        return bool(target.logs[number & 0xFFFF].synced >= number >> 16)
+    if target.synced_seq >= number:
+        return True
+    target.wanted(number)
+    return False
+
+
+def check_headers(headers: object) -> None:
+    """Raise TypeError for what are no headers; None is none."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
+
+
+def letters(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Letters:
+    """The bodies with their properties, encoded. Raises InvalidOption and TypeError."""
+    check_headers(properties.get("headers"))
+    others = {name: value for name, value in properties.items() if name != "codec"}
+    codec = properties.get("codec")
+    return Letters([_encoded(body, codec) for body in bodies], others)
+
+
+def _encoded(body: Any, codec: str | None) -> tuple[Any, str]:
+    buffer, number = codecs.encode_body(body, codec)
+    return buffer, codec if codec is not None else codecs.CODECS[number]
+
+
+def finish(outcome: Outcome, block: bool | None, until: float | None) -> None:
+    """Wait for room where there was none, and for the disk; ``until``: a monotonic time."""
+    for copy in outcome.full:
+        if copy.waits or until is not None if block is None else block:
+            del outcome.refused[copy.name]
+            _put(copy, outcome, True, until)
+    confirming = [copy for copy in outcome.copies if copy.confirms and copy.sequence]
+    for copy in confirming:
+        copy.want()
+    for copy in confirming:
+        try:
+            copy.confirm(until)
+        except ShmqError as error:
+            outcome.refused.setdefault(copy.name, error)
+
+
+def begin(copies: list[Copy], refused: dict[str, ShmqError]) -> Outcome:
+    """Put the copies where there is room, and wait for nothing."""
+    outcome = Outcome(len(copies) + len(refused), refused=dict(refused), copies=copies)
+    for copy in copies:
+        if not _put(copy, outcome, False, None):
+            outcome.full.append(copy)
+    return outcome
+
+
+def _put(copy: Copy, outcome: Outcome, block: bool, until: float | None) -> bool:
+    """Whether nothing is to be waited for: it is put, refused, or the queue is gone."""
+    name = copy.name
+    try:
+        copy.put(block, until)
+    except Full as error:
+        outcome.refused[name] = _full(copy, error)
+        return False
+    except (QueueDeleted, StreamDeleted):
+        outcome.reached -= 1
+    except ShmqError as error:
+        outcome.refused[name] = error
+    return True
+
+
+def _full(copy: Copy, error: Full) -> Full:
+    if not copy.taken:
+        return error
+    return Full(f"it took {copy.taken} of {len(copy.parcels)} messages: {error}")

@@ -1,0 +1,306 @@
+"""An iterator over a stream's records that follows it, whatever carries the stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+from shmq import contract
+from shmq.core import _log
+from shmq.errors import InvalidOption, OffsetOutOfRange, ShmqError
+from shmq.options import check_one_of, check_whole
+from shmq.where import Where
+
+__all__ = ["AsyncReader", "Position", "Reader", "checked_position", "where_from"]
+
+#: How long a reader of all partitions waits at most before it looks for new ones, in seconds.
+_SLICE: Final = 0.5
+
+
+class Position:
+    """Where a reader is in each of its partitions, and what it has lost.
+
+    It reads a partition only once it is at the end of those before it that were sealed.
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        start: contract.Start,
+        partitions: Iterable[int] | None,
+        limit: int,
+        lapped: Literal["raise", "skip"],
+        where: str | None,
+    ) -> None:
+        self.stream = stream
+        self.limit = check_whole("limit", limit, 1)
+        self.skips = check_one_of("lapped", lapped, ("raise", "skip")) == "skip"
+        if where is not None:
+            Where(where)
+        self.where = where
+        self.offsets = where_from(stream, start, partitions)
+        self.lost = 0
+        self._turn = 0
+        self._all = partitions is None
+        self._behind: dict[int, int] = {}
+        self._known = 0
+
+    def seek(self, position: Mapping[int, int]) -> None:
+        """Go on elsewhere in these partitions."""
+        self.offsets.update(checked_position(position, self.offsets))
+        self._known = 0
+
+    def take(self) -> list[contract.Records]:
+        """What there is now, the partitions in turns."""
+        found = []
+        self._take_up()
+        order = sorted(self.offsets)
+        if self._behind:
+            order = self._without_waiting(order)
+        self._turn = (self._turn + 1) % len(order)
+        for partition in order[self._turn :] + order[: self._turn]:
+            records = self._read(partition)
+            if len(records):
+                found.append(records)
+        return found
+
+    def slice(self, left: float | None) -> float | None:
+        """How long to wait now, of so many seconds."""
+        if not self._all:
+            return left
+        return _SLICE if left is None else min(left, _SLICE)
+
+    def _take_up(self) -> None:
+        """Take notice of partitions that have come: they are read from their beginning."""
+        count = self.stream.partitions
+        if count == self._known:
+            return
+        if self._all:
+            for partition in range(len(self.offsets), count):
+                self.offsets[partition] = self.stream.earliest(partition)
+        if self.stream.open_partitions.start:
+            behind = {each.partition: each.behind for each in self.stream.offsets()}
+            self._behind = {p: behind[p] for p in self.offsets if behind[p]}
+        self._known = count
+
+    def _without_waiting(self, order: list[int]) -> list[int]:
+        """Those of the partitions that may be read now."""
+        ends = {p: self.stream.latest(p) for p in order if p < max(self._behind.values())}
+        unread = [p for p, end in ends.items() if self.offsets[p] < end]
+        if not unread:
+            self._behind = {}  # nothing comes to what is sealed
+            return order
+        return [p for p in order if self._behind.get(p, 0) <= unread[0]]
+
+    def _read(self, partition: int) -> contract.Records:
+        while True:
+            offset = self.offsets[partition]
+            try:
+                records: contract.Records = self.stream.read(
+                    partition, offset, self.limit, where=self.where
+                )
+            except OffsetOutOfRange as error:
+                if not self.skips or error.asked > error.latest:
+                    raise
+                self.offsets[partition] = error.earliest
+                self.lost += error.earliest - offset
+                continue
+            self.offsets[partition] = records.next_offset
+            return records
+
+
+def checked_position(position: Mapping[int, int], known: Collection[int]) -> dict[int, int]:
+    """Where a reader of the ``known`` partitions is to go on. Raises InvalidOption, TypeError."""
+    if not isinstance(position, Mapping):
+        raise TypeError(
+            f"position={position!r:.80} must be a map of offsets by partition, not "
+            f"{type(position).__name__}"
+        )
+    for partition in position:
+        if partition not in known:
+            raise InvalidOption(f"partition={partition!r} is none of this reader's")
+    return {at: check_whole("offset", offset, 0) for at, offset in position.items()}
+
+
+def where_from(
+    stream: Any, start: contract.Start, partitions: Iterable[int] | None
+) -> dict[int, int]:
+    """The first offset of each partition. Raises InvalidOption, TypeError."""
+    wanted = range(stream.partitions) if partitions is None else list(partitions)
+    if not wanted:
+        raise InvalidOption("partitions is empty: a reader reads one at least")
+    for partition in start if isinstance(start, Mapping) else ():
+        check_whole("partition", partition, 0, stream.partitions - 1)
+    return {
+        check_whole("partition", partition, 0, stream.partitions - 1): _first(
+            stream, start, partition
+        )
+        for partition in wanted
+    }
+
+
+def _first(stream: Any, start: contract.Start, partition: int) -> int:
+    if isinstance(start, Mapping):
+        offset = start.get(partition)
+        return stream.earliest(partition) if offset is None else check_whole("start", offset, 0)
+    if isinstance(start, str):
+        check_one_of("start", start, ("earliest", "latest"))
+        found: int = getattr(stream, start)(partition)
+        return found
+    at: int = stream.at(start, partition)
+    return at
+
+
+class Reader(contract.Reader):
+    """See :class:`shmq.contract.Reader`.
+
+    The stream has, beside the contract, ``wait_for_any(position, timeout)``: whether one of
+    these partitions has a record at or behind the offset, in time.
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        start: contract.Start,
+        partitions: Iterable[int] | None,
+        limit: int,
+        timeout: float | None,
+        lapped: Literal["raise", "skip"],
+        where: str | None,
+    ) -> None:
+        _log.check_timeout(timeout)
+        self._at = Position(stream, start, partitions, limit, lapped, where)
+        self._timeout = timeout
+        self._ready: list[contract.Records] = []
+        self._records: Iterator[contract.Record] | None = None
+        self._current: tuple[int, int] | None = None
+        self._closed = False
+
+    @property
+    def position(self) -> dict[int, int]:
+        """See :class:`shmq.contract.Reader`."""
+        position = dict(self._at.offsets)
+        for records in self._ready:
+            position[records.partition] = records[0].offset
+        if self._current is not None:
+            position[self._current[0]] = self._current[1]
+        return position
+
+    @property
+    def lost(self) -> int:
+        """See :class:`shmq.contract.Reader`."""
+        return self._at.lost
+
+    def seek(self, position: Mapping[int, int]) -> None:
+        """See :class:`shmq.contract.Reader`."""
+        now = self.position
+        self._forget()
+        self._at.offsets.update(now)
+        self._at.seek(position)
+
+    def _forget(self) -> None:
+        self._ready.clear()
+        self._records = self._current = None
+
+    def poll(self, timeout: float | None = 0.0) -> list[contract.Records]:
+        """See :class:`shmq.contract.Reader`."""
+        self._check_open()
+        _log.check_timeout(timeout)
+        now = self.position
+        self._forget()
+        self._at.offsets.update(now)
+        return self._poll(timeout)
+
+    def _poll(self, timeout: float | None) -> list[contract.Records]:
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self._at.take()
+            if found:
+                return found
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return []
+            self._at.stream.wait_for_any(self._at.offsets, self._at.slice(left))
+
+    def __next__(self) -> contract.Record:
+        if self._closed:
+            raise StopIteration
+        while True:
+            if self._records is not None:
+                for record in self._records:
+                    self._current = record.partition, record.offset + 1
+                    return record
+                self._records = self._current = None
+            if not self._ready:
+                self._ready = self._poll(self._timeout)[::-1]
+            if not self._ready:
+                raise StopIteration
+            self._records = iter(self._ready.pop())
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Reader`."""
+        self._closed = True
+        self._forget()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError("this reader is closed")
+
+
+class AsyncReader(contract.AsyncReader):
+    """See :class:`shmq.contract.AsyncReader`.
+
+    The stream has, beside the contract, ``abeyond_any(position, timeout)``: as
+    ``wait_for_any``, to be awaited.
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        start: contract.Start,
+        partitions: Iterable[int] | None,
+        limit: int,
+        timeout: float | None,
+        lapped: Literal["raise", "skip"],
+        where: str | None,
+    ) -> None:
+        _log.check_timeout(timeout)
+        self._at = Position(stream, start, partitions, limit, lapped, where)
+        self._timeout = timeout
+        self._ready: list[contract.Record] = []
+        self._position = dict(self._at.offsets)
+        self._closed = False
+
+    @property
+    def position(self) -> dict[int, int]:
+        """See :class:`shmq.contract.AsyncReader`."""
+        return dict(self._position if self._ready else self._at.offsets)
+
+    async def __anext__(self) -> contract.Record:
+        if not self._ready and not self._closed:
+            await self._poll()
+        if self._closed or not self._ready:
+            raise StopAsyncIteration
+        record = self._ready.pop()
+        self._position[record.partition] = record.offset + 1
+        return record
+
+    async def _poll(self) -> None:
+        """Gives way to other tasks once for each time that it reads."""
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        await asyncio.sleep(0)
+        while True:
+            self._position = dict(self._at.offsets)
+            found = [record for records in self._at.take() for record in records]
+            left = None if until is None else until - time.monotonic()
+            if found or (left is not None and left <= 0):
+                self._ready = found[::-1]
+                return
+            await self._at.stream.abeyond_any(self._at.offsets, self._at.slice(left))
+
+    async def aclose(self) -> None:
+        """See :class:`shmq.contract.AsyncReader`."""
+        self._closed = True
+        self._ready = []

@@ -1,0 +1,368 @@
+"""The exchanges of a server's namespace."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgpack
+
+from shmq import contract, errors
+from shmq.client import publishing
+from shmq.client.remote.connection import Backoff, Connection
+from shmq.client.remote.encoding import encode
+from shmq.client.remote.refusal import of_status, refusal
+from shmq.core import _core
+from shmq.protocol import Status, Type
+from shmq.routing.table import check_binding
+from shmq.routing.topic import check_key
+
+__all__ = ["RemoteExchange", "ask", "summaries"]
+
+_SIZE: Final = struct.Struct("!I")
+_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
+#: What a ROUTE has beside its properties and bodies, at most, in bytes, but for `only`.
+_BESIDE: Final = 4096
+#: The most priorities that a queue can have; which are too many for one, its server knows.
+_PRIORITIES: Final = 16
+
+#: What is raised where a target is not there.
+_MISSING: Final[dict[str, type[errors.ShmqError]]] = {
+    "queue": errors.NoSuchQueue,
+    "stream": errors.NoSuchStream,
+    "exchange": errors.NoSuchExchange,
+}
+
+Told = dict[str, Any]
+
+
+def ask(connection: Connection, name: str, again: bool = True, **asked: Any) -> Told:
+    """Ask for what is beside publishing. Raises what the refusal means."""
+    raw = name.encode()
+    payload = len(raw).to_bytes(2, "big") + raw + msgpack.packb(asked)
+    answer = connection.call(lambda wire: wire.request(Type.EXCHANGE, False, payload), again=again)
+    _check(connection, answer, name)
+    return _map_of(answer)
+
+
+def summaries(connection: Connection) -> list[contract.ExchangeSummary]:
+    """All exchanges of the server, sorted by name."""
+    payload = msgpack.packb({})
+    answer = connection.call(lambda wire: wire.request(Type.EXCHANGES, False, payload), again=True)
+    if answer.status != Status.OK:
+        raise refusal(answer, connection.url)
+    rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+    found = (
+        contract.ExchangeSummary(
+            name=row["name"],
+            kind=row["kind"],
+            alternate=row["alternate"],
+            bindings=row["bindings"],
+        )
+        for row in rows
+    )
+    return sorted(found, key=lambda each: each.name)
+
+
+def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
+    what = f"exchange {name!r} of {connection.url}"
+    if answer.status == Status.OK:
+        return
+    if answer.status == Status.NO_QUEUE:
+        raise errors.NoSuchExchange(
+            f"there is no {what}: create it first, or see `shmq exchange list`"
+        )
+    error = refusal(answer, what)
+    if answer.status == Status.QUEUE_EXISTS:
+        raise errors.ExchangeExists(str(error))
+    raise error
+
+
+def _map_of(answer: _core.Answer) -> Told:
+    found: Told = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
+    return found
+
+
+class RemoteExchange(contract.Exchange):
+    """An exchange of a server. Threads may share it; it shares its broker's connection."""
+
+    def __init__(self, broker: Any, connection: Connection, name: str, told: Told) -> None:
+        self._broker = broker
+        self._connection = connection
+        self._name = name
+        self._kind: contract.ExchangeKind = told["kind"]
+        self._alternate: str | None = told["alternate"]
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._name
+
+    @property
+    def kind(self) -> contract.ExchangeKind:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._kind
+
+    @property
+    def alternate(self) -> str | None:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._alternate
+
+    # ---- bindings ----
+
+    def bind(
+        self,
+        target: str,
+        key: str = "",
+        *,
+        kind: contract.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: contract.Match = "all",
+    ) -> bool:
+        """See :class:`shmq.contract.Exchange`."""
+        told = self._bind("bind", target, key, kind, headers, match)
+        missing = told.get("missing")
+        if missing is not None:
+            error = _MISSING.get(missing, errors.ShmqError)
+            raise error(
+                f"there is no {missing} {target!r} at {self._connection.url} to bind to exchange "
+                f"{self._name!r}: create it first"
+            )
+        return bool(told["changed"])
+
+    def unbind(
+        self,
+        target: str,
+        key: str = "",
+        *,
+        kind: contract.TargetKind = "queue",
+        headers: Mapping[str, Any] | None = None,
+        match: contract.Match = "all",
+    ) -> bool:
+        """See :class:`shmq.contract.Exchange`."""
+        return bool(self._bind("unbind", target, key, kind, headers, match)["changed"])
+
+    def _bind(
+        self, action: str, target: str, key: str, kind: str, headers: Any, match: str
+    ) -> Told:
+        check_binding(self._kind, target, key, kind, headers, match)
+        self._check_open()
+        return ask(
+            self._connection,
+            self._name,
+            action=action,
+            target=target,
+            key=key,
+            kind=kind,
+            headers=None if headers is None else dict(headers),
+            match=match,
+        )
+
+    def bindings(self) -> list[contract.Binding]:
+        """See :class:`shmq.contract.Exchange`."""
+        self._check_open()
+        rows = ask(self._connection, self._name, action="bindings")["bindings"]
+        return [contract.Binding(*row) for row in rows]
+
+    # ---- publishing ----
+
+    def publish(
+        self,
+        body: contract.Body,
+        key: str = "",
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Published:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._publish([body], key, block, timeout, properties)
+
+    def publish_many(
+        self,
+        bodies: Iterable[contract.Body],
+        key: str = "",
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Published:
+        """See :class:`shmq.contract.Exchange`.
+
+        What is more than a frame takes is published frame by frame, and ends with the first
+        one of which something was refused.
+        """
+        return self._publish(publishing.many(bodies, properties), key, block, timeout, properties)
+
+    def _publish(
+        self,
+        bodies: list[Any],
+        key: str,
+        block: bool | None,
+        timeout: float | None,
+        properties: dict[str, Any],
+    ) -> contract.Published:
+        _core.check_timeout(timeout)
+        self._check_open()
+        publishing.check_headers(properties.get("headers"))
+        until = None if timeout is None else time.monotonic() + timeout
+        asked: Told = {"key": check_key(key), "confirm": properties.pop("confirm", None)}
+        again = properties.get("dedupe_id") is not None
+        delivered = duplicates = 0
+        for meta, some in self._frames(bodies, properties):
+            routing = _Routing(self, asked, meta, some, again)
+            routing.run(block, until)
+            delivered += routing.delivered
+            duplicates += routing.duplicates
+            publishing.told(self._name, routing.reached, delivered, duplicates, routing.refused)
+        return contract.Published(delivered, duplicates)
+
+    def _frames(
+        self, bodies: list[Any], properties: Mapping[str, Any]
+    ) -> Iterator[tuple[bytes, list[Any]]]:
+        """Properties and bodies, as many at once as go into a frame."""
+        items = [encode(body, _PRIORITIES, properties) for body in bodies]
+        most = self._largest()
+        some: list[Any] = []
+        meta, size = b"", 0
+        for own, buffer in items:
+            bytes_ = _SIZE.size + memoryview(buffer).nbytes
+            if len(own or b"") + bytes_ > most:
+                raise errors.MessageTooLarge(
+                    f"a body of {bytes_ - _SIZE.size} bytes with {len(own or b'')} bytes of "
+                    f"properties does not fit into a frame of the server of exchange "
+                    f"{self._name!r}, which takes {most} bytes beside them"
+                )
+            if some and (size + bytes_ > most or meta != (own or b"")):
+                yield meta, some
+                some, size = [], 0
+            meta = own or b""
+            some.append(buffer)
+            size += bytes_ + (len(meta) if not size else 0)
+        if some or not items:
+            yield meta, some
+
+    def _largest(self) -> int:
+        greeting = self._connection.greeting
+        assert greeting is not None
+        return greeting.max_frame - _BESIDE
+
+    def route(self, payload: bytes, again: bool) -> Told:
+        """One ROUTE. Raises what the refusal means."""
+        raw = self._name.encode()
+        whole = len(raw).to_bytes(2, "big") + raw + payload
+        answer = self._connection.call(
+            lambda wire: wire.request(Type.ROUTE, False, whole), again=again
+        )
+        _check(self._connection, answer, self._name)
+        return _map_of(answer)
+
+    def unsynced(self, queues: Mapping[str, int]) -> dict[str, str | None]:
+        """Which of the queues have not on disk what was put up to a number, and what they say."""
+        told = ask(self._connection, self._name, action="synced", queues=dict(queues))
+        found: dict[str, str | None] = told["unsynced"]
+        return found
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.ShmqError(
+                f"this handle of exchange {self._name!r} is closed: attach to it again"
+            )
+        if self._connection.closed:
+            raise self._connection.closed_error()
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Exchange`."""
+        self._closed = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach_by_name, (self._broker, self._name)
+
+    def __repr__(self) -> str:
+        return f"<RemoteExchange {self._name!r} ({self._kind}) of {self._connection.url}>"
+
+
+def _attach_by_name(broker: Any, name: str) -> RemoteExchange:
+    exchange: RemoteExchange = broker.exchange(name)
+    return exchange
+
+
+class _Routing:
+    """One publish: a ROUTE, and what follows for queues that are full or not on disk yet."""
+
+    def __init__(
+        self, exchange: RemoteExchange, asked: Told, meta: bytes, bodies: list[Any], again: bool
+    ) -> None:
+        self._exchange = exchange
+        self._asked = asked
+        self._rest = b"".join(map(_piece, (meta, *bodies)))
+        self._again = again
+        self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        self._unsynced: dict[str, int] = {}
+        self.reached = 0
+        self.delivered = 0
+        self.duplicates = 0
+        self.refused: dict[str, errors.ShmqError] = {}
+
+    def run(self, block: bool | None, until: float | None) -> None:
+        """Publish. Raises what a publish that puts nothing raises."""
+        told = self._route(self._asked)
+        self.reached = told["reached"]
+        waits = until is not None if block is None else block
+        while only := self._full(told, block is None, waits):
+            if not self._pause(until):
+                break
+            for name in only:
+                del self.refused[name]
+            told = self._route({**self._asked, "only": only})
+        self._wait_for_disk(until)
+
+    def _route(self, asked: Told) -> Told:
+        told = self._exchange.route(_piece(msgpack.packb(asked)) + self._rest, self._again)
+        self.delivered += told["delivered"]
+        self.duplicates += told["duplicates"]
+        self._unsynced |= told["unsynced"]
+        for name, (status, text, *_) in told["refused"].items():
+            self.refused[name] = of_status(status, f"queue {name!r}", text)
+        return told
+
+    def _full(self, told: Told, by_queue: bool, waits: bool) -> dict[str, int]:
+        """The queues that are waited for, and how many messages each has taken."""
+        return {
+            name: taken
+            for name, (status, _, taken, blocks) in told["refused"].items()
+            if status == Status.QUEUE_FULL and (waits or (by_queue and blocks))
+        }
+
+    def _pause(self, until: float | None) -> bool:
+        """Whether there is time for another look."""
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        time.sleep(self._backoff.pause(left))
+        return True
+
+    def _wait_for_disk(self, until: float | None) -> None:
+        self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+        left, told = self._unsynced, dict[str, str | None]()
+        while left:
+            told = self._exchange.unsynced(left)
+            left = {name: left[name] for name in told}
+            if not left or any(told.values()) or not self._pause(until):
+                break
+        for name, sequence in left.items():
+            why = told[name] or "its journal did not have it in time"
+            self.refused.setdefault(
+                name,
+                errors.NotConfirmed(
+                    f"message {sequence} of queue {name!r} is in the queue, but not known to be "
+                    f"on disk: {why}",
+                    sequence,
+                ),
+            )
+
+
+def _piece(data: Any) -> bytes:
+    view = memoryview(data).cast("B")
+    return _SIZE.pack(view.nbytes) + view

@@ -1,0 +1,160 @@
+"""The groups of a server's stream."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import msgpack
+
+from shmq import contract
+from shmq.client.groups.group import LocalGroup, group_options
+from shmq.client.groups.member import LocalMember
+from shmq.client.groups.naming import member_name
+from shmq.client.groups.place import Place
+from shmq.client.groups.share import (
+    LentRecord,
+    LocalShare,
+    checked_receipts,
+    share_options,
+)
+from shmq.client.remote.roster import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
+from shmq.core import _log
+from shmq.errors import Empty, MemberFenced
+from shmq.names import check_name
+from shmq.options import check_whole
+from shmq.protocol import Type
+
+__all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
+
+
+class RemoteMember(LocalMember):
+    """A member of a group of a server's stream."""
+
+    def _attend(self) -> None:
+        cast("MemberRoster", self._roster).forget()  # between two records it need not be asked
+        super()._attend()
+
+    def _why_out(self) -> str:
+        if cast("MemberRoster", self._roster).has_lost_connection:
+            return "the connection that it was one by was lost"
+        return super()._why_out()
+
+
+class RemoteGroup(LocalGroup):
+    """A group of a server's stream; its members are those of the handle's connection."""
+
+    _member = RemoteMember
+
+    def __init__(self, stream: Any, name: str, roster: RemoteRoster) -> None:
+        super().__init__(_place(stream, name, roster))
+        self._remote = roster
+
+    def join(self, name: str | None = None, **options: Any) -> LocalMember:
+        """See :class:`shmq.contract.Group`."""
+        made = RemoteGroup(self._place.stream, self.name, self._remote.member())
+        return LocalGroup.join(made, name, **options)
+
+
+def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> RemoteGroup:
+    """See ``group`` of :class:`shmq.contract.Stream`."""
+    group_options(**options)
+    given = {key: value for key, value in options.items() if value is not None}
+    roster = RemoteRoster(stream, check_name(name, "group"), given)
+    roster.look()
+    return RemoteGroup(stream, name, roster)
+
+
+def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> RemoteShare:
+    """See ``share`` of :class:`shmq.contract.Stream`."""
+    share_options(**options)
+    roster = MemberRoster(stream, check_name(name, "group"), {**options, "shared": True})
+    return RemoteShare(stream, name, roster, member_name(member))
+
+
+def groups_of(stream: Any) -> list[contract.GroupSummary]:
+    """See ``groups`` of :class:`shmq.contract.Stream`."""
+    asked = msgpack.packb({"identity": stream.identity, "action": "list"})
+    rows = msgpack.unpackb(stream.ask(Type.STREAM_GROUPS, asked).payload or b"\x90")
+    return [contract.GroupSummary(**row) for row in rows]
+
+
+def delete_group(stream: Any, name: str) -> None:
+    """See ``delete_group`` of :class:`shmq.contract.Stream`."""
+    asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
+    stream.ask(Type.STREAM_GROUPS, msgpack.packb(asked))
+
+
+def _place(stream: Any, name: str, roster: RemoteRoster) -> Place:
+    return Place(cast("Any", ServerNamespace()), stream, name, cast("Any", roster))
+
+
+class RemoteShare(LocalShare):
+    """A member, of the handle's connection, of a group that shares a server's stream.
+
+    The server lends and looks after the group; the records are read as any others.
+    """
+
+    def __init__(self, stream: Any, name: str, roster: MemberRoster, member: str) -> None:
+        self._group = roster
+        self._ends: dict[int, int] = {}
+        self._handed = True
+        _, first = roster.join(0, member.encode())  # which makes it, and tells its options
+        roster.leave(first, False)
+        super().__init__(_place(stream, name, roster), cast("Any", None), member)
+
+    def _enter(self) -> None:
+        self._pid = os.getpid()
+        self._at, self._id = self._group.join(0, self._member.encode())
+        self._roster = cast("Any", Lender(self._group, self._id))
+
+    def get_many(
+        self, limit: int, block: bool = True, timeout: float | None = None
+    ) -> list[LentRecord]:
+        """See :class:`shmq.contract.Share`."""
+        self._handed = True
+        check_whole("limit", limit, 1)
+        if block:
+            _log.check_timeout(timeout)
+        found = self._take(limit, timeout if block else 0.0)
+        if not found:
+            raise Empty(f"no record for {self._what} came within the time allowed")
+        return found
+
+    def _consume(self, prefetch: int, timeout: float | None) -> Iterator[LentRecord]:
+        self._handed = False
+        return super()._consume(prefetch, timeout)
+
+    def ack_many(self, receipts: Iterable[int]) -> list[int]:
+        """See :class:`shmq.contract.Share`."""
+        self._check_open()
+        return self._group.settle(self._id, ACK, checked_receipts(receipts))
+
+    def _lend(self, limit: int) -> list[LentRecord]:
+        try:
+            self._ends, lent = self._group.take(self._id, limit, handed=self._handed)
+        except MemberFenced:  # another connection
+            self._enter()
+            self._ends, lent = self._group.take(self._id, limit, handed=self._handed)
+        return self._read(lent)
+
+    def _attend(self) -> None:
+        """The server does it, where records are taken."""
+
+    def _wait(self, seconds: float) -> None:
+        seconds = min(seconds, max(self._group.due_in(), 0.001))
+        stream = self._place.stream
+        if not self._ends or any(stream.latest(p) > at for p, at in self._ends.items()):
+            time.sleep(seconds)  # no entry is free: somebody has to settle first
+            return
+        with stream.reader(self._ends, self._ends, limit=1, lapped="skip") as reader:
+            reader.poll(seconds)
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Share`."""
+        if not self._closed:
+            self._closed = True
+            if os.getpid() == self._pid:
+                self._group.leave(self._id, False)

@@ -1,0 +1,304 @@
+"""A group of a server's stream, as the members of this process see it."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from shmq import errors
+from shmq.client.remote.stream_frames import error as error_of
+from shmq.core import _core
+from shmq.protocol import Status, Type
+
+__all__ = ["ACK", "Lender", "MemberRoster", "RemoteRoster", "ServerNamespace"]
+
+_SIZE: Final = struct.Struct("!H")
+_MEMBER: Final = struct.Struct("!QQ")
+_CHANGE: Final = struct.Struct("!Q")
+_SEAT: Final = struct.Struct("!QQQ")
+_NUMBER: Final = struct.Struct("!I")
+_PLACE: Final = struct.Struct("!IQ")
+_LENT: Final = struct.Struct("!QIQI")
+_SETTLE: Final = struct.Struct("!BQ")
+
+_NONE: Final = (1 << 64) - 1
+ACK: Final = 1
+_NACK, _REJECT, _EXTEND, _HAND, _LOST = range(2, 7)
+
+#: How long what the server said of a member is believed, in seconds.
+_FRESH: Final = 0.01
+
+Seat = tuple[int, int, int | None, int, int | None, int]
+Lent = tuple[int, int, int, int]
+
+
+class ServerNamespace:
+    """What a group asks of its namespace, where that is a server's: it looks after the dead."""
+
+    def process_number(self) -> int:
+        """Members are of the server's process."""
+        return 0
+
+    def is_alive(self, _number: int) -> bool:
+        """Whether a process is, which here nobody has to know."""
+        return True
+
+
+class RemoteRoster:
+    """What :class:`shmq.core._roster.Roster` has, asked of a server, for whoever is no member.
+
+    The server plans, looks for the dead, and keeps what is not done.
+    """
+
+    #: The server has done it.
+    planned = True
+    deleted = False
+
+    def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
+        self._stream = stream
+        self._name = name
+        self._given = dict(options)
+        self._seats: list[Seat] = []
+        self.options: dict[str, Any] = {}
+
+    def look(self) -> dict[str, Any]:
+        """Everything that is known of the group now; it is made if there is none."""
+        asked = {"identity": self._stream.identity, "action": "look", "group": self._name}
+        answer = self._stream.ask(Type.STREAM_GROUPS, msgpack.packb({**asked, **self._given}))
+        shown: dict[str, Any] = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        self.options = shown["options"]
+        self._seats = [tuple(each) for each in shown["seats"]]
+        return shown
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions its members know of."""
+        return len(self._seats)
+
+    def numbers(self) -> dict[str, int]:
+        """Its counters."""
+        numbers: dict[str, int] = self.look()["numbers"]
+        return numbers
+
+    def members(self) -> list[tuple[int, int, str, int, int]]:
+        """Its members."""
+        return [tuple(each) for each in self.look()["members"]]
+
+    def seats(self) -> list[Seat]:
+        """Its partitions."""
+        self.look()
+        return self._seats
+
+    def widen(self, _partitions: int) -> None:
+        """The server does it."""
+
+    def silent(self) -> int:
+        """The server looks for the silent."""
+        return 0
+
+    def commit(self, partition: int, member: int, offset: int) -> bool:
+        """Everything before the offset is done; False: the partition is not the member's."""
+        try:
+            self._ask(Type.COMMIT, member, _PLACE.pack(partition, offset))
+        except errors.MemberFenced:
+            return False
+        return True
+
+    def member(self) -> MemberRoster:
+        """The same, for one that is to be a member."""
+        made = MemberRoster(self._stream, self._name, self._given)
+        made.options = self.options
+        return made
+
+    def _ask(self, kind: int, member: int, rest: bytes = b"") -> _core.Answer:
+        answer = self._sent(kind, member, rest)
+        if answer.status == Status.FENCED:
+            raise errors.MemberFenced(
+                f"member {member} of group {self._name!r} of stream {self._stream.name!r} is no "
+                f"member any more, or the partition is no longer its own"
+            )
+        if answer.status != Status.OK:
+            raise error_of(answer, self._stream.name)
+        return answer
+
+    def _sent(self, kind: int, member: int, rest: bytes) -> _core.Answer:
+        raw = self._name.encode()
+        head = _SIZE.pack(len(raw)) + raw + _MEMBER.pack(self._stream.identity, member)
+        answer: _core.Answer = self._stream.connection.call(
+            lambda wire: wire.request(kind, True, head + rest), again=kind != Type.JOIN
+        )
+        return answer
+
+
+class MemberRoster(RemoteRoster):
+    """What a member asks. It is one of the connection: when that is lost, it joins anew."""
+
+    def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
+        super().__init__(stream, name, options)
+        self._change = 0
+        self._heard_at = 0.0
+        self._due = 0
+        self._wire: Any = None
+
+    def seats(self) -> list[Seat]:
+        """Its partitions, as they were at the last beat."""
+        return self._seats
+
+    def committed(self, partition: int) -> int | None:
+        """The partition's committed offset, as it was then, or was committed by this one."""
+        return self._seats[partition][2]
+
+    def watch(self, _ns: int) -> bool:
+        """The server looks for the dead."""
+        return False
+
+    def join(self, _process: int, name: bytes) -> tuple[int, int]:
+        """Become a member."""
+        given = {**self._given, "member": name.decode("utf-8", "replace")}
+        try:
+            answer = self._ask(Type.JOIN, 0, msgpack.packb(given))
+        except errors.StreamDeleted:
+            self._check_grave()
+            raise
+        said = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        self.options = said["options"]
+        self._change, self._heard_at = 0, 0.0
+        self._wire = self._stream.connection.wire
+        return 0, int(said["member"])
+
+    def _check_grave(self) -> None:
+        """Raises NoSuchQueue if it is the dead-letter queue that is not there."""
+        dead_letter = self._given.get("dead_letter")
+        if dead_letter is not None:
+            self._stream.offsets()  # raises StreamDeleted if the stream is not
+            raise errors.NoSuchQueue(
+                f"there is no queue {dead_letter!r} for the dead letters of group {self._name!r}: "
+                f"create it first"
+            )
+
+    @property
+    def has_lost_connection(self) -> bool:
+        """Whether the connection that it joined by is another one by now."""
+        return self._stream.connection.wire is not self._wire
+
+    def leave(self, member: int, _evicted: bool) -> bool:
+        """Be none any more."""
+        try:
+            self._ask(Type.LEAVE, member)
+        except errors.ShmqError:
+            return False  # it was none
+        return True
+
+    def forget(self) -> None:
+        """The next beat asks."""
+        self._heard_at = 0.0
+
+    def beat(self, _at: int, member: int) -> int | None:
+        """Say that it lives, if that was not said just now; None: it is no member any more."""
+        if time.monotonic() - self._heard_at < _FRESH:
+            return self._change
+        try:
+            answer = self._ask(Type.HEARTBEAT, member, _CHANGE.pack(self._change))
+        except errors.MemberFenced:
+            return None
+        except errors.StreamDeleted:
+            self.deleted = True
+            raise
+        self._heard_at = time.monotonic()
+        if answer.payload is None:
+            self._change = answer.number
+        else:
+            self._change = _CHANGE.unpack_from(answer.payload)[0]
+            rows = _SEAT.iter_unpack(memoryview(answer.payload)[_CHANGE.size :])
+            self._seats = [(owner, meant, _offset(at), 0, None, 0) for owner, meant, at in rows]
+        return self._change
+
+    def claim(self, partition: int, member: int) -> bool:
+        """Take a partition that is meant for the member."""
+        return self._seat(1, partition, member)
+
+    def release(self, partition: int, member: int) -> bool:
+        """Leave a partition."""
+        return self._seat(0, partition, member)
+
+    def _seat(self, takes: int, partition: int, member: int) -> bool:
+        self._heard_at = 0.0
+        rest = bytes([takes]) + _PLACE.pack(partition, 0)
+        return self._ask(Type.SEATS, member, rest).payload != b""
+
+    def commit(self, partition: int, member: int, offset: int) -> bool:
+        """As that of a :class:`RemoteRoster`."""
+        if not super().commit(partition, member, offset):
+            return False
+        owner, meant, _, at, lent, moves = self._seats[partition]
+        self._seats[partition] = owner, meant, offset, at, lent, moves
+        return True
+
+    # ---- one that shares ----
+
+    def take(self, member: int, limit: int, *, handed: bool) -> tuple[dict[int, int], list[Lent]]:
+        """Where each partition's next new record is, and what is lent to the member."""
+        rest = _NUMBER.pack(limit) + bytes([handed])
+        raw = memoryview(self._ask(Type.SHARE_TAKE, member, rest).payload or b"")
+        self._due = time.monotonic_ns() + _CHANGE.unpack_from(raw)[0]
+        count = _NUMBER.unpack_from(raw, 8)[0]
+        ends = struct.unpack_from(f"!{count}Q", raw, 12)
+        lent = list(_LENT.iter_unpack(raw[12 + 8 * count :]))
+        return {p: at for p, at in enumerate(ends) if at != _NONE}, lent
+
+    def due_in(self) -> float:
+        """In how many seconds something that is held is due."""
+        return max(0.0, (self._due - time.monotonic_ns()) / 1e9)
+
+    def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
+        """Settle what was lent; the receipts that were good no more."""
+        rest = _SETTLE.pack(action, ns) + struct.pack(f"!{len(receipts)}Q", *receipts)
+        answer = self._sent(Type.SHARE_SETTLE, member, rest)
+        if answer.status == Status.FENCED:  # whose leases ended with it
+            return receipts
+        if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
+            raise error_of(answer, self._stream.name)
+        return list(answer.refused)
+
+
+class Lender:
+    """A member's way to settle, as a :class:`shmq.core._roster.Roster` has it."""
+
+    def __init__(self, roster: MemberRoster, member: int) -> None:
+        self._roster = roster
+        self._member = member
+
+    def ack(self, receipt: int) -> bool:
+        """The record is done; whether it was still lent."""
+        return self._settle(ACK, receipt)
+
+    def nack(self, receipt: int, delay: int) -> bool:
+        """It comes back in ``delay`` ns, or is spent."""
+        return self._settle(_NACK, receipt, delay)
+
+    def reject(self, receipt: int) -> bool:
+        """It is spent."""
+        return self._settle(_REJECT, receipt)
+
+    def extend(self, receipt: int, ns: int) -> bool:
+        """It is lent for ``ns`` from now on; 0: for the group's lease."""
+        return self._settle(_EXTEND, receipt, ns)
+
+    def hand(self, receipt: int) -> bool:
+        """The application is handed the record; whether it is still lent."""
+        return self._settle(_HAND, receipt)
+
+    def lost(self, receipt: int) -> bool:
+        """The stream no longer has the record."""
+        return self._settle(_LOST, receipt)
+
+    def _settle(self, action: int, receipt: int, ns: int = 0) -> bool:
+        return not self._roster.settle(self._member, action, [receipt], ns)
+
+
+def _offset(raw: int) -> int | None:
+    return None if raw == _NONE else raw

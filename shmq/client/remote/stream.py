@@ -1,0 +1,558 @@
+"""A stream of a server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgpack
+
+from shmq import contract, errors
+from shmq.client import producing
+from shmq.client.remote import stream_frames as frames
+from shmq.client.remote.address import Target
+from shmq.client.remote.connection import Connection
+from shmq.client.remote.grouping import (
+    RemoteGroup,
+    RemoteShare,
+    delete_group,
+    groups_of,
+    open_group,
+    open_share,
+)
+from shmq.client.remote.stream_appender import Appender, How
+from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
+from shmq.client.subscribing import subscribe
+from shmq.core import _core, _log
+from shmq.names import check_name
+from shmq.options import Confirm, check_whole
+from shmq.protocol import Status, Type
+from shmq.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.where import Where
+
+__all__ = ["RemoteStream", "attach"]
+
+#: How long one FETCH waits at most, in seconds; a longer wait is several.
+_WAIT: Final = 20.0
+
+
+class RemoteStream(contract.Stream):
+    """A stream of a server, with a connection of its own. Threads may share a handle.
+
+    A handle that is used in a fork's child connects there anew, and so does one that is
+    unpickled.
+    """
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection = connection
+        self._name = connection.name
+        self._namespace = namespace
+        answer = self._ask_info()
+        if answer.status == Status.NO_QUEUE:
+            raise errors.NoSuchStream(
+                f"there is no stream {self._name!r} in namespace {namespace!r} of "
+                f"{connection.url}: create it first, or see `shmq stream list`"
+            )
+        said = _said(self._checked(answer))
+        self._identity = int(said["identity"])
+        self._take_shape(said)
+        self._appender = Appender(self)
+
+    # ---- what it is ----
+
+    @property
+    def name(self) -> str:
+        """See :class:`shmq.contract.Stream`."""
+        return self._name
+
+    @property
+    def options(self) -> StreamOptions:
+        """See :class:`shmq.contract.Stream`."""
+        return self._options
+
+    @property
+    def identity(self) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        return self._identity
+
+    @property
+    def partitions(self) -> int:
+        """See :class:`shmq.contract.Stream`; those that it has heard of."""
+        return self._partitions
+
+    @property
+    def open_partitions(self) -> range:
+        """See :class:`shmq.contract.Stream`; those that it has heard of."""
+        return range(self._partitions - self._options.partitions, self._partitions)
+
+    def repartition(self, partitions: int) -> range:
+        """See :class:`shmq.contract.Stream`."""
+        check_whole("partitions", partitions, 1, MAX_PARTITIONS)
+        rest = frames.repartition(self._identity, partitions)
+        answer = self._checked(
+            self._connection.call(lambda wire: wire.request(Type.REPARTITION, True, rest))
+        )
+        self.refresh()
+        return frames.opened(answer)
+
+    def refresh(self) -> None:
+        """Hear of partitions that have come."""
+        self._info()
+
+    def _take_shape(self, said: Mapping[str, Any]) -> None:
+        self._options = StreamOptions(**said["options"])
+        self._partitions = int(said["partitions"])
+
+    @property
+    def connection(self) -> Connection:
+        """What its requests go by."""
+        return self._connection
+
+    @property
+    def max_frame(self) -> int:
+        """The longest payload of a request, in bytes."""
+        greeting = self._connection.greeting
+        assert greeting is not None
+        return greeting.max_frame
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle was closed."""
+        return self._connection.closed
+
+    # ---- requests ----
+
+    def ask(self, kind: int, rest: bytes, *, wait: float = 0.0) -> _core.Answer:
+        """The answer to a request that may be carried out twice; it waits so many seconds.
+
+        Raises what its refusal means.
+        """
+        return self._checked(
+            self._connection.call(
+                lambda wire: wire.request(kind, True, rest), again=True, wait=wait
+            )
+        )
+
+    async def aask(self, kind: int, rest: bytes, *, wait: float = 0.0) -> _core.Answer:
+        """``ask``, for a task."""
+        return self._checked(
+            await self._connection.acall(
+                lambda wire: wire.request(kind, True, rest), again=True, wait=wait
+            )
+        )
+
+    def _checked(self, answer: _core.Answer) -> _core.Answer:
+        if answer.status != Status.OK:
+            raise frames.error(answer, self._name)
+        return answer
+
+    def _ask_info(self) -> _core.Answer:
+        return self._connection.call(
+            lambda wire: wire.request(Type.STREAM_INFO, True, b""), again=True
+        )
+
+    def _info(self) -> dict[str, Any]:
+        return self._whole(self._checked(self._ask_info()))
+
+    def _whole(self, answer: _core.Answer) -> dict[str, Any]:
+        said = _said(answer)
+        if said["identity"] != self._identity:
+            raise errors.StreamDeleted(f"stream {self._name!r} was deleted")
+        self._take_shape(said)
+        return said
+
+    # ---- appending ----
+
+    def append(
+        self,
+        value: Any,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        timestamp: float | None = None,
+        partition: int | None = None,
+        codec: str | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+        confirm: Confirm | None = None,
+        producer: int | None = None,
+        sequence: int | None = None,
+    ) -> contract.Appended:
+        """See :class:`shmq.contract.Stream`."""
+        how = How(block, timeout, confirm, producer, sequence)
+        return self._appender.one(value, key, headers, timestamp, partition, codec, how)
+
+    def append_many(
+        self,
+        values: Iterable[Any],
+        *,
+        keys: Sequence[bytes | str | None] | None = None,
+        headers: Sequence[Mapping[str, Any] | None] | None = None,
+        timestamp: float | None = None,
+        partition: int | None = None,
+        codec: str | None = None,
+        block: bool | None = None,
+        timeout: float | None = None,
+        confirm: Confirm | None = None,
+        producer: int | None = None,
+        sequence: int | None = None,
+        gaps: bool = False,
+    ) -> list[contract.AppendedRange]:
+        """See :class:`shmq.contract.Stream`."""
+        how = How(block, timeout, confirm, producer, sequence, gaps)
+        return self._appender.many(values, keys, headers, timestamp, partition, codec, how)
+
+    def append_block(
+        self,
+        block: bytes,
+        *,
+        partition: int,
+        count: int | None = None,
+        compression: contract.Compression | None = None,
+        raw_bytes: int | None = None,
+        wait: bool | None = None,
+        timeout: float | None = None,
+        confirm: Confirm | None = None,
+        producer: int | None = None,
+        sequence: int | None = None,
+        gaps: bool = False,
+    ) -> contract.AppendedRange:
+        """See :class:`shmq.contract.Stream`."""
+        how = How(wait, timeout, confirm, producer, sequence, gaps)
+        records = _count_of(block) if count is None and compression is None else count or 0
+        done = self._appender.block(block, partition, records, how, compression, raw_bytes or 0)
+        return _log.AppendedRange(partition, done.first, done.records, done.duplicate)
+
+    producer = producing.producer
+
+    # ---- reading ----
+
+    def read(
+        self,
+        partition: int,
+        offset: int,
+        limit: int = 1000,
+        *,
+        max_bytes: int = 1 << 20,
+        block: bool = False,
+        timeout: float | None = None,
+        view: bool = False,  # noqa: ARG002 - it is a copy in any case
+        pin: bool = False,  # noqa: ARG002 - and stays
+        where: str | None = None,
+        end: int | None = None,
+    ) -> contract.Records:
+        """See :class:`shmq.contract.Stream`; what came over the network is a copy in any case."""
+        self._check_read(partition, offset, limit, max_bytes, where, end)
+        until = deadline(timeout) if block else 0.0
+        while True:
+            most = limit if end is None else min(limit, end - offset)
+            if most < 1:
+                return self._none(partition, offset)
+            wait = pause(until)
+            found = self.fetched({partition: offset}, most, max_bytes, wait, where)
+            if (found and len(found[0])) or is_over(until):
+                return found[0] if found else self._none(partition, offset)
+            offset = found[0].next_offset if found else offset
+
+    async def aread(
+        self,
+        partition: int,
+        offset: int,
+        limit: int = 1000,
+        *,
+        max_bytes: int = 1 << 20,
+        timeout: float | None = None,
+        where: str | None = None,
+        end: int | None = None,
+    ) -> contract.Records:
+        """See :class:`shmq.contract.Stream`."""
+        self._check_read(partition, offset, limit, max_bytes, where, end)
+        until = deadline(timeout)
+        while True:
+            most = limit if end is None else min(limit, end - offset)
+            if most < 1:
+                return self._none(partition, offset)
+            wait = pause(until)
+            found = await self.afetched({partition: offset}, most, max_bytes, wait, where)
+            if (found and len(found[0])) or is_over(until):
+                return found[0] if found else self._none(partition, offset)
+            offset = found[0].next_offset if found else offset
+
+    def fetched(
+        self,
+        places: Mapping[int, int],
+        limit: int,
+        max_bytes: int,
+        wait: float,
+        where: str | None = None,
+    ) -> list[contract.Records]:
+        """What there is of these partitions, waiting so many seconds for the first.
+
+        Of one of which all was left out there are no records, and where to go on.
+        """
+        rest = frames.fetch(self._identity, places, limit, max_bytes, wait, where)
+        return self._records(self.ask(Type.FETCH, rest, wait=wait), places, limit)
+
+    async def afetched(
+        self,
+        places: Mapping[int, int],
+        limit: int,
+        max_bytes: int,
+        wait: float,
+        where: str | None = None,
+    ) -> list[contract.Records]:
+        """``fetched``, for a task."""
+        rest = frames.fetch(self._identity, places, limit, max_bytes, wait, where)
+        answer = await self.aask(Type.FETCH, rest, wait=wait)
+        return self._records(answer, places, limit)
+
+    def _records(
+        self, answer: _core.Answer, places: Mapping[int, int], limit: int
+    ) -> list[contract.Records]:
+        """No more than asked for, though a compressed batch comes as a whole."""
+        salt = self._identity & 0xFFFFFFFF
+        return [
+            _log.records_of(
+                bytes(part.entries),
+                part.partition,
+                places[part.partition],
+                min(limit, 0xFFFFFFFF),
+                end=part.next_offset,
+                salt=salt,
+                next_offset=part.next_offset,
+            )
+            for part in frames.parts(answer)
+        ]
+
+    def _none(self, partition: int, offset: int) -> contract.Records:
+        return _log.records_of(b"", partition, offset)
+
+    def _check_read(
+        self,
+        partition: int,
+        offset: int,
+        limit: int,
+        max_bytes: int,
+        where: str | None,
+        end: int | None,
+    ) -> None:
+        self._check_partition(partition)
+        if where is not None:
+            Where(where)
+        check_whole("offset", offset, 0)
+        check_whole("limit", limit, 1)
+        check_whole("max_bytes", max_bytes, 1)
+        if end is not None:
+            check_whole("end", end, 0)
+
+    def _check_partition(self, partition: int) -> None:
+        if isinstance(partition, int) and partition >= self._partitions:
+            self.refresh()
+        check_whole("partition", partition, 0, self._partitions - 1)
+
+    def reader(
+        self,
+        start: contract.Start = "earliest",
+        partitions: Iterable[int] | None = None,
+        *,
+        limit: int = 1000,
+        timeout: float | None = None,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+    ) -> contract.Reader:
+        """See :class:`shmq.contract.Stream`."""
+        return RemoteReader(
+            self,
+            self._position(start, partitions),
+            limit,
+            timeout,
+            lapped,
+            where,
+            follows=partitions is None,
+        )
+
+    def areader(
+        self,
+        start: contract.Start = "earliest",
+        partitions: Iterable[int] | None = None,
+        *,
+        limit: int = 1000,
+        timeout: float | None = None,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+    ) -> contract.AsyncReader:
+        """See :class:`shmq.contract.Stream`."""
+        position = self._position(start, partitions)
+        return RemoteAsyncReader(
+            self, position, limit, timeout, lapped, where, follows=partitions is None
+        )
+
+    def _position(self, start: contract.Start, partitions: Iterable[int] | None) -> dict[int, int]:
+        """Where a reader begins. Raises InvalidOption, TypeError."""
+        if partitions is None:
+            self.refresh()
+        which = range(self._partitions) if partitions is None else list(partitions)
+        for partition in which:
+            self._check_partition(partition)
+        if isinstance(start, Mapping):
+            for partition, offset in start.items():
+                self._check_partition(partition)
+                check_whole("offset", offset, 0)
+            rest = [each for each in which if each not in start]
+            ends = self.offsets() if rest else []
+            return {each: start[each] if each in start else ends[each].earliest for each in which}
+        if start in ("earliest", "latest"):
+            ends = self.offsets()
+            return {each: getattr(ends[each], str(start)) for each in which}
+        if isinstance(start, bool) or not isinstance(start, (int, float)):
+            raise errors.InvalidOption(
+                f"start={start!r} must be 'earliest', 'latest', a map of offsets by partition, or "
+                f"seconds since 1970"
+            )
+        return {each: self.at(start, each) for each in which}
+
+    # ---- looking ----
+
+    def offsets(self) -> list[contract.PartitionOffsets]:
+        """See :class:`shmq.contract.Stream`."""
+        return [contract.PartitionOffsets(**each) for each in self._info()["offsets"]]
+
+    async def aoffsets(self) -> list[contract.PartitionOffsets]:
+        """``offsets``, for a task."""
+        said = self._whole(await self.aask(Type.STREAM_INFO, b""))
+        return [contract.PartitionOffsets(**each) for each in said["offsets"]]
+
+    def earliest(self, partition: int) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        self._check_partition(partition)
+        return self.offsets()[partition].earliest
+
+    def latest(self, partition: int) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        self._check_partition(partition)
+        return self.offsets()[partition].latest
+
+    def at(self, timestamp: float, partition: int) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        self._check_partition(partition)
+        ns = _timestamp_ns(timestamp)
+        rest = frames.offset_at(self._identity, partition, ns)
+        return self.ask(Type.OFFSET_AT, rest).number
+
+    def subscribe(
+        self,
+        pattern: str = "#",
+        history: int | None = 0,
+        *,
+        policy: contract.Policy = "drop-oldest",
+        timeout: float | None = None,
+        limit: int = 1000,
+        on_lost: Callable[[int], object] | None = None,
+    ) -> contract.Subscription:
+        """See :class:`shmq.contract.Stream`. Raises Unsupported for ``policy="block"``."""
+        return subscribe(
+            self,
+            pattern,
+            history,
+            policy=policy,
+            timeout=timeout,
+            limit=limit,
+            on_lost=on_lost,
+        )
+
+    # ---- groups ----
+
+    def group(
+        self,
+        name: str,
+        assignment: contract.Assignment | None = None,
+        *,
+        session_timeout: float | None = None,
+        start: contract.GroupStart = "earliest",
+    ) -> RemoteGroup:
+        """See :class:`shmq.contract.Stream`."""
+        options = {"assignment": assignment, "session_timeout": session_timeout, "start": start}
+        return open_group(self, name, options)
+
+    def share(self, name: str, *, member: str | None = None, **options: Any) -> RemoteShare:
+        """See :class:`shmq.contract.Stream`."""
+        return open_share(self, name, member, options)
+
+    def groups(self) -> list[contract.GroupSummary]:
+        """See :class:`shmq.contract.Stream`."""
+        return groups_of(self)
+
+    def delete_group(self, name: str) -> None:
+        """See :class:`shmq.contract.Stream`."""
+        delete_group(self, name)
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Stream`."""
+        self._connection.close()
+
+    def __del__(self) -> None:
+        connection = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.drop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return attach, (self._connection.target, self._name, self._namespace)
+
+    def __repr__(self) -> str:
+        return f"<RemoteStream {self._name!r} of {self._connection.url}>"
+
+
+def attach(target: Target, name: str, namespace: str) -> RemoteStream:
+    """A handle of the stream. Raises NoSuchStream, ConnectionLost, Unsupported."""
+    connection = Connection(target, check_name(name), kind="stream")
+    try:
+        return RemoteStream(connection, namespace)
+    except BaseException:
+        connection.drop()
+        raise
+
+
+def deadline(timeout: float | None) -> float | None:
+    """When a wait of so many seconds ends (monotonic). Raises TypeError, InvalidOption."""
+    _core.check_timeout(timeout)
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def pause(until: float | None) -> float:
+    """How long the next FETCH waits, in seconds."""
+    return _WAIT if until is None else max(0.0, min(_WAIT, until - time.monotonic()))
+
+
+def is_over(until: float | None) -> bool:
+    """Whether that time has come."""
+    return until is not None and time.monotonic() >= until
+
+
+def _count_of(block: bytes) -> int:
+    try:
+        return len(_log.records_of(block, 0, 0))
+    except errors.ShmqError as error:
+        raise errors.InvalidOption(f"the block is no block of records: {error}") from None
+
+
+def _timestamp_ns(timestamp: float) -> int:
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
+        raise TypeError(
+            f"timestamp={timestamp!r} must be in seconds since 1970, not {type(timestamp).__name__}"
+        )
+    if not 0 <= timestamp < 1 << 33:
+        raise errors.InvalidOption(f"timestamp={timestamp} is out of range: seconds since 1970")
+    return int(timestamp * 1e9)
+
+
+def _said(answer: _core.Answer) -> dict[str, Any]:
+    try:
+        found = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        if isinstance(found, dict) and isinstance(found.get("options"), dict):
+            return found
+    except (ValueError, msgpack.UnpackException):
+        pass
+    raise errors.ServerError("the server's answer to STREAM_INFO makes no sense")

@@ -1,0 +1,357 @@
+"""Appending to a stream of a server: batches that fit into frames, and waits for room."""
+
+from __future__ import annotations
+
+import random
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from shmq import contract, errors
+from shmq.client.remote import stream_frames as frames
+from shmq.client.remote.confirming import confirmed
+from shmq.client.remote.connection import Await, Backoff
+from shmq.core import _core, _log
+from shmq.options import Confirm, check_whole
+from shmq.protocol import Status, Type
+
+__all__ = ["Appender", "How"]
+
+#: The longest batch of one APPEND, in bytes of entries.
+_BATCH_BYTES: Final = 4 << 20
+#: What a request has beside its entries, and an entry in front of its value, in bytes.
+_BESIDE, _HEAD = 256, 48
+#: How many bytes without a key go to one partition before it is another one's turn.
+_STICKY_BYTES: Final = 64 << 10
+_FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
+
+_Key = bytes | str | None
+_Headers = Mapping[str, Any] | None
+
+
+class How:
+    """What an append asks for beside what is appended."""
+
+    __slots__ = ("confirm", "gaps", "producer", "sequence", "until", "wait")
+
+    def __init__(
+        self,
+        wait: bool | None,
+        timeout: float | None,
+        confirm: Confirm | None,
+        producer: int | None,
+        sequence: int | None,
+        gaps: bool = False,
+    ) -> None:
+        if timeout is not None:
+            _core.check_timeout(timeout)
+        if (producer is None) != (sequence is None):
+            raise errors.InvalidOption(
+                f"producer={producer!r}, sequence={sequence!r}: give both of them, or none"
+            )
+        if producer is not None:
+            check_whole("producer", producer, 0)
+            check_whole("sequence", sequence, 0)
+        self.wait = wait
+        self.until = None if timeout is None else time.monotonic() + timeout
+        self.confirm = confirm
+        self.producer = producer
+        self.sequence = sequence
+        self.gaps = gaps
+
+    def waits(self, options: Any) -> bool:
+        """Whether it waits for room."""
+        if self.wait is None:
+            return bool(options.overflow == "block") or self.until is not None
+        return self.wait
+
+    def confirmed(self, stream: Any) -> Await:
+        """What waits for an answer that comes when all is on disk."""
+        return lambda wire, answer: confirmed(stream, wire, answer, self.until)
+
+
+class Appender:
+    """What a :class:`~shmq.client.remote.stream.RemoteStream` appends by."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._options = stream.options
+        self._sticky = random.randrange(1 << 16)
+        self._left = _STICKY_BYTES
+        half = stream.options.ring_bytes // 2 - 2 * _HEAD
+        self._most = min(_BATCH_BYTES, half, stream.max_frame - _BESIDE)
+
+    def one(
+        self,
+        value: Any,
+        key: _Key,
+        headers: _Headers,
+        timestamp: float | None,
+        partition: int | None,
+        codec: str | None,
+        how: How,
+    ) -> contract.Appended:
+        """See :meth:`shmq.contract.Stream.append`."""
+        block = _log.pack_records(
+            [value],
+            None if key is None else [key],
+            None if headers is None else [headers],
+            codec,
+            timestamp,
+        )
+        self._check_size(len(block))
+        while True:
+            place = self._place(key, partition, value)
+            try:
+                done = self.block(block, place, 1, how)
+            except errors.PartitionSealed:
+                if partition is None:
+                    continue
+                raise
+            return _log.Appended(place, done.first, done.timestamp_ns, done.duplicate)
+
+    def many(
+        self,
+        values: Iterable[Any],
+        keys: Sequence[_Key] | None,
+        headers: Sequence[_Headers] | None,
+        timestamp: float | None,
+        partition: int | None,
+        codec: str | None,
+        how: How,
+    ) -> list[contract.AppendedRange]:
+        """See :meth:`shmq.contract.Stream.append_many`."""
+        if how.producer is not None and partition is None:
+            raise errors.InvalidOption("what has a producer needs a partition: give partition=")
+        _log.check_many(values)
+        all_values = values if isinstance(values, list) else list(values)
+        _check_lengths(len(all_values), keys=keys, headers=headers)
+        done: list[contract.AppendedRange] = []
+        try:
+            lots = self._lots(_Lot(all_values, keys, headers), partition)
+            while lots:
+                place, lot = lots.pop(0)
+                rest = self._lot(place, lot, codec, timestamp, partition, how, done)
+                if rest is not None:
+                    lots[:0] = self._lots(rest, None)
+        except errors.ShmqError as error:
+            error.appended = done  # type: ignore[attr-defined]
+            raise
+        return done
+
+    def _lot(
+        self,
+        place: int,
+        lot: _Lot,
+        codec: str | None,
+        timestamp: float | None,
+        partition: int | None,
+        how: How,
+        done: list[contract.AppendedRange],
+    ) -> _Lot | None:
+        """Append it; what is left if the partition is sealed. Raises PartitionSealed."""
+        appended = 0
+        for block, count in self._blocks(lot, codec, timestamp):
+            try:
+                told = self.block(block, place, count, how)
+            except errors.PartitionSealed:
+                if partition is not None:
+                    raise
+                return lot.cut(appended, len(lot.values))
+            done.append(_log.AppendedRange(place, told.first, count, told.duplicate))
+            appended += count
+            if how.sequence is not None:
+                how.sequence += count
+        return None
+
+    def block(
+        self,
+        block: bytes,
+        partition: int,
+        count: int,
+        how: How,
+        compression: contract.Compression | None = None,
+        raw_bytes: int = 0,
+    ) -> frames.Done:
+        """Append entries, and wait for room as long as that is asked for."""
+        self._checked(partition)
+        durable = self._is_durable(how.confirm)
+        rest = frames.append(
+            self._stream.identity,
+            partition,
+            block,
+            count,
+            durable=durable,
+            compression=compression,
+            raw_bytes=raw_bytes,
+            producer=how.producer,
+            sequence=how.sequence,
+            gaps=how.gaps,
+        )
+        backoff = None
+        while True:
+            answer = self._ask(rest, durable, how)
+            if answer.status in (Status.OK, Status.DUPLICATE):
+                return frames.done(answer)
+            if answer.status == Status.FENCED:
+                raise self._sealed(partition)
+            left = None if how.until is None else how.until - time.monotonic()
+            over = left is not None and left <= 0
+            if answer.status != Status.QUEUE_FULL or over or not how.waits(self._options):
+                raise frames.error(answer, self._stream.name)
+            backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
+            time.sleep(backoff.pause(left))
+
+    def _ask(self, rest: bytes, durable: bool, how: How) -> _core.Answer:
+        answer: _core.Answer = self._stream.connection.call(
+            lambda wire: wire.request(Type.APPEND, True, rest),
+            again=how.producer is not None,
+            await_=how.confirmed(self._stream) if durable else None,
+        )
+        return answer
+
+    # ---- where to ----
+
+    def _sealed(self, partition: int) -> errors.PartitionSealed:
+        self._stream.refresh()
+        opened = self._stream.open_partitions
+        return errors.PartitionSealed(
+            f"partition {partition} of stream {self._stream.name!r} takes no records any more: "
+            f"since it was repartitioned, {opened.start} to {opened.stop - 1} do"
+        )
+
+    def _checked(self, partition: int) -> int:
+        if not isinstance(partition, int) or isinstance(partition, bool):
+            raise TypeError(f"partition={partition!r} must be int, not {type(partition).__name__}")
+        if partition >= self._stream.partitions:
+            self._stream.refresh()
+        count = self._stream.partitions
+        if not 0 <= partition < count:
+            raise errors.InvalidOption(
+                f"partition={partition} is out of range: 0 to {count - 1} in stream "
+                f"{self._stream.name!r}"
+            )
+        return partition
+
+    def _place(self, key: _Key, partition: int | None, value: Any) -> int:
+        """The partition of one record. Raises InvalidOption, TypeError."""
+        if partition is not None:
+            return self._checked(partition)
+        opened: range = self._stream.open_partitions
+        if key is not None:
+            return opened[zlib.crc32(_raw(key)) % len(opened)]
+        self._left -= _HEAD + (len(value) if isinstance(value, (bytes, str)) else _HEAD)
+        if self._left < 0:
+            self._left = _STICKY_BYTES
+            self._sticky += 1
+        return opened[self._sticky % len(opened)]
+
+    def _lots(self, whole: _Lot, partition: int | None) -> list[tuple[int, _Lot]]:
+        """The records by partition, in the order in which each was first met."""
+        if partition is not None or whole.keys is None:
+            place = self._place(None, partition, b"")
+            self._left -= _HEAD * len(whole.values)
+            return [(place, whole)] if whole.values else []
+        found: dict[int, list[int]] = {}
+        for i, key in enumerate(whole.keys):
+            found.setdefault(self._place(key, None, whole.values[i]), []).append(i)
+        return [(place, whole.picked(numbers)) for place, numbers in found.items()]
+
+    # ---- how many at once ----
+
+    def _blocks(
+        self, lot: _Lot, codec: str | None, timestamp: float | None
+    ) -> Iterator[tuple[bytes, int]]:
+        """The records as entries, as many at once as go into a frame."""
+        count = len(lot.values)
+        if count == 1 or lot.least_bytes() <= self._most:
+            block = _log.pack_records(lot.values, lot.keys, lot.headers, codec, timestamp)
+            if len(block) <= self._most:
+                yield block, count
+                return
+            if count == 1:
+                self._check_size(len(block))
+                yield block, 1
+                return
+        for half in (lot.cut(0, count // 2), lot.cut(count // 2, count)):
+            yield from self._blocks(half, codec, timestamp)
+
+    def _check_size(self, size: int) -> None:
+        """Of one entry. Raises MessageTooLarge if no frame has room for it."""
+        most = self._stream.max_frame - _BESIDE
+        if size > most:
+            raise errors.MessageTooLarge(
+                f"the record has {size} bytes, and one for stream {self._stream.name!r} of this "
+                f"server may have {most}"
+            )
+
+    def _is_durable(self, confirm: Confirm | None) -> bool:
+        options = self._options
+        if confirm is None:
+            return bool(options.confirm == "disk")
+        if not isinstance(confirm, str):
+            raise TypeError(f"confirm={confirm!r} must be one of 'memory', 'disk'")
+        if confirm not in ("memory", "disk"):
+            raise errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
+        if confirm == "disk" and options.durability != "journal":
+            raise errors.InvalidOption(
+                f"confirm='disk': stream {self._stream.name!r} keeps no journal "
+                f"(durability={options.durability!r}): make it with durability='journal'"
+            )
+        # What the stream's own option says, a server does for every append.
+        return confirm == "disk" or bool(options.confirm == "disk")
+
+
+class _Lot:
+    """Records for one partition."""
+
+    def __init__(
+        self,
+        values: list[Any],
+        keys: Sequence[_Key] | None,
+        headers: Sequence[_Headers] | None,
+    ) -> None:
+        self.values = values
+        self.keys = keys
+        self.headers = headers
+
+    def cut(self, start: int, end: int) -> _Lot:
+        keys, headers = self.keys, self.headers
+        return _Lot(
+            self.values[start:end],
+            None if keys is None else keys[start:end],
+            None if headers is None else headers[start:end],
+        )
+
+    def picked(self, numbers: list[int]) -> _Lot:
+        if len(numbers) == len(self.values):
+            return self
+        keys, headers = self.keys, self.headers
+        return _Lot(
+            [self.values[i] for i in numbers],
+            None if keys is None else [keys[i] for i in numbers],
+            None if headers is None else [headers[i] for i in numbers],
+        )
+
+    def least_bytes(self) -> int:
+        """What its entries have at least."""
+        known = sum(len(each) for each in self.values if isinstance(each, (bytes, str)))
+        return known + _HEAD * len(self.values)
+
+
+def _raw(key: bytes | str) -> bytes:
+    if isinstance(key, str):
+        return key.encode()
+    try:
+        return key if isinstance(key, bytes) else bytes(memoryview(key))
+    except TypeError:
+        raise TypeError(
+            f"key={key!r:.80} must be bytes or a str, not {type(key).__name__}"
+        ) from None
+
+
+def _check_lengths(count: int, **given: Sequence[Any] | None) -> None:
+    for name, each in given.items():
+        if each is not None and len(each) != count:
+            raise errors.InvalidOption(f"{name} has {len(each)} entries for {count} records")

@@ -1,0 +1,273 @@
+"""Readers that follow a stream of a server."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from shmq import contract
+from shmq.client.reading import checked_position
+from shmq.core import _core
+from shmq.errors import OffsetOutOfRange, ShmqError
+from shmq.options import check_one_of, check_whole
+from shmq.where import Where
+
+__all__ = ["RemoteAsyncReader", "RemoteReader"]
+
+#: How long one FETCH waits at most, in seconds; a longer wait is several.
+_WAIT: Final = 20.0
+#: What one FETCH brings at most, in bytes of entries.
+_BYTES: Final = 1 << 20
+#: How long one that follows a stream waits at most before it looks for new partitions.
+_SLICE: Final = 1.0
+
+Lapped = Literal["raise", "skip"]
+
+
+class _Place:
+    """Where a reader is in each partition, and the order in which they have their turns.
+
+    One that ``follows`` takes up partitions that come, and reads them only once it is at the
+    end of those that were sealed for them.
+    """
+
+    def __init__(
+        self,
+        stream: Any,
+        position: dict[int, int],
+        limit: int,
+        lapped: Lapped,
+        where: str | None,
+        *,
+        follows: bool,
+    ) -> None:
+        check_one_of("lapped", lapped, ("raise", "skip"))
+        if where is not None:
+            Where(where)
+        self.where = where
+        self.limit = check_whole("limit", limit, 1)
+        self.position = position
+        self.lost = 0
+        self._lapped = lapped
+        self._follows = follows
+        self._looked_at = time.monotonic()
+        self._behind: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        if follows and stream.open_partitions.start:
+            self.take_up(stream.offsets())
+
+    def wait(self, until: float | None) -> float:
+        """How long a FETCH waits, in seconds; one that follows looks for partitions, too."""
+        left = _left(until)
+        return min(left, _SLICE) if self._follows else left
+
+    def now(self) -> dict[int, int]:
+        """What may be read now."""
+        unread = [p for p, end in self._ends.items() if self.position[p] < end]
+        if not unread:
+            return self.position
+        first = min(unread)
+        return {p: at for p, at in self.position.items() if self._behind[p] <= first}
+
+    def looks(self, waited: float) -> bool:
+        """Whether it is time to look for partitions, where a FETCH brought nothing."""
+        now = time.monotonic()
+        if not self._follows or (not waited and now < self._looked_at + _SLICE):
+            return False
+        self._looked_at = now
+        return True
+
+    def take_up(self, offsets: list[contract.PartitionOffsets]) -> bool:
+        """Take notice of partitions that have come; whether any have."""
+        known = len(self.position)
+        for found in offsets[known:]:
+            self.position[found.partition] = found.earliest
+        self._behind = {found.partition: found.behind for found in offsets}
+        self._ends = {found.partition: found.latest for found in offsets if found.sealed}
+        return len(offsets) > known
+
+    def seek(self, position: Mapping[int, int]) -> None:
+        self.position.update(checked_position(position, self.position))
+
+    def move(self, found: list[contract.Records]) -> list[contract.Records]:
+        """Behind these; those that are not empty. Who had nothing has the next turn first."""
+        for records in found:
+            self.position.pop(records.partition)
+            self.position[records.partition] = records.next_offset
+        return [records for records in found if len(records)]
+
+    def skip(self, error: OffsetOutOfRange) -> None:
+        """Go on with what is there. Raises the error where it is not to be passed over."""
+        if self._lapped == "raise" or error.asked >= error.earliest:
+            raise error
+        for partition, offset in self.position.items():
+            if offset == error.asked:
+                self.lost += error.earliest - offset
+                self.position[partition] = error.earliest
+                return
+        raise error
+
+
+class RemoteReader(contract.Reader):
+    """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`."""
+
+    def __init__(
+        self,
+        stream: Any,
+        position: dict[int, int],
+        limit: int,
+        timeout: float | None,
+        lapped: Lapped,
+        where: str | None,
+        *,
+        follows: bool,
+    ) -> None:
+        _core.check_timeout(timeout)
+        self._stream = stream
+        self._place = _Place(stream, position, limit, lapped, where, follows=follows)
+        self._timeout = timeout
+        self._ready: deque[contract.Record] = deque()
+        self._closed = False
+
+    @property
+    def position(self) -> dict[int, int]:
+        """See :class:`shmq.contract.Reader`."""
+        found = dict(sorted(self._place.position.items()))
+        for record in reversed(self._ready):
+            found[record.partition] = record.offset
+        return found
+
+    @property
+    def lost(self) -> int:
+        """See :class:`shmq.contract.Reader`."""
+        return self._place.lost
+
+    def seek(self, position: Mapping[int, int]) -> None:
+        """See :class:`shmq.contract.Reader`."""
+        self._forget()
+        self._place.seek(position)
+
+    def _forget(self) -> None:
+        """What was read ahead is read again."""
+        here = self.position
+        self._ready.clear()
+        self._place.position.update(here)
+
+    def poll(self, timeout: float | None = 0.0) -> list[contract.Records]:
+        """See :class:`shmq.contract.Reader`."""
+        if self._closed:
+            raise ShmqError("this reader is closed")
+        self._forget()
+        return self._poll(timeout)
+
+    def _poll(self, timeout: float | None) -> list[contract.Records]:
+        until = _deadline(timeout)
+        while True:
+            wait = self._place.wait(until)
+            try:
+                found = self._place.move(self._fetched(wait))
+            except OffsetOutOfRange as error:
+                self._place.skip(error)
+                continue
+            if found:
+                return found
+            over = until is not None and time.monotonic() >= until
+            came = self._place.looks(wait) and self._place.take_up(self._stream.offsets())
+            if over and not came:
+                return found
+
+    def _fetched(self, wait: float) -> list[contract.Records]:
+        place = self._place
+        found: list[contract.Records] = self._stream.fetched(
+            place.now(), place.limit, _BYTES, wait, place.where
+        )
+        return found
+
+    def __next__(self) -> contract.Record:
+        if not self._ready:
+            if self._closed:
+                raise StopIteration
+            for records in self._poll(self._timeout):
+                self._ready.extend(records)
+            if not self._ready:
+                raise StopIteration
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """See :class:`shmq.contract.Reader`."""
+        self._closed = True
+        self._ready.clear()
+
+
+class RemoteAsyncReader(contract.AsyncReader):
+    """As :class:`RemoteReader`, for a task."""
+
+    def __init__(
+        self,
+        stream: Any,
+        position: dict[int, int],
+        limit: int,
+        timeout: float | None,
+        lapped: Lapped,
+        where: str | None,
+        *,
+        follows: bool,
+    ) -> None:
+        _core.check_timeout(timeout)
+        self._stream = stream
+        self._place = _Place(stream, position, limit, lapped, where, follows=follows)
+        self._timeout = timeout
+        self._ready: deque[contract.Record] = deque()
+        self._closed = False
+
+    @property
+    def position(self) -> dict[int, int]:
+        """See :class:`shmq.contract.AsyncReader`."""
+        found = dict(sorted(self._place.position.items()))
+        for record in reversed(self._ready):
+            found[record.partition] = record.offset
+        return found
+
+    async def __anext__(self) -> contract.Record:
+        if not self._ready:
+            if self._closed:
+                raise StopAsyncIteration
+            await self._fill(_deadline(self._timeout))
+            if not self._ready:
+                raise StopAsyncIteration
+        return self._ready.popleft()
+
+    async def _fill(self, until: float | None) -> None:
+        place = self._place
+        while not self._ready:
+            wait = place.wait(until)
+            try:
+                found = await self._stream.afetched(
+                    place.now(), place.limit, _BYTES, wait, place.where
+                )
+            except OffsetOutOfRange as error:
+                place.skip(error)
+                continue
+            for records in place.move(found):
+                self._ready.extend(records)
+            over = until is not None and time.monotonic() >= until
+            looks = not self._ready and place.looks(wait)
+            came = looks and place.take_up(await self._stream.aoffsets())
+            if over and not came:
+                return
+
+    async def aclose(self) -> None:
+        """See :class:`shmq.contract.AsyncReader`."""
+        self._closed = True
+        self._ready.clear()
+
+
+def _deadline(timeout: float | None) -> float | None:
+    _core.check_timeout(timeout)
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(until: float | None) -> float:
+    return _WAIT if until is None else max(0.0, min(_WAIT, until - time.monotonic()))

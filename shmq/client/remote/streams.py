@@ -1,0 +1,129 @@
+"""The streams of a server's namespace: to make, find, list and delete them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from shmq import contract, errors
+from shmq.client.remote.connection import Connection
+from shmq.client.remote.refusal import refusal
+from shmq.client.remote.stream import RemoteStream, attach
+from shmq.core import _core
+from shmq.names import check_name
+from shmq.protocol import Status, Type
+from shmq.stream_options import StreamOptions
+
+__all__ = ["RemoteStreams"]
+
+_FIELDS: Final = ("name", "partitions", "records", "bytes", "durability", "problem")
+
+
+class RemoteStreams:
+    """What a :class:`~shmq.client.remote.broker.RemoteBroker` knows of streams."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open: weakref.WeakSet[RemoteStream] = weakref.WeakSet()
+
+    def create(self, name: str, options: Mapping[str, Any]) -> RemoteStream:
+        """See ``create_stream`` of :class:`shmq.contract.Broker`."""
+        check_name(name)
+        wanted = StreamOptions.given(options)
+        answer = self._make(name, wanted, options)
+        if answer.status == Status.QUEUE_EXISTS:
+            raise self._exists(name, wanted)
+        self._check_made(answer, name)
+        return self.attached(name)
+
+    def ensure(self, name: str, options: Mapping[str, Any]) -> RemoteStream:
+        """See ``ensure_stream`` of :class:`shmq.contract.Broker`."""
+        check_name(name)
+        wanted = StreamOptions.given(options)
+        try:
+            return self.attached(name)
+        except errors.NoSuchStream:
+            answer = self._make(name, wanted, options)
+            if answer.status != Status.QUEUE_EXISTS:
+                self._check_made(answer, name)
+            return self.attached(name)
+
+    def attached(self, name: str) -> RemoteStream:
+        """See ``stream`` of :class:`shmq.contract.Broker`."""
+        stream = attach(self._connection.target, check_name(name), self._namespace)
+        self._open.add(stream)
+        return stream
+
+    def delete(self, name: str) -> None:
+        """See ``delete_stream`` of :class:`shmq.contract.Broker`."""
+        answer = self._ask(Type.STREAM_DELETE, check_name(name))
+        if answer.status == Status.NO_QUEUE:
+            raise errors.NoSuchStream(
+                f"there is no stream {name!r} in namespace {self._namespace!r} of "
+                f"{self._connection.url}: see `shmq stream list`"
+            )
+        self._check(answer, name)
+
+    def summaries(self) -> list[contract.StreamSummary]:
+        """See ``list_streams`` of :class:`shmq.contract.Broker`."""
+        answer = self._connection.call(
+            lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
+        )
+        if answer.status != Status.OK:
+            raise refusal(answer, self._connection.url)
+        rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+        return sorted((_summary(row) for row in rows), key=lambda row: row.name)
+
+    def close(self) -> None:
+        """Close every handle."""
+        for stream in list(self._open):
+            stream.close()
+
+    def _make(self, name: str, wanted: StreamOptions, options: Mapping[str, Any]) -> _core.Answer:
+        sent = {key: getattr(wanted, key) for key in options}
+        return self._ask(Type.STREAM_CREATE, name, msgpack.packb(sent))
+
+    def _exists(self, name: str, wanted: StreamOptions) -> errors.ShmqError:
+        try:
+            differences = self.attached(name).options.differences(wanted)
+        except errors.ShmqError:
+            differences = {}
+        told = ", ".join(
+            f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
+        )
+        return errors.StreamExists(
+            f"stream {name!r} exists with other options{told and ': ' + told}; use it as it is, "
+            f"or delete it first"
+        )
+
+    def _check_made(self, answer: _core.Answer, name: str) -> None:
+        if answer.status == Status.NO_QUEUE:  # what one may not make, one may not learn about
+            raise errors.NoSuchStream(
+                f"there is no stream {name!r} for this token in namespace {self._namespace!r} of "
+                f"{self._connection.url}, and it may make none of that name"
+            )
+        self._check(answer, name)
+
+    def _check(self, answer: _core.Answer, name: str) -> None:
+        if answer.status != Status.OK:
+            raise refusal(answer, f"stream {name!r} of {self._connection.url}")
+
+    def _ask(self, kind: int, name: str, rest: bytes = b"") -> _core.Answer:
+        raw = name.encode()
+        payload = len(raw).to_bytes(2, "big") + raw + rest
+        return self._connection.call(
+            lambda wire: wire.request(kind, False, payload), again=kind == Type.STREAM_CREATE
+        )
+
+    @property
+    def _namespace(self) -> str:
+        greeting = self._connection.greeting
+        return "" if greeting is None else greeting.namespace
+
+
+def _summary(row: Mapping[str, Any]) -> contract.StreamSummary:
+    numbers: dict[str, Any] = {"partitions": 0, "records": 0, "bytes": 0}
+    return contract.StreamSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))

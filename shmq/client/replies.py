@@ -1,0 +1,222 @@
+"""The private reply queue of a client, and who waits for what comes there."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+
+from shmq import contract
+from shmq.errors import Empty
+
+__all__ = ["LoopReplies", "Replies", "Tally", "ThreadReplies", "Ticket"]
+
+#: The most replies that are read at a time, where more than one is expected.
+_AT_ONCE = 64
+#: A queue that was used within this time is still there, in seconds: a server looks after
+#: the connection no less often.
+_FRESH = 1.0
+
+
+class Tally:
+    """What a client counts over all its reply queues."""
+
+    def __init__(self) -> None:
+        #: Replies that nobody waited for any more.
+        self.late = 0
+
+
+class Ticket:
+    """A request whose reply is expected, known by its ``correlation``."""
+
+    __slots__ = ("alarm", "correlation", "message")
+
+    def __init__(self, correlation: str) -> None:
+        self.correlation = correlation
+        #: The reply, settled; None: it has not come.
+        self.message: contract.Message | None = None
+        #: What wakes who sleeps until it comes; None: nobody has slept.
+        self.alarm: threading.Event | asyncio.Future[None] | None = None
+
+
+class Replies:
+    """A reply queue, which this client alone reads.
+
+    Of those who wait one reads, for all of them: its own reply ends its turn, and it calls
+    the next one. So who waits alone is handed the reply by nobody.
+    """
+
+    def __init__(self, queue: contract.Queue, tally: Tally) -> None:
+        self.queue = queue
+        #: Whether it is known that the queue is gone.
+        self.is_lost = False
+        self._tally = tally
+        self._numbers = itertools.count(1)
+        self._open: dict[str, Ticket] = {}
+        self._asleep: dict[Ticket, None] = {}
+        self._is_read = False
+        self._used_at = time.monotonic()
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.queue.name
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether to look if the queue is there still: it was not used for a while."""
+        idle = not self._open and time.monotonic() - self._used_at > _FRESH
+        return self.is_lost or idle
+
+    def expect(self) -> Ticket:
+        """A ticket for a request that is about to be put; `forget` it in any case."""
+        ticket = Ticket(f"{next(self._numbers):x}")
+        self._open[ticket.correlation] = ticket
+        return ticket
+
+    def _hand_out(self, message: contract.Message) -> Ticket | None:
+        """Give a settled reply to its ticket; None: it is late, and dropped."""
+        self._used_at = time.monotonic()
+        ticket = self._open.pop(message.correlation or "", None)
+        if ticket is None:
+            self._tally.late += 1
+        else:
+            ticket.message = message
+        return ticket
+
+
+class ThreadReplies(Replies):
+    """Replies that threads wait for."""
+
+    def __init__(self, queue: contract.Queue, tally: Tally) -> None:
+        super().__init__(queue, tally)
+        self._lock = threading.Lock()
+
+    def wait(self, ticket: Ticket, until: float | None) -> contract.Message | None:
+        """The reply, or None if it has not come until then (monotonic)."""
+        while ticket.message is None:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            if self._may_read(ticket):
+                try:
+                    self._read(ticket, until)
+                finally:
+                    self._pass_on()
+            elif ticket.message is None:
+                assert isinstance(ticket.alarm, threading.Event)
+                ticket.alarm.wait(left)
+        return ticket.message
+
+    def forget(self, ticket: Ticket) -> None:
+        """Nobody waits for it any more."""
+        self._open.pop(ticket.correlation, None)
+        if ticket.alarm is not None:
+            with self._lock:
+                self._asleep.pop(ticket, None)
+                self._call_next()
+
+    def _may_read(self, ticket: Ticket) -> bool:
+        with self._lock:
+            if not self._is_read:
+                self._is_read = True
+                self._asleep.pop(ticket, None)
+                return True
+            if not isinstance(ticket.alarm, threading.Event):
+                ticket.alarm = threading.Event()
+            ticket.alarm.clear()
+            self._asleep[ticket] = None
+            return False
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            self._is_read = False
+            self._call_next()
+
+    def _call_next(self) -> None:
+        if not self._is_read:
+            for ticket in self._asleep:
+                assert isinstance(ticket.alarm, threading.Event)
+                ticket.alarm.set()
+                return
+
+    def _read(self, ticket: Ticket, until: float | None) -> None:
+        """Read until its reply is there, or the time is over."""
+        while ticket.message is None:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if len(self._open) > 1:
+                messages = self.queue.get_many(_AT_ONCE, left)
+                self.queue.ack_many(messages)
+            else:
+                try:
+                    messages = [self.queue.get(True, left)]
+                except Empty:
+                    return
+                messages[0].ack()
+            for message in messages:
+                found = self._hand_out(message)
+                # The message is there before the alarm; who sleeps looks after clearing it.
+                if found is not None and isinstance(found.alarm, threading.Event):
+                    found.alarm.set()
+            if not messages:
+                return
+
+
+class LoopReplies(Replies):
+    """Replies that the tasks of one event loop wait for."""
+
+    async def wait(self, ticket: Ticket, until: float | None) -> contract.Message | None:
+        """The reply, or None if it has not come until then (monotonic)."""
+        while ticket.message is None:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            if self._is_read:
+                await self._sleep(ticket, left)
+                continue
+            self._is_read = True
+            try:
+                await self._read(ticket, until)
+            finally:
+                self._is_read = False
+                self._call_next()
+        return ticket.message
+
+    def forget(self, ticket: Ticket) -> None:
+        """Nobody waits for it any more."""
+        self._open.pop(ticket.correlation, None)
+        self._asleep.pop(ticket, None)
+        self._call_next()
+
+    async def _sleep(self, ticket: Ticket, left: float | None) -> None:
+        ticket.alarm = asyncio.get_running_loop().create_future()
+        self._asleep[ticket] = None
+        try:
+            await asyncio.wait([ticket.alarm], timeout=left)
+        finally:
+            del self._asleep[ticket]
+
+    def _call_next(self) -> None:
+        if not self._is_read:
+            for ticket in self._asleep:
+                self._wake(ticket)
+                return
+
+    @staticmethod
+    def _wake(ticket: Ticket) -> None:
+        if isinstance(ticket.alarm, asyncio.Future) and not ticket.alarm.done():
+            ticket.alarm.set_result(None)
+
+    async def _read(self, ticket: Ticket, until: float | None) -> None:
+        """Read until its reply is there, or the time is over."""
+        while ticket.message is None:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                message = await self.queue.aget(left)
+            except Empty:
+                return
+            message.ack()
+            found = self._hand_out(message)
+            if found is not None:
+                self._wake(found)

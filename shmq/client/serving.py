@@ -1,0 +1,207 @@
+"""The serving side of requests: a handler is called, and what it returns is the reply."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from shmq import contract
+from shmq.client.keeping import LeaseKeeper
+from shmq.contract.outcome import Reject, Retry
+from shmq.errors import (
+    ConnectionLost,
+    Forbidden,
+    Full,
+    InvalidName,
+    LeaseExpired,
+    NoSpace,
+    NoSuchQueue,
+    QueueDeleted,
+    RequestFailed,
+    ShmqError,
+)
+
+__all__ = ["FAILED", "TRACE", "Service", "failure_of"]
+
+log = logging.getLogger("shmq")
+
+#: The header that says of what kind the error is that a reply tells; its text is the body.
+FAILED: Final = "shmq-error"
+#: The header that has the error's traceback, where the server gives it.
+TRACE: Final = "shmq-traceback"
+
+#: How long one wait lasts before it is looked whether to stop, in seconds.
+_SLICE: Final = 0.1
+#: How long a reply may wait for room, in seconds: its client does not read.
+_PATIENCE: Final = 1.0
+#: How many reply queues are kept open.
+_DOORS: Final = 64
+#: The most characters of an error's text, and of its traceback's end.
+_LONGEST: Final = 4096
+_LONGEST_TRACE: Final = 65_536
+
+
+class Service:
+    """Handles the requests of a queue, one at a time, with ``handler``.
+
+    As a context manager it closes the reply queues that it opened.
+    """
+
+    def __init__(
+        self,
+        broker: contract.Broker,
+        queue: contract.Queue,
+        handler: Callable[[contract.Message], Any],
+        tracebacks: bool,
+    ) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._handler = handler
+        self._tracebacks = tracebacks
+        self._doors: OrderedDict[str, contract.Queue] = OrderedDict()
+        self._keeper = LeaseKeeper(f"queue {queue.name!r}", queue.options.visibility_timeout)
+        #: How many messages were handled.
+        self.handled = 0
+
+    def __enter__(self) -> Self:
+        self._keeper.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._keeper.__exit__()
+        for door in self._doors.values():
+            door.close()
+        self._doors.clear()
+
+    def run(self, prefetch: int, stop: threading.Event | None) -> None:
+        """Handle what comes until ``stop`` is set. Raises what a get of the queue raises."""
+        wait = None if stop is None else _SLICE
+        while stop is None or not stop.is_set():
+            # What was leased ahead goes back, uncounted, when the block is left.
+            with self._queue.consume(prefetch, wait) as messages:
+                for message in messages:
+                    self._handle(message)
+                    if stop is not None and stop.is_set():
+                        return
+
+    # ---- one request ----
+
+    def _handle(self, message: contract.Message) -> None:
+        self._keeper.keep(message)
+        try:
+            reply, headers = self._handler(message), None
+        except Retry as outcome:
+            _settle(message, functools.partial(message.nack, outcome.delay))
+            return
+        except Exception as error:
+            if message.reply_to is None:
+                log.exception("queue %s: message %d failed", self._queue.name, message.sequence)
+                _settle(message, message.reject if isinstance(error, Reject) else message.nack)
+                return
+            reply, headers = self._told(error)
+        except BaseException:
+            _settle(message, functools.partial(message.nack, 0.0))
+            raise
+        finally:
+            self._keeper.rest()
+        self._answer(message, reply, headers)
+        rejected = headers is not None and headers[FAILED] == "shmq.Reject"
+        _settle(message, message.reject if rejected else message.ack)
+        self.handled += 1
+
+    def _told(self, error: Exception) -> tuple[str, dict[str, str]]:
+        """What the client is told of an error: never more than its kind, text and traceback."""
+        text = _text_of(error)
+        log.info("queue %s: a request failed: %s: %s", self._queue.name, type(error), text)
+        headers = {FAILED: _kind(error)}
+        if self._tracebacks:
+            headers[TRACE] = _plain(_trace_of(error)[-_LONGEST_TRACE:])
+        return _plain(text[:_LONGEST]), headers
+
+    def _answer(self, message: contract.Message, reply: Any, headers: Any) -> None:
+        """Put the reply, if one is wanted. The request is settled after it, never before."""
+        name, known_as = message.reply_to, message.correlation
+        if name is None:
+            return
+        try:
+            try:
+                self._door(name).put(reply, None, _PATIENCE, correlation=known_as, headers=headers)
+            except (Full, QueueDeleted):
+                raise
+            except Exception as error:  # noqa: BLE001 - it is told to who asked
+                text, headers = self._told(error)
+                self._door(name).put(text, None, _PATIENCE, correlation=known_as, headers=headers)
+        except (QueueDeleted, NoSuchQueue):
+            self._doors.pop(name, None)  # who asked is gone
+        except (Full, NoSpace, Forbidden, InvalidName, ConnectionLost) as error:
+            log.warning("queue %s: a reply is dropped: %s", self._queue.name, error)
+
+    def _door(self, name: str) -> contract.Queue:
+        """The reply queue of that name; those that were not used for longest are closed."""
+        door = self._doors.get(name)
+        if door is None:
+            door = self._doors[name] = self._broker.queue(name)
+            if len(self._doors) > _DOORS:
+                self._doors.popitem(last=False)[1].close()
+        else:
+            self._doors.move_to_end(name)
+        return door
+
+
+def _settle(message: contract.Message, deed: Callable[[], None]) -> None:
+    if message.settled:  # by the handler itself
+        return
+    try:
+        deed()
+    except (LeaseExpired, ConnectionLost) as error:
+        log.warning("message %d stays as it is: %s", message.sequence, error)
+
+
+def _kind(error: Exception) -> str:
+    kind = type(error)
+    if kind is Reject:
+        return "shmq.Reject"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else (f"{kind.__module__}.{kind.__qualname__}")
+    )
+    return _plain(name[:200])
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - it is the application's code
+        return f"(its text cannot be had: str() of it raises {_kind(failure)})"
+
+
+def _trace_of(error: Exception) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - as its text
+        return "".join(traceback.format_tb(error.__traceback__))
+
+
+def _plain(text: str) -> str:
+    """The text without surrogates, which no message can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def failure_of(reply: contract.Message, queue: str) -> ShmqError | None:
+    """The error that a reply tells; None: it is no error."""
+    headers = reply.headers
+    if not headers or FAILED not in headers:
+        return None
+    kind, text, trace = str(headers[FAILED]), str(reply.body), headers.get(TRACE)
+    return RequestFailed(
+        f"the handler of queue {queue!r} failed: {kind}: {text}",
+        kind,
+        text,
+        None if trace is None else str(trace),
+    )

@@ -1,0 +1,114 @@
+"""The thread that waits for a stream's records on behalf of a process's event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Mapping
+
+from shmq.core import _log
+
+__all__ = ["StreamHub"]
+
+#: How long the thread stays when nobody waits any more, in seconds.
+_LINGER = 1.0
+#: How long it sleeps at most before it looks again, in seconds.
+_SLICE = 0.05
+
+
+class _Waiter:
+    """A task that waits until one of its partitions has something at or behind its offset."""
+
+    def __init__(self, position: Mapping[int, int]) -> None:
+        self.position = dict(position)
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+
+    def call(self) -> None:
+        """Have the task look; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class StreamHub:
+    """Watches one stream for the tasks of this process that wait for it.
+
+    It has a thread as long as somebody waits; one of a fork's parent is of no use.
+    """
+
+    def __init__(self, logs: list[_log.Partition], look: Callable[[], None]) -> None:
+        self._logs = logs
+        self._look = look  # after dead processes
+        self._process = os.getpid()
+        self._waiters: set[_Waiter] = set()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was made in this process."""
+        return self._process == os.getpid()
+
+    async def wait_for_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
+        """Whether one of these partitions has a record at or behind the offset, in time."""
+        waiter = _Waiter(position)
+        self.join(waiter)
+        try:
+            await asyncio.wait_for(waiter.future, timeout)
+        except TimeoutError:
+            return False
+        finally:
+            self.leave(waiter)
+        return True
+
+    def join(self, waiter: _Waiter) -> None:
+        """Call it once there is something for it."""
+        with self._lock:
+            self._waiters.add(waiter)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="shmq stream hub", daemon=True
+                )
+                self._thread.start()
+        self._logs[0].wake()
+
+    def leave(self, waiter: _Waiter) -> None:
+        """It waits no more."""
+        with self._lock:
+            self._waiters.discard(waiter)
+
+    def _run(self) -> None:
+        idle = 0.0
+        while idle < _LINGER or not self._ends():
+            with self._lock:
+                waiters = list(self._waiters)
+            bell = self._arm(waiters)
+            for waiter in [waiter for waiter in waiters if self._has(waiter)]:
+                self.leave(waiter)
+                waiter.call()
+            rang = self._logs[0].sleep(bell, _SLICE)
+            if not rang:
+                self._look()
+            idle = 0.0 if waiters or rang else idle + _SLICE
+
+    def _arm(self, waiters: list[_Waiter]) -> int:
+        bell = self._logs[0].arm()
+        for partition in {p for waiter in waiters for p in waiter.position}:
+            self._logs[partition].arm()
+        return bell
+
+    def _has(self, waiter: _Waiter) -> bool:
+        return any(self._logs[p].reaches(offset) for p, offset in waiter.position.items())
+
+    def _ends(self) -> bool:
+        with self._lock:
+            if self._waiters:
+                return False
+            self._thread = None
+            return True

@@ -1,0 +1,589 @@
+"""The streams of this host: attached to directly, with nobody in between."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+import logging
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, cast
+
+from shmq import codecs, compression, contract, repartition, stream_registry
+from shmq.client import producing
+from shmq.client.below import Below
+from shmq.client.groups import files
+from shmq.client.groups.floors import keep_new
+from shmq.client.groups.grouping import Grouping
+from shmq.client.reading import AsyncReader, Reader
+from shmq.client.stream_hub import StreamHub
+from shmq.client.subscribing import Subscription
+from shmq.client.transactions.settling import look
+from shmq.core import _log
+from shmq.errors import (
+    ForeignSegment,
+    InvalidOption,
+    NoSuchStream,
+    OffsetOutOfRange,
+    SegmentError,
+    ShmqError,
+    StreamDeleted,
+    StreamExists,
+)
+from shmq.names import check_name
+from shmq.options import check_whole
+from shmq.registry import Namespace
+from shmq.routing.book import Book
+from shmq.stream_options import StreamOptions
+from shmq.where import Where
+
+log = logging.getLogger("shmq")
+
+__all__ = ["LocalStream", "LocalStreams", "attach"]
+
+_log.install(
+    codecs.encode_body, codecs.decode_body, codecs.pack_properties, codecs.unpack_properties
+)
+for _name in compression.COMPRESSIONS:
+    _log.install_compression(_name, functools.partial(compression.expand, _name))
+contract.Record.register(_log.Record)
+contract.Records.register(_log.Records)
+
+
+class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
+    """A stream in this host's shared memory. Threads may share a handle.
+
+    A handle that is pickled attaches where it is unpickled; one in a fork's child goes on.
+    """
+
+    def __init__(self, namespace: Namespace, name: str, opened: stream_registry.Opened) -> None:
+        self._namespace = namespace
+        self._hub: StreamHub | None = None
+        control = opened[0]
+        durable = control.options["durability"] != "memory"
+        self._files = Below(namespace, name, control.identity) if durable else None
+        super().__init__(name, *opened)
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace it is in."""
+        return self._namespace
+
+    producer = producing.producer
+
+    @property
+    def options(self) -> StreamOptions:
+        """See :class:`shmq.contract.Stream`."""
+        return StreamOptions(**self.control.options)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the stream was deleted."""
+        return self.control.deleted
+
+    @property
+    def identity(self) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        return int(self.control.identity)
+
+    @property
+    def partitions(self) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        self._look_for_partitions()
+        return len(self.logs)
+
+    @property
+    def open_partitions(self) -> range:
+        """See :class:`shmq.contract.Stream`."""
+        return range(*self.control.shape)
+
+    # ---- partitions that come ----
+
+    def repartition(self, partitions: int) -> range:
+        """See :class:`shmq.contract.Stream`."""
+        check_whole("partitions", partitions, 1)
+        self._check_handle()
+        repartition.repartition(self._namespace, self.control, partitions, self._prepare)
+        self._look_for_partitions()
+        return self.open_partitions
+
+    def _prepare(self, made: list[_log.Partition]) -> None:
+        """What groups have not done is kept in partitions that come, too."""
+        if self.options.overflow == "block":
+            keep_new(self._namespace, self.identity, [*self.logs, *made], len(made))
+
+    def _look_for_partitions(self) -> None:
+        begin, count = self.control.shape
+        have = len(self.logs)
+        if count > have:
+            # Two threads may do so at a time: what they take up is the same.
+            self.logs[have:count] = [self._partition_that_came(p) for p in range(have, count)]
+        self._set_shape(begin, count)
+
+    def _partition_that_came(self, partition: int) -> _log.Partition:
+        try:
+            return stream_registry.open_partition(self._namespace, self.control, partition)
+        except (FileNotFoundError, SegmentError):
+            if not self.control.deleted:
+                raise
+            raise StreamDeleted(f"stream {self.name!r} was deleted") from None
+
+    def _await_partitions(self, _sealed: _log.Partition) -> None:
+        """Somebody repartitions the stream, or has died of it."""
+        repartition.finish(self._namespace, self.control)
+        self._look_for_partitions()
+
+    # ---- reading ----
+
+    async def aread(
+        self,
+        partition: int,
+        offset: int,
+        limit: int = 1000,
+        *,
+        max_bytes: int = 1 << 20,
+        timeout: float | None = None,
+        where: str | None = None,
+        end: int | None = None,
+    ) -> contract.Records:
+        """See :class:`shmq.contract.Stream`."""
+        _log.check_timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self.read(partition, offset, limit, max_bytes=max_bytes, where=where, end=end)
+            left = None if until is None else until - time.monotonic()
+            if found or (left is not None and left <= 0):
+                return found
+            offset = found.next_offset
+            if end is not None and offset >= end:
+                return found
+            await self.abeyond_any({partition: offset}, left)
+
+    async def abeyond(self, partition: int, offset: int, timeout: float | None = None) -> bool:
+        """Whether the partition has a record at or behind ``offset``, in time."""
+        return await self.abeyond_any({partition: offset}, timeout)
+
+    async def abeyond_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
+        """As `wait_for_any`, without blocking the event loop."""
+        found = any(self._partition(p).reaches(offset) for p, offset in position.items())
+        if not found and timeout != 0:
+            if self._hub is None or not self._hub.is_ours:
+                self._hub = StreamHub(self.logs, functools.partial(look, self._namespace))
+            found = await self._hub.wait_for_any(position, timeout)
+        for partition in position:
+            self._partition(partition).bounds()  # raises if it was deleted
+        return found
+
+    def reader(
+        self,
+        start: contract.Start = "earliest",
+        partitions: Iterable[int] | None = None,
+        *,
+        limit: int = 1000,
+        timeout: float | None = None,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+    ) -> contract.Reader:
+        """See :class:`shmq.contract.Stream`."""
+        return Reader(self, start, partitions, limit, timeout, lapped, where)
+
+    def areader(
+        self,
+        start: contract.Start = "earliest",
+        partitions: Iterable[int] | None = None,
+        *,
+        limit: int = 1000,
+        timeout: float | None = None,
+        lapped: Literal["raise", "skip"] = "raise",
+        where: str | None = None,
+    ) -> contract.AsyncReader:
+        """See :class:`shmq.contract.Stream`."""
+        return AsyncReader(self, start, partitions, limit, timeout, lapped, where)
+
+    def subscribe(
+        self,
+        pattern: str = "#",
+        history: int | None = 0,
+        *,
+        policy: contract.Policy = "drop-oldest",
+        timeout: float | None = None,
+        limit: int = 1000,
+        on_lost: Callable[[int], object] | None = None,
+    ) -> contract.Subscription:
+        """See :class:`shmq.contract.Stream`."""
+        return Subscription(
+            self, pattern, history, policy, timeout, limit, on_lost, functools.partial(_Held, self)
+        )
+
+    def wait_for_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
+        """Whether one of these partitions has a record at or behind the offset, in time.
+
+        It returns at once, too, when the stream gets more partitions.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        shape = self.control.shape
+        logs = [(self._partition(partition), offset) for partition, offset in position.items()]
+        if timeout != 0 and len(logs) == 1 and logs[0][0].spin(logs[0][1]):
+            return True
+        while True:
+            bell = 0
+            for log, _ in logs:
+                bell = log.arm()
+            if any(log.bounds()[1] > offset for log, offset in logs):
+                return True
+            if self.control.shape != shape:
+                return True
+            left = 1.0 if until is None else until - time.monotonic()
+            if left <= 0 or self.closed:
+                return False
+            if not logs[0][0].sleep(bell, left):
+                look(self._namespace)
+
+    def read_raw(
+        self,
+        partition: int,
+        offset: int,
+        limit: int = 1000,
+        *,
+        max_bytes: int = 1 << 20,
+        end: int | None = None,
+    ) -> tuple[bytes, int]:
+        """The entries from ``offset`` on as they lie, whole, and the offset behind them."""
+        try:
+            return super().read_raw(partition, offset, limit, max_bytes=max_bytes, end=end)
+        except OffsetOutOfRange:
+            log = self._partition(partition)
+            if self._files is None:
+                raise
+            found = self._files.raw(log, offset, limit, max_bytes, end)
+            if found is None:
+                raise
+            return found
+
+    def _below(
+        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+    ) -> contract.Records | None:
+        """The records that are not in the ring any more, from the files; None: none there."""
+        if self._files is None:
+            return None
+        return self._files.records(log, offset, limit, most_bytes, end)
+
+    def _test(self, where: str) -> Callable[[_log.Records], _log.Records]:
+        """What leaves out the records that are not meant."""
+        meant = Where(where)
+        return lambda records: records.select([meant.matches(_asked(it)) for it in records])
+
+    # ---- looking ----
+
+    def offsets(self) -> list[contract.PartitionOffsets]:
+        """See :class:`shmq.contract.Stream`."""
+        return [self._offsets(partition) for partition in range(self.partitions)]
+
+    def _offsets(self, partition: int) -> contract.PartitionOffsets:
+        log = self._partition(partition)
+        sealed = log.sealed  # before its bounds: they are its last ones then
+        earliest, latest, first, last, size = log.bounds()
+        below = self._files.earliest(log) if self._files is not None else None
+        if self._files is not None and below is not None and below < earliest:
+            # Between the files and the ring nothing is missing, and some of it is in both.
+            earliest, size = below, self._files.size(log)
+            first, below = self._files.times(log)
+            last = last or below
+        return contract.PartitionOffsets(
+            partition=partition,
+            earliest=earliest,
+            latest=latest,
+            earliest_timestamp=first / 1e9 if latest > earliest else None,
+            latest_timestamp=last / 1e9 if latest > earliest else None,
+            bytes=size,
+            sealed=sealed,
+            behind=log.behind,
+            created_at=log.created_at / 1e9,
+        )
+
+    def earliest(self, partition: int) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        log = self._partition(partition)
+        earliest: int = log.bounds()[0]
+        below = self._files.earliest(log) if self._files is not None else None
+        return earliest if below is None else min(below, earliest)
+
+    def latest(self, partition: int) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        return self._partition(partition).bounds()[1]
+
+    def at(self, timestamp: float, partition: int) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        log, moment = self._partition(partition), _timestamp_ns(timestamp)
+        found: int = log.at(moment)
+        if self._files is not None and found == log.bounds()[0]:  # or before the ring
+            below = self._files.at(log, moment)
+            found = found if below is None else min(below, found)
+        return found
+
+    def _check_handle(self) -> None:
+        if self.closed:
+            raise ShmqError(f"this handle of stream {self.name!r} is closed")
+
+    def _partition(self, partition: int) -> _log.Partition:
+        self._check_handle()
+        if isinstance(partition, bool) or not isinstance(partition, int):
+            raise TypeError(
+                f"partition={partition!r} must be an int, not {type(partition).__name__}"
+            )
+        if not 0 <= partition < len(self.logs) and not 0 <= partition < self.partitions:
+            raise InvalidOption(
+                f"partition={partition} is out of range: 0 to {self.partitions - 1} in stream "
+                f"{self.name!r}"
+            )
+        return self.logs[partition]
+
+    # ---- what the core leaves to policy ----
+
+    def _process_number(self) -> int:
+        return self._namespace.process_number()
+
+    def _look_for_dead(self, partition: int) -> None:
+        """Drop what dead processes hold of the partition."""
+        log = self.logs[partition]
+        for number, owner, _, _ in log.holders():
+            if owner and not self._namespace.is_alive(owner):
+                log.drop(number)
+
+    def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
+        return _attach_by_name, (self._namespace.name, self.name)
+
+    def __dir__(self) -> list[str]:
+        """The contract's names: what else there is serves the core and the client."""
+        return [name for name in dir(contract.Stream) if not name.startswith("_abc_")]
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<LocalStream {self.name!r} of namespace {self._namespace.name!r}{state}>"
+
+
+class _Held:
+    """What a subscription holds back: see :class:`shmq.client.subscribing.Floors`."""
+
+    def __init__(self, stream: LocalStream, position: dict[int, int]) -> None:
+        if stream.options.overflow != "block":
+            raise InvalidOption(
+                f"policy='block': stream {stream.name!r} has overflow={stream.options.overflow!r}, "
+                f"so nobody can hold it back: make it with overflow='block'"
+            )
+        self._stream = stream
+        self._holds: dict[int, int] = {}
+        self._owner = stream.namespace.process_number()
+        try:
+            for partition, offset in position.items():
+                self._holds[partition] = stream.logs[partition].hold(offset, self._owner)
+        except BaseException:
+            self.drop()
+            raise
+
+    def move(self, position: dict[int, int]) -> None:
+        for partition, offset in position.items():
+            if partition not in self._holds:  # it came meanwhile
+                self._holds[partition] = self._stream.logs[partition].hold(offset, self._owner)
+            self._stream.logs[partition].move(self._holds[partition], offset)
+
+    def drop(self) -> None:
+        while self._holds:
+            partition, hold = self._holds.popitem()
+            self._stream.logs[partition].drop(hold)
+
+
+class _Asked:
+    """A record as an expression of a queue asks for it."""
+
+    dead = None
+    group = reply_to = correlation = None
+    priority = sequence = delivery_count = 0
+
+    def __init__(self, record: contract.Record) -> None:
+        self._record = record
+
+    @property
+    def body(self) -> Any:
+        """The record's."""
+        return self._record.body
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The record's."""
+        return self._record.headers
+
+    @property
+    def codec(self) -> str:
+        """The record's."""
+        return self._record.codec
+
+    @property
+    def view(self) -> memoryview:
+        """The record's bytes."""
+        return memoryview(self._record.value)
+
+
+def _asked(record: contract.Record) -> contract.Message:
+    return cast(contract.Message, _Asked(record))
+
+
+def _timestamp_ns(timestamp: float) -> int:
+    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
+        raise TypeError(
+            f"timestamp={timestamp!r} must be in seconds since 1970, not {type(timestamp).__name__}"
+        )
+    if not 0 <= timestamp < 1 << 33:
+        raise InvalidOption(f"timestamp={timestamp} is out of range: seconds since 1970")
+    # The least that is not before it, as a record's own timestamp is told as a float too.
+    about = int(timestamp * 1e9)
+    near = range(max(0, about - 1024), about + 1024)
+    return near[bisect.bisect_left(near, timestamp, key=lambda ns: ns / 1e9)]
+
+
+def attach(namespace: Namespace, name: str) -> LocalStream:
+    """Attach to an existing stream. Raises NoSuchStream, SegmentError."""
+    check_name(name, "stream")
+    return LocalStream(namespace, name, _opened(namespace, name))
+
+
+def _opened(namespace: Namespace, name: str) -> stream_registry.Opened:
+    """The stream's segments; what a dead process began with them is done to its end."""
+    opened = stream_registry.open_stream(namespace, name)
+    while opened[0].next_shape is not None:
+        with contextlib.suppress(StreamDeleted):
+            repartition.finish(namespace, opened[0])
+        opened = stream_registry.open_stream(namespace, name)
+    return opened
+
+
+def _attach_by_name(namespace: str, name: str) -> LocalStream:
+    return attach(Namespace.of(namespace), name)
+
+
+class LocalStreams(contract.Broker):
+    """The part of a local broker that is about streams."""
+
+    _namespace: Namespace
+    _streams: weakref.WeakSet[LocalStream]
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    def _retire(self) -> None:
+        raise NotImplementedError
+
+    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        check_name(name, "stream")
+        wanted = StreamOptions.given({"partitions": partitions, **options})
+        with self._namespace.locked():
+            opened = self._stream_if_any(name)
+            if opened is None:
+                return self._make_stream(name, wanted)
+        differences = StreamOptions(**opened[0].options).differences(wanted)
+        if differences:
+            told = ", ".join(
+                f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
+            )
+            raise StreamExists(
+                f"stream {name!r} exists with other options: {told}; use it as it is, "
+                f"or delete it first"
+            )
+        return self._opened_stream(LocalStream(self._namespace, name, opened))
+
+    def _make_stream(self, name: str, options: StreamOptions) -> LocalStream:
+        """Make it; the registry lock is held."""
+        opened = stream_registry.make_stream(self._namespace, name, options)
+        return self._opened_stream(LocalStream(self._namespace, name, opened))
+
+    def stream(self, name: str) -> LocalStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._opened_stream(attach(self._namespace, name))
+
+    def ensure_stream(self, name: str, **options: Any) -> LocalStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        StreamOptions.given(options)
+        check_name(name, "stream")
+        with self._namespace.locked():
+            opened = self._stream_if_any(name)
+            if opened is None:
+                return self.create_stream(name, **options)
+        return self._opened_stream(LocalStream(self._namespace, name, opened))
+
+    def delete_stream(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        check_name(name, "stream")
+        try:
+            Book.of(self._namespace).forget("stream", name)
+        except SegmentError as error:
+            log.warning("stream %s is removed, its bindings are not: %s", name, error)
+        with self._namespace.locked():
+            stream_registry.remove_stream(self._namespace, name)
+            self._remove_groups()
+        self._retire()
+
+    def _remove_groups(self) -> None:
+        """Those of streams that there are no more; needs the registry lock."""
+        identities = set()
+        for name in self._namespace.stream_names():
+            try:
+                control = stream_registry.look_at(self._namespace, name)
+            except NoSuchStream:
+                continue
+            except SegmentError:
+                return  # whose groups they are cannot be told
+            if control is not None:
+                identities.add(int(control.identity))
+        files.sweep(self._namespace, identities)
+
+    def list_streams(self) -> list[contract.StreamSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        found = (self._summary(name) for name in self._namespace.stream_names())
+        return [summary for summary in found if summary is not None]
+
+    def stream_names(self) -> list[str]:
+        """The names of the streams there are, sorted."""
+        self._check_open()
+        return self._namespace.stream_names()
+
+    def has_stream(self, name: str) -> bool:
+        """Whether there is a stream of that name, in whatever state."""
+        self._check_open()
+        check_name(name, "stream")
+        return stream_registry.control_path(self._namespace, name).exists()
+
+    def _summary(self, name: str) -> contract.StreamSummary | None:
+        try:
+            control, logs = stream_registry.open_stream(self._namespace, name)
+            bounds = [log.bounds() for log in logs]
+        except (NoSuchStream, StreamDeleted):
+            return None
+        except (SegmentError, ForeignSegment) as error:
+            return contract.StreamSummary(
+                name=name, partitions=0, records=0, bytes=0, problem=str(error)
+            )
+        return contract.StreamSummary(
+            name=name,
+            partitions=len(logs),
+            records=sum(bound[1] - bound[0] for bound in bounds),
+            bytes=sum(bound[4] for bound in bounds),
+            durability=control.options["durability"],
+        )
+
+    def _stream_if_any(self, name: str) -> stream_registry.Opened | None:
+        try:
+            return _opened(self._namespace, name)
+        except NoSuchStream:
+            return None
+
+    def _opened_stream(self, stream: LocalStream) -> LocalStream:
+        self._streams.add(stream)
+        return stream

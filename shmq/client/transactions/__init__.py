@@ -1,0 +1,1 @@
+"""Transactions of this host: outputs, offsets and acknowledgements that happen together."""

@@ -1,0 +1,218 @@
+"""What a committed transaction does, by its process or by whoever finds that it is dead.
+
+Each step may be done again: a receipt settles once, a copy is published once, an offset is
+the same offset, and a partition knows the last records of each producer. What went in comes
+before what comes out, as that needs no room, and may make some.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from shmq.client.groups import files
+from shmq.client.transactions.entries import Entry, by_partition, entries_of, later_partitions
+from shmq.core import _roster
+from shmq.errors import (
+    Full,
+    NoSpace,
+    NoSuchQueue,
+    NoSuchStream,
+    PartitionSealed,
+    QueueDeleted,
+    SegmentError,
+    StreamDeleted,
+)
+from shmq.registry import Namespace
+
+__all__ = ["TRANSACTION", "Doors", "happen", "install", "put_out", "take_in"]
+
+log = logging.getLogger("shmq")
+
+#: A copy whose origin has this bit in its sequence number is a transaction's, and its origin
+#: is a process, not a queue: no queue has that many messages.
+TRANSACTION = 1 << 63
+
+#: How long to wait for memory at a time, in seconds.
+_PAUSE = 0.05
+
+Opener = Callable[[Namespace, str], Any]
+
+_openers: dict[str, Opener] = {}
+
+_GONE = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
+
+
+def install(queue: Opener, stream: Opener) -> None:
+    """Set how queues and streams are attached to, by name."""
+    _openers.update(queue=queue, stream=stream)
+
+
+class Doors:
+    """The queues, streams and groups of a transaction; whoever commits has them open."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        #: What is open anyway, by kind and name; of a group, by its stream and name.
+        self.open: dict[tuple[str, str | int, str], Any] = {}
+
+    @contextlib.contextmanager
+    def opened(self, kind: str, name: str, identity: int) -> Iterator[Any]:
+        """The queue or the stream; None if it has gone, or is another one by now.
+
+        What is found to have gone, or to be damaged, within the block ends the block.
+        """
+        with contextlib.ExitStack() as stack:
+            found = self._find(kind, name, identity, stack)
+            try:
+                yield found
+            except _GONE:
+                pass
+            except SegmentError as error:
+                log.warning("a committed transaction leaves out %s %s: %s", kind, name, error)
+
+    def _find(self, kind: str, name: str, identity: int, stack: contextlib.ExitStack) -> Any:
+        found = self.open.get((kind, identity, name))
+        if found is not None:
+            return found
+        try:
+            found = _openers[kind](self._namespace, name)
+        except _GONE:
+            return None
+        except SegmentError as error:
+            log.warning("a committed transaction leaves out %s %s: %s", kind, name, error)
+            return None
+        stack.callback(found.close)
+        return found if found.identity == identity else None
+
+    def roster(self, stream: int, group: str) -> _roster.Roster | None:
+        """The group; None if it has gone."""
+        found = self.open.get(("group", stream, group))
+        return files.look_at(self._namespace, stream, group) if found is None else found
+
+
+def happen(doors: Doors, transaction: dict[str, Any], *, wait: bool) -> bool:
+    """Do it all; False: there is no room for some of it yet, which comes with ``wait`` alone.
+
+    What was deleted meanwhile is left out.
+    """
+    take_in(doors, transaction)
+    return put_out(doors, transaction, wait=wait)
+
+
+def take_in(doors: Doors, transaction: dict[str, Any]) -> None:
+    """What went in is done with."""
+    for offsets in transaction["offsets"]:
+        _commit_offsets(doors, *offsets)
+    for acks in transaction["acks"]:
+        _ack(doors, *acks)
+
+
+def put_out(doors: Doors, transaction: dict[str, Any], *, wait: bool) -> bool:
+    """What comes out is there; as `happen`."""
+    process = transaction["process"]
+    for puts in transaction["puts"]:
+        _publish(doors, process, *puts)
+    waiting = set()
+    for one in transaction["appends"]:
+        # What comes later must not be before what waits: its numbers would be taken for known.
+        if one[0] in waiting or not _append(doors, process, *one, wait=wait):
+            waiting.add(one[0])
+    return not waiting
+
+
+def _commit_offsets(
+    doors: Doors, stream: int, group: str, group_id: int, member: int, offsets: dict[int, int]
+) -> None:
+    roster = doors.roster(stream, group)
+    if roster is None or roster.options["group_id"] != group_id:
+        return
+    with contextlib.suppress(StreamDeleted):
+        for partition, offset in offsets.items():
+            if not roster.commit(partition, member, offset):
+                log.warning(
+                    "group %s: partition %s was taken from member %s in the middle of a "
+                    "transaction, which commits offset %s",
+                    *(group, partition, member, offset),
+                )
+
+
+def _ack(doors: Doors, name: str, identity: int, receipts: list[int]) -> None:
+    with doors.opened("queue", name, identity) as queue:
+        if queue is not None:
+            queue.ack_many(receipts)
+
+
+def _publish(doors: Doors, process: int, name: str, identity: int, receipts: list[int]) -> None:
+    with doors.opened("queue", name, identity) as queue:
+        if queue is None:
+            return
+        for receipt in receipts:
+            queue.publish_copy(receipt)
+        for receipt, origin, sequence, _ in queue.orphans():
+            if origin == process and sequence & TRANSACTION:
+                queue.publish_copy(receipt)
+
+
+def _append(
+    doors: Doors,
+    process: int,
+    name: str,
+    identity: int,
+    partition: int,
+    sequence: int,
+    block: bytes,
+    *,
+    wait: bool,
+) -> bool:
+    """Whether there was room."""
+    with doors.opened("stream", name, identity) as stream:
+        while stream is not None:
+            how = {"producer": process, "gaps": True, "wait": wait, "confirm": "memory"}
+            try:
+                try:
+                    stream.append_block(block, partition=partition, sequence=sequence, **how)
+                except PartitionSealed:
+                    _append_later(stream, partition, sequence, block, how)
+                break
+            except (Full, NoSpace) as error:
+                if not wait:
+                    log.info("what was committed waits for room: %s", error)
+                    return False
+                time.sleep(_PAUSE)
+    return True
+
+
+def _append_later(
+    stream: Any, partition: int, sequence: int, block: bytes, how: dict[str, Any]
+) -> None:
+    """The stream was repartitioned since the commit: append to what came instead.
+
+    What is in one of these partitions already is known there by its numbers, even if that one
+    was sealed after it; so they are asked in the order in which they came.
+    """
+    left = list(enumerate(entries_of(block)))
+    while left:
+        for possible in later_partitions(stream, partition):
+            left = _append_to(stream, possible, sequence, left, how)
+
+
+def _append_to(
+    stream: Any,
+    possible: range,
+    sequence: int,
+    entries: list[tuple[int, Entry]],
+    how: dict[str, Any],
+) -> list[tuple[int, Entry]]:
+    """Those that are not there, as their partitions are sealed."""
+    sealed = []
+    for at, lot in by_partition(entries, possible).items():
+        joined = b"".join(entry for _, (entry, *_) in lot)
+        try:
+            stream.append_block(joined, partition=at, sequence=sequence + lot[0][0], **how)
+        except PartitionSealed:
+            sealed += lot
+    return sorted(sealed, key=lambda numbered: numbered[0])

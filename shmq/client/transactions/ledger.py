@@ -1,0 +1,180 @@
+"""The file of a process that is committing: ``txn.shmq@NAMESPACE@PROCESS`` in /dev/shm.
+
+It is there from before the first step of a commit until after the last, and locked (flock)
+meanwhile. It says in one byte whether the transaction is committed, and before that byte is
+set it holds all that is to be done, so that whoever finds it, its process dead, does it.
+
+Who is about to take something from a process, a dead one's leases or a silent one's
+partitions, holds that process's file meanwhile, too: made for it if there is none. So a
+process that is committing keeps what it has, until all of the transaction has happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.codecs import pack_properties, unpack_properties
+from shmq.core import _core
+from shmq.errors import DamagedSegment, SegmentError
+from shmq.names import SHM
+from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
+
+__all__ = ["Ledger", "hold", "ledger_path", "owners"]
+
+#: magic and version, bytes of the record, their CRC-32; then the state, a byte of its own.
+_HEAD: Final = struct.Struct("<QQI")
+_MAGIC: Final = 0x4E585453_00000001  # "STXN", version 1
+_STATE_AT: Final = 24
+_RECORD_AT: Final = 64
+_IDLE: Final = b"\0"
+_COMMITTED: Final = b"\1"
+
+_open: set[int] = set()
+
+
+def _prefix(namespace: Namespace) -> str:
+    return f"txn.shmq@{namespace.name}@"
+
+
+def ledger_path(namespace: Namespace, process: int) -> Path:
+    """Where the process has its file while it commits."""
+    return SHM / f"{_prefix(namespace)}{process}"
+
+
+def owners(namespace: Namespace) -> list[int]:
+    """The processes that have a file."""
+    prefix = _prefix(namespace)
+    numbers = (entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+    return [int(number) for number in numbers if number.isascii() and number.isdigit()]
+
+
+class Ledger:
+    """A process's file, held by this thread."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether it has a transaction that is committed, and not known to have happened."""
+        return os.pread(self._fd, 1, _STATE_AT) == _COMMITTED
+
+    def read(self) -> dict[str, Any]:
+        """The committed transaction. Raises DamagedSegment."""
+        head = os.pread(self._fd, _HEAD.size, 0)
+        magic, size, checksum = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0, 0)
+        there = os.fstat(self._fd).st_size - _RECORD_AT
+        if magic == _MAGIC and size <= there:
+            record = os.pread(self._fd, size, _RECORD_AT)
+            if zlib.crc32(record) == checksum:
+                return unpack_properties(record)
+        raise DamagedSegment(
+            f"{self._path} is damaged: what its process has committed cannot be told; remove it"
+        )
+
+    def write(self, transaction: dict[str, Any]) -> None:
+        """Note what is to be done. Raises NoSpace; memory is there before it is touched."""
+        record = pack_properties(transaction)
+        try:
+            os.posix_fallocate(self._fd, 0, _RECORD_AT + len(record))
+            _core.mark()
+            _write(self._fd, record, _RECORD_AT)
+            _core.mark()
+            head = _HEAD.pack(_MAGIC, len(record), zlib.crc32(record))
+            os.pwrite(self._fd, head, 0)
+            _core.mark()
+        except OSError as error:
+            raise as_no_space(error, len(record)) from error
+
+    def commit(self) -> None:
+        """The commit point: from here on, all of it happens."""
+        os.pwrite(self._fd, _COMMITTED, _STATE_AT)
+        _core.mark()
+
+    def finish(self) -> None:
+        """All of it has happened."""
+        os.pwrite(self._fd, _IDLE, _STATE_AT)
+        _core.mark()
+
+
+def _write(fd: int, what: bytes, where: int) -> None:
+    view = memoryview(what)
+    while view:
+        written = os.pwrite(fd, view, where)
+        view, where = view[written:], where + written
+
+
+@contextlib.contextmanager
+def hold(
+    namespace: Namespace, process: int, *, make: bool, wait: bool = False
+) -> Iterator[Ledger | None]:
+    """Hold the file of a process. It is removed at the end, unless it has what is to be done.
+
+    None: another thread or process holds it, and ``wait`` is false; or it is not there, and
+    ``make`` is false. Raises NoSpace, SegmentError.
+    """
+    path = ledger_path(namespace, process)
+    fd = _take(path, make, wait)
+    if fd < 0:
+        yield None
+        return
+    _open.add(fd)
+    ledger = Ledger(fd, path)
+    try:
+        yield ledger
+    finally:
+        if not ledger.is_committed:
+            path.unlink(missing_ok=True)
+            _core.mark()
+        _open.discard(fd)
+        os.close(fd)
+
+
+def _take(path: Path, make: bool, wait: bool) -> int:
+    """The locked file that now bears the name; -1: none."""
+    how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
+    while True:
+        try:
+            fd = os.open(path, how, 0o600)
+        except FileNotFoundError:
+            return -1
+        except OSError as error:
+            raise as_no_file(error, path) from error
+        _core.mark()
+        try:
+            refuse_foreign(fd, path)
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _is_current(fd, path):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return -1
+        except SegmentError:
+            os.close(fd)
+            raise
+        os.close(fd)  # who held it has removed it
+
+
+def _is_current(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def _after_fork() -> None:
+    """A child that kept the descriptor would keep the lock of a parent that has died."""
+    for fd in _open:
+        os.close(fd)
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

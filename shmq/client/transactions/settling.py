@@ -1,0 +1,98 @@
+"""What a process was committing when it died, or fell silent.
+
+Whoever takes something from a process settles first what that one was committing: committed
+transactions happen, and others never do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from shmq.client.transactions.happening import TRANSACTION, Doors, happen
+from shmq.client.transactions.ledger import Ledger, hold, ledger_path, owners
+from shmq.errors import ShmqError
+from shmq.registry import Namespace
+
+__all__ = ["is_transaction", "look", "settle", "settle_all", "settle_copy", "taking"]
+
+log = logging.getLogger("shmq")
+
+#: How often a process looks for files of dead ones, in seconds.
+_LOOK: Final = 1.0
+
+_looked_at: dict[str, float] = {}
+
+
+def look(namespace: Namespace) -> None:
+    """Settle what dead processes have left, if nobody of this process has just looked."""
+    now = time.monotonic()
+    if now < _looked_at.get(namespace.name, 0.0) + _LOOK:
+        return
+    _looked_at[namespace.name] = now
+    settle_all(namespace)
+
+
+def settle_all(namespace: Namespace) -> None:
+    """Settle what dead processes have left."""
+    for process in owners(namespace):
+        if not namespace.is_alive(process):
+            settle(namespace, process)
+
+
+def settle(namespace: Namespace, process: int) -> bool:
+    """Whether all that the process has committed has happened by now.
+
+    False: it is being settled by another, or has to wait for room.
+    """
+    if not ledger_path(namespace, process).exists():
+        return True
+    with _held(namespace, process, make=False) as ledger:
+        if ledger is None:
+            return not ledger_path(namespace, process).exists()
+        return _finish(namespace, process, ledger)
+
+
+@contextlib.contextmanager
+def taking(namespace: Namespace, process: int) -> Iterator[bool]:
+    """Whether what the process has may be taken from it: meanwhile it commits nothing."""
+    with _held(namespace, process, make=True) as ledger:
+        yield ledger is not None and _finish(namespace, process, ledger)
+
+
+@contextlib.contextmanager
+def _held(namespace: Namespace, process: int, *, make: bool) -> Iterator[Ledger | None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            ledger = stack.enter_context(hold(namespace, process, make=make))
+        except (ShmqError, OSError) as error:
+            log.warning("what process %s was committing waits: %s", process, error)
+            ledger = None
+        yield ledger
+
+
+def _finish(namespace: Namespace, process: int, ledger: Ledger) -> bool:
+    if not ledger.is_committed:
+        return True
+    try:
+        done = happen(Doors(namespace), ledger.read(), wait=False)
+    except (ShmqError, OSError) as error:
+        log.warning("what process %s has committed waits: %s", process, error)
+        return False
+    if done:
+        ledger.finish()
+    return done
+
+
+def is_transaction(sequence: int) -> bool:
+    """Whether a copy with that origin is a transaction's."""
+    return bool(sequence & TRANSACTION)
+
+
+def settle_copy(namespace: Namespace, target: Any, process: int, sequence: int) -> None:
+    """Decide on an orphaned copy of a transaction: published if that is committed, else void."""
+    if not namespace.is_alive(process) and settle(namespace, process):
+        target.void_copies(process, sequence)

@@ -1,0 +1,359 @@
+"""A transaction of this host: what is collected, and how it is committed.
+
+The steps of a commit, with the process's file held (ledger.py):
+
+1. the messages to put are staged in their queues, where nobody sees them (src/move.h);
+2. what goes in is checked: members have their partitions, messages are leased, and for long;
+3. the file says what is to be done;
+4. the commit point: a byte of the file;
+5. it is done (happening.py), and the file goes.
+
+A death before the commit point leaves copies that nobody publishes, and leases and offsets as
+they were; after it, whoever comes to take what the process had does the rest (settling.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from shmq import codecs, contract
+from shmq.client import confirming
+from shmq.client.groups.member import LocalMember
+from shmq.client.transactions.entries import entries_of
+from shmq.client.transactions.happening import TRANSACTION, Doors, happen, put_out, take_in
+from shmq.client.transactions.ledger import Ledger, hold
+from shmq.core import _log
+from shmq.errors import (
+    Full,
+    InvalidOption,
+    LeaseExpired,
+    MessageTooLarge,
+    NoSpace,
+    NotConfirmed,
+    PartitionSealed,
+    ShmqError,
+)
+from shmq.registry import Namespace
+
+__all__ = ["LocalTransaction"]
+
+#: For how long messages stay leased from the moment of the commit, in seconds: until all of
+#: it has happened. A lease of a process that has died ends with it.
+_HOLD: Final = 86_400.0
+#: How long a commit waits for room in a queue, at a time, in seconds.
+_PAUSE: Final = 0.002
+#: How long what has happened is waited for to be on disk, in seconds.
+_WRITTEN: Final = 30.0
+#: What an entry takes beside its block, at most: the producer's number and sequence.
+_BESIDE: Final = 96
+
+_numbers = itertools.count(1)
+_sequences: dict[int, int] = {}
+
+
+class LocalTransaction(contract.Transaction):
+    """See :class:`shmq.contract.Transaction`."""
+
+    def __init__(
+        self, namespace: Namespace, find: Callable[[str, str], Any], timeout: float | None
+    ) -> None:
+        self._namespace = namespace
+        self._find = find
+        self._timeout = timeout
+        self._doors = Doors(namespace)
+        self._over: str | None = None
+        self._blocks: dict[tuple[Any, int], list[bytes]] = {}
+        self._puts: dict[Any, list[tuple[Any, ...]]] = {}
+        self._members: dict[LocalMember, dict[int, int]] = {}
+        self._acks: dict[Any, list[contract.Message]] = {}
+        self._sticky = secrets.randbits(31)
+
+    # ---- collecting ----
+
+    def append(
+        self,
+        stream: str | contract.Stream,
+        value: contract.Body,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        partition: int | None = None,
+        codec: str | None = None,
+    ) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        keys = None if key is None else [key]
+        labels = None if headers is None else [headers]
+        self._append(stream, [value], keys, labels, partition, codec)
+
+    def append_many(
+        self,
+        stream: str | contract.Stream,
+        values: Sequence[contract.Body],
+        *,
+        keys: Sequence[bytes | str | None] | None = None,
+        headers: Sequence[Mapping[str, Any] | None] | None = None,
+        partition: int | None = None,
+        codec: str | None = None,
+    ) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        self._append(stream, values, keys, headers, partition, codec)
+
+    def _append(
+        self,
+        stream: str | contract.Stream,
+        values: Sequence[contract.Body],
+        keys: Sequence[bytes | str | None] | None,
+        headers: Sequence[Mapping[str, Any] | None] | None,
+        partition: int | None,
+        codec: str | None,
+    ) -> None:
+        target = self._open("stream", stream)
+        if partition is not None:
+            target.latest(partition)  # raises for one that it does not have
+            if partition not in target.open_partitions:
+                raise PartitionSealed(
+                    f"partition {partition} of stream {target.name!r} takes no records any more"
+                )
+        most, opened = target.options.max_record_bytes, target.open_partitions
+        packed = _log.pack_records(values, keys, headers, codec)
+        pieces: list[tuple[int, bytes]] = []
+        for entry, size, key in entries_of(packed):
+            if size > most:
+                raise MessageTooLarge(
+                    f"a record of {size} bytes can never fit into stream {target.name!r}: "
+                    f"max_record_bytes={most}"
+                )
+            where = self._sticky if key is None else zlib.crc32(key)
+            at = opened[where % len(opened)] if partition is None else partition
+            pieces.append((at, entry))
+        for at, entry in pieces:
+            self._blocks.setdefault((target, at), []).append(entry)
+
+    def put(
+        self,
+        queue: str | contract.Queue,
+        body: contract.Body,
+        *,
+        priority: int | None = None,
+        group: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        reply_to: str | None = None,
+        correlation: str | None = None,
+        codec: str | None = None,
+    ) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        target = self._open("queue", queue)
+        nothing = (None, None, None, None)  # delay, deliver_at, ttl and dedupe id
+        buffer, number, meta, level, *_ = codecs.encode_message(
+            *(body, codec, priority, group, headers, *nothing, reply_to, correlation),
+            target.options.priorities,
+        )
+        self._puts.setdefault(target, []).append((bytes(buffer), meta, number, level, group))
+
+    def commit(self, member: contract.Member, offsets: Mapping[int, int] | None = None) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        self._check_open()
+        if not isinstance(member, LocalMember) or member.namespace is not self._namespace:
+            raise _elsewhere("member", member)
+        self._members.setdefault(member, {}).update(member.to_commit(offsets))
+
+    def ack(self, queue: contract.Queue, *messages: contract.Message) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        self._acks.setdefault(self._open("queue", queue), []).extend(messages)
+
+    def _open(self, kind: str, target: Any) -> Any:
+        """The handle of a queue or a stream, by name or as it is."""
+        self._check_open()
+        if isinstance(target, str):
+            target = self._find(kind, target)
+        if getattr(target, "namespace", None) is not self._namespace:
+            raise _elsewhere(kind, target)
+        self._doors.open.setdefault((kind, target.identity, target.name), target)
+        return target
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise ShmqError(f"this transaction was {self._over} already: begin another")
+
+    def abort(self) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        if self._over is None:
+            self._over = "aborted"
+
+    # ---- committing ----
+
+    def finish(self) -> None:
+        """See :class:`shmq.contract.Transaction`."""
+        self._check_open()
+        self._over = "aborted"
+        self._check_blocks()
+        process = self._namespace.process_number()
+        with hold(self._namespace, process, make=True, wait=True) as ledger:
+            assert ledger is not None
+            self._finish_what_was_left(ledger)
+            with self._staged(process, ledger) as staged, self._leased(ledger):
+                self._check_members()
+                ledger.write(self._record(process, staged))
+                ledger.commit()
+            self._over = "committed"
+            self._happen(ledger)
+        self._wait_until_written()
+
+    def _finish_what_was_left(self, ledger: Ledger) -> None:
+        """An earlier commit of this process was interrupted after its commit point."""
+        if ledger.is_committed:
+            happen(Doors(self._namespace), ledger.read(), wait=True)
+            ledger.finish()
+
+    def _check_blocks(self) -> None:
+        for (stream, partition), entries in self._blocks.items():
+            size = sum(map(len, entries))
+            most = stream.options.ring_bytes // 2 - _BESIDE
+            if size + 16 * len(entries) > most:
+                raise MessageTooLarge(
+                    f"{len(entries)} records of {size} bytes cannot come to partition "
+                    f"{partition} of stream {stream.name!r} together: it takes {most} bytes of a "
+                    f"transaction, half of its ring"
+                )
+
+    @contextlib.contextmanager
+    def _staged(self, process: int, ledger: Ledger) -> Iterator[dict[Any, list[int]]]:
+        """The receipts of the messages to put. If it is not committed, they go again."""
+        until = None if self._timeout is None else time.monotonic() + self._timeout
+        staged = self._stage(process)
+        while isinstance(staged, Full | NoSpace):
+            if until is not None and time.monotonic() >= until:
+                raise staged
+            time.sleep(_PAUSE)
+            staged = self._stage(process)
+        try:
+            yield staged
+        except BaseException:
+            if not ledger.is_committed:
+                _unstage(staged)
+            raise
+
+    def _stage(self, process: int) -> dict[Any, list[int]] | Full | NoSpace:
+        staged: dict[Any, list[int]] = {}
+        try:
+            for queue, messages in self._puts.items():
+                receipts = staged.setdefault(queue, [])
+                for message in messages:
+                    number = TRANSACTION | next(_numbers)  # its own: a new copy voids an old one
+                    receipts.append(queue.stage_copy(*message, process, number))
+        except (Full, NoSpace) as error:
+            _unstage(staged)
+            return error
+        except BaseException:
+            _unstage(staged)
+            raise
+        return staged
+
+    @contextlib.contextmanager
+    def _leased(self, ledger: Ledger) -> Iterator[None]:
+        """See to it that no lease ends before its message is settled."""
+        held: list[tuple[Any, contract.Message]] = []
+        try:
+            for queue, messages in self._acks.items():
+                for message in messages:
+                    queue.extend(message.receipt, _HOLD)
+                    held.append((queue, message))
+            yield
+        except BaseException:
+            if not ledger.is_committed:
+                for queue, message in held:
+                    with contextlib.suppress(LeaseExpired):
+                        queue.extend(message.receipt, queue.options.visibility_timeout)
+            raise
+
+    def _check_members(self) -> None:
+        for member, offsets in self._members.items():
+            member.check_has(offsets)
+
+    def _record(self, process: int, staged: dict[Any, list[int]]) -> dict[str, Any]:
+        return {
+            "process": process,
+            "offsets": [
+                [*member.group_identity, member.id, offsets]
+                for member, offsets in self._members.items()
+            ],
+            "acks": [
+                [queue.name, queue.identity, [message.receipt for message in messages]]
+                for queue, messages in self._acks.items()
+            ],
+            "puts": [[queue.name, queue.identity, receipts] for queue, receipts in staged.items()],
+            "appends": [
+                [
+                    *(stream.name, stream.identity, partition),
+                    *(_sequence(process, len(entries)), b"".join(entries)),
+                ]
+                for (stream, partition), entries in self._blocks.items()
+            ],
+        }
+
+    def _happen(self, ledger: Ledger) -> None:
+        """An interruption ends the wait for room in a stream, and no more than that."""
+        for member in self._members:
+            self._doors.open[("group", *member.group_identity[:2])] = member.roster
+        record = ledger.read()
+        try:
+            self._do(record)
+        except BaseException:
+            if happen(self._doors, record, wait=False):
+                ledger.finish()
+            raise
+        ledger.finish()
+
+    def _do(self, record: dict[str, Any]) -> None:
+        for queue, messages in self._acks.items():
+            queue.ack_many(messages)
+        take_in(self._doors, record)
+        for member, offsets in self._members.items():
+            member.has_committed(offsets)
+        put_out(self._doors, record, wait=True)
+
+    def _wait_until_written(self) -> None:
+        """Have it on disk where that is what a put or an append waits for."""
+        for (stream, partition), entries in self._blocks.items():
+            if stream.confirms_on_disk(None):
+                offset = stream.latest(partition)
+                if not stream.logs[partition].wait_synced(offset, _WRITTEN):
+                    raise NotConfirmed(
+                        f"{len(entries)} records of a transaction are in partition {partition} of "
+                        f"stream {stream.name!r}, but not known to be on disk: see `shmq persist`",
+                        offset - 1,
+                    )
+        for queue, messages in self._puts.items():
+            if queue.confirms_on_disk(None):
+                last = queue.last_sequence
+                if not queue.wait_synced(last, _WRITTEN):
+                    raise confirming.not_confirmed(queue, last, len(messages))
+
+    def __repr__(self) -> str:
+        return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
+
+
+def _unstage(staged: dict[Any, list[int]]) -> None:
+    for queue, receipts in staged.items():
+        for receipt in receipts:
+            queue.abandon(receipt)
+
+
+def _sequence(process: int, count: int) -> int:
+    """The first of that many sequence numbers of this process as a producer."""
+    first = _sequences.setdefault(process, 0)
+    _sequences[process] = first + count
+    return first
+
+
+def _elsewhere(kind: str, what: object) -> InvalidOption:
+    return InvalidOption(
+        f"{what!r} is no {kind} of the transaction's broker: a transaction takes what is in one "
+        f"namespace of this host, opened by its broker or another one of it"
+    )

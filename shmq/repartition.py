@@ -1,0 +1,106 @@
+"""A stream gets more partitions while it is used.
+
+The new ones are made first. Then all that take records are *sealed*, one by one, and last the
+stream says that the new ones take them. So a key's records are in partitions that were
+sealed before, and then in one of the new ones, never in both at a time. An appender that
+meets a seal waits for the registry lock and then finds the new ones, or finishes what a dead
+process began. All of it happens under that lock.
+
+What a death leaves: before the stream says what it is to become, files that the next
+repartition replaces and the stream's deletion removes; after it, work that whoever opens the
+stream, appends to it or repartitions it next does to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from shmq import stream_registry
+from shmq.core import _core, _log
+from shmq.errors import InvalidOption, NoSpace, StreamDeleted, Unsupported
+from shmq.registry import Namespace, as_no_space
+from shmq.stream_options import MAX_PARTITIONS
+
+__all__ = ["finish", "repartition"]
+
+#: What is done with the new partitions before anything is appended to them.
+Prepare = Callable[[list[_log.Partition]], object]
+
+_HEADER: Final = 4096
+
+
+def repartition(
+    namespace: Namespace, control: _log.Control, partitions: int, prepare: Prepare
+) -> None:
+    """Have records go to so many new partitions. ``partitions`` is checked to be whole.
+
+    Raises InvalidOption, StreamDeleted, Unsupported, NoSpace.
+    """
+    if control.options["durability"] != "memory":
+        raise Unsupported(
+            f"stream {control.name!r} keeps a journal, and such a stream cannot be repartitioned: "
+            f"make another one with partitions={partitions} and let producers go over to it"
+        )
+    with namespace.locked():
+        finish(namespace, control)
+        begin, count = control.shape
+        _check(control.name, partitions, begin, count)
+        prepare(_make(namespace, control, count, partitions))
+        control.intend(count, count + partitions)
+        finish(namespace, control)
+
+
+def _check(name: str, partitions: int, begin: int, count: int) -> None:
+    if partitions <= count - begin:
+        raise InvalidOption(
+            f"partitions={partitions}: stream {name!r} has {count - begin} that take records, "
+            f"and only more are possible"
+        )
+    if count + partitions > MAX_PARTITIONS:
+        raise InvalidOption(
+            f"partitions={partitions}: with the {count} that stream {name!r} has already these "
+            f"are more than {MAX_PARTITIONS}: make another stream"
+        )
+
+
+def _make(
+    namespace: Namespace, control: _log.Control, begin: int, partitions: int
+) -> list[_log.Partition]:
+    """Partitions from ``begin`` on, in the place of what a dead process left."""
+    made: list[_log.Partition] = []
+    numbers = range(begin, begin + partitions)
+    try:
+        for number in numbers:
+            stream_registry.partition_path(namespace, control.name, number).unlink(missing_ok=True)
+            _core.mark()
+            fd = stream_registry.create_partition_file(namespace, control.name, number)
+            made.append(_log.Partition.create(fd, control, number, behind=begin))
+    except BaseException as error:
+        for number in numbers:
+            with suppress(OSError):
+                stream_registry.partition_path(namespace, control.name, number).unlink()
+        if isinstance(error, OSError) and not isinstance(error, NoSpace):
+            raise as_no_space(error, _HEADER) from error
+        raise
+    return made
+
+
+def finish(namespace: Namespace, control: _log.Control) -> None:
+    """Do to its end what somebody has begun. Raises StreamDeleted."""
+    with namespace.locked():
+        if control.deleted:
+            raise StreamDeleted(f"stream {control.name!r} was deleted")
+        shape = control.next_shape
+        if shape is None:
+            return
+        sealed = [
+            stream_registry.open_partition(namespace, control, number)
+            for number in range(*control.shape)
+        ]
+        for log in sealed:
+            log.seal()
+        control.reshape(*shape)
+        for log in sealed:
+            log.wake()  # who waits for records looks for new partitions, too
