@@ -17,17 +17,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmq.client.local import LocalQueue
+from shmq.client.transactions.ledger import ledger_path, owners
+from shmq.client.transactions.settling import settle
 from shmq.core import _core
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.health.apart import Crashed, Stuck, apart
 from shmq.health.journals import why_unkept
+from shmq.health.streams import half_made_streams, stream_findings
 from shmq.names import SHM, check_name
 from shmq.registry import Namespace
 from shmq.waiting import bell_owner, semaphore_names
 
 __all__ = ["Finding", "namespaces", "sweep"]
 
-_OURS = re.compile(r"(?:sem\.|mp\.)?shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?", re.DOTALL)
+_OURS = re.compile(
+    r"(?:sem\.|mp\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.)?"
+    r"shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?",
+    re.DOTALL,
+)
 _SEMAPHORE = re.compile(r"([0-9a-f]{16})\.not_(?:empty|full)")
 _ANONYMOUS = re.compile(r"[0-9]+\.[0-9]+")
 
@@ -40,6 +47,7 @@ class Finding:
     #: ``anonymous`` (a queue of shmq.mp that nobody holds), ``segment`` (half made or half
     #: deleted), ``semaphore`` (without its queue), ``bell`` (of a dead process),
     #: ``attachment`` (of a dead process), ``copy`` (of a message whose mover died),
+    #: ``transaction`` (of a process that died while it committed),
     #: ``namespace`` (a file without a queue or a process); these are removed. ``queue``
     #: (unusable), ``disk`` (a queue that is not kept on disk) and ``file`` (not understood)
     #: never are.
@@ -77,6 +85,10 @@ def sweep(namespace: str, fix: bool, seconds: float = 30.0) -> list[Finding]:
     found = _bounded(functools.partial(_files, namespace, fix), seconds, namespace, namespace)
     for name in registry.queue_names():
         found += _bounded(functools.partial(_queue, namespace, name, fix), seconds, namespace, name)
+    for name in registry.stream_names():
+        found += _bounded(
+            functools.partial(stream_findings, registry, name, fix), seconds, namespace, name
+        )
     last = functools.partial(_file, namespace, fix, before)
     return found + _bounded(last, seconds, namespace, namespace)
 
@@ -110,9 +122,20 @@ def _files(namespace: str, fix: bool) -> list[dict[str, Any]]:
                 *_anonymous(registry, fix),
                 *_unfinished(registry, fix),
                 *_semaphores(registry, fix),
+                *_transactions(registry, fix),
             ]
     except ForeignSegment as error:
         return [_found(namespace, "file", namespace, str(error))]
+
+
+def _transactions(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
+    for process in owners(registry):
+        if not registry.is_alive(process):
+            what = "its process died while it committed a transaction"
+            fixed = fix and settle(registry, process)
+            yield _found(
+                registry.name, "transaction", ledger_path(registry, process).name, what, fixed
+            )
 
 
 def _anonymous(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
@@ -148,6 +171,8 @@ def _unfinished(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:
                 if fix:
                     registry.remove_segment(name)
                 yield _found(registry.name, "segment", name, f"{half} by a process that died", fix)
+    for name, half in half_made_streams(registry, fix):
+        yield _found(registry.name, "stream", name, f"{half} by a process that died", fix)
 
 
 def _semaphores(registry: Namespace, fix: bool) -> Iterator[dict[str, Any]]:

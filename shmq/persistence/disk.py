@@ -56,6 +56,18 @@ class Disk:
                 f"make it your own, with mode 0700, or name another directory"
             )
 
+    def under(self, name: str) -> Disk:
+        """A directory below this one, which may have to be made yet: see `make`."""
+        return type(self)(self.directory / name)
+
+    def exists(self) -> bool:
+        """Whether the directory is there."""
+        return self.directory.is_dir()
+
+    def remove(self) -> None:
+        """Remove the directory, which must be empty. Its name is not synced."""
+        self.directory.rmdir()
+
     def names(self) -> list[str]:
         """The names of all files, sorted; none if there is no directory."""
         try:

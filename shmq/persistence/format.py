@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -25,6 +25,8 @@ __all__ = [
     "HEADER_BYTES",
     "JOURNAL",
     "SNAPSHOT",
+    "STREAM",
+    "STREAM_CARD",
     "VERSION",
     "FileHeader",
     "Trailer",
@@ -39,6 +41,9 @@ __all__ = [
 VERSION: Final = 1
 SNAPSHOT: Final = 1
 JOURNAL: Final = 2
+#: A segment of one partition of a stream, and the card of a whole one.
+STREAM: Final = 3
+STREAM_CARD: Final = 4
 #: Bytes of every BATCH record.
 BATCH_BYTES: Final = 56
 #: What is enough to read of a file to have its header: names and options are short.
@@ -47,7 +52,8 @@ HEADER_BYTES: Final = 65536
 INDEXED: Final = 64 << 10
 
 _MAGIC = b"DMSQ"
-_QUEUE = 1
+#: What a file of each kind is of: a queue, a partition of a stream, a stream.
+_SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
 
@@ -61,16 +67,20 @@ def new_salt() -> int:
 class FileHeader:
     """What stands at the beginning of a file."""
 
-    #: ``SNAPSHOT`` or ``JOURNAL`` (a segment of it).
+    #: ``SNAPSHOT`` or ``JOURNAL`` (a segment of it) of a queue; of a stream, ``STREAM`` (a
+    #: segment of a partition) or ``STREAM_CARD``.
     kind: int
-    #: The queue's name, and its options by name as ``QueueOptions.as_dict`` gives them.
+    #: The name of the queue or stream, and its options by name as they are kept.
     name: str
     options: Mapping[str, Any]
+    #: A stream's segment's: which partition.
+    partition: int | None = None
     #: What the checksums of the records begin with.
     salt: int
     queue_id: int
     hash_key: int
-    #: A segment's number; of a snapshot, the first segment to be replayed on top of it.
+    #: A segment's number; of a snapshot, the first segment to be replayed on top of it; of a
+    #: stream's segment, the offset that it begins with.
     number: int
     #: A segment's: how many bytes of segment ``number - 1`` count.
     previous_end: int = 0
@@ -81,18 +91,26 @@ class FileHeader:
 
     def pack(self) -> bytes:
         """The header as bytes, a multiple of 8 of them."""
-        names: bytes = msgpack.packb({"name": self.name, "options": dict(self.options)})
+        told: dict[str, Any] = {"name": self.name, "options": dict(self.options)}
+        if self.partition is not None:
+            told["partition"] = self.partition
+        names: bytes = msgpack.packb(told)
         size = -(-(_FIXED.size + len(names) + _CRC.size) // 8) * 8
         fixed = _FIXED.pack(
-            _MAGIC, VERSION, self.kind, _QUEUE, size, self.salt, self.queue_id, self.hash_key,
-            self.number, self.previous_end, self.created, self.first_batch, len(names), 0,
+            _MAGIC, VERSION, self.kind, _SCOPES[self.kind], size, self.salt, self.queue_id,
+            self.hash_key, self.number, self.previous_end, self.created, self.first_batch,
+            len(names), 0,
         )  # fmt: skip
         text = (fixed + names).ljust(size - _CRC.size, b"\0")
         return text + _CRC.pack(_core.crc32c(text))
 
 
-def read_header(data: bytes | bytearray | memoryview, path: str) -> tuple[FileHeader, int]:
+def read_header(
+    data: bytes | bytearray | memoryview, path: str, kinds: Collection[int] = (SNAPSHOT, JOURNAL)
+) -> tuple[FileHeader, int]:
     """The header that ``data``, the beginning of the file ``path``, has; and its bytes.
+
+    ``kinds`` are those of which a file may be.
 
     Raises :class:`~shmq.errors.IncompatibleFile` for another kind of file or a newer
     version, and :class:`~shmq.errors.DamagedFile` if it is not whole.
@@ -109,12 +127,16 @@ def read_header(data: bytes | bytearray | memoryview, path: str) -> tuple[FileHe
         raise DamagedFile(path, len(data), f"the header of {size} bytes is cut off")
     if _CRC.unpack_from(data, size - _CRC.size)[0] != _core.crc32c(data[: size - _CRC.size]):
         raise DamagedFile(path, 0, "the header's checksum is not that of its bytes")
-    name, options = _read_names(bytes(data[_FIXED.size : _FIXED.size + names]), path)
-    if kind not in {SNAPSHOT, JOURNAL} or scope != _QUEUE or zero:
+    name, options, partition = _read_names(bytes(data[_FIXED.size : _FIXED.size + names]), path)
+    if (
+        kind not in kinds or _SCOPES[kind] != scope or zero
+        or (kind == STREAM) != (partition is not None)
+    ):  # fmt: skip
         raise DamagedFile(path, 6, f"there is no file of kind {kind} and scope {scope}")
     header = FileHeader(
         kind=kind, name=name, options=options, salt=salt, queue_id=queue_id, hash_key=hash_key,
         number=number, previous_end=previous_end, created=created, first_batch=first_batch,
+        partition=partition,
     )  # fmt: skip
     return header, size
 
@@ -134,10 +156,15 @@ def _check_version(data: memoryview, path: str) -> None:
         raise DamagedFile(path, 4, "there is no format version 0")
 
 
-def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any]]:
+def _read_names(raw: bytes, path: str) -> tuple[str, dict[str, Any], int | None]:
     try:
         names = msgpack.unpackb(raw)
-        return str(names["name"]), dict(names["options"])
+        partition = names.get("partition")
+        return (
+            str(names["name"]),
+            dict(names["options"]),
+            None if partition is None else int(partition),
+        )
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise DamagedFile(path, _FIXED.size, f"name and options cannot be read: {error}") from None
 
@@ -151,8 +178,19 @@ class Trailer:
 
     def note(self, offset: int, batch: int, last_seq: int, puts: int = 0) -> None:
         """Count the batch whose BATCH record is at ``offset``, and that has ``puts`` of PUT."""
+        self.place(offset, batch, last_seq)
+        self.count(batch, last_seq, puts)
+
+    def place(self, offset: int, batch: int, last_seq: int) -> None:
+        """Have the index say this of ``offset``, unless it has an entry close before it.
+
+        Of a stream's segment the other two are the offset and the time of the entry there.
+        """
         if not self._places or offset - self._places[-1][0] >= INDEXED:
             self._places.append((offset, batch, last_seq))
+
+    def count(self, batch: int, last_seq: int, puts: int) -> None:
+        """Count a batch; of a stream, ``puts`` are its records, ``last_seq`` what follows."""
         self._batch, self._last_seq = batch, max(self._last_seq, last_seq)
         self._batches += 1
         self._puts += puts

@@ -22,6 +22,7 @@ from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.lineage import lineage_of
 from shmq.persistence.rebuilding import rebuild
+from shmq.persistence.stream_rebuilding import recover_streams
 from shmq.registry import Namespace
 
 __all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves", "sync_files"]
@@ -111,9 +112,9 @@ def _unmistakable(chains: Iterable[Chain]) -> dict[int, Chain]:
 
 
 def recover(directory: DataDirectory) -> dict[str, Decision]:
-    """Make the queues anew whose segments are gone; what becomes of each is logged.
+    """Make the queues and streams anew whose segments are gone; what becomes of each is logged.
 
-    Returns what was decided of those. Needs a directory that is held. Queues that are
+    Returns what was decided of the queues. Needs a directory that is held. Queues that are
     there stay as they are; the files of another life of their name are set aside. One
     that cannot be brought back is left on disk as it is. May be killed at any moment, and
     called again. Raises :class:`~shmq.ShmqError` if the directory cannot be read.
@@ -127,6 +128,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             live = live_keys(registry)
             _sweep(disk)
             _set_strangers_aside(disk, live)
+            recover_streams(registry, disk)
             if catalog(disk.names()).keys() <= live.keys():
                 return {}
             decisions = plan(disk)

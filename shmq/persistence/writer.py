@@ -1,4 +1,4 @@
-"""The writer: keeps every durable queue of a namespace on disk, as long as it runs.
+"""The writer: keeps every durable queue and stream of a namespace on disk, as long as it runs.
 
 It is one more process that attaches. A thread for each queue with a journal writes its
 commits, one thread for all writes the snapshots, and the thread of `Writer.run` looks for
@@ -27,6 +27,7 @@ from shmq.persistence.kept import Kept
 from shmq.persistence.moves import Moves
 from shmq.persistence.shutter import Shutter
 from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_writer import StreamWriter
 from shmq.registry import Namespace
 
 __all__ = ["Writer"]
@@ -60,6 +61,7 @@ class Writer:
         self._directory = directory
         self._sizes = sizes or Sizes()
         self._moves = Moves(self._namespace)
+        self._streams = StreamWriter(self._namespace, directory, self._sizes)
         self._shutter = Shutter()
         self._kept: dict[str, Kept] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -92,6 +94,8 @@ class Writer:
                 if time.monotonic() >= round_at:
                     round_at = time.monotonic() + ROUND
                     self._leave_deleted()
+                    self._streams.leave_deleted()
+                    self._streams.note_groups()
                     self._shutter.expose(self._list())
             self._leave_deleted()
             self._look_around()  # what was made before it was stopped is kept, too
@@ -167,8 +171,10 @@ class Writer:
         # Read first: what changes while it is looked at is seen the next time.
         changed_at = SHM.stat().st_mtime_ns
         now = time.monotonic()
-        if changed_at == self._changed_at and now < min(self._put_off.values(), default=math.inf):
+        again = min([*self._put_off.values(), *self._streams.put_off()], default=math.inf)
+        if changed_at == self._changed_at and now < again:
             return
+        self._streams.look_around()
         self._leave_deleted()
         for name, inode in list(self._strangers()):
             if now < self._put_off.get((name, inode), 0.0):
@@ -307,6 +313,7 @@ class Writer:
         for kept in self._list():
             if isinstance(kept, Journaled):
                 kept.follower.wake()
+        self._streams.end()
         for thread in self._threads.values():
             thread.join()
         self._shutter.finish([kept for kept in self._list() if not isinstance(kept, Journaled)])

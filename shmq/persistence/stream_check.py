@@ -1,0 +1,64 @@
+"""Reading all files of the durable streams, to tell what of them is damaged.
+
+Streams may be written meanwhile: what is not whole at a partition's end is no damage.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from shmq.errors import FileError
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_card import read_card
+from shmq.persistence.stream_places import (
+    STREAMS,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+    streams_among,
+)
+from shmq.persistence.stream_segment import EVERYTHING, StreamSegment
+
+__all__ = ["stored_streams", "stream_problems"]
+
+#: No header of a segment is longer.
+_HEADER: Final = 4096
+
+
+def stored_streams(disk: Disk) -> list[tuple[str, int]]:
+    """The streams that have files in the data directory, with their identities, sorted."""
+    return streams_among(disk.under(STREAMS).names())
+
+
+def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
+    """What is wrong with the files of a stream, a line each; empty if nothing is."""
+    try:
+        card = read_card(disk.under(stream_directory(name, identity)))
+    except FileError as error:
+        return [str(error)]
+    if card is None:
+        return []  # it is being made, or removed
+    count = int(card[0].options.get("partitions", 0))
+    return [
+        problem
+        for partition in range(count)
+        for problem in _partition(disk.under(partition_directory(name, identity, partition)))
+    ]
+
+
+def _partition(disk: Disk) -> Iterator[str]:
+    for base, following in itertools.pairwise([*bases(disk.names()), EVERYTHING]):
+        segment = disk.path(segment_file(base))
+        try:
+            found = StreamSegment(disk, base).check(following)
+            if found.offset < following != EVERYTHING:
+                yield f"{segment} ends at offset {found.offset}, and the next is {following}"
+        except FileNotFoundError:
+            continue  # it was old
+        except FileError as error:
+            if following == EVERYTHING and segment.stat().st_size <= _HEADER:
+                continue  # it is being begun
+            yield str(error)

@@ -1,0 +1,77 @@
+"""Removing the files of a stream that was deleted, so that they stay removed.
+
+Its card goes first, and that is synced: a directory without a card is no stream, and whoever
+finds one removes what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_places import CARD, STREAMS, stream_directory, streams_among
+
+__all__ = ["erase_stream", "is_carded", "sweep_streams"]
+
+
+def erase_stream(disk: Disk, name: str, identity: int) -> bool:
+    """Remove the stream's files, durably; whether there were any. Raises OSError.
+
+    ``disk`` is the data directory. Where a writer adds files meanwhile, some may stay
+    behind, without a card: it calls this again.
+    """
+    own = disk.under(stream_directory(name, identity))
+    if not own.exists():
+        return False
+    with contextlib.suppress(FileNotFoundError):
+        own.unlink(CARD)
+    own.sync_directory()
+    for entry in own.names():
+        _remove(own, entry)
+    _remove_directory(own)
+    disk.under(STREAMS).sync_directory()
+    return True
+
+
+def sweep_streams(disk: Disk, keep: set[tuple[str, int]]) -> list[str]:
+    """Remove what is left of streams without a card, but of those in ``keep``; their names.
+
+    Raises OSError.
+    """
+    swept = []
+    for name, identity in streams_among(disk.under(STREAMS).names()):
+        if (name, identity) not in keep and not is_carded(disk, name, identity):
+            erase_stream(disk, name, identity)
+            swept.append(name)
+    return swept
+
+
+def is_carded(disk: Disk, name: str, identity: int) -> bool:
+    """Whether the stream's directory has a card."""
+    return CARD in disk.under(stream_directory(name, identity)).names()
+
+
+def _remove(own: Disk, entry: str) -> None:
+    """Remove a file of the stream, or a partition with its files."""
+    below = own.under(entry)
+    try:
+        for name in below.names():
+            with contextlib.suppress(FileNotFoundError):
+                below.unlink(name)
+    except NotADirectoryError:
+        with contextlib.suppress(FileNotFoundError):
+            own.unlink(entry)
+        return
+    _remove_directory(below)
+
+
+def _remove_directory(directory: Disk) -> None:
+    """Remove it, unless a writer has added to it: it will do so itself."""
+    try:
+        directory.remove()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise

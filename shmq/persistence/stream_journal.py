@@ -1,0 +1,278 @@
+"""The segments of one partition, and how they are written.
+
+What is on disk for certain is `next`: every offset before it is. A commit is written behind
+it and synced, and only then it moves on, so that a machine that stops leaves at most one
+commit torn, the last one.
+
+After a failure nothing is assumed of the file that it happened in: the next commit goes to a
+new one, which begins with `next`, and what the old one has from there on does not count. So
+it is with every writer that begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shmq.core import _core, _spill
+from shmq.errors import DamagedSegment
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import BATCH_BYTES, INDEXED, Trailer, pack_record
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_places import bases, segment_file
+from shmq.persistence.stream_segment import LEAST_TIME, Place, StreamSegment
+from shmq.persistence.writing import write_whole
+
+__all__ = ["Commit", "StreamJournal"]
+
+#: Zeros are written ahead of commits of up to this part of them: they are to cost less than
+#: what they save, which is that a sync has a longer file to record.
+_SMALL: Final = 16
+_PAGE: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Whole records of a partition, in up to a few pieces, as they lie in its ring."""
+
+    pieces: Sequence[memoryview]
+    #: The offset of the first record, and the one behind the last.
+    first: int
+    next: int
+
+    @property
+    def bytes(self) -> int:
+        """How many there are."""
+        return sum(len(piece) for piece in self.pieces)
+
+
+class StreamJournal:
+    """The segments of a partition, from the offset ``next`` on. For one thread at a time.
+
+    ``disk`` is the partition's directory, which is there. Raises OSError.
+    """
+
+    def __init__(
+        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: Sizes
+    ) -> None:
+        #: Every offset before it is on disk.
+        self.next = begin
+        self._disk = disk
+        self._identity = identity
+        self._partition = partition
+        self._sizes = sizes
+        self._zeros = memoryview(bytes(sizes.ahead))
+        self._file = -1
+        self._base = begin
+        self._salt = 0
+        self._end = 0
+        self._written = 0  # how long the file is: zeros ahead of the end, or what is torn
+        self._trailer = Trailer()
+        self._last_time: int | None = None
+        disk.sync_directory()  # a writer that died may not have
+        self._lengths = {base: self._length_of(base) for base in bases(disk.names())}
+
+    @property
+    def earliest(self) -> int:
+        """The first offset that there is a file of."""
+        return min(self._lengths, default=self.next)
+
+    @property
+    def size(self) -> int:
+        """How many bytes all segments have."""
+        return sum(list(self._lengths.values()))  # any thread may ask
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the segment that is being written has its length."""
+        return self._file >= 0 and self._end >= self._sizes.segment
+
+    def append(self, commit: Commit) -> None:
+        """Write a commit, which begins with `next`, and sync it; `next` moves on.
+
+        Raises OSError; then it is to be appended again; and DamagedSegment.
+        """
+        assert commit.first == self.next, f"{commit.first} does not follow {self.next}"
+        self._ready()
+        places, last_time = self._survey(commit)
+        pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces]
+        end = self._end + sum(len(piece) for piece in pieces)
+        try:
+            written = write_whole(self._disk, self._file, [*pieces, self._ahead(end)], self._end)
+            self._disk.sync(self._file)
+            self._check_there()
+        except OSError:
+            self.abandon()
+            raise
+        for place in places:
+            self._trailer.place(self._end + BATCH_BYTES + place.at, place.offset, place.time)
+        self._trailer.count(commit.first, commit.next, commit.next - commit.first)
+        self._end = end
+        self._written = max(self._written, written)
+        self._lengths[self._base] = end
+        self.next, self._last_time = commit.next, last_time
+
+    def roll(self) -> None:
+        """End the segment, and begin the next one. Raises OSError."""
+        if self._file >= 0 and self.next > self._base:
+            with contextlib.suppress(OSError):  # what it adds for readers may be missing
+                self._conclude()
+            self.abandon()
+        self._ready()
+
+    def abandon(self) -> None:
+        """Leave the segment as it is, and its file to the disk."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+
+    def retain(self, most_bytes: int | None, before: int | None) -> list[int]:
+        """Remove old segments, durably; returns the offsets that they began with.
+
+        Those without which there are still ``most_bytes``, and those whose records are all
+        older than ``before``, in ns. The last one stays, as it says which offset is next.
+        Raises OSError, and DamagedFile for one whose times cannot be read.
+        """
+        if before is not None and self._last_time is not None and self._last_time < before:
+            self.roll()
+        doomed = []
+        left, ordered = self.size, sorted(self._lengths)
+        for base, following in itertools.pairwise(ordered):
+            left -= self._lengths[base]
+            kept = most_bytes is None or left < most_bytes
+            if kept and not self._is_old(base, following, before):
+                break
+            doomed.append(base)
+        self._remove(doomed)
+        return doomed
+
+    def anew(self, begin: int) -> StreamJournal:
+        """This one left, and another from the offset ``begin`` on."""
+        self.abandon()
+        return StreamJournal(self._disk, self._identity, self._partition, begin, self._sizes)
+
+    def begin(self) -> None:
+        """Have a segment open, so that there is a file that says which offset is next."""
+        self._ready()
+
+    # ---- the segment that is written ----
+
+    def _ready(self) -> None:
+        if self._file >= 0:
+            return
+        name = segment_file(self.next)
+        self._clear(name)
+        header = self._identity.segment(self._partition, self.next)
+        file = self._disk.create(name)
+        try:
+            end = write_whole(self._disk, file, [header.pack()], 0)
+            self._disk.sync(file)
+            self._disk.sync_directory()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+            raise
+        self._file, self._base, self._salt = file, self.next, header.salt
+        self._end = self._written = self._lengths[self.next] = end
+        self._trailer = Trailer()
+
+    def _batch(self, commit: Commit) -> bytes:
+        """The BATCH record that goes before its records."""
+        crc = 0
+        for piece in commit.pieces:
+            crc = _core.crc32c(piece, crc)
+        return pack_record(
+            "batch", self._salt, batch=commit.first, wall=time.time_ns(), last_seq=commit.next,
+            bytes=commit.bytes, crc=crc,
+        )  # fmt: skip
+
+    def _survey(self, commit: Commit) -> tuple[list[Place], int]:
+        """Where its records stand, every so often, in bytes from the first; the last's time.
+
+        Raises DamagedSegment if they are not what the commit says: nothing is written then.
+        """
+        salts, found, before = (self._salt, self._identity.salt), [], 0
+        offset, moment = commit.first, LEAST_TIME
+        for piece in commit.pieces:
+            due = offset
+            how, at, offset, moment, _ = _spill.walk(piece, 0, salts, due, stop_offset=0)
+            if offset != due:  # of an offset 0 a walk takes whatever comes first
+                how, offset = "damaged", due
+            while how == "stop":
+                found.append(Place(before + at, offset, moment))
+                how, at, offset, moment, _ = _spill.walk(
+                    piece, at, salts, offset, moment, most_bytes=INDEXED, verify=False
+                )
+            if how != "end":
+                raise DamagedSegment(
+                    f"partition {self._partition} of stream {self._identity.name!r} has no record "
+                    f"where that of offset {offset} should be: its memory is damaged"
+                )
+            before += len(piece)
+        if offset != commit.next:
+            raise DamagedSegment(
+                f"partition {self._partition} of stream {self._identity.name!r} has records up to "
+                f"{offset}, and says up to {commit.next}: its memory is damaged"
+            )
+        return found, moment
+
+    def _ahead(self, end: int) -> memoryview:
+        """The zeros to write behind a commit that ends at ``end``."""
+        if end <= self._written or (end - self._end) * _SMALL > self._sizes.ahead:
+            return self._zeros[:0]
+        most = min(end + self._sizes.ahead, self._sizes.segment)
+        return self._zeros[: max(0, most // _PAGE * _PAGE - end)]
+
+    def _check_there(self) -> None:
+        """A file that somebody removed takes all that is written to it, and keeps nothing."""
+        if not self._disk.has_name(self._file):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._base))
+
+    def _conclude(self) -> None:
+        """Add what a closed file ends with, and cut off what is behind."""
+        end = write_whole(
+            self._disk, self._file, [self._trailer.pack(self._end, self._salt)], self._end
+        )
+        if self._written > end:
+            self._disk.truncate(self._file, end)
+        self._disk.sync(self._file)
+        self._lengths[self._base] = end
+
+    # ---- the others ----
+
+    def _is_old(self, base: int, following: int, before: int | None) -> bool:
+        if before is None:
+            return False
+        _, last = StreamSegment(self._disk, base).last(following)
+        return last is None or last < before
+
+    def _remove(self, doomed: list[int]) -> None:
+        """The oldest first, each durably: names reach the disk in any order, a gap is damage."""
+        for base in doomed:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.unlink(segment_file(base))
+            self._disk.sync_directory()
+            del self._lengths[base]
+
+    def _length_of(self, base: int) -> int:
+        file = self._disk.open(segment_file(base))
+        try:
+            return self._disk.size(file)
+        finally:
+            self._disk.close(file)
+
+    def _clear(self, name: str) -> None:
+        """Remove what bears the name of a segment that nothing was ever published of."""
+        try:
+            self._disk.unlink(name)
+        except FileNotFoundError:
+            return
+        self._disk.sync_directory()

@@ -1,0 +1,337 @@
+"""A durable stream: what is appended to its partitions is written, synced, and published.
+
+While one commit of a partition is being synced the next one gathers in its ring, and goes out
+whole with the next write and the next sync. So the disk sets the pace, and how many share a
+sync. The ring gives up nothing that is not published.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from shmq.errors import FileError, OffsetOutOfRange, ShmqError
+from shmq.persistence.disk import Disk
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_card import read_card, write_card
+from shmq.persistence.stream_erasing import erase_stream
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_journal import Commit, StreamJournal
+from shmq.persistence.stream_places import (
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+)
+from shmq.persistence.stream_segment import StreamSegment
+
+__all__ = ["Followed", "KeptPartition", "KeptStream"]
+
+log = logging.getLogger("shmq")
+
+#: After a failure the disk is tried again this often, in seconds.
+RETRY: Final = 0.5
+#: The longest sleep, in seconds.
+LONGEST: Final = 0.2
+#: How long the last commits of a partition may take at the end, in seconds.
+LAST: Final = 10.0
+#: How often it is looked which segments are old, in seconds.
+RETAIN: Final = 1.0
+
+
+class Followed(Protocol):
+    """A partition in shared memory, as far as its writer needs it: ``_log.Partition``."""
+
+    @property
+    def synced(self) -> int:
+        """Every offset before it is on disk, as was published."""
+
+    def collect(
+        self, offset: int, most_bytes: int
+    ) -> tuple[Sequence[memoryview], int, int, int, int] | None:
+        """Whole entries from ``offset`` on: pieces, first and next offset, time, how many."""
+
+    def publish(self, offset: int) -> None:
+        """Every offset before it is on disk; whoever waits for that wakes up."""
+
+    def fail(self, code: int) -> None:
+        """The disk refuses with that errno; 0: no longer."""
+
+    def await_entries(self, offset: int, timeout: float) -> bool:
+        """Sleep until there is something behind ``offset``; whether there is."""
+
+
+class KeptPartition:
+    """One partition. `step` writes a commit; nothing runs by itself. For one thread."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        identity: StreamIdentity,
+        partition: int,
+        ring: Followed,
+        sizes: Sizes,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._ring = ring
+        self._gone = gone
+        self._sizes = sizes
+        self._where = f"partition {partition} of stream {identity.name}"
+        self._disk = disk
+        begin = ring.synced
+        if _is_astray(disk, begin):
+            begin = self._begin_again(begin)
+        self.journal = StreamJournal(disk, identity, partition, begin, sizes)
+        self._bytes: int | None = identity.options.get("retention_bytes")
+        self._seconds: float | None = identity.options.get("retention_seconds")
+        self._retain_at = 0.0
+        self._failure: str | None = None
+        self.journal.begin()
+
+    @property
+    def well(self) -> bool:
+        """Whether the disk took what was last written."""
+        return self._failure is None
+
+    def attend(self) -> None:
+        """Sleep until there is something to write, or to look after."""
+        self._ring.await_entries(self.journal.next, LONGEST)
+
+    def step(self) -> bool:
+        """Write one commit, if there is anything to write; whether one was written.
+
+        If the disk refuses, the partition says so, and the next call tries again.
+        """
+        try:
+            written = self._commit()
+            self._retain()
+        except OSError as error:
+            self._fail(error.errno or errno.EIO, error.strerror or str(error))
+            return False
+        except (ShmqError, MemoryError) as error:
+            self._fail(errno.EIO, str(error) or type(error).__name__)
+            return False
+        return written
+
+    def close(self) -> None:
+        """Write no more."""
+        self.journal.abandon()
+
+    def _commit(self) -> bool:
+        found = self._collect()
+        if found is None:
+            self._recover()
+            return False
+        pieces, first, behind, _, _ = found
+        try:
+            self.journal.append(Commit(pieces, first, behind))
+        finally:
+            for piece in pieces:
+                piece.release()
+        self._recover()
+        self._publish()
+        if self.journal.is_long:
+            self.journal.roll()
+        return True
+
+    def _collect(self) -> tuple[Sequence[memoryview], int, int, int, int] | None:
+        try:
+            return self._ring.collect(self.journal.next, self._sizes.commit)
+        except OffsetOutOfRange as error:
+            # Only where files were gone that had been written: what follows is kept at least.
+            log.error("%s: records up to %d are on no disk", self._where, error.earliest)
+            self._set_aside()
+            self.journal = self.journal.anew(error.earliest)
+            return self._ring.collect(self.journal.next, self._sizes.commit)
+
+    def _publish(self) -> None:
+        if self.journal.next > self._ring.synced:
+            self._ring.publish(self.journal.next)
+
+    def _retain(self) -> None:
+        now = time.monotonic()
+        if now < self._retain_at or (self._bytes is None and self._seconds is None):
+            return
+        self._retain_at = now + RETAIN
+        before = None if self._seconds is None else time.time_ns() - int(self._seconds * 1e9)
+        self.journal.retain(self._bytes, before)
+
+    def _begin_again(self, synced: int) -> int:
+        """What was written is not there: the ring's records are written anew, all of them."""
+        log.warning(
+            "%s: what was written of it is not in %s; all that it holds is written there now",
+            self._where,
+            self._disk.directory,
+        )
+        self._set_aside()
+        try:
+            found = self._ring.collect(0, 1)
+        except OffsetOutOfRange as error:
+            return error.earliest
+        if found is None:
+            return synced
+        for piece in found[0]:
+            piece.release()
+        return found[1]
+
+    def _set_aside(self) -> None:
+        """Segments that do not lead up to what comes now are no longer read."""
+        for base in bases(self._disk.names()):
+            self._disk.rename(segment_file(base), f"{segment_file(base)}.astray")
+            self._disk.sync_directory()
+
+    def _fail(self, code: int, what: str) -> None:
+        if self._gone():
+            return  # with its files
+        if self._failure != what:
+            log.error(
+                "%s cannot be written to %s: %s; it is tried again every %s s, and nothing is "
+                "confirmed until then",
+                self._where,
+                self._disk.directory,
+                what,
+                RETRY,
+            )
+            self._ring.fail(code)
+        self._failure = what
+
+    def _recover(self) -> None:
+        if self._failure is not None:
+            log.warning("%s is written to %s again", self._where, self._disk.directory)
+            self._failure = None
+            self._ring.fail(0)
+
+
+def _is_astray(disk: Disk, synced: int) -> bool:
+    """Whether the segments do not lead up to what was published."""
+    if not synced:
+        return False
+    there = [base for base in bases(disk.names()) if base <= synced]
+    if not there:
+        return True
+    try:
+        return StreamSegment(disk, there[-1]).last(synced)[0] != synced
+    except FileError:
+        return True
+
+
+class KeptStream:
+    """One durable stream, with a thread for each partition from `start` to `close`.
+
+    ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` gives
+    what is to be on the card: whatever is of the groups' making. Raises OSError.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        handle: Any,
+        identity: StreamIdentity,
+        sizes: Sizes,
+        groups: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self.disk = disk
+        self.handle = handle
+        self.identity = identity
+        self.name = identity.name
+        self._own = disk.under(stream_directory(identity.name, identity.identity))
+        self._groups = groups
+        self._told: dict[str, Any] | None = None
+        self._stopped = False
+        self._threads: list[threading.Thread] = []
+        self._sizes = replace(sizes, segment=identity.options["segment_bytes"])
+        self._settle_in()
+        self.partitions = [self._partition(number) for number in range(len(handle.logs))]
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the stream is no more."""
+        return bool(self.handle.control.deleted)
+
+    def start(self) -> None:
+        """Begin to write, in threads."""
+        for number, partition in enumerate(self.partitions):
+            thread = threading.Thread(
+                target=self._follow, args=(partition,), name=f"{self.name}/{number}"
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def note_groups(self) -> None:
+        """Have the card say how far the groups are, if that has changed. Raises OSError."""
+        groups = self._groups()
+        if groups != self._told:
+            write_card(self._own, self.identity, groups)
+            self._told = groups
+
+    def stop(self) -> None:
+        """Have the threads write what is left, and end; `close` waits for that."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Write what is left, and detach; the files of a deleted one go. Raises OSError."""
+        self.stop()
+        for thread in self._threads:
+            thread.join()
+        for partition in self.partitions:
+            partition.close()
+        gone = self.deleted
+        try:
+            if gone:
+                erase_stream(self.disk, self.name, self.identity.identity)
+            else:
+                self.note_groups()
+        finally:
+            self.handle.close()
+
+    def _settle_in(self) -> None:
+        """Have its directory, with a card."""
+        self._own.make()
+        self._own.sync_directory()
+        try:
+            card = read_card(self._own)
+        except FileError as error:
+            log.error("stream %s: its card is written anew: %s", self.name, error)
+            card = None
+        if card is None:
+            write_card(self._own, self.identity, {})
+        self._told = {} if card is None else card[1]
+
+    def _partition(self, number: int) -> KeptPartition:
+        below = self.disk.under(partition_directory(self.name, self.identity.identity, number))
+        below.make()
+        return KeptPartition(
+            below,
+            self.identity,
+            number,
+            self.handle.logs[number],
+            self._sizes,
+            lambda: self.deleted,
+        )
+
+    def _follow(self, partition: KeptPartition) -> None:
+        while not self._stopped and not self.deleted:
+            if not partition.step():
+                if partition.well:
+                    self._attend(partition)
+                else:
+                    self._rest()
+        end = time.monotonic() + LAST
+        while not self.deleted and partition.step() and time.monotonic() < end:
+            continue  # what was there when it was stopped
+
+    def _attend(self, partition: KeptPartition) -> None:
+        try:
+            partition.attend()
+        except ShmqError as error:
+            log.debug("stream %s: %s", self.name, error)
+
+    def _rest(self) -> None:
+        end = time.monotonic() + RETRY
+        while not self._stopped and not self.deleted and time.monotonic() < end:
+            time.sleep(0.02)

@@ -1,0 +1,89 @@
+"""Bringing back the streams whose shared memory is gone.
+
+Each is made anew, empty, with the offsets going on where its files end: what is before is
+read from there. Nobody sees it before its groups are where they were.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from shmq import stream_registry
+from shmq.errors import NoSuchStream, SegmentError, ShmqError
+from shmq.names import check_name
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_erasing import sweep_streams
+from shmq.persistence.stream_groups import restore_groups
+from shmq.persistence.stream_places import stream_directory
+from shmq.persistence.stream_recovery import StoredStream, plan_streams
+from shmq.registry import Namespace
+from shmq.stream_options import StreamOptions
+
+__all__ = ["recover_streams"]
+
+log = logging.getLogger("shmq")
+
+
+def recover_streams(registry: Namespace, disk: Disk) -> dict[str, StoredStream]:
+    """Make the streams anew that are on disk and not in memory; what becomes of each is logged.
+
+    Returns those. Needs the registry lock, and the directory. May be killed at any moment,
+    and called again. Raises OSError.
+    """
+    live = _live(registry)
+    known = {(name, identity) for name, identity in live.items() if identity is not None}
+    sweep_streams(disk, known)
+    lost = {}
+    for name, stored in plan_streams(disk, known).items():
+        if name in live:
+            log.warning(
+                "stream %s: %s has records of another stream of that name, which are left there",
+                name,
+                disk.path(stream_directory(name, stored.identity)),
+            )
+            continue
+        _bring_back(registry, stored)
+        lost[name] = stored
+    return lost
+
+
+def _live(registry: Namespace) -> dict[str, int | None]:
+    """The identities of the streams that there are; None for one that cannot be read."""
+    found: dict[str, int | None] = {}
+    for name in registry.stream_names():
+        try:
+            found[name] = stream_registry.open_stream(registry, name)[0].identity
+        except NoSuchStream:
+            continue
+        except SegmentError as error:
+            log.error("stream %s is there, and cannot be used: %s", name, error)
+            found[name] = None
+    return found
+
+
+def _bring_back(registry: Namespace, stored: StoredStream) -> None:
+    name = stored.name
+    if stored.error is None:
+        try:
+            _rebuild(registry, stored)
+        except (ShmqError, TypeError) as error:
+            stored.error = error if isinstance(error, ShmqError) else ShmqError(str(error))
+    if stored.error is not None:
+        log.error(
+            "stream %s is not brought back: %s; its files are left as they are",
+            name,
+            stored.error,
+        )
+        return
+    records = sum(end.next - end.earliest for end in stored.ends)
+    log.info("stream %s is back: %d records on disk", name, records)
+
+
+def _rebuild(registry: Namespace, stored: StoredStream) -> None:
+    name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
+    firsts = [(end.next, end.time or 0) for end in stored.ends]
+    control, _ = stream_registry.make_stream(
+        registry, name, options, identity=stored.identity, firsts=firsts, publish=False
+    )
+    restore_groups(registry, name, stored.identity, stored.groups)
+    control.publish()

@@ -1,0 +1,159 @@
+"""What the files of a stream come to, and where each of its partitions goes on.
+
+Only the end of each partition is read: what is before was synced, and whoever reads it
+compares checksums. A torn tail is left where it is: the writer begins a new segment, and
+nothing behind that one's first offset counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmq.errors import DamagedFile, FileError, ShmqError
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_card import read_card
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_places import (
+    STREAMS,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+    streams_among,
+)
+from shmq.persistence.stream_segment import StreamSegment
+
+__all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "stored_stream"]
+
+log = logging.getLogger("shmq")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnd:
+    """Where a partition goes on."""
+
+    #: The first offset that there is a file of, and the one that the next record has.
+    earliest: int
+    next: int
+    #: The time of the last record, in ns; None: it is not known, or there is none.
+    time: int | None
+
+
+@dataclass(slots=True)
+class StoredStream:
+    """What the files of one stream come to."""
+
+    name: str
+    identity: int
+    #: When its card was written, in ns: the newest of several of one name counts.
+    written: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, Any] = field(default_factory=dict)
+    ends: list[PartitionEnd] = field(default_factory=list)
+    #: What is wrong with them; None: nothing.
+    error: ShmqError | None = None
+
+
+def plan_streams(disk: Disk, known: Collection[tuple[str, int]] = ()) -> dict[str, StoredStream]:
+    """The streams that the data directory holds, by name, but for those that are ``known``.
+
+    Of two lives of one name the younger counts, and the other is told. Raises OSError.
+    """
+    found: dict[str, StoredStream] = {}
+    for name, identity in streams_among(disk.under(STREAMS).names()):
+        if (name, identity) in known:
+            continue
+        stored = stored_stream(disk, name, identity)
+        if stored is None:
+            continue
+        other = found.get(name)
+        if other is not None:
+            older, stored = sorted((other, stored), key=lambda one: one.written)
+            log.warning(
+                "stream %s: %s has records of an older stream of that name, which are left there",
+                name,
+                disk.path(stream_directory(name, older.identity)),
+            )
+        found[name] = stored
+    return found
+
+
+def stored_stream(disk: Disk, name: str, identity: int) -> StoredStream | None:
+    """What the files of that stream come to; None: it has no card. Raises OSError."""
+    stored = StoredStream(name, identity)
+    try:
+        card = read_card(disk.under(stream_directory(name, identity)))
+        if card is None:
+            return None
+        header, stored.groups = card
+        stored.written, stored.options = header.created, dict(header.options)
+        if header.name != name or header.hash_key != identity:
+            path = str(disk.path(stream_directory(name, identity)))
+            raise FileError(f"{path} has the card of stream {header.name!r}: nothing is read of it")
+        told = StreamIdentity(name, header.queue_id, identity, stored.options)
+        for partition in range(int(stored.options.get("partitions", 0))):
+            below = disk.under(partition_directory(name, identity, partition))
+            stored.ends.append(end_of_partition(below, told, partition))
+    except ShmqError as error:
+        stored.error = error
+    return stored
+
+
+def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> PartitionEnd:
+    """Where the partition with that directory goes on. Raises FileError and OSError.
+
+    What it counts is synced: whoever wrote it may have died before. A segment that was never
+    begun is removed, as readers would go by its name.
+    """
+    there = bases(disk.names())
+    if there and _is_stillborn(disk, identity, partition, there[-1]):
+        disk.unlink(segment_file(there[-1]))
+        disk.sync_directory()
+        del there[-1]
+    if not there:
+        return PartitionEnd(0, 0, None)
+    last = StreamSegment(disk, there[-1])
+    found = last.check()
+    _sync(disk, there[-1])
+    if found.offset > last.base:
+        return PartitionEnd(there[0], found.offset, found.time)
+    time = None
+    if len(there) > 1:
+        behind, time = StreamSegment(disk, there[-2]).last(last.base)
+        if behind != last.base:
+            raise DamagedFile(
+                str(disk.path(segment_file(there[-2]))),
+                0,
+                f"it ends before {last.base}, with which the next segment begins",
+            )
+    return PartitionEnd(there[0], last.base, time)
+
+
+def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:
+    """Whether the segment was not begun before the machine stopped: its header is not whole.
+
+    Nothing is written behind a header that was not synced.
+    """
+    try:
+        StreamSegment(disk, base)
+    except FileError:
+        file = disk.open(segment_file(base))
+        try:
+            size = disk.size(file)
+        finally:
+            disk.close(file)
+        if size <= len(identity.segment(partition, base).pack()):
+            return True
+        raise
+    return False
+
+
+def _sync(disk: Disk, base: int) -> None:
+    file = disk.open(segment_file(base))
+    try:
+        disk.sync(file)
+    finally:
+        disk.close(file)

@@ -1,0 +1,139 @@
+"""The part of the writer that keeps streams: which there are, and how they come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import time
+from typing import Final
+
+from shmq import stream_registry
+from shmq.client.streams import LocalStream, attach
+from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_groups import groups_of
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_kept import RETRY, KeptStream
+from shmq.registry import Namespace
+
+__all__ = ["StreamWriter"]
+
+log = logging.getLogger("shmq")
+
+#: How often it is looked how far the groups are, in seconds.
+GROUPS: Final = 0.1
+
+
+class StreamWriter:
+    """Keeps the durable streams of a namespace. For one thread; it has threads of its own."""
+
+    def __init__(self, namespace: Namespace, directory: DataDirectory, sizes: Sizes) -> None:
+        self._namespace = namespace
+        self._directory = directory
+        self._sizes = sizes
+        self._kept: dict[str, KeptStream] = {}
+        #: Control segments that were looked at and need no writer, by name and inode.
+        self._passed: set[tuple[str, int]] = set()
+        #: When those that could not be kept are tried again, on the monotonic clock.
+        self._put_off: dict[tuple[str, int], float] = {}
+        self._groups_at = 0.0
+
+    def names(self) -> list[str]:
+        """The streams that are kept, sorted."""
+        return sorted(self._kept)
+
+    def put_off(self) -> list[float]:
+        """When streams that could not be kept are to be tried again."""
+        return list(self._put_off.values())
+
+    def look_around(self) -> None:
+        """Take up streams that came, and leave those that went."""
+        self.leave_deleted()
+        there = {(name, inode) for name in self._namespace.stream_names() if (inode := _inode(
+            self._namespace, name))}  # fmt: skip
+        self._passed &= there
+        self._put_off = {one: at for one, at in self._put_off.items() if one in there}
+        now = time.monotonic()
+        for name, inode in sorted(there - self._passed):
+            if now >= self._put_off.get((name, inode), 0.0):
+                self._look_at(name, inode)
+
+    def leave_deleted(self) -> None:
+        """Let go of streams that are no more, and of their files."""
+        for name, kept in list(self._kept.items()):
+            if kept.deleted:
+                self._leave(name)
+
+    def note_groups(self) -> None:
+        """Have each card say how far the groups are."""
+        if time.monotonic() < self._groups_at:
+            return
+        self._groups_at = time.monotonic() + GROUPS
+        for kept in self._kept.values():
+            try:
+                kept.note_groups()
+            except OSError as error:
+                log.error("stream %s: its card cannot be written: %s", kept.name, error)
+
+    def end(self) -> None:
+        """Write what is left, and let go of all."""
+        for kept in self._kept.values():
+            kept.stop()
+        for name in list(self._kept):
+            self._leave(name)
+
+    def _look_at(self, name: str, inode: int) -> None:
+        try:
+            control = stream_registry.look_at(self._namespace, name)
+            if control is None or control.deleted:
+                return
+            if control.options["durability"] != "memory":
+                self._directory.ready()
+                self._keep(name)
+            self._passed.add((name, inode))
+            self._put_off.pop((name, inode), None)
+        except (NoSuchStream, StreamDeleted):
+            return
+        except (SegmentError, ShmqError, OSError) as error:
+            if (name, inode) not in self._put_off:
+                log.warning("stream %s is not kept on disk: %s", name, error)
+            self._put_off[name, inode] = time.monotonic() + RETRY
+
+    def _keep(self, name: str) -> None:
+        if name in self._kept:  # it was deleted and made anew
+            self._leave(name)
+        stream = attach(self._namespace, name)
+        try:
+            groups = functools.partial(groups_of, self._namespace, stream.identity)
+            kept = KeptStream(
+                self._directory.disk, stream, _identity_of(stream), self._sizes, groups
+            )
+        except BaseException:
+            stream.close()
+            raise
+        number = self._namespace.process_number()
+        for partition in stream.logs:
+            partition.writer = number
+        self._kept[name] = kept
+        kept.start()
+        log.info("stream %s is kept in %s", name, self._directory.path)
+
+    def _leave(self, name: str) -> None:
+        kept = self._kept.pop(name)
+        try:
+            kept.close()
+        except OSError as error:
+            log.error("stream %s: its files cannot be left as they should be: %s", name, error)
+
+
+def _identity_of(stream: LocalStream) -> StreamIdentity:
+    control = stream.control
+    return StreamIdentity(stream.name, control.stream_id, control.identity, control.options)
+
+
+def _inode(namespace: Namespace, name: str) -> int:
+    with contextlib.suppress(OSError):
+        return stream_registry.control_path(namespace, name).stat().st_ino
+    return 0
