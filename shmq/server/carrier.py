@@ -38,6 +38,8 @@ class Carrier(abc.ABC):
         gone: Callable[[Carrier], None],
     ) -> None:
         self.session = session
+        #: Called when the session has ended, which is before the socket is closed; maybe twice.
+        self.left: Callable[[Session], None] = lambda _: None
         #: Since when the peer has taken nothing of what is to be sent, in the loop's time;
         #: None: nothing is.
         self.stalled_since: float | None = None
@@ -87,7 +89,7 @@ class Carrier(abc.ABC):
         self._loop.remove_writer(self._fd)
         if self._discarding is not None:
             self._discarding.cancel()
-        self.session.close()
+        self._end_session()
         self._socket.close()
         self._gone(self)
 
@@ -138,8 +140,12 @@ class Carrier(abc.ABC):
         except Exception as error:  # noqa: BLE001 - it ends this connection alone
             self._fail(error)
 
-    def _half_close(self) -> None:
+    def _end_session(self) -> None:
         self.session.close()
+        self.left(self.session)
+
+    def _half_close(self) -> None:
+        self._end_session()
         self.stalled_since = None
         self._loop.remove_writer(self._fd)
         try:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
+import functools
 import logging
-import os
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
-
-import msgpack
 
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.contract import Message
@@ -24,10 +21,21 @@ from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqEr
 from shmq.names import dead_letter_name
 from shmq.options import QueueOptions
 from shmq.protocol import FOREVER, Status, Type
+from shmq.server.answering import (
+    Refusal,
+    map_of,
+    nothing_in,
+    packed,
+    scarce,
+    well_formed,
+)
 from shmq.server.caller import Caller
+from shmq.server.exchanging import Exchanging
+from shmq.server.schemas import changes, schema_answer
 from shmq.server.seldom import Seldom
 from shmq.server.staging import Asked, rows_of
-from shmq.server.statuses import status_of
+from shmq.server.statuses import refusal_of
+from shmq.server.streams import Streams
 from shmq.server.tokens import Doors
 from shmq.version import VERSION
 from shmq.where import Where
@@ -37,7 +45,19 @@ __all__ = ["FEATURES", "Control"]
 log = logging.getLogger("shmq.server")
 
 #: What this server can do beyond the types that every one has.
-FEATURES: Final = ("return", "peek", "redrive", "where", "columns", "staging")
+FEATURES: Final = (
+    "return",
+    "peek",
+    "redrive",
+    "where",
+    "columns",
+    "staging",
+    "exchanges",
+    "own-queues",
+    "schemas",
+    "filters",
+    "streams",
+)
 
 _LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")
@@ -48,19 +68,9 @@ _PEEKED: Final = 1 << 20
 #: About how many rows one PUBLISH puts: the others wait for no more than that.
 _PUBLISHED: Final = 10_000
 
-#: What the machine, or a limit of the process, can be out of.
-_SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-
-Payload = bytes | list[Message]
+#: None: it comes later.
+Payload = bytes | list[Message] | None
 Answer = tuple[int, Payload]
-
-
-class Refusal(Exception):
-    """The request is not carried out. Its text is for the client."""
-
-    def __init__(self, status: Status, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class Control:
@@ -74,17 +84,22 @@ class Control:
         broker: LocalBroker,
         doors: Doors,
         wait: Callable[[LocalQueue], None],
+        wait_chosen: Callable[[LocalQueue], None],
         confirm: Callable[[LocalQueue], None],
         stirred: Callable[[Session], None],
         sooner: Callable[[], None],
     ) -> None:
         self.doors = doors
         self.wait = wait
+        self.wait_chosen = wait_chosen
         self.confirm = confirm
         self.stirred = stirred
         self.sooner = sooner
         self._broker = broker
+        self._exchanging = Exchanging(broker)
         self._seldom = Seldom(log)
+        self.streams = Streams(broker, self.rights)
+        self._own: dict[Session, list[tuple[str, int]]] = {}
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             Type.HELLO: self._hello,
             Type.CREATE: self._create,
@@ -97,12 +112,17 @@ class Control:
             Type.STAGE: self._stage,
             Type.PUBLISH: self._publish,
             Type.STAGED: self._staged,
+            Type.SCHEMA: self._schema,
+            Type.EXCHANGE: self._exchange,
+            Type.EXCHANGES: self._list_exchanges,
+            Type.ROUTE: self._route,
+            **self.streams.answers,
         }
 
     def attach(self, name: str) -> LocalQueue:
         """The queue, attached to. Raises NoSuchQueue, NoSpace, SegmentError."""
         try:
-            with _scarce(name):
+            with scarce(f"queue {name!r}"):
                 return self._broker.queue(name)
         except NoSpace as error:
             self._seldom.warning("%s", error)
@@ -116,16 +136,24 @@ class Control:
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         """Carry a request out: its status, and the payload of the answer."""
         try:
-            with _scarce(name):
-                return Status.OK, self._answers[kind](session, name, rest)
+            with scarce(f"{name!r}"):
+                return Status.OK, self._answer_of(kind, name)(session, name, rest)
         except Refusal as refusal:
-            return refusal.status, str(refusal).encode()
+            return refusal.status, refusal.payload
         except ShmqError as error:
-            status = status_of(error)
-            if status != Status.INTERNAL:
-                return status, str(error).encode()
-            log.error("%s, %s of queue %s: %s", session.context, Type(kind).name, name, error)
-            return status, b"the server has logged why"
+            status, payload = refusal_of(error)
+            if status == Status.INTERNAL:
+                log.error("%s, %s of %s: %s", session.context, Type(kind).name, name, error)
+            return status, payload
+
+    def _answer_of(self, kind: int, name: str) -> Callable[[Session, str, bytes], Payload]:
+        """What answers a request of that type, of which the engine has checked the form."""
+        answer = self._answers.get(kind)
+        if answer is None:
+            raise Refusal(Status.UNSUPPORTED, "this server has no such type")
+        if kind >= Type.STREAM_CREATE and not name and kind != Type.STREAM_LIST:
+            raise Refusal(Status.BAD_REQUEST, "a name is 1 to 100 characters: A-Z a-z 0-9 . _ : -")
+        return answer
 
     def failed(self, error: Exception) -> None:
         """A request was answered with INTERNAL, or a queue could not be used."""
@@ -141,7 +169,7 @@ class Control:
     # ---- one request each ----
 
     def _hello(self, session: Session, _: str, rest: bytes) -> bytes:
-        asked = _map_of(rest)
+        asked = map_of(rest)
         client, shown = asked.get("client"), asked.get("token")
         if not isinstance(client, str):
             raise Refusal(Status.BAD_REQUEST, "HELLO needs a 'client' of type str")
@@ -156,7 +184,7 @@ class Control:
                 self._seldom.warning(form, caller)
                 raise Refusal(Status.UNAUTHORIZED, "this server asks for a token that it knows")
             log.debug("%s is let in by token %r", caller, caller.token.name)
-        return _packed(
+        return packed(
             {
                 "server": f"shmq/{VERSION}",
                 "max_frame": session.front.max_frame,
@@ -166,7 +194,10 @@ class Control:
         )
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        given = _map_of(rest) if rest else {}
+        given = map_of(rest) if rest else {}
+        own = given.pop("own", False)
+        if not isinstance(own, bool):
+            raise Refusal(Status.BAD_REQUEST, f"own={own!r:.40} must be true or false")
         self._need_admin(session, name)
         try:
             wanted = QueueOptions.for_queue(name, given)
@@ -177,6 +208,9 @@ class Control:
                 Status.FORBIDDEN,
                 f"dead_letter={wanted.dead_letter!r}: the token has no right to administer that",
             )
+        if own:
+            self._create_own(session, name, given)
+            return b""
         try:
             made = self._broker.create_queue(name, **given)
         except QueueExists:
@@ -188,8 +222,19 @@ class Control:
         made.close()
         return b""
 
+    def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
+        """Make a queue that goes with the session; its name is a reply queue's."""
+        with well_formed(), self._broker.create_own_queue(name, **given) as made:
+            self._own.setdefault(session, []).append((name, made.segment.queue_id))
+
+    def left(self, session: Session) -> None:
+        """The session has ended: remove the queues that were its own, and end its waits."""
+        self.streams.left(session)
+        for name, queue_id in self._own.pop(session, ()):
+            self._broker.delete_own_queue(name, queue_id)
+
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
-        _nothing_in(rest)
+        nothing_in(rest)
         if not self._broker.has_queue(name):
             raise NoSuchQueue(f"there is no queue {name!r}")
         self._need_admin(session, name)
@@ -197,24 +242,22 @@ class Control:
         return b""
 
     def _purge(self, session: Session, name: str, rest: bytes) -> bytes:
-        _nothing_in(rest)
+        nothing_in(rest)
         with self.attach(name) as queue:
             self._need_admin(session, name)
             return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, rest: bytes) -> bytes:
-        _nothing_in(rest)
+        nothing_in(rest)
         summaries = (
             self._broker.summary(name)
             for name in self._broker.queue_names()
             if self.rights(session, name)
         )
-        return _packed(
-            [{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each]
-        )
+        return packed([{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each])
 
     def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
-        _nothing_in(rest)
+        nothing_in(rest)
         with self.attach(name) as queue:
             options = queue.options.as_dict()
             attachments = [dataclasses.asdict(each) for each in queue.attachments()]
@@ -222,7 +265,7 @@ class Control:
             stats["identity"] = queue.identity
         if not self._may_see(session, name, options["dead_letter"]):
             options["dead_letter"] = None
-        return _packed({**stats, "options": options, "attachments": attachments})
+        return packed({**stats, "options": options, "attachments": attachments})
 
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
         limit = _limit_of(rest[: _LIMIT.size])
@@ -239,15 +282,16 @@ class Control:
         return _COUNT.pack(moved)
 
     def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
-        limit = _limit_of(rest)
+        limit = _limit_of(rest[: _LIMIT.size])
+        where = _where_of(rest[_LIMIT.size :])
         with self.attach(name) as queue:
             self._need_consume(session, name)
-            return _some(queue.peeked(limit))
+            return _some(queue.peeked(limit, where))
 
     def _stage(self, session: Session, name: str, rest: bytes) -> bytes:
-        with _well_formed():
+        with well_formed():
             asked, rows = rows_of(rest)
-        with self._staging(session, name) as queue, _well_formed():
+        with self._staging(session, name) as queue, well_formed():
             queue.stage(
                 asked.publisher,
                 asked.number("batch"),
@@ -258,24 +302,31 @@ class Control:
         return b""
 
     def _publish(self, session: Session, name: str, rest: bytes) -> bytes:
-        with _well_formed():
-            asked = Asked(_map_of(rest))
+        with well_formed():
+            asked = Asked(map_of(rest))
             batch, parts = asked.number("batch"), asked.texts("parts")
-        with self._staging(session, name) as queue, _well_formed():
+        with self._staging(session, name) as queue, well_formed():
             rows, left = queue.publish_some(asked.publisher, batch, parts, _PUBLISHED)
-        return _packed({"rows": rows, "left": left})
+        return packed({"rows": rows, "left": left})
 
     def _staged(self, session: Session, name: str, rest: bytes) -> bytes:
-        with _well_formed():
-            asked = Asked(_map_of(rest))
+        with well_formed():
+            asked = Asked(map_of(rest))
             action = asked.action
-        with self._staging(session, name) as queue, _well_formed():
+        with self._staging(session, name) as queue, well_formed():
             removed = 0
             if action == "sweep":
                 removed = queue.sweep(asked.publisher, asked.keep)
             elif action == "discard":
                 queue.discard(asked.publisher)
-            return _packed({"sealed": queue.sealed(asked.publisher), "removed": removed})
+            return packed({"sealed": queue.sealed(asked.publisher), "removed": removed})
+
+    def _schema(self, session: Session, name: str, rest: bytes) -> bytes:
+        with well_formed():
+            asked = map_of(rest)
+            if changes(asked):
+                self._need_admin(session, name)
+            return packed(schema_answer(self._broker, name, asked))
 
     @contextlib.contextmanager
     def _staging(self, session: Session, name: str) -> Iterator[LocalQueue]:
@@ -284,7 +335,23 @@ class Control:
                 raise Refusal(Status.FORBIDDEN, f"the token has no right to produce to {name!r}")
             yield queue
 
+    def _exchange(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = map_of(rest)
+        with well_formed():
+            return packed(self._exchanging.ask(self._rights_of(session), name, asked))
+
+    def _list_exchanges(self, session: Session, _: str, rest: bytes) -> bytes:
+        map_of(rest)
+        return packed(self._exchanging.summaries(self._rights_of(session)))
+
+    def _route(self, session: Session, name: str, rest: bytes) -> bytes:
+        with well_formed():
+            return packed(self._exchanging.route(self._rights_of(session), name, rest))
+
     # ---- rights ----
+
+    def _rights_of(self, session: Session) -> Callable[[str], int]:
+        return functools.partial(self.rights, session)
 
     def _need_admin(self, session: Session, name: str) -> None:
         if not self.rights(session, name) & ADMIN_RIGHT:
@@ -307,45 +374,11 @@ class Control:
         return bool(self.rights(session, dead_letter))
 
 
-@contextlib.contextmanager
-def _well_formed() -> Iterator[None]:
-    """What is of another type, or out of range, is the client's fault."""
-    try:
-        yield
-    except (TypeError, InvalidOption) as error:
-        raise Refusal(Status.BAD_REQUEST, str(error)) from error
-
-
-@contextlib.contextmanager
-def _scarce(name: str) -> Iterator[None]:
-    """What the machine has no descriptors or memory for is NoSpace, and no fault."""
-    try:
-        yield
-    except ShmqError:
-        raise
-    except OSError as error:
-        if error.errno not in _SCARCE:
-            raise
-        raise NoSpace(
-            f"the server cannot attach to queue {name!r} now: {os.strerror(error.errno)}"
-        ) from error
-
-
 def _own_dead_letters(name: str) -> str | None:
     """NAME.dlq, which belongs to whoever NAME belongs to."""
     with contextlib.suppress(ShmqError):
         return dead_letter_name(name)
     return None
-
-
-def _map_of(packed: bytes) -> dict[str, Any]:
-    try:
-        found = msgpack.unpackb(packed, raw=False, strict_map_key=False)
-    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
-        raise Refusal(Status.BAD_REQUEST, f"that is not msgpack: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise Refusal(Status.BAD_REQUEST, "that is no msgpack map whose keys are of type str")
-    return found
 
 
 def _limit_of(rest: bytes) -> int:
@@ -358,7 +391,7 @@ def _limit_of(rest: bytes) -> int:
 
 
 def _where_of(rest: bytes) -> str | None:
-    """The expression of a REDRIVE; None: there is none."""
+    """The expression of a REDRIVE or a PEEK; None: there is none."""
     if not rest:
         return None
     try:
@@ -379,13 +412,3 @@ def _some(copies: Iterator[Message]) -> list[Message]:
         if size >= _PEEKED:
             break
     return found
-
-
-def _packed(value: Any) -> bytes:
-    packed: bytes = msgpack.packb(value)
-    return packed
-
-
-def _nothing_in(rest: bytes) -> None:
-    if rest:
-        raise Refusal(Status.BAD_REQUEST, f"there are {len(rest)} bytes more than its type takes")

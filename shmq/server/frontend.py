@@ -67,7 +67,7 @@ class FrontEnd:
         self._seldom = Seldom(log)
         self._carriers: set[Carrier] = set()
         self._stirred: set[_core.Session] = set()
-        self._waiting: dict[LocalQueue, asyncio.Task[None]] = {}
+        self._waiting: dict[tuple[LocalQueue, int], asyncio.Task[None]] = {}
         self._confirming: dict[LocalQueue, asyncio.Task[None]] = {}
         self._timer = self._loop.call_later(0, self._keep_time)
         self._round_at = 0.0
@@ -80,6 +80,7 @@ class FrontEnd:
             self._broker,
             Doors(settings.tokens),
             self._wait,
+            self._wait_chosen,
             self._confirm,
             self._stir,
             self._sooner,
@@ -105,6 +106,7 @@ class FrontEnd:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
             self._front.close()
+            self._control.streams.close()
             self._broker.close()
 
     def drain(self) -> None:
@@ -120,6 +122,7 @@ class FrontEnd:
         self._loop.remove_reader(self._listening.fileno())
         self._listening.close()
         self._front.drain()
+        self._control.streams.drain()
         limit = self._settings.limits.drain
         self._part_from = self._loop.time() + min(_LAST_CALL, limit / 4)
         self._part_all_from = self._loop.time() + limit / 2
@@ -176,6 +179,7 @@ class FrontEnd:
         log.debug("%s has come", caller)
         session = self._front.session(caller)
         caller.carrier = self._carried(sock, session)
+        caller.carrier.left = self._control.left
         self._carriers.add(caller.carrier)
         self._census.write(self._row, len(self._carriers))
 
@@ -229,24 +233,29 @@ class FrontEnd:
                 caller.carrier.stir()
 
     def _wait(self, queue: LocalQueue) -> None:
-        if queue not in self._waiting:
-            self._waiting[queue] = self._loop.create_task(self._serve(queue))
+        self._have_served(queue, _core.EVENT_NOT_EMPTY)
 
-    async def _serve(self, queue: LocalQueue) -> None:
+    def _wait_chosen(self, queue: LocalQueue) -> None:
+        self._have_served(queue, _core.EVENT_ARRIVED)
+
+    def _have_served(self, queue: LocalQueue, event: int) -> None:
+        if (queue, event) not in self._waiting:
+            self._waiting[queue, event] = self._loop.create_task(self._serve(queue, event))
+
+    async def _serve(self, queue: LocalQueue, event: int) -> None:
         """Have those who wait for the queue's messages served, until nobody does."""
         try:
-            await wait_for(
-                queue.namespace, queue, _core.EVENT_NOT_EMPTY, lambda: self._attempt(queue), None
-            )
+            await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
         except ShmqError as error:
             log.info("nobody waits for queue %s any more: %s", queue.name, error)
             self._front.forget(queue)
         finally:
-            if self._waiting.get(queue) is asyncio.current_task():
-                del self._waiting[queue]
+            if self._waiting.get((queue, event)) is asyncio.current_task():
+                del self._waiting[queue, event]
 
-    def _attempt(self, queue: LocalQueue) -> bool | None:
-        return None if self._front.serve(queue) else True
+    def _attempt(self, queue: LocalQueue, event: int) -> bool | None:
+        serve = self._front.choose if event == _core.EVENT_ARRIVED else self._front.serve
+        return None if serve(queue) else True
 
     def _confirm(self, queue: LocalQueue) -> None:
         if queue not in self._confirming:
@@ -296,10 +305,10 @@ class FrontEnd:
     def _wait_no_longer(self) -> None:
         """End the waiting for queues that nobody waits for, so that their numbers say so."""
         self._leaving = False
-        for queue, task in list(self._waiting.items()):
-            if not self._front.serve(queue):
+        for (queue, event), task in list(self._waiting.items()):
+            if self._attempt(queue, event):
                 # Whoever waits from now on gets a task of their own.
-                self._waiting.pop(queue, None)
+                self._waiting.pop((queue, event), None)
                 task.cancel()
 
     def _cut_off_the_stalled(self) -> None:

@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from shmq.errors import (
     Empty,
+    ExchangeExists,
+    Forbidden,
     Full,
     InvalidName,
     InvalidOption,
     LeaseExpired,
+    MemberFenced,
     MessageTooLarge,
     NoSpace,
+    NoSuchExchange,
+    NoSuchGroup,
     NoSuchQueue,
+    NoSuchStream,
+    OffsetOutOfRange,
+    OutOfSequence,
+    PartitionSealed,
     QueueDeleted,
     QueueExists,
+    StreamDeleted,
+    StreamExists,
+    Unsupported,
 )
 from shmq.protocol import Status
+from shmq.server.answering import Refusal
 
-__all__ = ["status_of"]
+__all__ = ["refusal_of", "status_of"]
+
+_RANGE: Final = struct.Struct("!QQQ")
+_SEQUENCE: Final = struct.Struct("!QQ")
 
 _STATUSES: Final[tuple[tuple[type[Exception], Status], ...]] = (
     (NoSuchQueue, Status.NO_QUEUE),
+    (NoSuchExchange, Status.NO_QUEUE),
     (QueueDeleted, Status.NO_QUEUE),
     (QueueExists, Status.QUEUE_EXISTS),
+    (NoSuchStream, Status.NO_QUEUE),
+    (StreamDeleted, Status.NO_QUEUE),
+    (StreamExists, Status.QUEUE_EXISTS),
+    (OffsetOutOfRange, Status.OUT_OF_RANGE),
+    (OutOfSequence, Status.OUT_OF_SEQUENCE),
+    (MemberFenced, Status.FENCED),
+    (PartitionSealed, Status.FENCED),
+    (NoSuchGroup, Status.NO_GROUP),
+    (ExchangeExists, Status.QUEUE_EXISTS),
+    (Forbidden, Status.FORBIDDEN),
     (MessageTooLarge, Status.TOO_LARGE),
     (LeaseExpired, Status.LEASE_EXPIRED),
     (Full, Status.QUEUE_FULL),
@@ -31,6 +59,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], Status], ...]] = (
     (NoSpace, Status.NO_SPACE),
     (InvalidOption, Status.BAD_REQUEST),
     (InvalidName, Status.BAD_REQUEST),
+    (Unsupported, Status.UNSUPPORTED),
 )
 
 
@@ -40,3 +69,16 @@ def status_of(error: Exception) -> Status:
         if isinstance(error, kind):
             return status
     return Status.INTERNAL
+
+
+def refusal_of(error: Exception) -> tuple[Status, bytes]:
+    """The status, and the payload: numbers that a program may want, or the text."""
+    if isinstance(error, Refusal):
+        return error.status, error.payload
+    status = status_of(error)
+    if isinstance(error, OffsetOutOfRange):
+        return status, _RANGE.pack(error.asked, error.earliest, error.latest)
+    if isinstance(error, OutOfSequence):
+        return status, _SEQUENCE.pack(error.expected, error.given)
+    told = "the server has logged why" if status == Status.INTERNAL else str(error)
+    return status, told.encode()

@@ -1,0 +1,75 @@
+"""What answers to remote requests are made of: refusals, maps, and whose fault it is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgpack
+
+from shmq.errors import InvalidName, InvalidOption, NoSpace, ShmqError
+from shmq.protocol import Status
+
+__all__ = ["Refusal", "map_of", "nothing_in", "packed", "scarce", "well_formed"]
+
+#: What the machine, or a limit of the process, can be out of.
+_SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+class Refusal(Exception):
+    """The request is not carried out. Its text, or its ``payload``, is for the client."""
+
+    def __init__(self, status: Status, text: str, payload: bytes | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.payload = text.encode() if payload is None else payload
+
+
+@contextlib.contextmanager
+def well_formed() -> Iterator[None]:
+    """What is of another type, or out of range, is the client's fault."""
+    try:
+        yield
+    except (TypeError, InvalidName, InvalidOption) as error:
+        raise Refusal(Status.BAD_REQUEST, str(error)) from error
+
+
+@contextlib.contextmanager
+def scarce(what: str) -> Iterator[None]:
+    """What the machine has no descriptors or memory for is NoSpace, and no fault."""
+    try:
+        yield
+    except ShmqError:
+        raise
+    except OSError as error:
+        if error.errno not in _SCARCE:
+            raise
+        raise NoSpace(
+            f"the server cannot attach to {what} now: {os.strerror(error.errno)}"
+        ) from error
+
+
+def map_of(raw: bytes) -> dict[str, Any]:
+    """The msgpack map that the bytes are. Raises Refusal if they are none."""
+    try:
+        found = msgpack.unpackb(raw, raw=False, strict_map_key=False)
+    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
+        raise Refusal(Status.BAD_REQUEST, f"that is not msgpack: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise Refusal(Status.BAD_REQUEST, "that is no msgpack map whose keys are of type str")
+    return found
+
+
+def packed(value: Any) -> bytes:
+    """The value in msgpack."""
+    raw: bytes = msgpack.packb(value)
+    return raw
+
+
+def nothing_in(rest: bytes) -> None:
+    """Raises Refusal if there is anything."""
+    if rest:
+        raise Refusal(Status.BAD_REQUEST, f"there are {len(rest)} bytes more than its type takes")

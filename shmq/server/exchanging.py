@@ -1,0 +1,265 @@
+"""What a remote client asks of exchanges, within the rights of its token.
+
+Whoever publishes needs the right to produce to the exchange, and none to the queues behind
+it: who binds a queue has that right, and lets them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgpack
+
+from shmq.client import publishing
+from shmq.client.exchange import LocalExchange
+from shmq.client.local import LocalBroker
+from shmq.contract import Binding
+from shmq.core._core import ADMIN_RIGHT, PRODUCE_RIGHT
+from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
+from shmq.server.statuses import status_of
+
+__all__ = ["Exchanging"]
+
+_SIZE: Final = struct.Struct("!I")
+
+#: What the session may do to a name, as the engine's bits.
+Rights = Callable[[str], int]
+Asked = dict[str, Any]
+
+#: The properties of a message, by their keys on the wire: the argument, and its unit.
+_PROPERTIES: Final[dict[str, tuple[str, float | None]]] = {
+    "codec": ("codec", None),
+    "pri": ("priority", None),
+    "delay": ("delay", 0.001),
+    "ttl": ("ttl", 0.001),
+    "headers": ("headers", None),
+    "group": ("group", None),
+    "dedupe": ("dedupe_id", None),
+    "reply_to": ("reply_to", None),
+    "corr": ("correlation", None),
+}
+
+
+class Exchanging:
+    """The exchanges of a server's namespace, as its clients see them."""
+
+    def __init__(self, broker: LocalBroker) -> None:
+        self._broker = broker
+        self._open: dict[str, LocalExchange] = {}
+        self._actions: dict[str, Callable[[Rights, str, Asked], Asked]] = {
+            "create": self._create,
+            "look": self._look,
+            "delete": self._delete,
+            "bind": self._bind,
+            "unbind": self._bind,
+            "bindings": self._bindings,
+            "synced": self._synced,
+        }
+
+    def summaries(self, rights: Rights) -> list[Asked]:
+        """The exchanges to which the session has any right."""
+        found = [each for each in self._broker.list_exchanges() if rights(each.name)]
+        return [_hidden(dataclasses.asdict(each), rights) for each in found]
+
+    def ask(self, rights: Rights, name: str, asked: Asked) -> Asked:
+        """Carry out an EXCHANGE. Raises ShmqError, and TypeError for a value of another type."""
+        action = self._actions.get(asked.get("action", ""))
+        if action is None:
+            raise InvalidOption(f"'action' must be one of {', '.join(self._actions)}")
+        return action(rights, name, asked)
+
+    # ---- making and finding ----
+
+    def _create(self, rights: Rights, name: str, asked: Asked) -> Asked:
+        _need(rights, name, ADMIN_RIGHT, "administer")
+        alternate = asked.get("alternate")
+        if isinstance(alternate, str):
+            _need(rights, alternate, PRODUCE_RIGHT, "produce to the alternate")
+        self._broker.create_exchange(name, asked.get("kind", "direct"), alternate).close()
+        return self._look(rights, name, asked)
+
+    def _look(self, rights: Rights, name: str, _: Asked) -> Asked:
+        exchange = self._attached(name)
+        found = {"kind": exchange.kind, "alternate": exchange.alternate}
+        return _hidden(found, rights)
+
+    def _delete(self, rights: Rights, name: str, _: Asked) -> Asked:
+        self._attached(name)
+        _need(rights, name, ADMIN_RIGHT, "administer")
+        self._broker.delete_exchange(name)
+        self._open.pop(name).close()
+        return {}
+
+    def _attached(self, name: str) -> LocalExchange:
+        """The exchange of that name as it is now. Raises NoSuchExchange."""
+        found = self._broker.exchange(name)
+        kept = self._open.get(name)
+        if kept is not None and (kept.kind, kept.alternate) == (found.kind, found.alternate):
+            return kept
+        if kept is not None:
+            kept.close()
+        self._open[name] = found
+        return found
+
+    # ---- bindings ----
+
+    def _bind(self, rights: Rights, name: str, asked: Asked) -> Asked:
+        exchange = self._attached(name)
+        _need(rights, name, ADMIN_RIGHT, "administer")
+        given = {key: asked[key] for key in ("key", "kind", "headers", "match") if key in asked}
+        target = asked.get("target")
+        if asked["action"] == "unbind":
+            return {"changed": exchange.unbind(target, **given)}  # type: ignore[arg-type]
+        kind = given.get("kind", "queue")
+        if isinstance(target, str) and not rights(target):
+            return {"changed": False, "missing": kind}
+        _need(rights, str(target), PRODUCE_RIGHT, "produce to")
+        try:
+            return {"changed": exchange.bind(target, **given)}  # type: ignore[arg-type]
+        except (NoSuchQueue, NoSuchStream, NoSuchExchange):
+            self._broker.exchange(name)
+            return {"changed": False, "missing": kind}
+
+    def _bindings(self, rights: Rights, name: str, _: Asked) -> Asked:
+        found = self._attached(name).bindings()
+        return {"bindings": [_as_list(each) for each in found if rights(each.target)]}
+
+    # ---- publishing ----
+
+    def route(self, rights: Rights, name: str, rest: bytes) -> Asked:
+        """Carry out a ROUTE. Raises ShmqError, and TypeError for a value of another type."""
+        asked, meta, bodies = _parts_of(rest)
+        properties = _arguments(meta)
+        exchange = self._attached(name)
+        _need(rights, name, PRODUCE_RIGHT, "produce to")
+        codec = properties.pop("codec", None) or "bytes"
+        letters = publishing.Letters([(body, codec) for body in bodies], properties)
+        outcome = exchange.deliver(
+            letters,
+            asked.get("key", ""),
+            properties.get("headers"),
+            asked.get("confirm"),
+            _only_of(asked),
+        )
+        return {
+            "reached": outcome.reached,
+            "delivered": outcome.delivered,
+            "duplicates": outcome.duplicates,
+            "refused": {name: _why(outcome, name) for name in outcome.refused},
+            "unsynced": {
+                copy.name: copy.number
+                for copy in outcome.copies
+                if copy.confirms
+                and copy.sequence
+                and not publishing.is_synced(copy.queue, copy.number)
+            },
+        }
+
+    def _synced(self, rights: Rights, name: str, asked: Asked) -> Asked:
+        """Which queues have not on disk yet what was published, and what their disk says."""
+        exchange = self._attached(name)
+        _need(rights, name, PRODUCE_RIGHT, "produce to")
+        left = {}
+        for queue_name, sequence in _numbers_of(asked, "queues").items():
+            with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
+                queue = exchange.target(queue_name)
+                if not publishing.is_synced(queue, sequence):
+                    error = getattr(queue, "journal_error", 0)
+                    left[queue_name] = os.strerror(error) if error else None
+        return {"unsynced": left}
+
+
+def _need(rights: Rights, name: str, right: int, what: str) -> None:
+    if not rights(name) & right:
+        raise Forbidden(f"the token has no right to {what} {name!r}")
+
+
+def _hidden(found: Asked, rights: Rights) -> Asked:
+    """What is told of an exchange: not its alternate, to whom may not know of that."""
+    if found["alternate"] is not None and not rights(found["alternate"]):
+        found["alternate"] = None
+    return found
+
+
+def _as_list(binding: Binding) -> list[Any]:
+    headers = None if binding.headers is None else dict(binding.headers)
+    return [binding.target, binding.kind, binding.key, headers, binding.match]
+
+
+def _why(outcome: publishing.Outcome, name: str) -> list[Any]:
+    """Why a queue refused: the status, the text, how many it has, and whether one waits for it."""
+    error = outcome.refused[name]
+    taken, waits = 0, False
+    for copy in outcome.copies:
+        if copy.name == name:
+            taken, waits = copy.taken, copy.waits
+    return [status_of(error), str(error), taken, waits]
+
+
+# ---- what is in a request ----
+
+
+def _parts_of(rest: bytes) -> tuple[Asked, Asked, list[bytes]]:
+    """The map, the properties and the bodies of a ROUTE. Raises InvalidOption."""
+    at, packed = _piece(rest, 0)
+    asked = _map(packed)
+    at, packed = _piece(rest, at)
+    meta = _map(packed) if packed else {}
+    bodies = []
+    while at < len(rest):
+        at, body = _piece(rest, at)
+        bodies.append(body)
+    return asked, meta, bodies
+
+
+def _piece(rest: bytes, at: int) -> tuple[int, bytes]:
+    """Where what begins with its length ends, and its bytes."""
+    if len(rest) - at < _SIZE.size:
+        raise InvalidOption("a length is cut off")
+    end = at + _SIZE.size + _SIZE.unpack_from(rest, at)[0]
+    if end > len(rest):
+        raise InvalidOption("a length reaches beyond the frame")
+    return end, rest[at + _SIZE.size : end]
+
+
+def _map(packed: bytes) -> Asked:
+    try:
+        found = msgpack.unpackb(packed, strict_map_key=False)
+    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
+        raise InvalidOption(f"that is not msgpack: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidOption("that is no msgpack map")
+    return found
+
+
+def _arguments(properties: Asked) -> dict[str, Any]:
+    """Properties as a put takes them; those that are not known do nothing. Raises TypeError."""
+    found = {}
+    for key, (argument, unit) in _PROPERTIES.items():
+        value = properties.get(key)
+        if value is None:
+            continue
+        if unit is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise TypeError(f"{key!r} must be an int")
+        found[argument] = value if unit is None else value * unit
+    return found
+
+
+def _only_of(asked: Asked) -> dict[str, int] | None:
+    return None if asked.get("only") is None else _numbers_of(asked, "only")
+
+
+def _numbers_of(asked: Asked, key: str) -> dict[str, int]:
+    """A map of names to numbers. Raises InvalidOption."""
+    found = asked.get(key)
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and type(number) is int and 0 <= number < 1 << 63
+        for name, number in found.items()
+    ):
+        raise InvalidOption(f"{key!r} must be a map of names to numbers")
+    return found

@@ -1,0 +1,108 @@
+"""FETCHes: what there is, at once, or as soon as something comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import Any, Final
+
+from shmq.client.streams import LocalStream
+from shmq.core._core import Session
+from shmq.errors import ShmqError
+from shmq.protocol import Status
+from shmq.server.answering import Refusal
+from shmq.server.statuses import refusal_of
+from shmq.server.stream_forms import Fetch
+
+__all__ = ["Fetching"]
+
+log = logging.getLogger("shmq.server")
+
+_PART: Final = struct.Struct("!IQQI")
+
+#: What one answer has at most, in bytes, but for its first entry.
+_MOST: Final = 4 << 20
+
+
+class Fetching:
+    """The FETCHes that wait, a task each."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Task[None], tuple[Session, LocalStream, int]] = {}
+
+    def begin(self, session: Session, stream: LocalStream, asked: Fetch) -> bytes | None:
+        """The answer, or None: it comes later. Raises Refusal, InvalidOption, ShmqError."""
+        found = _found(stream, asked)
+        if found or asked.wait == 0:
+            return found
+        if not session.delay():
+            raise Refusal(Status.BAD_REQUEST, "too many requests of this connection wait")
+        task = asyncio.get_running_loop().create_task(
+            self._serve(session, session.asked, stream, asked)
+        )
+        self._waiting[task] = session, stream, session.asked
+        task.add_done_callback(self._over)
+        return None
+
+    def has(self, stream: LocalStream) -> bool:
+        """Whether anybody waits for it."""
+        return any(stream is each for _, each, _ in self._waiting.values())
+
+    def leave(self, session: Session) -> None:
+        """The connection is gone: its waits end."""
+        for task, (whose, _, _) in list(self._waiting.items()):
+            if whose is session:
+                task.cancel()
+
+    def drain(self) -> None:
+        """All waits end, and are told why."""
+        for task, (session, _, asked) in list(self._waiting.items()):
+            task.cancel()
+            session.answer_late(asked, Status.SHUTTING_DOWN, b"")
+
+    def close(self) -> None:
+        """All waits end."""
+        for task in list(self._waiting):
+            task.cancel()
+
+    async def _serve(self, session: Session, asked: int, stream: LocalStream, wish: Fetch) -> None:
+        status, payload = Status.OK, b""
+        try:
+            if await stream.abeyond_any(dict(wish.places), wish.wait):
+                payload = _found(stream, wish)
+        except ShmqError as error:
+            gone = stream.control.deleted  # and its handle may be closed for that
+            status, payload = (Status.NO_QUEUE, b"") if gone else refusal_of(error)
+        session.answer_late(asked, status, payload)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        session, _, asked = self._waiting.pop(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        log.error("a fault of this server", exc_info=task.exception())
+        session.answer_late(asked, Status.INTERNAL, b"")
+
+
+def _found(stream: LocalStream, asked: Fetch) -> bytes:
+    """The partitions of which there is something, or something was left out."""
+    parts: list[bytes] = []
+    left = min(asked.size, _MOST)
+    for partition, offset in asked.places:
+        if left <= 0:
+            break
+        raw, following = _entries(stream, asked, partition, offset, left)
+        if following > offset:
+            parts += (_PART.pack(partition, following, stream.latest(partition), len(raw)), raw)
+            left -= len(raw)
+    return b"".join(parts)
+
+
+def _entries(
+    stream: LocalStream, asked: Fetch, partition: int, offset: int, most: int
+) -> tuple[bytes, int]:
+    """The entries from the offset on, and the offset behind them and what was left out."""
+    if asked.where is None:
+        return stream.read_raw(partition, offset, asked.most, max_bytes=most)
+    found: Any = stream.read(partition, offset, asked.most, max_bytes=most, where=asked.where)
+    return found.sealed(stream.identity & 0xFFFFFFFF), found.next_offset

@@ -1,0 +1,312 @@
+"""The members that remote clients have in groups of streams, each for as long as its connection."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from shmq.client.groups.burial import Graves, bury
+from shmq.client.groups.group import LocalGroup
+from shmq.client.groups.member import LOOK_EVERY
+from shmq.client.groups.place import Place
+from shmq.client.groups.share import LocalShare
+from shmq.client.streams import LocalStream
+from shmq.core import _roster
+from shmq.core._core import CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.errors import MemberFenced
+from shmq.protocol import Status, Type
+from shmq.server.answering import Refusal, map_of, packed, well_formed
+from shmq.server.group_forms import Asked, Places, Take, receipts_of
+
+__all__ = ["Members"]
+
+_CHANGE: Final = struct.Struct("!Q")
+_SEAT: Final = struct.Struct("!QQQ")
+_NUMBER: Final = struct.Struct("!I")
+_LENT: Final = struct.Struct("!QIQI")
+_SETTLE: Final = struct.Struct("!BQ")
+
+#: Stands for an offset where there is none.
+_NONE: Final = (1 << 64) - 1
+#: What one SHARE_TAKE lends at most.
+_AT_ONCE: Final = 1024
+
+Key = tuple[int, str, int]
+
+
+class Streams(Protocol):
+    """Where members find their streams."""
+
+    def attached(
+        self, session: Session, name: str, right: int = 0, identity: int = 0
+    ) -> LocalStream:
+        """The stream, for who may do that to it."""
+
+    def rights(self, session: Session, name: str) -> int:
+        """What the session may do to what is called so."""
+
+
+class Members:
+    """Carries out requests about groups, and leaves them for those whose connection ended."""
+
+    def __init__(self, streams: Streams, open_queue: Callable[[str], Any]) -> None:
+        self._streams = streams
+        self._graves = Graves(open_queue)
+        self._open: dict[Session, dict[Key, Seat]] = {}
+        self.answers: dict[int, Callable[[Session, str, bytes], bytes]] = {
+            Type.JOIN: self._join,
+            Type.HEARTBEAT: self._heartbeat,
+            Type.SEATS: self._seats,
+            Type.COMMIT: self._commit,
+            Type.LEAVE: self._leave,
+            Type.SHARE_TAKE: self._take,
+            Type.SHARE_SETTLE: self._settle,
+            Type.STREAM_GROUPS: self._groups,
+        }
+
+    def left(self, session: Session) -> None:
+        """The connection is gone: its members leave."""
+        for seat in self._open.pop(session, {}).values():
+            seat.leave()
+
+    def has(self, stream: LocalStream) -> bool:
+        """Whether anybody is a member of a group of it."""
+        return any(
+            seat.place.stream is stream for seats in self._open.values() for seat in seats.values()
+        )
+
+    def close(self) -> None:
+        """All members leave."""
+        for session in list(self._open):
+            self.left(session)
+
+    # ---- one request each ----
+
+    def _join(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        options = asked.options()
+        stream = self._streams.attached(session, name, CONSUME_RIGHT, asked.identity)
+        with well_formed():
+            seat = self._seat(session, stream, asked.group, options)
+        key = stream.identity, asked.group, seat.id
+        self._open.setdefault(session, {})[key] = seat
+        return packed({"member": seat.id, "options": seat.place.roster.options})
+
+    def _seat(
+        self, session: Session, stream: LocalStream, group: str, options: dict[str, Any]
+    ) -> Seat:
+        grouping: Any = stream
+        member = options.pop("member", None)
+        if member is not None and not isinstance(member, str):
+            raise TypeError("'member' must be of type str")
+        if not options.pop("shared", False):
+            return Seat(grouping.group(group, **options).place, member)
+        dead_letter = options.get("dead_letter")
+        if isinstance(dead_letter, str):
+            self._need(session, dead_letter, PRODUCE_RIGHT)
+        share = grouping.share(group, member=member, **options)
+        return Seat(share.place, member, share)
+
+    def _heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        known = asked.number()
+        seat = self._found(session, name, asked)
+        change = seat.attend()
+        if change is None:
+            raise self._fenced(session, name, asked)
+        if change == known:
+            return _CHANGE.pack(change)
+        return _CHANGE.pack(change) + b"".join(
+            _SEAT.pack(owner, meant, _NONE if committed is None else committed)
+            for owner, meant, committed, *_ in seat.place.roster.seats()
+        )
+
+    def _seats(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        if not asked.rest or asked.rest[0] > 1:
+            raise Refusal(Status.BAD_REQUEST, "a SEATS takes (1) or leaves (0) partitions")
+        seat = self._found(session, name, asked)
+        roster = seat.place.roster
+        places = Places(asked.rest[1:], roster.partitions).places
+        do = roster.claim if asked.rest[0] else roster.release
+        return b"".join(_NUMBER.pack(p) for p, _ in places if do(p, asked.member))
+
+    def _commit(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        if asked.member:
+            place = self._found(session, name, asked).place
+        else:
+            place = self._group(session, name, asked).place
+            place.look_for_dead()
+        places = Places(asked.rest, place.roster.partitions).places
+        fenced = []
+        with well_formed():
+            for each in places:
+                place.check_offset(*each)
+        for partition, offset in places:
+            if place.roster.commit(partition, asked.member, offset):
+                place.keep_from(partition, offset)
+            else:
+                fenced.append(partition)
+        if fenced:
+            raise Refusal(Status.FENCED, "", b"".join(map(_NUMBER.pack, fenced)))
+        return b""
+
+    def _leave(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        seat = self._found(session, name, asked)
+        self._forget(session, asked, seat)
+        seat.leave()
+        return b""
+
+    def _take(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        wish = Take(asked.rest)
+        seat = self._found(session, name, asked)
+        if seat.share is None:
+            raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} does not share")
+        if seat.attend() is None:
+            raise self._fenced(session, name, asked)
+        bury(seat.place.roster, seat.id, seat.place, self._graves)
+        lent = seat.lend(min(wish.limit, _AT_ONCE), handed=wish.handed)
+        ends = [_NONE if each[4] is None else each[4] for each in seat.place.roster.seats()]
+        return b"".join(
+            (
+                _CHANGE.pack(seat.due()),
+                _NUMBER.pack(len(ends)),
+                *map(_CHANGE.pack, ends),
+                *(_LENT.pack(*each) for each in lent),
+            )
+        )
+
+    def _settle(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Asked(rest)
+        if len(asked.rest) < _SETTLE.size:
+            raise Refusal(Status.BAD_REQUEST, "a SHARE_SETTLE has 9 bytes before its receipts")
+        action, ns = _SETTLE.unpack_from(asked.rest)
+        receipts = receipts_of(asked.rest[_SETTLE.size :])
+        if not 1 <= action <= 6 or ns > 10**18:
+            raise Refusal(Status.BAD_REQUEST, "a SHARE_SETTLE is 1 to 6, and of at most 10^18 ns")
+        roster = self._found(session, name, asked).place.roster
+        settle: Callable[[int], bool] = (
+            roster.ack,
+            lambda receipt: roster.nack(receipt, ns),
+            roster.reject,
+            lambda receipt: roster.extend(receipt, ns),
+            roster.hand,
+            roster.lost,
+        )[action - 1]
+        refused = [receipt for receipt in receipts if not settle(receipt)]
+        if refused:
+            raise Refusal(Status.LEASE_EXPIRED, "", b"".join(map(_CHANGE.pack, refused)))
+        return b""
+
+    def _groups(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = map_of(rest)
+        identity, action = asked.pop("identity", 0), asked.pop("action", None)
+        with well_formed():
+            if not isinstance(identity, int):
+                raise TypeError("'identity' must be of type int")
+            stream: Any = self._streams.attached(session, name, CONSUME_RIGHT, identity)
+            if action == "list":
+                return packed([dataclasses.asdict(each) for each in stream.groups()])
+            group = asked.pop("group", None)
+            if not isinstance(group, str):
+                raise TypeError("'group' must be of type str")
+            if action == "delete":
+                stream.delete_group(group)
+                return packed({})
+            if action != "look":
+                raise TypeError("'action' must be 'list', 'look' or 'delete'")
+            return packed(_shown(stream.group(group, **asked)))
+
+    # ---- finding ----
+
+    def _found(self, session: Session, name: str, asked: Asked) -> Seat:
+        """The member's seat. Raises Refusal, NoSuchStream, MemberFenced."""
+        stream = self._streams.attached(session, name, CONSUME_RIGHT, asked.identity)
+        key = stream.identity, asked.group, asked.member
+        seat = self._open.get(session, {}).get(key)
+        if seat is None:
+            raise _gone(asked)
+        return seat
+
+    def _group(self, session: Session, name: str, asked: Asked) -> LocalGroup:
+        stream: Any = self._streams.attached(session, name, CONSUME_RIGHT, asked.identity)
+        group: LocalGroup = stream.group(asked.group)
+        return group
+
+    def _need(self, session: Session, name: str, right: int) -> None:
+        if not self._streams.rights(session, name) & right:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to that of {name!r}")
+
+    def _fenced(self, session: Session, name: str, asked: Asked) -> MemberFenced:
+        """Forget a member that is none any more."""
+        self._forget(session, asked, self._found(session, name, asked))
+        return _gone(asked)
+
+    def _forget(self, session: Session, asked: Asked, seat: Seat) -> None:
+        key = seat.place.stream.identity, asked.group, asked.member
+        self._open.get(session, {}).pop(key, None)
+
+
+class Seat:
+    """A member: its place in the group, and what lends to it if the group shares."""
+
+    def __init__(self, place: Place, member: str | None, share: LocalShare | None = None) -> None:
+        self.place = place
+        self.share = share
+        if share is None:
+            number = place.namespace.process_number()
+            self.at, self.id = place.roster.join(number, (member or "?").encode())
+        else:
+            self.at, self.id = share.seat
+
+    def attend(self) -> int | None:
+        """Say that it lives, and look after the group: its `change`; None: it is no member."""
+        roster = self.place.roster
+        if roster.beat(self.at, self.id) is None:
+            return None
+        if roster.watch(LOOK_EVERY):
+            self.place.look_for_dead()
+        self.place.widen()
+        if self.share is None:
+            self.place.plan()
+        else:
+            self.share.take_up()
+        return roster.change
+
+    def lend(self, limit: int, *, handed: bool) -> list[tuple[int, int, int, int]]:
+        """Records that are the member's from now on."""
+        assert self.share is not None
+        found = self.share.lent(limit)
+        return [each for each in found if not handed or self.place.roster.hand(each[0])]
+
+    def due(self) -> int:
+        """In how many ns something that is held is due."""
+        return max(0, min(self.place.roster.due() - _roster.clock(), 10**18))
+
+    def leave(self) -> None:
+        """It is no member any more, and what it has not settled goes back."""
+        if self.share is not None:
+            self.share.close()
+        elif not self.place.roster.deleted:
+            self.place.roster.leave(self.id, False)
+
+
+def _gone(asked: Asked) -> MemberFenced:
+    return MemberFenced(f"member {asked.member} of group {asked.group!r} is no member any more")
+
+
+def _shown(group: LocalGroup) -> dict[str, Any]:
+    roster = group.place.roster
+    group.place.look_for_dead()
+    group.place.widen()
+    return {
+        "options": roster.options,
+        "members": roster.members(),
+        "seats": roster.seats(),
+        "numbers": roster.numbers(),
+    }

@@ -1,0 +1,49 @@
+"""What a client asks of the schemas of a queue or a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args
+
+from shmq.client.local import LocalBroker
+from shmq.errors import InvalidOption, SchemaError
+from shmq.options import check_one_of
+from shmq.schemas.compare import Compatibility
+
+__all__ = ["changes", "schema_answer"]
+
+_ACTIONS: Final = ("get", "set", "check")
+_RULES: Final = get_args(Compatibility)
+
+
+def changes(asked: dict[str, Any]) -> bool:
+    """Whether a SCHEMA with this map sets one. Raises InvalidOption."""
+    action = asked.get("action")
+    if action not in _ACTIONS:
+        raise InvalidOption(f"'action' must be one of {', '.join(_ACTIONS)}, not {action!r:.40}")
+    return bool(action == "set")
+
+
+def schema_answer(broker: LocalBroker, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """The map of the answer; a schema that is refused is in it, with its field.
+
+    Raises InvalidOption, NoSuchQueue, and what the schemas' file raises.
+    """
+    if asked["action"] == "get":
+        return {
+            "versions": [
+                [each.version, each.schema, each.compatibility, each.at]
+                for each in broker.schemas(name)
+            ]
+        }
+    schema, rule = asked.get("schema"), asked.get("compatibility")
+    if not isinstance(schema, dict):
+        raise InvalidOption("it needs a 'schema', a map")
+    if rule is not None:
+        check_one_of("compatibility", rule, _RULES)
+    try:
+        if changes(asked):
+            return {"version": broker.set_schema(name, schema, rule)}
+        broker.check_schema(name, schema, rule)
+    except SchemaError as error:
+        return {"refused": str(error), "field": error.field}
+    return {}

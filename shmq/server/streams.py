@@ -1,0 +1,247 @@
+"""What remote clients ask of streams, but for groups: to make them, append and read."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from shmq.client.local import LocalBroker
+from shmq.client.streams import LocalStream
+from shmq.compression import expand
+from shmq.core import _log
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
+from shmq.protocol import Status, Type
+from shmq.server.answering import Refusal, map_of, nothing_in, packed, scarce, well_formed
+from shmq.server.confirming import Confirming
+from shmq.server.fetching import Fetching
+from shmq.server.members import Members
+from shmq.server.statuses import refusal_of
+from shmq.server.stream_forms import Append, At, Fetch, Repartition
+from shmq.stream_options import StreamOptions
+
+__all__ = ["Streams"]
+
+Rights = Callable[[Session, str], int]
+
+_APPENDED: Final = struct.Struct("!QIQ")
+_OFFSET: Final = struct.Struct("!Q")
+_RANGE: Final = struct.Struct("!II")
+
+#: How many streams stay attached to.
+_MOST_KEPT: Final = 256
+
+
+class Streams:
+    """Carries out requests about streams, and knows those that are attached to.
+
+    Each method that answers checks in the contract's order: form, flags, stream, right, range.
+    """
+
+    def __init__(self, broker: LocalBroker, rights: Rights) -> None:
+        self._broker = broker
+        self._rights = rights
+        self._open: dict[str, LocalStream] = {}
+        self._fetching = Fetching()
+        self._confirming = Confirming()
+        self._members = Members(self, broker.queue)
+        self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
+            Type.STREAM_CREATE: self._create,
+            Type.STREAM_DELETE: self._delete,
+            Type.STREAM_LIST: self._list,
+            Type.STREAM_INFO: self._info,
+            Type.APPEND: self._append,
+            Type.FETCH: self._fetch,
+            Type.OFFSET_AT: self._offset_at,
+            Type.REPARTITION: self._repartition,
+            **self._members.answers,
+        }
+
+    def left(self, session: Session) -> None:
+        """The connection is gone."""
+        self._fetching.leave(session)
+        self._members.left(session)
+
+    def drain(self) -> None:
+        """Nothing new begins: who waits is told so."""
+        self._fetching.drain()
+
+    def close(self) -> None:
+        """Leave all streams."""
+        self._fetching.close()
+        self._confirming.close()
+        self._members.close()
+        for stream in self._open.values():
+            stream.close()
+        self._open.clear()
+
+    def rights(self, session: Session, name: str) -> int:
+        """What the session may do to what is called so."""
+        return self._rights(session, name)
+
+    # ---- attaching ----
+
+    def attached(
+        self, session: Session, name: str, right: int = 0, identity: int = 0
+    ) -> LocalStream:
+        """The stream, for who may do that to it. Raises Refusal, NoSuchStream."""
+        held = self._rights(session, name)
+        if not held:
+            raise _absent(name)
+        stream = self._kept(name)
+        if identity and stream.identity != identity:
+            raise _absent(name)
+        if right and not held & right:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to that of stream {name!r}")
+        return stream
+
+    def _kept(self, name: str) -> LocalStream:
+        stream = self._open.pop(name, None)
+        if stream is not None and stream.control.deleted:
+            stream.close()
+            stream = None
+        if stream is None:
+            with scarce(f"stream {name!r}"):
+                stream = self._broker.stream(name)
+        self._open[name] = stream  # the last used is the last
+        if len(self._open) > _MOST_KEPT:
+            oldest = next(iter(self._open))
+            if not self._is_awaited(self._open[oldest]):
+                self._open.pop(oldest).close()
+        return stream
+
+    def _is_awaited(self, stream: LocalStream) -> bool:
+        waits = self._fetching.has(stream) or self._confirming.has(stream)
+        return waits or self._members.has(stream)
+
+    # ---- one request each ----
+
+    def _create(self, session: Session, name: str, rest: bytes) -> bytes:
+        given = map_of(rest) if rest else {}
+        held = self._rights(session, name)
+        if not held:
+            raise _absent(name)
+        if not held & ADMIN_RIGHT:
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
+        with well_formed():
+            StreamOptions.given(given)
+            self._broker.create_stream(name, **given).close()
+        return b""
+
+    def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
+        nothing_in(rest)
+        held = self._rights(session, name)
+        if not held:
+            raise _absent(name)
+        if not held & ADMIN_RIGHT:
+            self._kept(name)  # or there is none
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
+        self._broker.delete_stream(name)
+        return b""
+
+    def _list(self, session: Session, name: str, rest: bytes) -> bytes:
+        nothing_in(name.encode() + rest)
+        found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
+        return packed([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
+
+    def _info(self, session: Session, name: str, rest: bytes) -> bytes:
+        nothing_in(rest)
+        stream = self.attached(session, name)
+        return packed(
+            {
+                "name": name,
+                "identity": stream.identity,
+                "options": stream.options.as_dict(),
+                "partitions": stream.partitions,
+                "offsets": [dataclasses.asdict(each) for each in stream.offsets()],
+                "journal_error": _disk_error(stream),
+            }
+        )
+
+    def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:
+        asked = Append.of(rest)
+        try:
+            return self._appended(session, name, asked)
+        except (Refusal, ShmqError) as error:
+            if not asked.durable or not session.promised:
+                raise
+            session.keep(session.promise(), *refusal_of(error))  # behind those that wait
+            return None
+
+    def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
+        stream = self.attached(session, name, PRODUCE_RIGHT, asked.identity)
+        if asked.durable and stream.options.durability != "journal":
+            raise Refusal(Status.UNSUPPORTED, f"stream {name!r} keeps no journal")
+        with well_formed():
+            if asked.compression is not None:
+                _check_compressed(asked)
+            done: Any = stream.append_block(
+                asked.block,
+                partition=asked.partition,
+                count=asked.count,
+                compression=asked.compression,
+                raw_bytes=asked.raw_bytes or None,
+                wait=False,
+                confirm="memory",
+                producer=asked.producer,
+                sequence=asked.sequence,
+                gaps=asked.gaps,
+            )
+        payload = _APPENDED.pack(done.first & (1 << 64) - 1, done.count, done.timestamp_ns)
+        status = Status.DUPLICATE if done.duplicate else Status.OK
+        if asked.durable or stream.options.confirm == "disk":
+            end = done.first + done.count if done.first >= 0 else 0
+            self._confirming.promise(session, stream, (asked.partition, end), status, payload)
+            return None
+        if done.duplicate:
+            raise Refusal(status, "", payload)
+        return payload
+
+    def _fetch(self, session: Session, name: str, rest: bytes) -> bytes | None:
+        asked = Fetch.of(rest)
+        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        with well_formed():
+            return self._fetching.begin(session, stream, asked)
+
+    def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = At.of(rest)
+        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        with well_formed():
+            return _OFFSET.pack(stream.at(asked.timestamp / 1e9, asked.partition))
+
+    def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
+        asked = Repartition.of(rest)
+        stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
+        with well_formed():
+            opened = stream.repartition(asked.partitions)
+        return _RANGE.pack(opened.start, opened.stop)
+
+
+def _disk_error(stream: LocalStream) -> str | None:
+    """Why the disk of its journal fails; None: it does not."""
+    found = next((error for log in stream.logs if (error := log.disk_error)), 0)
+    return os.strerror(found) if found else None
+
+
+def _check_compressed(asked: Append) -> None:
+    """What is appended as it is would be found out by whoever reads it: it is expanded before.
+
+    Raises ShmqError.
+    """
+    assert asked.compression is not None
+    try:
+        plain = expand(asked.compression, asked.block, asked.raw_bytes)
+        count = _log.count_records(plain)
+    except Unsupported:
+        raise
+    except ShmqError as error:
+        raise InvalidOption(f"the records are not compressed as they should be: {error}") from error
+    if count != asked.count:
+        raise InvalidOption(f"{count} records are compressed, not {asked.count}")
+
+
+def _absent(name: str) -> NoSuchStream:
+    return NoSuchStream(f"there is no stream {name!r}")
