@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.codecs import CODECS, OTHER, unpack_properties
 from shmq.contract.columns import REASONS, STATES
+from shmq.spark import buffers
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -73,7 +74,7 @@ class _Making:
 
     def plain(self, column: memoryview, kind: pa.DataType) -> pa.Array:
         """Numbers of which none is null, where they lie."""
-        return pa.Array.from_buffers(kind, self._count, [None, pa.py_buffer(column)])
+        return buffers.plain(column, self._count, kind)
 
     def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
         """Times, of which 0 is null, where they lie."""
@@ -86,31 +87,20 @@ class _Making:
     def values(self, kind: pa.DataType) -> pa.Array:
         """The bodies, where they lie."""
         run = self._run
-        buffers = [None, pa.py_buffer(run.body_offsets), pa.py_buffer(run.bodies)]
-        return pa.Array.from_buffers(kind, self._count, buffers)
-
-    def constant(self, text: bytes, kind: pa.DataType) -> pa.Array:
-        """The same text in every row."""
-        offsets = np.arange(self._count + 1, dtype=np.int32) * len(text)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * self._count)]
-        return pa.Array.from_buffers(kind, self._count, buffers)
+        parts = [None, pa.py_buffer(run.body_offsets), pa.py_buffer(run.bodies)]
+        return pa.Array.from_buffers(kind, self._count, parts)
 
     def zeros(self, kind: pa.DataType) -> pa.Array:
         return self.plain(memoryview(bytes(4 * self._count)), kind)
 
     def topics(self, kind: pa.DataType) -> pa.Array:
-        return self.constant(self._topic, kind)
+        return buffers.constant(self._topic, self._count, kind)
 
     def words(
         self, column: memoryview, names: Mapping[int, str | None], kind: pa.DataType
     ) -> pa.Array:
         """The word for each number; null for one that has none."""
-        numbers = self.numbers(column, np.uint8)
-        if self._count and (numbers == numbers[0]).all():
-            word = names.get(int(numbers[0]))
-            return self.constant(word.encode(), kind) if word else pa.nulls(self._count, kind)
-        table = pa.array([names.get(number) for number in range(256)], kind)
-        return table.take(pa.array(numbers))
+        return buffers.words(self.numbers(column, np.uint8), names, kind)
 
     def codecs(self, kind: pa.DataType) -> pa.Array:
         """The codec of each; one without a number says its name among the properties."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from shmq.spark import columns, options
 from shmq.spark.options import BATCH, Option
 
-__all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES"]
+__all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES", "check"]
 
 #: What a message in a file may be doing: a lease does not survive.
 STATES: Final = ("ready", "delayed", "dying")
@@ -71,3 +72,8 @@ REFUSED: Final = MappingProxyType(
         "url": "files are read without the broker: leave it out",
     }
 )
+
+
+def check(given: Mapping[str, str], use: str) -> None:
+    """Raise InvalidOption for options that it cannot have."""
+    options.parse(OPTIONS, given, use, form="dmsq", refused=REFUSED)

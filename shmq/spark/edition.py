@@ -11,6 +11,7 @@ from shmq.errors import InvalidOption
 
 if TYPE_CHECKING:
     from shmq.spark.sink import Sink
+    from shmq.spark.stream_sink import StreamSink
 
 __all__ = ["Edition"]
 
@@ -30,7 +31,7 @@ class Edition:
     partition: int
 
     @classmethod
-    def of_stream(cls, sink: Sink) -> Self:
+    def of_stream(cls, sink: Sink | StreamSink) -> Self:
         """That of a stream's task: the query publishes, under the number of its micro-batch."""
         context = _context()
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
@@ -39,7 +40,7 @@ class Edition:
         return cls(query, int(batch), *_part(sink, context))
 
     @classmethod
-    def of_batch(cls, sink: Sink) -> Self:
+    def of_batch(cls, sink: Sink | StreamSink) -> Self:
         """That of a task of ``df.write``.
 
         The options may name the publisher and the batch; within foreachBatch the publisher
@@ -67,7 +68,7 @@ def _context() -> TaskContext:
     return context
 
 
-def _part(sink: Sink, context: TaskContext) -> tuple[str, int]:
+def _part(sink: Sink | StreamSink, context: TaskContext) -> tuple[str, int]:
     """The part's name, which no other attempt has, and its place."""
     partition = context.partitionId()
     return f"{sink.run}.{partition}.{context.taskAttemptId()}", partition

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from shmq.errors import InvalidOption
 
-__all__ = ["BATCH", "STREAM", "USES", "WRITE", "Option", "parse"]
+__all__ = ["BATCH", "KIND", "STREAM", "USES", "WRITE", "Option", "parse", "use_of"]
 
 BATCH: Final = "batch"
 STREAM: Final = "stream"
@@ -81,6 +81,12 @@ def parse(
         except ValueError as error:
             raise InvalidOption(f"the option {option.name}={text!r} must be {error}") from None
     return chosen
+
+
+def use_of(table: Sequence[Option], given: Mapping[str, str]) -> str:
+    """The use whose options these can be: a stream's, if one of them is for streams alone."""
+    alone = {option.name.lower() for option in table if option.uses == frozenset({STREAM})}
+    return STREAM if any(key.lower() in alone for key in given) else BATCH
 
 
 def _unknown(key: str, known: Mapping[str, Option], form: str, refused: Mapping[str, str]) -> str:
@@ -189,3 +195,7 @@ def several_of(*allowed: str) -> Reading:
         return found
 
     return read
+
+
+#: Says whether names are those of queues or of streams.
+KIND: Final = Option("kind", one_of("queue", "stream"), None, frozenset({BATCH, STREAM, WRITE}))

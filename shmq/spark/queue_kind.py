@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmq.spark import address, columns, options, queue_sink
 from shmq.spark.address import Address
-from shmq.spark.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.options import BATCH, KIND, STREAM, WRITE, Option
 from shmq.spark.queue_batch import QueueReader
 from shmq.spark.queue_source import Subscription
 from shmq.spark.queue_stream import QueueStreamReader
@@ -30,6 +30,7 @@ _STREAM: Final = frozenset({STREAM})
 #: Every option of ``format("shmq")`` for a queue; docs/spark.md has the same table.
 OPTIONS: Final = (
     *address.OPTIONS,
+    KIND,
     Option("subscribe", options.names, None, _READ),
     Option("subscribePattern", options.pattern, None, _READ),
     Option("columns", options.several_of(*columns.NAMES), None, _READ),
@@ -88,7 +89,7 @@ class QueueKind:
         Spark asks before it tells what for, so an option of any use will do here. Raises
         :class:`~shmq.InvalidOption`.
         """
-        chosen = options.parse(OPTIONS, self._given, self._use(), form="shmq", refused=REFUSED)
+        chosen = self._parse(options.use_of(OPTIONS, self._given))
         return columns.ddl(columns.chosen(chosen["columns"], chosen["includeHeaders"]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -108,11 +109,6 @@ class QueueKind:
     def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
         """Puts into queues, once for each micro-batch."""
         return queue_sink.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
-
-    def _use(self) -> str:
-        """The use whose options these can be: a stream's, if one of them is for streams alone."""
-        alone = {option.name.lower() for option in OPTIONS if option.uses == _STREAM}
-        return STREAM if any(key.lower() in alone for key in self._given) else BATCH
 
     def _parse(self, use: str) -> dict[str, Any]:
         return options.parse(OPTIONS, self._given, use, form="shmq", refused=REFUSED)

@@ -1,4 +1,4 @@
-"""Acknowledges what a query has committed that has ended."""
+"""Acknowledges what a query has committed that has ended, or tells its group."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 from collections.abc import Mapping
 
 from shmq.errors import ShmqError
-from shmq.spark import options
+from shmq.spark import options, stream_kind
 from shmq.spark.address import Address
 from shmq.spark.options import STREAM
 from shmq.spark.queue_kind import OPTIONS, REFUSED
 from shmq.spark.queue_leases import Leases
 from shmq.spark.queue_source import Subscription
+from shmq.spark.stream_cursor import Cursor
+from shmq.spark.stream_offset import StreamOffset
+from shmq.spark.stream_topics import Topics
 from shmq.spark.taken import Offset
 
 __all__ = ["settle"]
@@ -24,13 +27,33 @@ def settle(given: Mapping[str, str], offset: str) -> int:
     batch of a query is acknowledged by whoever starts it again: by the next start, or by this,
     at once. ``given`` are the options of the stream, and ``offset`` is the JSON of this source
     in the newest file of the checkpoint's ``commits``, as ``offsets`` has it. What another
-    consumer has taken in the meantime stays its own. Raises :class:`~shmq.ShmqError`.
+    consumer has taken in the meantime stays its own. Of streams it tells the group, if the
+    options name one, and returns 0. Raises :class:`~shmq.ShmqError`.
     """
-    chosen = options.parse(OPTIONS, given, STREAM, form="shmq", refused=REFUSED)
     try:
-        done = Offset.of_json(json.loads(offset))
+        found = json.loads(offset)
     except ValueError as error:
         raise ShmqError(f"{offset[:200]!r} is no offset of the checkpoint: {error}") from None
+    if isinstance(found, dict) and "streams" in found:
+        _tell(given, StreamOffset.of_json(found))
+        return 0
+    return _acknowledge(given, Offset.of_json(found))
+
+
+def _tell(given: Mapping[str, str], done: StreamOffset) -> None:
+    kind = stream_kind
+    chosen = options.parse(kind.OPTIONS, given, STREAM, form="shmq", refused=kind.REFUSED)
+    if chosen["group"] is None:
+        return
+    cursor = Cursor(Address.of(chosen), Topics.of(chosen), chosen)
+    try:
+        cursor.done(done)
+    finally:
+        cursor.close()
+
+
+def _acknowledge(given: Mapping[str, str], done: Offset) -> int:
+    chosen = options.parse(OPTIONS, given, STREAM, form="shmq", refused=REFUSED)
     leases = Leases(
         Address.of(chosen), Subscription.of(chosen), chosen["leaseTimeout"], strict=False
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from pyspark.sql import types
@@ -16,7 +15,7 @@ from shmq.spark import columns
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["COLUMNS", "IGNORED", "SinkColumn", "SinkColumns"]
+__all__ = ["COLUMNS", "IGNORED", "OF_STREAMS", "SinkColumn", "SinkColumns"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,32 +66,47 @@ _TEXT: Final = "string"
 _EITHER: Final = "string or binary"
 _SECONDS: Final = "a number (of seconds) or interval day to second"
 
-#: Every column that a sink reads; docs/spark.md has the same table.
+_VALUE: Final = SinkColumn("value", "body", _is_text_or_binary, _EITHER)
+_HEADERS: Final = SinkColumn(
+    "headers",
+    "headers",
+    _is_headers,
+    "array<struct<key: string, value: string or binary>> or map<string, string or binary>",
+)
+_CODEC: Final = SinkColumn("codec", "codec", _is_text, _TEXT)
+_TOPIC: Final = SinkColumn("topic", "queue", _is_text, _TEXT)
+
+#: Every column that the sink of a queue reads; docs/spark.md has the same table.
 COLUMNS: Final = (
-    SinkColumn("value", "body", _is_text_or_binary, _EITHER),
+    _VALUE,
     SinkColumn("key", "group", _is_text_or_binary, _EITHER),
     SinkColumn("group", "group", _is_text, _TEXT),
-    SinkColumn(
-        "headers",
-        "headers",
-        _is_headers,
-        "array<struct<key: string, value: string or binary>> or map<string, string or binary>",
-    ),
+    _HEADERS,
     SinkColumn("priority", "priority", _is_whole, "int"),
     SinkColumn("delay", "delay", _is_seconds, _SECONDS),
     SinkColumn("ttl", "ttl", _is_seconds, _SECONDS),
     SinkColumn("dedupe_id", "dedupe_id", _is_text, _TEXT),
-    SinkColumn("codec", "codec", _is_text, _TEXT),
+    _CODEC,
     SinkColumn("correlation_id", "correlation", _is_text, _TEXT),
     SinkColumn("reply_to", "reply_to", _is_text, _TEXT),
-    SinkColumn("topic", "queue", _is_text, _TEXT),
+    _TOPIC,
     SinkColumn("queue", "queue", _is_text, _TEXT),
 )
 
-_BY_NAME: Final = MappingProxyType({column.name: column for column in COLUMNS})
+#: Every column that the sink of a stream reads; docs/spark.md has the same table.
+OF_STREAMS: Final = (
+    _VALUE,
+    SinkColumn("key", "key", _is_text_or_binary, _EITHER),
+    _HEADERS,
+    SinkColumn("partition", "partition", _is_whole, "int"),
+    _CODEC,
+    _TOPIC,
+)
 
-#: What a source gives and a sink has no use for, so that what was read can be written.
-IGNORED: Final = frozenset(name.lower() for name in columns.NAMES) - frozenset(_BY_NAME)
+_READ: Final = frozenset(name.lower() for name in columns.NAMES)
+
+#: What a source gives and a queue has no use for, so that what was read can be written.
+IGNORED: Final = _READ - frozenset(column.name for column in COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,15 +121,22 @@ class SinkColumns:
     arguments: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, schema: StructType, topic: str | None) -> Self:
-        """Those of the schema; ``topic``: the queue that the options name, if they do.
+    def of(
+        cls,
+        schema: StructType,
+        topic: str | None,
+        table: Sequence[SinkColumn] = COLUMNS,
+        thing: str = "queue",
+    ) -> Self:
+        """Those of the schema; ``topic``: the queue, or stream, that the options name, if any.
 
         Raises :class:`~shmq.InvalidOption` for a column that is missing, unknown, or of a
         type that it cannot have, and for two that mean the same.
         """
+        known = {column.name: column for column in table}
         found: dict[str, tuple[str, int]] = {}
         for at, field in enumerate(schema.fields):
-            column = _BY_NAME.get(field.name.lower())
+            column = known.get(field.name.lower())
             if column is None:
                 continue
             if not column.fits(field.dataType):
@@ -129,10 +150,10 @@ class SinkColumns:
                     f"{column.argument} of a message: drop one of them"
                 )
             found[column.argument] = (field.name, at)
-        _check_names(schema.fieldNames())
+        _check_names(schema.fieldNames(), known)
         if topic is None and "queue" not in found:
             raise InvalidOption(
-                "nothing says which queue to write to: give .option('topic', NAME), or a column "
+                f"nothing says which {thing} to write to: give .option('topic', NAME), or a column "
                 "topic with the name in each row"
             )
         body, queue = found.pop("body")[1], found.pop("queue", None)
@@ -140,7 +161,7 @@ class SinkColumns:
         return cls(body, None if topic is not None or queue is None else queue[1], arguments)
 
 
-def _check_names(names: Sequence[str]) -> None:
+def _check_names(names: Sequence[str], known: Collection[str]) -> None:
     folded = [name.lower() for name in names]
     if "value" not in folded:
         raise InvalidOption(
@@ -148,10 +169,10 @@ def _check_names(names: Sequence[str]) -> None:
             f"{', '.join(names) or 'none'}), or make it: to_json(struct('*')).alias('value')"
         )
     for name in names:
-        if name.lower() not in _BY_NAME and name.lower() not in IGNORED:
-            near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
+        if name.lower() not in known and name.lower() not in _READ:
+            near = difflib.get_close_matches(name.lower(), known, 1)
             hint = f"did you mean {near[0]}? Else " if near else ""
             raise InvalidOption(
                 f"the column {name} is nothing that a message has: {hint}drop it, or put it into "
-                f"value or headers; there may be {', '.join(_BY_NAME)}"
+                f"value or headers; there may be {', '.join(known)}"
             )

@@ -16,7 +16,15 @@ from shmq.errors import InvalidOption
 if TYPE_CHECKING:
     from shmq.spark.sink_columns import SinkColumns
 
-__all__ = ["Properties", "Rows", "by_queue"]
+__all__ = [
+    "Properties",
+    "Rows",
+    "bodies_of",
+    "by_queue",
+    "headers_of",
+    "is_text",
+    "parts_by_topic",
+]
 
 #: The arguments of ``Queue.put`` for one body, by name.
 Properties = dict[str, Any]
@@ -65,9 +73,17 @@ def by_queue(
     Raises :class:`~shmq.InvalidOption` for a row without a value or a queue, and for one whose
     key is no text.
     """
+    for name, part in parts_by_topic(batch, columns, topic):
+        yield name, _rows(part, columns)
+
+
+def parts_by_topic(
+    batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows by the queue, or stream, that they are for. Raises :class:`~shmq.InvalidOption`."""
     if columns.queue is None:
         assert topic is not None
-        yield topic, _rows(batch, columns)
+        yield topic, batch
         return
     queues = batch.column(columns.queue)
     if queues.null_count:
@@ -77,20 +93,25 @@ def by_queue(
         )
     names = pc.unique(queues)
     for name in names:
-        part = batch if len(names) == 1 else batch.filter(pc.equal(queues, name))
-        yield name.as_py(), _rows(part, columns)
+        yield name.as_py(), batch if len(names) == 1 else batch.filter(pc.equal(queues, name))
 
 
-def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> Rows:
+def bodies_of(batch: pa.RecordBatch, columns: SinkColumns) -> pa.Array:
+    """The column ``value``. Raises :class:`~shmq.InvalidOption` if it is null in some row."""
     bodies = batch.column(columns.body)
     if bodies.null_count:
         raise InvalidOption(
             f"the column value is null in {bodies.null_count:,} of {len(bodies):,} rows: a message "
             f"has a body, so drop those rows or fill them: coalesce(value, '')"
         )
+    return bodies
+
+
+def _rows(batch: pa.RecordBatch, columns: SinkColumns) -> Rows:
+    bodies = bodies_of(batch, columns)
     named = {argument: batch.column(at) for argument, at in columns.arguments}
     codec = None
-    if _is_text(bodies.type):
+    if is_text(bodies.type):
         bodies = bodies.cast(_TEXTS[bodies.type])
         if "codec" in named:
             named["codec"] = named["codec"].fill_null(_TEXT)
@@ -125,7 +146,7 @@ def _listed(column: pa.Array) -> list[Any]:
 
 def _groups(column: pa.Array) -> Sequence[str | None]:
     try:
-        groups = column if _is_text(column.type) else column.cast(pa.large_string())
+        groups = column if is_text(column.type) else column.cast(pa.large_string())
     except pa.ArrowInvalid:
         raise InvalidOption(
             "the column key is not UTF-8 in some row, and a message's group is text: make text of "
@@ -141,7 +162,8 @@ def _seconds(column: pa.Array) -> Sequence[float | None]:
     return _listed(column.cast(pa.float64()))
 
 
-def _headers(column: pa.Array) -> Sequence[Mapping[str, Any] | None]:
+def headers_of(column: pa.Array) -> Sequence[Mapping[str, Any] | None]:
+    """The headers of each row, by name. Raises :class:`~shmq.InvalidOption`."""
     rows: list[Any] = column.to_pylist()
     if not pa.types.is_map(column.type):
         rows = [each and [tuple(pair.values()) for pair in each] for each in rows]
@@ -168,10 +190,11 @@ def _as_text(value: Any) -> Any:
     return value
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether it is text, and no bytes."""
     return kind in _TEXTS
 
 
 _READERS: Final = MappingProxyType(
-    {"group": _groups, "delay": _seconds, "ttl": _seconds, "headers": _headers}
+    {"group": _groups, "delay": _seconds, "ttl": _seconds, "headers": headers_of}
 )

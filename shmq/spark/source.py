@@ -1,7 +1,7 @@
 """``format("shmq")``: what Spark asks of a format, handed on to what kind of thing is meant.
 
-Queues are the one kind there is. Another kind is another class beside
-:class:`~shmq.spark.queue_kind.QueueKind`, chosen in :meth:`ShmqSource.kind` alone.
+A kind is a class as :class:`~shmq.spark.queue_kind.QueueKind`, chosen in
+:func:`~shmq.spark.kinds.kind_of` alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from shmq.spark.queue_kind import QueueKind
+    from shmq.spark.kinds import Kind
 
 __all__ = ["ShmqSource"]
 
@@ -32,11 +32,11 @@ class ShmqSource(DataSource):
         """What ``format(…)`` is given."""
         return "shmq"
 
-    def kind(self) -> QueueKind:
-        """What its options speak of."""
-        from shmq.spark.queue_kind import QueueKind  # noqa: PLC0415 - Spark looks at each format
+    def kind(self) -> Kind:
+        """What its options speak of. Raises :class:`~shmq.ShmqError`."""
+        from shmq.spark.kinds import kind_of  # noqa: PLC0415 - Spark looks at each format
 
-        return QueueKind(self.options)
+        return kind_of(self.options)
 
     def schema(self) -> str:
         """The columns, as DDL. Raises :class:`~shmq.InvalidOption`."""

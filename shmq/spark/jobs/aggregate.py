@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["JOB", "build", "finish", "hot"]
 
 #: What messages may be grouped by, and the column that has it; ``header.NAME`` beside them.
-_PLAIN: Final = {"queue": "topic", "group": "key", "codec": "codec", "priority": "priority"}
+_PLAIN: Final = {
+    "queue": "topic",
+    "stream": "topic",
+    "partition": "partition",
+    "group": "key",
+    "key": "key",
+    "codec": "codec",
+    "priority": "priority",
+}
 _HEADER: Final = re.compile(r"header\.(.+)")
 
 #: Where the results may go.
@@ -225,7 +233,7 @@ JOB: Final = Stream(
         STREAM_TOP,
         rows(
             "source",
-            'The messages: queues, by the options of format("shmq"), or an archive of them.',
+            'The messages: queues or streams, by the options of format("shmq"), or an archive.',
             use="stream",
             formats=("shmq", "parquet"),
             example='subscribe = "results"',

@@ -21,7 +21,7 @@ AVAILABLE_NOW: Final = "available-now"
 #: are left to Spark.
 FORMATS: Final = MappingProxyType(
     {
-        "shmq": "shmq.spark.queue_kind",
+        "shmq": "shmq.spark.kinds",
         "dmsq": "shmq.spark.dmsq_kind",
         "parquet": None,
     }
@@ -67,11 +67,9 @@ def _options_for(use: str) -> Rest:
             if path is None:
                 raise InvalidOption(f"'path' is missing: the folder of the files in {form}")
             return found
-        parse = importlib.import_module("shmq.spark.options").parse
         module = importlib.import_module(known)
         asked = {**found, "path": path} if path is not None else found
-        meant = use if form == "shmq" else "batch"
-        parse(module.OPTIONS, asked, meant, form=form, refused=module.REFUSED)
+        module.check(asked, use if form == "shmq" else "batch")
         return found
 
     return check

@@ -1,0 +1,115 @@
+"""What a name after ``format("shmq")`` is: a queue, or a stream.
+
+The option ``kind`` says it. Without it the name is that of whatever there is; and where there
+is nothing yet, the options say which of the two has such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import shmq
+from shmq.errors import InvalidOption, Unauthorized, Unsupported
+from shmq.spark import address, options, queue_kind, stream_kind
+from shmq.spark.address import Address
+from shmq.spark.options import BATCH, Option
+from shmq.spark.queue_kind import QueueKind
+from shmq.spark.stream_kind import StreamKind
+
+__all__ = ["Kind", "check", "kind_of"]
+
+Kind = QueueKind | StreamKind
+
+#: What names something, beside the options that only one kind has.
+_NAMES: Final = (
+    Option("subscribe", options.names, None, frozenset({BATCH})),
+    Option("subscribePattern", options.pattern, None, frozenset({BATCH})),
+    Option("topic", options.text, None, frozenset({BATCH})),
+)
+
+_HOW: Final = "say which is meant: .option('kind', 'queue') or .option('kind', 'stream')"
+
+
+def kind_of(given: Mapping[str, str]) -> Kind:
+    """What the options speak of.
+
+    Raises :class:`~shmq.InvalidOption` where a name is that of a queue and of a stream, and
+    what :func:`shmq.connect` raises.
+    """
+    return StreamKind(given) if _is_stream(given) else QueueKind(given)
+
+
+def check(given: Mapping[str, str], use: str) -> None:
+    """Raise InvalidOption for options that neither kind can have, without a look at any."""
+    kinds = [stream_kind, queue_kind] if _of_streams_alone(given) else [queue_kind, stream_kind]
+    word = _chosen(given, (options.KIND,))["kind"]
+    if word is not None:
+        kinds = [stream_kind if word == "stream" else queue_kind]
+    wrong: list[InvalidOption] = []
+    for kind in kinds:
+        try:
+            options.parse(kind.OPTIONS, given, use, form="shmq", refused=kind.REFUSED)
+        except InvalidOption as error:
+            wrong.append(error)
+        else:
+            return
+    raise wrong[0]
+
+
+def _is_stream(given: Mapping[str, str]) -> bool:
+    word = _chosen(given, (options.KIND,))["kind"]
+    if word is not None:
+        return bool(word == "stream")
+    try:
+        named = _chosen(given, _NAMES)
+    except InvalidOption:  # the kind says so, too, and what else it may have
+        return False
+    if all(value is None for value in named.values()):
+        return _of_streams_alone(given)
+    with Address.of(_chosen(given, address.OPTIONS)).connect() as broker:
+        queues, streams = _there(broker)
+    found = _meant(named, queues), _meant(named, streams)
+    _refuse_both(*found)
+    return bool(found[1]) or (not found[0] and _of_streams_alone(given))
+
+
+def _chosen(given: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, Any]:
+    """The values of these options, whatever others there are."""
+    known = {option.name.lower() for option in table}
+    own = {key: text for key, text in given.items() if key.lower() in known}
+    return options.parse(table, own, BATCH, form="shmq")
+
+
+def _of_streams_alone(given: Mapping[str, str]) -> bool:
+    """Whether there is an option that only a stream has."""
+    queues = {option.name.lower() for option in queue_kind.OPTIONS}
+    streams = {option.name.lower() for option in stream_kind.OPTIONS} - queues
+    return any(key.lower() in streams for key in given)
+
+
+def _there(broker: shmq.Broker) -> tuple[set[str], set[str]]:
+    """The names of queues and streams; none of streams where there cannot be any."""
+    try:
+        streams = {summary.name for summary in broker.list_streams()}
+        return {summary.name for summary in broker.list_queues()} if streams else set(), streams
+    except (Unsupported, Unauthorized):
+        return set(), set()
+
+
+def _meant(named: Mapping[str, Any], there: Iterable[str]) -> list[str]:
+    if named["subscribePattern"] is not None:
+        return sorted(name for name in there if named["subscribePattern"].fullmatch(name))
+    wanted = set(named["subscribe"] or ()) | {named["topic"]}
+    return sorted(wanted.intersection(there))
+
+
+def _refuse_both(queues: list[str], streams: list[str]) -> None:
+    both = sorted(set(queues).intersection(streams))
+    if both:
+        raise InvalidOption(f"there are a queue and a stream of the name {both[0]!r}: {_HOW}")
+    if queues and streams:
+        raise InvalidOption(
+            f"{queues[0]!r} is a queue, and {streams[0]!r} a stream, and one read is of one kind: "
+            f"{_HOW}"
+        )

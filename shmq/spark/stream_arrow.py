@@ -1,0 +1,123 @@
+"""Records of a partition as Arrow's batches, in the columns of a schema and in their order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from shmq.codecs import CODECS, unpack_properties
+from shmq.core import _arrow
+from shmq.spark import buffers
+from shmq.spark.arrow import header_value
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["Batches"]
+
+#: How many maps of headers are kept to be used again, where they are alike.
+_ALIKE: Final = 4096
+
+Pairs = list[dict[str, Any]] | None
+
+
+class Batches:
+    """Makes the batches of one partition."""
+
+    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
+        self._schema = schema
+        self._topic = topic.encode()
+        self._partition = partition
+
+    @classmethod
+    def for_spark(cls, schema: StructType, topic: str, partition: int) -> Self:
+        """Batches that Spark takes as they are: just as it would have the schema itself."""
+        return cls(to_arrow_schema(schema, timezone="UTC"), topic, partition)
+
+    def of_block(self, block: bytes, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The records of a block of entries, from the offset ``start`` up to ``end``."""
+        columns = _arrow.columns_of(block, start, end)
+        assert columns is not None, "what was read is expanded"
+        made = _Making(columns, self._topic, self._partition)
+        if made.count:
+            arrays = [_MAKERS[field.name](made, field.type) for field in self._schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Making:
+    """One batch: what its columns share."""
+
+    def __init__(self, columns: _arrow.RecordColumns, topic: bytes, partition: int) -> None:
+        self.columns = columns
+        self.count = columns.count
+        self.topic = topic
+        self.partition = partition
+
+    def values(self, kind: pa.DataType) -> pa.Array:
+        return self._texts(kind, self.columns.value_ends, self.columns.values, None)
+
+    def keys(self, kind: pa.DataType) -> pa.Array:
+        columns = self.columns
+        if columns.has_key is None:
+            return pa.nulls(self.count, kind)
+        return self._texts(kind, columns.key_ends, columns.keys, columns.has_key)
+
+    def partitions(self, kind: pa.DataType) -> pa.Array:
+        return buffers.plain(np.full(self.count, self.partition, np.int32), self.count, kind)
+
+    def types(self, kind: pa.DataType) -> pa.Array:
+        return buffers.plain(bytes(4 * self.count), self.count, kind)
+
+    def headers(self, kind: pa.DataType) -> pa.Array:
+        """Those of each record, maps that are alike unpacked once."""
+        if not self.columns.headers:
+            return pa.nulls(self.count, kind)
+        ends = np.frombuffer(self.columns.header_ends, np.int32).tolist()
+        known: dict[bytes, Pairs] = {b"": None}
+        found = []
+        for start, end in itertools.pairwise(ends):
+            packed = self.columns.headers[start:end]
+            if packed not in known:
+                if len(known) >= _ALIKE:
+                    known = {b"": None}
+                known[packed] = _pairs(packed)
+            found.append(known[packed])
+        return pa.array(found, kind)
+
+    def _texts(self, kind: pa.DataType, ends: bytes, data: bytes, there: bytes | None) -> pa.Array:
+        bits = None if there is None else pa.py_buffer(there)
+        parts = [bits, pa.py_buffer(ends), pa.py_buffer(data)]
+        return pa.Array.from_buffers(kind, self.count, parts)
+
+
+def _pairs(packed: bytes) -> Pairs:
+    headers = unpack_properties(packed)
+    return [{"key": str(key), "value": header_value(value)} for key, value in headers.items()]
+
+
+_CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODECS)))
+
+_Maker = Callable[[_Making, pa.DataType], pa.Array]
+
+#: What makes each column of :data:`shmq.spark.stream_kind.COLUMNS`.
+_MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
+    {
+        "key": _Making.keys,
+        "value": _Making.values,
+        "topic": lambda m, kind: buffers.constant(m.topic, m.count, kind),
+        "partition": _Making.partitions,
+        "offset": lambda m, kind: buffers.plain(m.columns.offsets, m.count, kind),
+        "timestamp": lambda m, kind: buffers.plain(m.columns.timestamps, m.count, kind),
+        "timestampType": _Making.types,
+        "headers": _Making.headers,
+        "codec": lambda m, kind: buffers.words(
+            np.frombuffer(m.columns.codecs, np.uint8), _CODECS, kind
+        ),
+    }
+)

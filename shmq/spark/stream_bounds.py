@@ -1,0 +1,163 @@
+"""Where a read of a stream begins and ends, as options say it, by Kafka's names.
+
+An end is said in one of four ways: a word for all partitions, an offset for each, a time for
+all, or a time for each. In JSON -2 is the earliest offset, and -1 the latest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self
+
+from shmq.errors import InvalidOption
+
+__all__ = ["EARLIEST", "LATEST", "Bound", "Extent", "offsets", "timestamp", "timestamps"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
+_LAST: Final = (1 << 63) - 1
+
+#: A number for each partition, by stream.
+Numbers = Mapping[str, Mapping[int, int]]
+
+
+def offsets(given: str) -> int | Numbers:
+    """``earliest``, ``latest``, or an offset for each partition as JSON. Raises ValueError."""
+    word = _WORDS.get(given.strip().lower())
+    if word is not None:
+        return word
+    return _numbers(given, EARLIEST, 'earliest, latest, or JSON as {"orders": {"0": 23, "1": -2}}')
+
+
+def timestamp(given: str) -> int:
+    """A time in ms since 1970. Raises ValueError."""
+    if not given.strip().isdecimal() or int(given) > _LAST:
+        raise ValueError("a time in ms since 1970")
+    return int(given)
+
+
+def timestamps(given: str) -> Numbers:
+    """A time in ms since 1970 for each partition, as JSON. Raises ValueError."""
+    return _numbers(given, 0, 'ms since 1970 as JSON, as {"orders": {"0": 1767225600000}}')
+
+
+def _numbers(given: str, least: int, allowed: str) -> Numbers:
+    try:
+        return {
+            name: {_whole(int(partition), 0): _whole(number, least) for partition, number in each}
+            for name, each in ((name, each.items()) for name, each in json.loads(given).items())
+        }
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError(allowed) from None
+
+
+def _whole(number: Any, least: int) -> int:
+    if type(number) is not int or not least <= number <= _LAST:
+        raise ValueError(number)
+    return number
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extent:
+    """What a partition holds: its first offset, and the next to come."""
+
+    earliest: int
+    latest: int
+
+
+#: The first offset of a partition at or after a time in s since 1970; None: there is none.
+AtTime = Callable[[float], int | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """One end of a read, and the options that say it."""
+
+    option: str
+    #: For all partitions: `EARLIEST` or `LATEST`; None: it is said otherwise.
+    word: int | None = None
+    each: Numbers | None = None
+    time: int | None = None
+    times: Numbers | None = None
+    #: Whether no record at that time or later is an error; else it is the latest offset.
+    strict: bool = True
+
+    @classmethod
+    def starting(cls, chosen: Mapping[str, Any], default: int) -> Self:
+        """Where a read begins, without any option at ``default``."""
+        strict = chosen["startingOffsetsByTimestampStrategy"] == "error"
+        return cls._of(chosen, "starting", default, strict=strict)
+
+    @classmethod
+    def ending(cls, chosen: Mapping[str, Any]) -> Self:
+        """Where a batch ends. Raises InvalidOption for an end that is no end."""
+        bound = cls._of(chosen, "ending", LATEST, strict=False)
+        given = [number for each in (bound.each or {}).values() for number in each.values()]
+        if bound.word == EARLIEST or EARLIEST in given:
+            raise InvalidOption(
+                "endingOffsets is the earliest offset (earliest, or -2), and nothing would be "
+                "read: leave it out, or give an offset"
+            )
+        return bound
+
+    @classmethod
+    def _of(cls, chosen: Mapping[str, Any], which: str, default: int, *, strict: bool) -> Self:
+        """Of several options the time for all goes first, then the times, then the offsets."""
+        names = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
+        time, times, given = (chosen[name] for name in names)
+        if time is not None:
+            return cls(names[0], time=time, strict=strict)
+        if times is not None:
+            return cls(names[1], times=times, strict=strict)
+        if given is None or isinstance(given, int):
+            return cls(names[2], word=default if given is None else given)
+        return cls(names[2], each=given)
+
+    def of(self, name: str, partition: int, extent: Extent, at_time: AtTime) -> int:
+        """The offset for a partition of a stream. Raises InvalidOption where none is said."""
+        time = self.time
+        if self.times is not None:
+            time = self._named(self.times, name, partition)
+        if time is not None:
+            return self._at(name, partition, time, extent, at_time)
+        number = self.word
+        if number is None:
+            number = self._named(self.each or {}, name, partition)
+        if number == EARLIEST:
+            return extent.earliest
+        return extent.latest if number == LATEST else number
+
+    def check(self, there: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise InvalidOption for what is said of streams and partitions that are not read."""
+        for name, each in (self.each or self.times or {}).items():
+            strange = sorted(set(each) - set(there.get(name, ())))
+            if strange:
+                raise InvalidOption(
+                    f"the option {self.option} says something of partition {strange[0]} of the "
+                    f"stream {name!r}, which is not read: leave it out, or subscribe to it"
+                )
+
+    def _named(self, numbers: Numbers, name: str, partition: int) -> int:
+        found = numbers.get(name, {}).get(partition)
+        if found is None:
+            raise InvalidOption(
+                f"the option {self.option} says nothing of partition {partition} of the stream "
+                f"{name!r}: it must have a number for each partition that is read"
+            )
+        return found
+
+    def _at(self, name: str, partition: int, time: int, extent: Extent, at_time: AtTime) -> int:
+        found = at_time(time / 1000)
+        if found is not None and found < extent.latest:
+            return found
+        if self.strict:
+            raise InvalidOption(
+                f"the option {self.option} is {time} for partition {partition} of the stream "
+                f"{name!r}, and no record of it is of that time or later: give an earlier one, or "
+                f".option('startingOffsetsByTimestampStrategy', 'latest')"
+            )
+        return extent.latest

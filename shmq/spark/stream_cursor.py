@@ -1,0 +1,237 @@
+"""How far the driver's side of a stream goes, batch by batch.
+
+One process beside the driver asks for every batch of a query, and lives as long as the query.
+All that it knows of the past is in the offsets that it is given, so another one can go on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import shmq
+from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
+from shmq.spark.address import Address
+from shmq.spark.stream_bounds import LATEST, Bound, Extent
+from shmq.spark.stream_group import Group
+from shmq.spark.stream_look import Seen, check_within, see
+from shmq.spark.stream_offset import NOWHERE, Progress, StreamOffset
+from shmq.spark.stream_range import HOW, lost
+from shmq.spark.stream_topics import Topics
+
+__all__ = ["Cursor"]
+
+_log = logging.getLogger("shmq.spark")
+
+#: How often it is looked which streams there are, in seconds.
+_LOOK: Final = 1.0
+
+_T = TypeVar("_T")
+
+#: A partition of a stream.
+Place = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Backlog:
+    """What of a partition is not read yet."""
+
+    place: Place
+    start: int
+    end: int
+    #: Whether the offset before does not say where it starts.
+    begins: bool
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+class Cursor:
+    """Decides how far each batch goes; its methods are for one thread."""
+
+    def __init__(self, address: Address, topics: Topics, chosen: Mapping[str, Any]) -> None:
+        self._address = address
+        self._topics = topics
+        self._strict = chosen["failOnDataLoss"]
+        self._starting = Bound.starting(chosen, LATEST)
+        self._group = Group(chosen["group"]) if chosen["group"] else None
+        #: Whether the group, and no option, says where the query begins.
+        self._by_group = self._group is not None and self._starting == Bound.starting(
+            {**chosen, **_NO_START}, LATEST
+        )
+        self._broker: shmq.Broker | None = None
+        self._streams: dict[str, shmq.Stream] = {}
+        self._names: tuple[str, ...] = ()
+        self._looked = 0.0
+        self._stay: dict[Place, int] | None = None
+        self._reached = NOWHERE
+        self._done = NOWHERE
+
+    def look(self) -> dict[str, Seen]:
+        """What the streams hold now. Raises NoSuchStream for a named one that is not there."""
+        now = time.monotonic()
+        if not self._names or now - self._looked >= _LOOK:
+            self._names = self._topics.find(self._connected(), strict=self._strict)
+            self._looked = now
+        found = {name: self._use(name, lambda stream: see(stream, self._topics))
+                 for name in self._names}  # fmt: skip
+        return {name: seen for name, seen in found.items() if seen is not None}
+
+    def stay(self) -> None:
+        """From now on go no further than the streams are now."""
+        self._stay = {
+            (name, partition): extent.latest
+            for name, seen in self.look().items()
+            for partition, extent in seen.extents.items()
+        }
+
+    def next(self, begin: StreamOffset, most: int | None) -> tuple[StreamOffset, int]:
+        """The end of the batch that starts at ``begin``, and how many offsets it has.
+
+        They are ``most`` at most, of each partition in proportion to what it has. Raises
+        OffsetOutOfRange and StreamDeleted where something is lost, if that is an error.
+        """
+        seen = self.look()
+        if begin == NOWHERE:
+            self._starting.check({name: tuple(each.extents) for name, each in seen.items()})
+        waiting = [each for name in seen for each in self._backlogs(name, seen[name], begin)]
+        taken = _shares(waiting, most)
+        streams = dict(begin.streams)
+        for name, each in seen.items():
+            own = [(one, count) for one, count in zip(waiting, taken, strict=True)
+                   if one.place[0] == name]  # fmt: skip
+            streams[name] = Progress(
+                each.identity,
+                {one.place[1]: one.start + count for one, count in own},
+                {one.place[1]: one.start for one, _ in own if one.begins},
+            )
+        return StreamOffset(streams), sum(taken)
+
+    def reached(self, batch: StreamOffset) -> None:
+        """A batch was begun that ends there."""
+        self._reached = batch
+
+    def done(self, offset: StreamOffset) -> None:
+        """Spark has committed all before it: tell the group, if there is one."""
+        if self._group is None or offset in (NOWHERE, self._done):
+            return
+        for name, progress in offset.streams.items():
+            self._use(name, functools.partial(self._group.commit, progress=progress))
+        self._done = offset
+
+    def report(self) -> dict[str, Any]:
+        """How many records wait behind the newest batch, and where each partition ends."""
+        ends = {
+            name: {str(partition): extent.latest for partition, extent in seen.extents.items()}
+            for name, seen in self.look().items()
+        }
+        read = {name: progress.next for name, progress in self._reached.streams.items()}
+        waiting = (
+            max(0, end - read[name][int(partition)])
+            for name, each in ends.items()
+            for partition, end in each.items()
+            if int(partition) in read.get(name, {})
+        )
+        return {"backlog": sum(waiting), "offsets": ends}
+
+    def close(self) -> None:
+        """Detach."""
+        if self._broker is not None:
+            self._broker.close()
+
+    def _backlogs(self, name: str, seen: Seen, begin: StreamOffset) -> Iterator[_Backlog]:
+        before = begin.streams.get(name)
+        if before is not None and before.identity != seen.identity:
+            told = f"the stream {name!r} was deleted and made anew since it was read"
+            if self._strict:
+                raise StreamDeleted(f"{told}; {HOW}")
+            _log.warning("%s: it is read from its beginning", told)
+            before = None
+        committed = self._committed(seen) if begin == NOWHERE else {}
+        for partition, extent in seen.extents.items():
+            start = None if before is None else before.next.get(partition)
+            begins = start is None
+            if start is None:
+                start = committed.get(partition)
+            if start is None:
+                start = self._start(name, seen, partition, begin)
+            found = self._there(name, partition, start, extent)
+            end = extent.latest
+            if self._stay is not None:
+                end = min(end, self._stay.get((name, partition), found))
+            yield _Backlog((name, partition), found, max(found, end), begins or found != start)
+
+    def _start(self, name: str, seen: Seen, partition: int, begin: StreamOffset) -> int:
+        """Where a partition begins that was not read before: one that is new, at its front."""
+        extent = seen.extents[partition]
+        if begin != NOWHERE:
+            return extent.earliest
+        start = seen.at(self._starting, partition)
+        check_within(self._starting, name, partition, start, extent)
+        return start
+
+    def _committed(self, seen: Seen) -> Mapping[int, int]:
+        """Where the group says that the query begins."""
+        if self._group is None or not self._by_group:
+            return {}
+        return self._group.committed(seen.stream)
+
+    def _there(self, name: str, partition: int, start: int, extent: Extent) -> int:
+        """Where it goes on: at ``start``, unless that is gone, or never was."""
+        if extent.earliest <= start <= extent.latest:
+            return start
+        found = extent.earliest if start < extent.earliest else extent.latest
+        told = lost(name, partition, min(start, found), max(start, found))
+        if self._strict:
+            raise OffsetOutOfRange(
+                f"{told}: there are {extent.earliest} to {extent.latest - 1} now; {HOW}",
+                start,
+                extent.earliest,
+                extent.latest,
+            )
+        _log.warning("%s: the query goes on at %d", told, found)
+        return found
+
+    def _use(self, name: str, use: Callable[[shmq.Stream], _T]) -> _T | None:
+        """What is made of a stream; None if it is gone, and looked for anew the next time."""
+        try:
+            if name not in self._streams:
+                self._streams[name] = self._connected().stream(name)
+            return use(self._streams[name])
+        except (NoSuchStream, StreamDeleted):
+            self._looked = 0.0
+            if name in self._streams:
+                self._streams.pop(name).close()
+            return None
+
+    def _connected(self) -> shmq.Broker:
+        if self._broker is None:
+            self._broker = self._address.connect()
+        return self._broker
+
+
+#: No option says where the query begins.
+_NO_START: Final = {
+    "startingOffsets": None,
+    "startingTimestamp": None,
+    "startingOffsetsByTimestamp": None,
+}
+
+
+def _shares(waiting: Iterable[_Backlog], most: int | None) -> list[int]:
+    """How many offsets of each are in a batch of ``most``: by what there is, at least one."""
+    counts = [len(each) for each in waiting]
+    total = sum(counts)
+    if most is None or total <= most:
+        return counts
+    left = most
+    taken = []
+    for count in counts:
+        share = min(count, left, max(1, most * count // total)) if count else 0
+        taken.append(share)
+        left -= share
+    return taken

@@ -1,0 +1,124 @@
+"""A range of offsets of one partition, which one task reads: in order, each record once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+import shmq
+from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
+from shmq.spark.address import Address
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["Range", "cut", "read"]
+
+_log = logging.getLogger("shmq.spark")
+
+#: What an error says of how to go on without what is lost.
+HOW: Final = "with failOnDataLoss=false it goes on without them"
+
+
+@dataclasses.dataclass(frozen=True)
+class Range(InputPartition):
+    """The records from ``start`` up to ``end``, which is not among them."""
+
+    topic: str
+    #: The identity of the stream that was looked at.
+    identity: int
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+def cut(ranges: Iterable[Range], least: int | None) -> list[Range]:
+    """The ranges in ``least`` or more parts, the longer ones in more; else as they are.
+
+    Those that are cut are read by several tasks at once, so what is done with their records has
+    no order between the parts.
+    """
+    given = [each for each in ranges if len(each)]
+    if least is None or least <= len(given):
+        return given
+    total = sum(map(len, given))
+    return [part for each in given for part in _parts(each, -(-least * len(each) // total))]
+
+
+def _parts(whole: Range, count: int) -> Iterator[Range]:
+    count = min(count, len(whole))
+    ends = [whole.start + len(whole) * n // count for n in range(count + 1)]
+    for start, end in itertools.pairwise(ends):
+        yield dataclasses.replace(whole, start=start, end=end)
+
+
+def read(
+    address: Address, wanted: Range, schema: StructType, size: int, *, strict: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range in Arrow's batches of about ``size`` bytes.
+
+    Raises :class:`~shmq.ShmqError` for records that are gone, if ``strict``; else it leaves
+    them out and logs how many they were.
+    """
+    from shmq.spark.stream_arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+
+    batches = Batches.for_spark(schema, wanted.topic, wanted.partition)
+    at = wanted.start
+    try:
+        with address.connect() as broker, broker.stream(wanted.topic) as stream:
+            check_identity(stream, wanted)
+            while at < wanted.end:
+                try:
+                    found = stream.read(wanted.partition, at, wanted.end - at, max_bytes=size)
+                except OffsetOutOfRange as error:
+                    at = _behind(wanted, at, error, strict=strict)
+                    continue
+                yield from batches.of_block(found.data, at, wanted.end)
+                at = min(found.next_offset, wanted.end)
+    except (NoSuchStream, StreamDeleted) as error:
+        if strict:
+            raise
+        _log.warning("%d records of a batch are lost: %s", wanted.end - at, error)
+
+
+def check_identity(stream: shmq.Stream, wanted: Range) -> None:
+    """Raises StreamDeleted unless the stream is the one that was planned for."""
+    if stream.identity != wanted.identity:
+        raise StreamDeleted(
+            f"the stream {wanted.topic!r} was deleted and made anew while records of it were to be "
+            f"read"
+        )
+
+
+def _behind(wanted: Range, at: int, error: OffsetOutOfRange, *, strict: bool) -> int:
+    """Where it goes on behind what is gone. Raises OffsetOutOfRange if ``strict``."""
+    following = min(max(error.earliest, at), wanted.end)
+    if error.earliest <= at:  # it is not there yet, so it never was what was planned
+        following = wanted.end
+    told = lost(wanted.topic, wanted.partition, at, following)
+    if strict:
+        raise OffsetOutOfRange(
+            f"{told}: there are {error.earliest} to {error.latest - 1} now; {HOW}",
+            at,
+            error.earliest,
+            error.latest,
+        ) from None
+    _log.warning("%s: the query goes on without them", told)
+    return following
+
+
+def lost(topic: str, partition: int, start: int, end: int) -> str:
+    """What is told of records that are gone."""
+    return (
+        f"{end - start:,} records that were to be read of the stream {topic!r}, partition "
+        f"{partition}, offsets {start} to {end - 1}, are gone"
+    )

@@ -1,0 +1,191 @@
+"""Arrow's batches as the records that they are to become, by stream and partition."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from shmq.codecs import number_of
+from shmq.core import _arrow
+from shmq.errors import InvalidOption
+from shmq.spark import sink_rows
+
+if TYPE_CHECKING:
+    from shmq.spark.sink_columns import SinkColumns
+
+__all__ = ["Records", "Spread", "by_stream"]
+
+#: So many rows without a key go to the same partition, one behind the other.
+STICKY: Final = 4096
+
+#: What a record's value may be.
+_CODECS: Final = ("bytes", "text", "msgpack", "json", "command", "event")
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Codecs = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Records:
+    """Records for one stream: each column as binaries."""
+
+    values: pa.Array
+    #: None: none has one.
+    keys: pa.Array | None
+    #: A msgpack map of each, or no bytes; None: none has any.
+    headers: pa.Array | None
+    #: The partition that a row asks for, null where it asks for none; None: none does.
+    partitions: pa.Array | None
+    #: The codec's number, or that of each record.
+    codec: int | Codecs
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def taken(self, order: Numbers) -> Records:
+        """The records at these places, in that order."""
+        places = pa.array(order)
+
+        def take(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.take(places)
+
+        codec = self.codec if isinstance(self.codec, int) else self.codec[order]
+        return Records(
+            self.values.take(places),
+            take(self.keys),
+            take(self.headers),
+            take(self.partitions),
+            codec,
+        )
+
+    def block(self, start: int, end: int, most: int) -> tuple[bytes, int]:
+        """Those from ``start`` up to ``end`` for ``append_block``, up to ``most`` bytes."""
+        texts = [_texts(each) for each in (self.values, self.keys, self.headers)]
+        assert texts[0] is not None
+        codec = self.codec if isinstance(self.codec, int) else self.codec.data
+        return _arrow.pack_columns(texts[0], texts[1], texts[2], codec, start, end, max_bytes=most)
+
+
+class Spread:
+    """Which partition each record of a task goes to: a function of the rows and their order.
+
+    Those before ``begin`` take no records any more.
+    """
+
+    def __init__(self, partitions: int, task: int, begin: int = 0) -> None:
+        self._count = partitions
+        self._begin = begin
+        self._open = partitions - begin
+        self._task = task
+        self._rows = 0
+
+    def of(self, records: Records) -> Numbers:
+        """The partition of each: the one it asks for, else its key's, else the one in turn.
+
+        Raises :class:`~shmq.InvalidOption` for a partition that there is not.
+        """
+        found = self._in_turn(len(records))
+        if records.keys is not None:
+            found = _where(records.keys, self._by_key(records.keys), found)
+        if records.partitions is not None:
+            found = _where(records.partitions, self._asked(records.partitions), found)
+        return found
+
+    def _in_turn(self, count: int) -> Numbers:
+        rows = np.arange(self._rows, self._rows + count)
+        self._rows += count
+        return self._begin + (rows // STICKY + self._task) % self._open
+
+    def _by_key(self, keys: pa.Array) -> Numbers:
+        """As ``Stream.append`` does it: by the CRC-32 of the key."""
+        alike = keys.dictionary_encode()
+        known = alike.dictionary.to_pylist()
+        numbers = [self._begin + zlib.crc32(key) % self._open for key in known]
+        places = alike.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        found: Numbers = np.array(numbers or [0], np.int64)[places]
+        return found
+
+    def _asked(self, partitions: pa.Array) -> Numbers:
+        asked: Numbers = partitions.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        strange = asked[(asked < 0) | (asked >= self._count)]
+        if len(strange):
+            raise InvalidOption(
+                f"the column partition has {strange[0]}, and the stream has the partitions 0 to "
+                f"{self._count - 1}: drop the column, or give the stream as many"
+            )
+        return asked
+
+
+def by_stream(
+    batch: pa.RecordBatch, columns: SinkColumns, topic: str | None
+) -> Iterator[tuple[str, Records]]:
+    """The rows of a batch by the stream that they are for, in their order.
+
+    Raises :class:`~shmq.InvalidOption` for a row without a value or a stream.
+    """
+    for name, part in sink_rows.parts_by_topic(batch, columns, topic):
+        yield name, _records(part, columns)
+
+
+def _records(batch: pa.RecordBatch, columns: SinkColumns) -> Records:
+    bodies = sink_rows.bodies_of(batch, columns)
+    named = {argument: batch.column(at) for argument, at in columns.arguments}
+    keys, headers = named.get("key"), named.get("headers")
+    codec = number_of("text" if sink_rows.is_text(bodies.type) else "bytes")
+    return _whole(
+        Records(
+            bodies.cast(pa.binary()),
+            None if keys is None or keys.null_count == len(keys) else keys.cast(pa.binary()),
+            None if headers is None else _packed(headers),
+            named.get("partition"),
+            codec if named.get("codec") is None else _codecs(named["codec"], codec),
+        )
+    )
+
+
+def _codecs(column: pa.Array, default: int) -> int | Codecs:
+    """The number of each codec; ``default`` where it is null. Raises InvalidOption."""
+    alike = column.dictionary_encode()
+    names: list[str] = alike.dictionary.to_pylist()
+    strange = [name for name in names if name not in _CODECS]
+    if strange:
+        raise InvalidOption(
+            f"the column codec has {strange[0]!r}, and a record's codec is {', '.join(_CODECS)}"
+        )
+    numbers = np.array([*map(number_of, names), default], np.uint8)
+    places: Numbers = alike.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
+    return numbers[places]
+
+
+def _whole(records: Records) -> Records:
+    """The records with each column from the beginning of its buffers."""
+    if any(each is not None and each.offset for each in (records.values, records.keys)):
+        return records.taken(np.arange(len(records)))
+    return records
+
+
+def _packed(column: pa.Array) -> pa.Array | None:
+    maps = sink_rows.headers_of(column)
+    if not any(maps):
+        return None
+    return pa.array([msgpack.packb(each) if each else b"" for each in maps], pa.binary())
+
+
+def _where(column: pa.Array, there: Numbers, otherwise: Numbers) -> Numbers:
+    if not column.null_count:
+        return there
+    found: Numbers = np.where(column.is_valid().to_numpy(zero_copy_only=False), there, otherwise)
+    return found
+
+
+def _texts(column: pa.Array | None) -> tuple[Any, Any, Any] | None:
+    if column is None:
+        return None
+    there, ends, data = column.buffers()
+    return there, ends, data
