@@ -12,7 +12,7 @@ import shmq
 from shmq.cli import params, render
 from shmq.cli.escape import printable
 from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, queue_flag
+from shmq.cli.flags import connected, count_flag, queue_flag, where_flag
 from shmq.cli.outlet import Outlet, open_outlet
 from shmq.cli.output import counted, note
 from shmq.cli.stop import Stop
@@ -28,6 +28,7 @@ SLICE = 0.25
 @queue_flag()
 @click.option("--follow", is_flag=True, help="Go on waiting for messages until stopped.")
 @count_flag("Stop after COUNT messages.")
+@where_flag("Take those alone that EXPR means, and leave the others.")
 @click.option(
     "--timeout",
     type=params.seconds,
@@ -62,6 +63,7 @@ def consume(
     name: str,
     follow: bool,
     count: int | None,
+    where: str | None,
     timeout: float | None,
     form: str | None,
     as_json: bool,
@@ -79,7 +81,7 @@ def consume(
     patience = float("inf") if follow and timeout is None else timeout or 0.0
     with broker.queue(name) as queue, Stop() as stop:
         window = Window(queue, outlet, lambda: bool(stop.signal), ahead)
-        seen = _Pump(queue, outlet, stop, write).run(window, count, patience)
+        seen = _Pump(queue, outlet, stop, write, where).run(window, count, patience)
     context.exit(_outcome(seen, follow, stop.signal, outlet))
 
 
@@ -92,11 +94,13 @@ class _Pump:
         outlet: Outlet,
         stop: Stop,
         write: Callable[[shmq.Message], bytes],
+        where: str | None,
     ) -> None:
         self._queue = queue
         self._outlet = outlet
         self._stop = stop
         self._write = write
+        self._where = where
 
     def run(self, window: Window, count: int | None, patience: float) -> int:
         """Carry ``count`` messages, or until none came for ``patience`` seconds.
@@ -120,7 +124,9 @@ class _Pump:
         while not self._over(seen, count):
             most = min(self._outlet.batch, count - seen) if count else self._outlet.batch
             left = patience - (time.monotonic() - since)
-            messages = self._queue.get_many(most, min(max(left, 0.0), SLICE), block=left > 0)
+            messages = self._queue.get_many(
+                most, min(max(left, 0.0), SLICE), block=left > 0, where=self._where
+            )
             if messages:
                 seen += window.write(messages, self._write)
                 since = time.monotonic()

@@ -20,15 +20,15 @@ class Code(enum.IntEnum):
     REFUSED = 1
     #: The command line is wrong, an option's value or a name included.
     USAGE = 2
-    #: There was no message to show or to consume.
+    #: There was no message to show or to consume, or no record at that offset.
     NOTHING = 3
-    #: There is no such queue, or it was deleted meanwhile.
+    #: There is no such queue, stream, group or exchange, or it was deleted meanwhile.
     NO_QUEUE = 4
-    #: The queue is full.
+    #: The queue, or the partition of a stream, is full.
     FULL = 5
-    #: A queue of that name exists with other options.
+    #: A queue, stream or exchange of that name exists with other options.
     EXISTS = 6
-    #: The message can never fit into the queue.
+    #: The message can never fit into the queue, or the record into the stream.
     TOO_LARGE = 7
     #: Shared memory is exhausted.
     NO_SPACE = 8
@@ -36,7 +36,8 @@ class Code(enum.IntEnum):
     SEGMENT = 9
     #: What was to be verified is not as it should be, or what is stale was left there.
     WRONG = 10
-    #: The server cannot be reached, the connection was lost, or it is shutting down.
+    #: The server cannot be reached, the connection was lost, it is shutting down, or
+    #: nobody replied to a request in time.
     UNREACHED = 11
     #: The token is missing or wrong, or has not the right.
     DENIED = 12
@@ -47,10 +48,19 @@ class Code(enum.IntEnum):
 _CODES: tuple[tuple[type[BaseException], Code], ...] = (
     (shmq.NoSuchQueue, Code.NO_QUEUE),
     (shmq.QueueDeleted, Code.NO_QUEUE),
+    (shmq.NoSuchExchange, Code.NO_QUEUE),
+    (shmq.NoSuchStream, Code.NO_QUEUE),
+    (shmq.NoSuchGroup, Code.NO_QUEUE),
+    (shmq.StreamDeleted, Code.NO_QUEUE),
     (shmq.Full, Code.FULL),
     (shmq.Empty, Code.NOTHING),
+    (shmq.NoReply, Code.UNREACHED),
     (shmq.QueueExists, Code.EXISTS),
+    (shmq.ExchangeExists, Code.EXISTS),
+    (shmq.StreamExists, Code.EXISTS),
+    (shmq.OffsetOutOfRange, Code.NOTHING),
     (shmq.MessageTooLarge, Code.TOO_LARGE),
+    (shmq.SchemaError, Code.WRONG),
     (shmq.NoSpace, Code.NO_SPACE),
     (shmq.SegmentError, Code.SEGMENT),
     (shmq.FileError, Code.SEGMENT),

@@ -13,6 +13,7 @@ import shmq
 from shmq.cli.target import target_of
 
 __all__ = [
+    "BRIEFLY",
     "complete_queues",
     "connected",
     "count_flag",
@@ -21,6 +22,7 @@ __all__ = [
     "namespace_of",
     "queue_flag",
     "queues_flag",
+    "where_flag",
     "yes_flag",
 ]
 
@@ -107,6 +109,11 @@ def count_flag(help: str, default: int | None = None) -> Callable[[F], F]:
         default=default,
         help=help,
     )
+
+
+def where_flag(help: str) -> Callable[[F], F]:
+    """``--where EXPR``, as the parameter ``where``: an expression over messages, or None."""
+    return click.option("--where", metavar="EXPR", help=help)
 
 
 def complete_queues(context: click.Context, _: click.Parameter, begun: str) -> list[str]:

@@ -11,6 +11,7 @@ from shmq.cli.failure import Code
 from shmq.cli.flags import complete_queues, json_flag, namespace_of
 from shmq.cli.output import cell, note, show_json, show_table, table
 from shmq.health.segments import MISSING, SOUND, Examined, examine
+from shmq.health.streams import examine_files
 from shmq.registry import Namespace
 
 __all__ = ["fsck"]
@@ -46,7 +47,8 @@ def fsck(
 ) -> None:
     """Check every invariant of each QUEUE, or of all of the namespace.
 
-    Changes nothing, and may be run on queues in use.
+    Without a QUEUE all records in the files of its durable streams are read as well. Changes
+    nothing, and may be run on what is in use.
     """
     namespace = namespace_of(context)
     # Not the broker's list, which clears away what is half made.
@@ -55,6 +57,7 @@ def fsck(
     found = [examine(namespace, name, timeout) for name in names]
     if not asked:
         found = [one for one in found if one.state != MISSING]  # deleted meanwhile
+        found += examine_files(namespace)
     if as_json:
         show_json([dataclasses.asdict(one) for one in found])
     elif found:

@@ -12,35 +12,10 @@ from typing import Any, NoReturn
 import click
 
 import shmq
-from shmq.cli.backup import backup
-from shmq.cli.completion import completion
-from shmq.cli.consume import consume
-from shmq.cli.context import context
-from shmq.cli.create import create
-from shmq.cli.dmsq import dmsq
-from shmq.cli.doctor import doctor
+from shmq.cli.commands import Commands
 from shmq.cli.failure import Code, code_of, describe
-from shmq.cli.fsck import fsck
-from shmq.cli.keeper import keeper
-from shmq.cli.listing import list_queues
 from shmq.cli.output import Warnings, note
-from shmq.cli.peek import peek
-from shmq.cli.persist import persist
-from shmq.cli.ping import ping
-from shmq.cli.pipeline import pipeline
-from shmq.cli.produce import produce
-from shmq.cli.redrive import redrive
-from shmq.cli.remove import delete, purge
-from shmq.cli.restore import restore
-from shmq.cli.serve import serve
-from shmq.cli.snapshot import snapshot
-from shmq.cli.stats import stats
-from shmq.cli.stress import stress
 from shmq.cli.target import target_flags
-from shmq.cli.token import token
-from shmq.cli.top import top
-from shmq.cli.who import who
-from shmq.cli.worker import worker
 from shmq.core._core import LAYOUT_VERSION
 from shmq.protocol import PROTOCOL_VERSION
 
@@ -96,6 +71,7 @@ class _Group(click.Group):
 
 @click.group(
     cls=_Group,
+    commands=Commands(),
     invoke_without_command=True,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -108,38 +84,6 @@ def cli(context: click.Context, /, **_: Any) -> None:
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(Code.USAGE)
-
-
-for _command in (
-    create,
-    produce,
-    consume,
-    worker,
-    pipeline,
-    peek,
-    list_queues,
-    stats,
-    who,
-    top,
-    purge,
-    redrive,
-    delete,
-    stress,
-    doctor,
-    fsck,
-    keeper,
-    serve,
-    persist,
-    snapshot,
-    backup,
-    restore,
-    dmsq,
-    token,
-    ping,
-    context,
-    completion,
-):
-    cli.add_command(_command)
 
 
 def main() -> NoReturn:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -21,11 +22,14 @@ __all__ = [
     "Nothing",
     "delimiter",
     "header",
+    "moment",
+    "moment_or_end",
     "or_none",
     "priority",
     "seconds",
     "size",
     "text",
+    "wanted_header",
     "whole",
 ]
 
@@ -72,6 +76,17 @@ def seconds(value: str) -> float:
     return float(number * factor)
 
 
+def moment(value: str) -> float:
+    """Seconds since 1970: a number, or so long ago if it has a unit: ``90s``, ``5m``, ``2h``."""
+    number = seconds(value)
+    return number if re.fullmatch(r"[0-9.]+", value) else time.time() - number
+
+
+def moment_or_end(value: str) -> float | str:
+    """:func:`moment`, or one of the words ``earliest`` and ``latest``."""
+    return value if value in {"earliest", "latest"} else moment(value)
+
+
 def whole(value: str) -> int:
     """A whole number, 0 or more."""
     if not re.fullmatch(r"[0-9]{1,18}", value, re.ASCII):
@@ -105,6 +120,14 @@ def header(value: str) -> tuple[str, str]:
     if not equals or not key:
         raise click.BadParameter(f"{value!r} is not of the form KEY=VALUE")
     return key, content
+
+
+def wanted_header(value: str) -> tuple[str, str | None]:
+    """A header that a message must have: ``KEY=VALUE``, or ``KEY`` for any value."""
+    key, equals, content = text(value).partition("=")
+    if not key:
+        raise click.BadParameter(f"{value!r} is not of the form KEY or KEY=VALUE")
+    return key, content if equals else None
 
 
 def delimiter(value: str) -> bytes:

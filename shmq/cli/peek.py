@@ -7,7 +7,7 @@ import click
 import shmq
 from shmq.cli import render
 from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, json_flag, queue_flag
+from shmq.cli.flags import connected, count_flag, json_flag, queue_flag, where_flag
 from shmq.cli.output import amount, cell, show_json, show_table, table
 
 __all__ = ["peek"]
@@ -19,13 +19,21 @@ _SHOWN = 200
 @click.command()
 @queue_flag()
 @count_flag("How many messages to show at most.  [default: 10]", default=10)
+@where_flag("Show those alone that EXPR means.")
 @json_flag
 @click.pass_context
 @connected
-def peek(broker: shmq.Broker, context: click.Context, name: str, count: int, as_json: bool) -> None:
+def peek(
+    broker: shmq.Broker,
+    context: click.Context,
+    name: str,
+    count: int,
+    where: str | None,
+    as_json: bool,
+) -> None:
     """Show the next messages; leave them there."""
     with broker.queue(name) as queue:
-        messages = queue.peek(count)
+        messages = queue.peek(count, where=where)
         if as_json:
             show_json([render.as_dict(message) for message in messages])
         elif messages:

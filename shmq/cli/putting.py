@@ -14,7 +14,7 @@ import shmq
 from shmq.cli.stop import Stop
 from shmq.options import Confirm
 
-__all__ = ["CODECS", "Putting"]
+__all__ = ["CODECS", "Putting", "decode"]
 
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
 CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
@@ -141,12 +141,12 @@ class Putting:
                 f"takes: shorten it, or make the queue with a larger --max-message-bytes"
             )
         try:
-            return _decode(text, self._codec)
+            return decode(text, self._codec)
         except ValueError as error:
             raise click.ClickException(f"{place}: {error}") from None
 
 
-def _decode(text: bytes, codec: str) -> Any:
+def decode(text: bytes, codec: str) -> Any:
     """The body that ``text`` stands for under ``codec``. Raises ValueError with the reason."""
     if codec == "bytes":
         return text

@@ -10,7 +10,7 @@ import shmq
 from shmq.cli.flags import connected, json_flag, queue_flag, yes_flag
 from shmq.cli.output import counted, show, show_json
 
-__all__ = ["delete", "purge"]
+__all__ = ["ask_first", "delete", "purge"]
 
 
 @click.command()
@@ -24,7 +24,7 @@ def delete(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
     Its dead-letter queue stays.
     """
     if not yes:
-        _ask("delete", f"Delete queue {name!r} and {_contents(broker, name)}?")
+        ask_first("delete", f"Delete queue {name!r} and {_contents(broker, name)}?")
     broker.delete_queue(name)
     if as_json:
         show_json({"namespace": broker.namespace, "deleted": name})
@@ -46,7 +46,7 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
         if not yes:
             numbers = queue.stats()
             held = counted(numbers.depth + numbers.delayed, "message")
-            _ask("purge", f"Remove {held} from queue {name!r}?")
+            ask_first("purge", f"Remove {held} from queue {name!r}?")
         purged = queue.purge()
     if as_json:
         show_json({"queue": name, "purged": purged})
@@ -65,7 +65,7 @@ def _contents(broker: shmq.Broker, name: str) -> str:
     return f"the {counted(held, 'message')} in it"
 
 
-def _ask(what: str, question: str) -> None:
+def ask_first(what: str, question: str) -> None:
     """Return if the user agrees; otherwise raise."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError(f"there is no terminal to ask on: to {what} it, add --yes")

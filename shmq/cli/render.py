@@ -14,13 +14,36 @@ from typing import Any, Protocol
 
 import shmq
 
-__all__ = ["FORMATS", "Readable", "as_dict", "as_json", "as_text", "dumps", "raw"]
+__all__ = [
+    "FORMATS",
+    "Readable",
+    "WithBody",
+    "as_dict",
+    "as_json",
+    "as_text",
+    "body_of",
+    "dumps",
+    "plain",
+    "raw",
+]
 
 #: What ``--format`` takes.
 FORMATS = ("body", "json", "raw")
 
 
-class Readable(Protocol):
+class WithBody(Protocol):
+    """What has a body."""
+
+    @property
+    def body(self) -> Any:
+        """The body, decoded."""
+
+    @property
+    def view(self) -> memoryview:
+        """The body's bytes."""
+
+
+class Readable(WithBody, Protocol):
     """What is shown of a message, wherever it comes from."""
 
     @property
@@ -55,22 +78,14 @@ class Readable(Protocol):
     def dead(self) -> shmq.DeadLetter | None:
         """Why it is a dead letter."""
 
-    @property
-    def body(self) -> Any:
-        """The body, decoded."""
 
-    @property
-    def view(self) -> memoryview:
-        """The body's bytes."""
-
-
-def raw(message: Readable) -> bytes:
+def raw(message: WithBody) -> bytes:
     """The body's bytes as they were put."""
     with message.view as view:
         return bytes(view)
 
 
-def as_text(message: Readable) -> str:
+def as_text(message: WithBody) -> str:
     """The body to read: text as it is, bytes as UTF-8 with the rest escaped, else JSON."""
     body = _decoded(message)
     if isinstance(body, str):
@@ -78,7 +93,7 @@ def as_text(message: Readable) -> str:
     if isinstance(body, bytes):
         return body.decode(errors="backslashreplace")
     try:
-        return dumps(_plain(body))
+        return dumps(plain(body))
     except (ValueError, RecursionError):
         return raw(message).decode(errors="backslashreplace")
 
@@ -94,15 +109,15 @@ def as_dict(message: Readable) -> dict[str, Any]:
     ``encoding`` says what ``body`` is: ``text`` (the body is that string), ``json``
     (the body is that value) or ``base64`` (of the body's bytes).
     """
-    body, encoding = _body(message)
+    body, encoding = body_of(message)
     return {
         "sequence": message.sequence,
         "priority": message.priority,
         "group": message.group,
         "delivery_count": message.delivery_count,
         "codec": message.codec,
-        "headers": _plain(message.headers),
-        "properties": _plain(_other_properties(message)),
+        "headers": plain(message.headers),
+        "properties": plain(_other_properties(message)),
         "dead": dataclasses.asdict(message.dead) if message.dead is not None else None,
         "body": body,
         "encoding": encoding,
@@ -114,21 +129,22 @@ def _other_properties(message: Readable) -> dict[str, Any]:
     return {key: value for key, value in message.properties.items() if key not in shown}
 
 
-def _body(message: Readable) -> tuple[Any, str]:
+def body_of(message: WithBody) -> tuple[Any, str]:
+    """What JSON has of the body, and the ``encoding`` that :func:`as_dict` tells."""
     body = _decoded(message)
     if isinstance(body, str):
         return body, "text"
     if not isinstance(body, bytes):
         try:
-            plain = _plain(body)
-            dumps(plain)
-            return plain, "json"
+            out = plain(body)
+            dumps(out)
+            return out, "json"
         except (ValueError, RecursionError):
             body = raw(message)
     return _base64(body), "base64"
 
 
-def _decoded(message: Readable) -> Any:
+def _decoded(message: WithBody) -> Any:
     """The body as its codec has it, or its bytes where they are not what the codec says."""
     try:
         return message.body
@@ -136,7 +152,7 @@ def _decoded(message: Readable) -> Any:
         return raw(message)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """``value`` out of what JSON has; bytes become ``{"base64": …}``, NaN its name."""
     if value is None or isinstance(value, str | int):
         return value
@@ -145,16 +161,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return {"base64": _base64(bytes(value))}
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item) for key, item in value.items()}
+        return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return str(value)
 
 
 def _key(key: Any) -> str:
     if isinstance(key, bytes):
         return key.decode(errors="backslashreplace")
-    return key if isinstance(key, str) else dumps(_plain(key))
+    return key if isinstance(key, str) else dumps(plain(key))
 
 
 def _base64(data: bytes) -> str:

@@ -1,0 +1,38 @@
+"""The argument that names a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+import shmq
+from shmq.cli.flags import BRIEFLY
+from shmq.cli.target import target_of
+
+__all__ = ["partition_flag", "stream_argument"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def stream_argument(command: F) -> F:
+    """``STREAM``, completed by the shell, as the parameter ``name``."""
+    return click.argument("name", metavar="STREAM", shell_complete=_complete)(command)
+
+
+def partition_flag(help: str) -> Callable[[F], F]:
+    """``-p/--partition N``, as the parameter ``partition``."""
+    return click.option(
+        "-p", "--partition", type=click.IntRange(min=0), metavar="N", default=None, help=help
+    )
+
+
+def _complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    """The names of streams that begin so; none where they cannot be had."""
+    try:
+        target = target_of(context)
+        with target.connect(connect_timeout=BRIEFLY, request_timeout=BRIEFLY) as broker:
+            return [s.name for s in broker.list_streams() if s.name.startswith(begun)]
+    except (shmq.ShmqError, OSError, click.ClickException):
+        return []
