@@ -48,6 +48,11 @@ _COUNT = click.IntRange(1, 64)
     help="Whether the queues are kept on disk, and all shared memory is lost half-way.",
 )
 @click.option(
+    "--groups/--no-groups",
+    default=True,
+    help="Whether the flights go through a stream, too, which two groups read.",
+)
+@click.option(
     "--spark/--no-spark",
     default=True,
     help="Whether Spark archives the flights at the end, and adds up their delays.",
@@ -67,6 +72,7 @@ def main(
     remote: int,
     kill: bool,
     lose: bool,
+    groups: bool,
     spark: bool,
     plot: Path,
     namespace: str | None,
@@ -103,9 +109,10 @@ def main(
             remote=remote,
             kill=kill,
             lose=lose,
+            groups=groups,
             archive=spark,
         )
-        delays = report.direct_delays(table) if spark else {}
+        delays = report.direct_delays(table) if groups or spark else {}
         sys.exit(_perform(plan, expected, delays, names, plot))
     except (DemoError, shmq.ShmqError) as error:
         raise click.ClickException(str(error)) from error
@@ -126,6 +133,8 @@ def conclude(
     """Print the table and what is to be said of it; returns the exit code."""
     console.print(report.table(outcome.ledger.carriers, names))
     found = report.faults(outcome, expected)
+    if outcome.grouped is not None:
+        found += report.group_faults(outcome.grouped, delays)
     if outcome.archived is not None:
         found += report.archive_faults(outcome.archived, delays)
     for fault in found:

@@ -12,7 +12,7 @@ from shmq.demo.producer import PUT_AGAIN
 from shmq.demo.queues import FLIGHTS, PATIENCE, RESULTS
 from shmq.demo.tally import Tally
 
-__all__ = ["OVER_TCP", "Batch", "consume", "consume_over_tcp", "spell"]
+__all__ = ["OVER_TCP", "Batch", "consume", "consume_over_tcp", "is_wanted", "spell"]
 
 #: Messages leased ahead of the one at hand.
 PREFETCH: Final = 256
@@ -89,22 +89,23 @@ def consume(namespace: str, batch_size: int, remote_first: bool, doubted: int = 
     """
     with shmq.connect(namespace) as broker:
         flights, results = broker.queue(FLIGHTS), broker.queue(RESULTS)
-        while remote_first and _wanted() and not results.stats().put:
+        while remote_first and is_wanted() and not results.stats().put:
             time.sleep(IDLE)
-        while _wanted():
+        while is_wanted():
             spell(flights, results, batch_size, doubted=doubted)
 
 
 def consume_over_tcp(url: str, batch_size: int) -> None:
     """The same over TCP, on another connection whenever one is lost."""
-    while _wanted():
+    while is_wanted():
         with contextlib.suppress(shmq.ConnectionLost), shmq.connect(url) as broker:
             flights, results = broker.queue(FLIGHTS), broker.queue(RESULTS)
-            while _wanted():
+            while is_wanted():
                 spell(flights, results, batch_size, apart=True)
 
 
-def _wanted() -> bool:
+def is_wanted() -> bool:
+    """Whether who started this process still lives."""
     parent = multiprocessing.parent_process()
     return parent is None or parent.is_alive()
 

@@ -10,6 +10,7 @@ import shmq
 from shmq.demo.archive import Archived, archive
 from shmq.demo.consumer import OVER_TCP
 from shmq.demo.errors import DemoError
+from shmq.demo.groups import Grouped, read_in_groups
 from shmq.demo.ledger import Ledger
 from shmq.demo.machine import Loss, Machine, waiting
 from shmq.demo.plan import Plan
@@ -46,6 +47,8 @@ class Outcome:
     remote: int = 0
     #: How the memory was lost, if it was.
     loss: Loss | None = None
+    #: What the groups have read of the stream, if there was one.
+    grouped: Grouped | None = None
     #: What Spark has made of the flights, if it was asked to.
     archived: Archived | None = None
 
@@ -58,11 +61,15 @@ def run(plan: Plan, screen: Screen) -> Outcome:
     """
     with Machine(plan) as machine:
         outcome = Job(plan, machine, screen).work()
-        if not plan.archive:
-            return outcome
-        machine.retire()
-        screen.event("every flight is counted; Spark archives them and adds them up again")
-        return dataclasses.replace(outcome, archived=archive(plan.namespace))
+        if plan.groups or plan.archive:
+            machine.retire()
+        if plan.groups:
+            screen.event("every flight is counted; two groups read all of them from a stream")
+            outcome = dataclasses.replace(outcome, grouped=read_in_groups(plan, screen))
+        if plan.archive:
+            screen.event("Spark archives what was counted, and adds it up again")
+            outcome = dataclasses.replace(outcome, archived=archive(plan.namespace))
+        return outcome
 
 
 class Job:

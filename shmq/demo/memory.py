@@ -12,7 +12,7 @@ __all__ = ["files", "lose"]
 
 def files(namespace: str) -> list[Path]:
     """All that the namespace has in shared memory: segments, semaphores, its own file."""
-    its = re.compile(rf"(sem\.)?shmq@{re.escape(namespace)}(@.*)?")
+    its = re.compile(rf"(\w+\.)?shmq@{re.escape(namespace)}(@.*)?")
     return sorted(path for path in SHM.iterdir() if its.fullmatch(path.name))
 
 

@@ -35,6 +35,8 @@ class Plan:
     #: Whether the queues have journals, and all shared memory and every process is lost when
     #: half of the flights are counted.
     lose: bool = True
+    #: Whether all flights go through a stream, too, which two groups read.
+    groups: bool = True
     #: Whether the flights that are counted are archived by Spark, and added up again.
     archive: bool = False
 

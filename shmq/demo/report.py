@@ -11,12 +11,21 @@ from rich.table import Table
 
 from shmq.demo.archive import Archived
 from shmq.demo.flights import LATE_MINUTES, Flight
+from shmq.demo.groups import GROUPS, Grouped
 from shmq.demo.job import Outcome
 from shmq.demo.ledger import Ledger
 from shmq.demo.machine import Loss, waiting
 from shmq.demo.tally import Sums
 
-__all__ = ["archive_faults", "direct_delays", "direct_sums", "faults", "table", "verdict"]
+__all__ = [
+    "archive_faults",
+    "direct_delays",
+    "direct_sums",
+    "faults",
+    "group_faults",
+    "table",
+    "verdict",
+]
 
 _CAPTION: Final = (
     f"Mean delays are in minutes. Late: {LATE_MINUTES} minutes or more behind, at either end."
@@ -56,6 +65,25 @@ def archive_faults(archived: Archived, expected: Mapping[tuple[str, int], Sums])
     return found
 
 
+def group_faults(grouped: Grouped, expected: Mapping[tuple[str, int], Sums]) -> list[str]:
+    """What speaks against "each group has read each flight once, in order", a line each.
+
+    The groups' sums are those of the ``expected`` ones that they are made of.
+    """
+    found = []
+    for group, reading in grouped.readings.items():
+        found += [f"group {group}: {fault}" for fault in reading.faults]
+        sums: defaultdict[object, Sums] = defaultdict(Sums)
+        for cell, own in expected.items():
+            sums[GROUPS[group](*cell)].add(own)
+        found += [
+            f"group {group}: {reading.sums.get(what)} of {what} are not the file's {sums.get(what)}"
+            for what in sorted(reading.sums.keys() | sums.keys(), key=str)
+            if reading.sums.get(what) != sums.get(what)
+        ]
+    return found
+
+
 def faults(outcome: Outcome, expected: Mapping[str, Sums]) -> list[str]:
     """What speaks against "all acknowledged, none lost", a line each; empty if nothing."""
     return [
@@ -70,12 +98,24 @@ def verdict(outcome: Outcome) -> str:
     ledger = outcome.ledger
     kills = {0: "", 1: " after the kill"}.get(len(outcome.killed), " after the kills")
     loss = "" if outcome.loss is None else _told(outcome.loss)
+    grouped = "" if outcome.grouped is None else _of_groups(outcome.grouped)
     archived = "" if outcome.archived is None else _of_spark(outcome.archived)
     return (
         f"{ledger.total:,} acknowledged, none lost\n{loss}"
         f"{outcome.remote:,} of them read over TCP; {ledger.again:,} delivered again{kills}, "
         f"{ledger.repeated:,} counted already and left out; "
-        f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s{archived}"
+        f"{outcome.seconds:.1f} s, {ledger.total / outcome.seconds:,.0f} flights/s"
+        f"{grouped}{archived}"
+    )
+
+
+def _of_groups(grouped: Grouped) -> str:
+    readings = grouped.readings.values()
+    return (
+        f"\n{max(one.counted for one in readings):,} read from a stream by each of "
+        f"{len(readings)} groups, {grouped.killed} members killed, none missed; "
+        f"{sum(one.repeated for one in readings):,} read again and left out; "
+        f"{grouped.seconds:.1f} s"
     )
 
 

@@ -18,10 +18,12 @@ from shmq.demo.plan import Plan
 from shmq.demo.producer import produce
 from shmq.demo.queues import PATIENCE
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "interrupts_ignored", "start"]
 
 # Spawned, not forked: each attaches by name, as a program of its own would.
 _SPAWN = multiprocessing.get_context("spawn")
+#: What says that the job is over.
+_OVER = (shmq.QueueDeleted, shmq.NoSuchQueue, shmq.StreamDeleted, shmq.NoSuchStream)
 
 
 class Workers:
@@ -41,17 +43,17 @@ class Workers:
         Producers note how far they are in the ``folder``, if there is one. Consumers take it
         that messages up to the number ``doubted`` may have been delivered before.
         """
-        with _interrupts_ignored():
+        with interrupts_ignored():
             for index in range(plan.consumers):
                 name = f"consumer {index + 1}"
                 arguments = plan.namespace, plan.batch, plan.remote > 0, doubted
-                self.consumers.append(_started(name, consume, *arguments))
+                self.consumers.append(start(name, consume, *arguments))
             for index in range(plan.remote):
                 name = f"consumer {index + 1} over TCP"
-                self.consumers.append(_started(name, consume_over_tcp, url, plan.batch))
+                self.consumers.append(start(name, consume_over_tcp, url, plan.batch))
             for share in range(plan.producers):
                 name = f"producer {share + 1}"
-                self.producers.append(_started(name, produce, plan, share, folder))
+                self.producers.append(start(name, produce, plan, share, folder))
 
     def kill_one(self) -> BaseProcess:
         """Send SIGKILL to a consumer, and return it."""
@@ -97,7 +99,8 @@ class Workers:
         self.kill()
 
 
-def _started(name: str, work: Callable[..., None], *arguments: Any) -> BaseProcess:
+def start(name: str, work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    """A process that does the ``work``, and whose refusals are one line and exit code 1."""
     process = _SPAWN.Process(target=_work, args=(work, *arguments), name=name, daemon=True)
     process.start()
     return process
@@ -107,7 +110,7 @@ def _work(work: Callable[..., None], *arguments: Any) -> None:
     """The body of every worker: an error is one line and exit code 1."""
     try:
         work(*arguments)
-    except (shmq.QueueDeleted, shmq.NoSuchQueue):  # before, or just after it had begun
+    except _OVER:  # before, or just after it had begun
         return  # the job is over
     except (shmq.ShmqError, DemoError) as error:
         print(f"{multiprocessing.current_process().name}: {error}", file=sys.stderr)
@@ -115,7 +118,7 @@ def _work(work: Callable[..., None], *arguments: Any) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def interrupts_ignored() -> Iterator[None]:
     """Ctrl-C reaches every process of the terminal; those started here leave it to us."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

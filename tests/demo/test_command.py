@@ -42,7 +42,7 @@ def queues_of(namespace: str) -> list[str]:
 
 @needs_flights
 def test_real_flights_come_through_the_kill_and_the_table_is_the_files(namespace: str) -> None:
-    done = demo("--flights", "3000", "--no-spark", "--namespace", namespace)
+    done = demo("--flights", "3000", "--no-groups", "--no-spark", "--namespace", namespace)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Spark" not in done.stdout
     assert "consumer 1 killed with SIGKILL" in done.stdout
@@ -105,7 +105,7 @@ def test_without_the_extra_it_says_so_and_goes_on(
 def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
     done = demo(
         *("--flights", "500", "--no-kill", "--no-lose", "--producers", "1", "--consumers", "1"),
-        *("--remote", "0", "--no-spark", "--namespace", namespace),
+        *("--remote", "0", "--no-groups", "--no-spark", "--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "killed" not in done.stdout
@@ -117,7 +117,7 @@ def test_without_the_kill_nothing_is_delivered_again(namespace: str) -> None:
 def test_consumers_over_tcp_alone_read_all_flights(namespace: str) -> None:
     done = demo(
         *("--flights", "500", "--no-kill", "--no-lose", "--consumers", "0", "--remote", "2"),
-        *("--no-spark", "--namespace", namespace),
+        *("--no-groups", "--no-spark", "--namespace", namespace),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "500 acknowledged, none lost\n500 of them read over TCP; 0 delivered" in done.stdout
@@ -126,7 +126,7 @@ def test_consumers_over_tcp_alone_read_all_flights(namespace: str) -> None:
 @needs_flights
 def test_on_a_terminal_depth_and_rates_are_drawn_in_place(namespace: str) -> None:
     ours, theirs = pty.openpty()
-    arguments = ("--flights", "1000", "--no-spark", "--namespace", namespace)
+    arguments = ("--flights", "1000", "--no-groups", "--no-spark", "--namespace", namespace)
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
     with subprocess.Popen((*COMMAND, *arguments), stdout=theirs, env=environment) as process:
         os.close(theirs)
@@ -142,7 +142,7 @@ def test_on_a_terminal_depth_and_rates_are_drawn_in_place(namespace: str) -> Non
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_one_line_and_leaves_no_queue(namespace: str, number: int) -> None:
     with subprocess.Popen(
-        (*COMMAND, "--no-spark", "--namespace", namespace),
+        (*COMMAND, "--no-groups", "--no-spark", "--namespace", namespace),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -184,7 +184,7 @@ def test_what_cannot_be_done_is_refused_before_anything_starts(
 def test_an_error_is_one_line_and_exit_code_1(namespace: str) -> None:
     with shmq.connect(namespace) as broker:
         broker.create_queue("flights")
-        done = demo("--flights", "10", "--no-spark", "--namespace", namespace)
+        done = demo("--flights", "10", "--no-groups", "--no-spark", "--namespace", namespace)
         assert "flights" in [queue.name for queue in broker.list_queues()]
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

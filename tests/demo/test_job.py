@@ -12,11 +12,12 @@ from rich.console import Console
 import shmq
 from shmq.demo.errors import DemoError
 from shmq.demo.flights import read_flights
+from shmq.demo.groups import read_in_groups
 from shmq.demo.job import run
 from shmq.demo.machine import Machine, waiting
 from shmq.demo.memory import files
 from shmq.demo.plan import Plan
-from shmq.demo.report import direct_sums, faults
+from shmq.demo.report import direct_delays, direct_sums, faults, group_faults
 from shmq.demo.screen import LiveScreen, PlainScreen, screen_for
 from tests.processes.tools import eventually
 
@@ -48,7 +49,15 @@ def test_every_flight_is_counted_once_whoever_reads_it_and_whatever_is_lost(
     path: Path, namespace: str, kill: bool, remote: int, lose: bool
 ) -> None:
     shown = io.StringIO()
-    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill, remote=remote, lose=lose)
+    plan = Plan(
+        path=path,
+        flights=2000,
+        namespace=namespace,
+        kill=kill,
+        remote=remote,
+        lose=lose,
+        groups=False,
+    )
     outcome = run(plan, PlainScreen(Console(file=shown)))
     assert faults(outcome, direct_sums(read_flights(path))) == []
     assert (outcome.remote > 0) is (remote > 0)
@@ -59,6 +68,21 @@ def test_every_flight_is_counted_once_whoever_reads_it_and_whatever_is_lost(
     assert (outcome.loss is not None) is lose
     assert shown.getvalue().count("all shared memory removed") == lose
     with shmq.connect(namespace) as broker:
+        assert broker.list_queues() == []
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_each_group_reads_every_flight_once_in_order_whoever_is_killed(
+    path: Path, namespace: str, kill: bool
+) -> None:
+    shown = io.StringIO()
+    plan = Plan(path=path, flights=2000, namespace=namespace, kill=kill)
+    grouped = read_in_groups(plan, PlainScreen(Console(file=shown)))
+    assert group_faults(grouped, direct_delays(read_flights(path))) == []
+    assert [reading.counted for reading in grouped.readings.values()] == [2000, 2000]
+    assert shown.getvalue().count("killed with SIGKILL") == grouped.killed == 2 * kill
+    with shmq.connect(namespace) as broker:
+        assert broker.list_streams() == []
         assert broker.list_queues() == []
 
 
