@@ -19,7 +19,7 @@ def unique_name() -> str:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[shmq.Broker]:
-    """A broker of a new namespace; all its queues are deleted at the end."""
+    """A broker of a new namespace; all its queues and streams are deleted at the end."""
     name = unique_name()
     try:
         with shmq.connect(name) as broker:
@@ -29,8 +29,11 @@ def scratch() -> Iterator[shmq.Broker]:
 
 
 def delete_all(namespace: str) -> None:
-    """Delete every queue of the namespace; others may delete theirs meanwhile."""
+    """Delete every queue and stream of the namespace; others may delete theirs meanwhile."""
     with shmq.connect(namespace) as broker:
         for summary in broker.list_queues():
             with contextlib.suppress(shmq.NoSuchQueue):
                 broker.delete_queue(summary.name)
+        for stream in broker.list_streams():
+            with contextlib.suppress(shmq.NoSuchStream):
+                broker.delete_stream(stream.name)

@@ -11,6 +11,8 @@ from bench.way import Way
 
 #: Rounds before the clock starts, so that memory is touched and threads are begun.
 WARM = 2
+#: How often the sides meet in a turn; at the last of them all is received and still open.
+MEETINGS = 5
 #: The most rounds of a turn.
 MOST_ROUNDS = 20_000
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import tempfile
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from bench.large import LargeWay
+from bench.large import FAN_OUT_STEP, LargeWay
 from bench.way import Receive, Send, Way, idle
 
 #: Samples that a subscriber may have waiting.
@@ -21,6 +22,8 @@ class _Iceoryx(Way):
 
     node: Any = None
     port: Any = None
+    #: How many subscribers each sample goes to.
+    subscribers: ClassVar[int] = 1
 
     def service(self) -> Any:
         """The service, opened in this process."""
@@ -125,32 +128,46 @@ class Loaned(_Iceoryx, LargeWay):
     label = "iceoryx2, zero-copy"
     note = "written in place, read in place; the receiver only spins"
 
+    #: What a subscriber does between two askings.
+    rest = staticmethod(idle)
+
     def waiting(self) -> int:
         """See :class:`_Iceoryx`."""
         return 16
 
     def sender(self, bodies: list[bytes]) -> Send:
         loan, move, size = self.publisher().loan_slice_uninit, ctypes.memmove, self.size
+        subscribers = self.subscribers
 
         def send() -> None:
             for body in bodies:
                 sample = loan(size)
                 move(sample.payload_ptr, body, size)
-                if sample.assume_init().send() != 1:
-                    raise AssertionError("the subscriber did not get it")
+                if sample.assume_init().send() != subscribers:
+                    raise AssertionError("a subscriber did not get it")
 
         return send
 
     def receiver(self, count: int) -> Receive:
-        get, seen = self.subscriber().receive, self.seen
+        get, seen, rest = self.subscriber().receive, self.seen, self.rest
         buffer = ctypes.c_uint8 * self.size
 
         def receive() -> list[bytes]:
             received: list[bytes] = []
             for _ in repeat(None, count):
                 while (sample := get()) is None:
-                    idle()
+                    rest()
                 received.append(seen(buffer.from_address(sample.payload_ptr)))
             return received
 
         return receive
+
+
+class FanOut(Loaned):
+    """The same to eight subscribers, who leave the core to each other while nothing is there."""
+
+    label = "iceoryx2, zero-copy, 8 subscribers"
+    note = "waits for the slowest, so that nothing is lost; who waits asks again, and yields"
+    subscribers = 8
+    step = FAN_OUT_STEP
+    rest = staticmethod(os.sched_yield)

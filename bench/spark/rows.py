@@ -8,6 +8,7 @@ from bench.row import Row, at_least, at_most, times
 from bench.spark.figures import GROWTH, JVM, MEDIAN, PYTHON, RATE, SIZE, TAIL
 from bench.spark.files import Dmsq, Parquet
 from bench.spark.latency import PACE, Latency
+from bench.spark.log import ArchiveStream, Copy, Read
 from bench.spark.memory import Memory
 from bench.spark.peek import Empty, Peek
 from bench.spark.stream import Archive
@@ -66,6 +67,45 @@ def write_row() -> Row:
     )
 
 
+def stream_row() -> Row:
+    """A stream, as a batch."""
+    ours = Read()
+    return Row(
+        key="spark-stream",
+        title=f"A stream read as a batch, 7 columns, {SIZE} B values",
+        contestants=[ours],
+        figures=(RATE,),
+        bars=[at_least(ours.label, 2e6, " rows/s")],
+        limit="what Spark does with each Arrow batch of a Python source",
+    )
+
+
+def stream_archive_row() -> Row:
+    """A stream, live."""
+    ours = ArchiveStream()
+    return Row(
+        key="spark-stream-archive",
+        title=f"A stream made Parquet, {SIZE} B values",
+        contestants=[ours],
+        figures=(RATE,),
+        bars=[at_least(ours.label, 7e5, " rows/s")],
+        limit="encoding Parquet",
+    )
+
+
+def stream_copy_row() -> Row:
+    """A stream, and back."""
+    ours = Copy()
+    return Row(
+        key="spark-stream-write",
+        title=f"A stream read and written to another, {SIZE} B values",
+        contestants=[ours],
+        figures=(RATE,),
+        bars=[at_least(ours.label, 4e5, " rows/s")],
+        limit="the way of each row through the JVM, from one Python process to the other",
+    )
+
+
 def latency_row() -> Row:
     """How far behind a stream is."""
     ours = Latency()
@@ -97,6 +137,9 @@ SPARK: tuple[Callable[[], Row], ...] = (
     files_row,
     archive_row,
     write_row,
+    stream_row,
+    stream_archive_row,
+    stream_copy_row,
     latency_row,
     memory_row,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.disk.rows import confirmed, journal, recovery, snapshot
+from bench.disk.rows import confirmed, journal, recovery, snapshot, streamed
 from bench.row import Row
 
 DISK: tuple[Callable[[], Row], ...] = (
@@ -15,4 +15,6 @@ DISK: tuple[Callable[[], Row], ...] = (
     journal.kib_row,
     snapshot.row,
     recovery.row,
+    streamed.row,
+    streamed.replay_row,
 )

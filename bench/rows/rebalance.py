@@ -1,0 +1,101 @@
+"""How long a group's partitions are not served when a member is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+import shmq
+from bench.machine import now
+from bench.row import Contestant, Figure, Role, Row, at_most
+from bench.scratch import scratch
+from bench.stage import Failed
+
+TIME = Figure("time", "ms", higher_is_better=False)
+PARTITIONS = 8
+#: How often a member is killed in a turn; the longest of them counts.
+KILLS = 10
+#: Polls after which one that does not come to an end is given up.
+MOST_POLLS = 100_000
+
+
+class Rebalance(Contestant):
+    """A member that is killed, and the records that come to its partitions."""
+
+    role: Role = "shmq"
+
+    def __init__(self, label: str, kills: int) -> None:
+        self.label = label
+        self.kills = kills
+
+    def tiny(self) -> Contestant:
+        """See :class:`bench.row.Contestant`."""
+        return Rebalance(self.label, 1)
+
+    def turn(self) -> dict[str, float]:
+        """See :class:`bench.row.Contestant`."""
+        with scratch() as broker:
+            stream = broker.create_stream("s", PARTITIONS, ring_bytes=1 << 20)
+            with stream.group("g", "sticky", session_timeout=60).join() as survivor:
+                return {TIME.key: max(_kill(stream, survivor) for _ in range(self.kills)) / 1e6}
+
+
+def _kill(stream: shmq.Stream, survivor: shmq.Member) -> int:
+    """From the kill until a record of each of the victim's partitions is read, in ns."""
+    victim = os.fork()
+    if victim == 0:
+        _be_a_member(stream)
+    try:
+        _until(survivor, lambda: _served(stream) == PARTITIONS // 2)
+        lost = set(range(PARTITIONS)) - survivor.assignment
+        begun = now()
+    finally:
+        os.kill(victim, signal.SIGKILL)
+    for partition in lost:
+        stream.append(b"x", partition=partition)
+    _until(survivor, lambda: not lost, lost)
+    taken = now() - begun
+    os.waitpid(victim, 0)
+    survivor.commit()
+    return taken
+
+
+def _served(stream: shmq.Stream) -> int:
+    """How many partitions the newest of two members has."""
+    members = stream.group("g").members()
+    return len(members[-1].partitions) if len(members) == 2 else 0
+
+
+def _until(survivor: shmq.Member, done: Callable[[], bool], lost: set[int] | None = None) -> None:
+    for _ in range(MOST_POLLS):
+        for records in survivor.poll(timeout=0.001):
+            if lost is not None:
+                lost.discard(records.partition)
+        if done():
+            return
+    raise Failed("the partitions of a member that was killed are not served")
+
+
+def _be_a_member(stream: shmq.Stream) -> NoReturn:
+    try:
+        member = stream.group("g").join()
+        while True:
+            member.poll(timeout=1)
+            member.commit()
+    finally:
+        os._exit(1)
+
+
+def row() -> Row:
+    """Two members and eight partitions."""
+    contestants = [Rebalance("shmq, 8 partitions, 2 members", KILLS)]
+    return Row(
+        key="rebalance",
+        title="A member of a group was killed: until its partitions are served",
+        contestants=contestants,
+        figures=[TIME],
+        bars=[at_most(contestants[0].label, 100, "ms", TIME.key)],
+        limit="how often the members look whether the others live: every 20 ms",
+    )
