@@ -74,7 +74,8 @@ powerloss: $(VENV)/test
 	$(BIN)/python -m tests.powerloss $(POWERLOSS)
 
 # Over TCP, the server being killed, too: make soak SOAK=--tcp. With a journal, everything
-# being killed and the shared memory lost: make soak SOAK=--durable
+# being killed and the shared memory lost: make soak SOAK=--durable. Of a stream and a group
+# that reads it: make soak SOAK=--streams. Of transactions: make soak SOAK=--transactions
 soak: $(VENV)/test
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(SOAK)
 

@@ -102,6 +102,10 @@ def _left_after_deletion(namespace: str) -> list[str]:
         for summary in broker.list_queues():
             with contextlib.suppress(shmq.NoSuchQueue):  # what is staged goes with its target
                 broker.delete_queue(summary.name)
+        for exchange in broker.list_exchanges():
+            broker.delete_exchange(exchange.name)
+        for stream in broker.list_streams():
+            broker.delete_stream(stream.name)
     return [path.name for path in _in_shared_memory(namespace)]
 
 

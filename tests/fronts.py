@@ -89,6 +89,11 @@ class _Served:
             for summary in broker.list_queues():
                 with contextlib.suppress(shmq.NoSuchQueue):
                     broker.delete_queue(summary.name)
+            for stream in broker.list_streams():
+                with contextlib.suppress(shmq.NoSuchStream):
+                    broker.delete_stream(stream.name)
+            for exchange in broker.list_exchanges():
+                broker.delete_exchange(exchange.name)
 
 
 async def _main() -> None:

@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import shmq
 from shmq.persistence.directory import DataDirectory
@@ -115,9 +116,9 @@ def persisting(namespace: str) -> Iterator[Persister]:
 
 
 class _Disk(Disk):
-    """Refuses all that writes while ``code`` is not 0."""
+    """Refuses all that writes while ``code`` is not 0; those under it do, too."""
 
-    code = 0
+    code: ClassVar[int] = 0
 
     def _check(self) -> None:
         if self.code:
@@ -136,10 +137,10 @@ class _Disk(Disk):
         super().sync(file)
 
 
-def _obey(disk: _Disk, writer: Writer) -> None:
+def _obey(writer: Writer) -> None:
     for line in sys.stdin:
         order, *rest = line.split()
-        disk.code = int(rest[0]) if order == "fail" else 0
+        _Disk.code = int(rest[0]) if order == "fail" else 0
         print(flush=True)
     writer.stop()
 
@@ -148,7 +149,7 @@ def _main(namespace: str, folder: str) -> None:
     disk = _Disk(folder)
     directory = DataDirectory(namespace, disk)
     writer = Writer(namespace, directory)
-    threading.Thread(target=_obey, args=(disk, writer), daemon=True).start()
+    threading.Thread(target=_obey, args=(writer,), daemon=True).start()
     try:
         writer.run()
     finally:

@@ -19,12 +19,13 @@ from shmq import QueueOptions
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "shmq/core/src"
 LAYOUT = (SOURCES / "layout.h").read_text()
+LAYOUTS = LAYOUT + "".join((SOURCES / name).read_text() for name in ("log_layout.h", "roster.h"))
 LAYING = (SOURCES / "segment.c").read_text()
 PAGE = (ROOT / "docs/architecture.md").read_text()
 PAGES = [ROOT / "docs/architecture.md", ROOT / "docs/failures.md"]
 
-#: The struct that stands in no segment.
-PRIVATE = {"shmq_geometry"}
+#: The structs that stand in no segment.
+PRIVATE = {"shmq_geometry", "shmq_roster"}
 #: The member whose size differs between machines: it has its cache line to itself.
 LOCK = "lock"
 #: What the default options of a queue are to its layout.
@@ -61,7 +62,7 @@ def cells(line: str) -> list[str]:
 
 def structs() -> dict[str, list[str]]:
     """The members of each struct of the layout, in order."""
-    text = re.sub(r"/\*.*?\*/|_Alignas\(\d+\)", "", LAYOUT, flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/|_Alignas\(\d+\)", "", LAYOUTS, flags=re.DOTALL)
     bodies = re.findall(r"^struct (\w+) \{(.*?)^\};", text, re.DOTALL | re.MULTILINE)
     return {name: re.findall(r"(\w+)(?:\[\w+\])?\s*[;,]", body) for name, body in bodies}
 
@@ -77,6 +78,8 @@ TABLES = {
 PROGRAM = """
 #include <stdio.h>
 #include "arena.h"
+#include "log_layout.h"
+#include "roster.h"
 #include "segment.h"
 
 static struct shmq_geometry lay_out(struct shmq_options options)

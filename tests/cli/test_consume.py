@@ -242,3 +242,20 @@ def test_what_a_killed_consumer_held_is_back_at_once(shell: Shell, queue: shmq.Q
     consumer.wait(PATIENCE)
 
     assert {queue.get(timeout=PATIENCE).body for _ in range(2)} == {"a", "b"}
+
+
+def test_those_that_are_meant_are_taken_and_the_others_stay(
+    shell: Shell, queue: shmq.Queue
+) -> None:
+    for number in range(6):
+        queue.put(str(number), headers={"odd": number % 2 == 1})
+
+    assert shell("consume", "-q", "jobs", "--where", "header.odd = true").lines == ["1", "3", "5"]
+    shell("consume", "-q", "jobs", "--where", "header.odd = true", code=Code.NOTHING)
+    assert left(queue) == ["0", "2", "4"]
+
+
+def test_an_expression_that_cannot_be_read_is_named(shell: Shell, queue: shmq.Queue) -> None:
+    ran = shell("consume", "-q", "jobs", "--where", "header.odd", code=Code.USAGE)
+
+    assert "where, at character 11" in ran.error

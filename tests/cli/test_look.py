@@ -33,6 +33,19 @@ def test_peek_shows_what_would_be_served_first_and_takes_nothing(
     assert (queue.qsize(), queue.stats().in_flight) == (2, 0)
 
 
+def test_peek_shows_those_that_are_meant(shell: Shell, queue: shmq.Queue) -> None:
+    queue.put({"total": 3}, headers={"region": "eu"})
+    queue.put({"total": 9}, headers={"region": "eu"})
+    queue.put({"total": 9})
+
+    shown = shell(
+        "peek", "-q", "jobs", "--json", "--where", "header.region = 'eu' and body.total > 5"
+    )
+
+    assert [message["sequence"] for message in shown.json] == [2]
+    shell("peek", "-q", "jobs", "--where", "header.region = 'us'", code=Code.NOTHING)
+
+
 def test_peek_shows_no_more_than_the_count(shell: Shell, queue: shmq.Queue) -> None:
     queue.put_many(map(str, range(30)))
 

@@ -286,3 +286,36 @@ def test_the_figures_say_how_far_the_journal_is(journal: Queue, persister: Persi
     assert (stats.journal_lag, stats.journal_waiting, stats.journal_synced) == (1, 2, 4)
     assert stats.journal_bytes > 0
     assert stats.journal_error is None
+
+
+@pytest.mark.parametrize("by", ["the option", "the publish"])
+def test_what_is_published_is_on_disk_when_it_returns(
+    broker: Broker, persister: Persister, by: str
+) -> None:
+    queue = broker.create_queue(
+        "c", durability="journal", confirm="disk" if by == "the option" else "memory"
+    )
+    persister.follows(queue)
+    exchange = broker.create_exchange("x", "fanout")
+    exchange.bind("c")
+    confirm = None if by == "the option" else "disk"
+
+    for _ in range(3):
+        assert exchange.publish_many([b"x", b"y"], confirm=confirm) == shmq.Published(2)
+        is_on_disk(queue)
+
+
+def test_what_is_published_and_not_on_disk_in_time_is_told(
+    broker: Broker, unwritten: Queue
+) -> None:
+    exchange = broker.create_exchange("x", "fanout")
+    exchange.bind(unwritten.name)
+
+    with pytest.raises(shmq.PublishRefused) as error:
+        exchange.publish(b"x", timeout=SHORT, confirm="disk")
+
+    assert error.value.delivered == 1
+    assert isinstance(error.value.refused[unwritten.name], shmq.NotConfirmed)
+    assert exchange.publish(b"x").delivered == 1
+    assert exchange.publish(b"x", confirm="memory").delivered == 1
+    assert unwritten.qsize() == 3

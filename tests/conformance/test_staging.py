@@ -215,6 +215,15 @@ def test_a_part_that_was_never_staged_is_refused(queue: Queue) -> None:
     assert queue.publish("p", 0, ["there"]) == 1
 
 
+def test_a_publish_that_is_refused_makes_no_staging_queue(queue: Queue, broker: Broker) -> None:
+    before = broker.list_queues()
+
+    with pytest.raises(shmq.InvalidOption, match="'missing'"):
+        queue.publish("p", 0, ["missing"])
+
+    assert broker.list_queues() == before
+
+
 def test_a_full_queue_takes_what_fits_and_the_rest_later(broker: Broker) -> None:
     queue = broker.create_queue("few", capacity=3)
     queue.stage("p", 0, "one", MANY[:10])

@@ -535,3 +535,68 @@ TEST("threads that wait on two queues with one bell each get everything")
         CHECK_WELL(queues[i]);
     }
 }
+
+static struct shmq_watch arm_choosily(struct shmq_queue *q, uint32_t n)
+{
+    struct shmq_watch w = watch(SHMQ_NOT_EMPTY, n);
+
+    w.choosy = true;
+    CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
+    return w;
+}
+
+TEST("who is choosy is not rung for what was there, but for all that arrives")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_watch first, second;
+
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 0);
+    first = arm_choosily(q, 1);
+    second = arm_choosily(q, 2);
+    CHECK_EQ(rings(q), 0);
+    CHECK(!shmq_stirs(q, &first, true));
+    put_text(q, "b");
+    CHECK_EQ(rings(q), 1ull << first.place | 1ull << second.place);
+    CHECK(shmq_stirs(q, &first, false) && shmq_stirs(q, &second, false));
+    CHECK_EQ(rings(q), 0);
+}
+
+TEST("who is choosy takes nobody's ring or post")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), choosy = arm_choosily(q, 1);
+    uint32_t post[2];
+
+    CHECK(plain.place != choosy.place);
+    put_text(q, "a");
+    CHECK_EQ(rings(q), 1ull << plain.place | 1ull << choosy.place);
+    CHECK_EQ(drain(q), 1);
+    (void)arm_choosily(q, 1);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "b");
+    shmq_unlock(q, post);
+    CHECK_EQ(post[SHMQ_NOT_EMPTY], 1);
+    CHECK_EQ(atomic_exchange(&q->ring, 0), 1ull << choosy.place);
+    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+}
+
+TEST("what comes back, is due, or follows in its group, arrives")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+    struct shmq_watch w;
+    struct shmq_view view;
+
+    PUT(q, .group = 7);
+    PUT(q, .group = 7);
+    view = take_next(q);
+    CHECK_EQ(rings(q), 0);
+    w = arm_choosily(q, 1);
+    CHECK_EQ(shmq_nack(q, view.receipt, 0, now), SHMQ_OK);
+    CHECK_EQ(rings(q), 1ull << w.place);
+    view = take_next(q);
+    w = arm_choosily(q, 1);
+    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(rings(q), 1ull << w.place);
+}

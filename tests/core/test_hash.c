@@ -38,7 +38,7 @@ static uint32_t by_bits(uint32_t crc, const unsigned char *at, size_t size)
     return ~crc;
 }
 
-TEST("a CRC-32C is the same by bits, by tables and by the instruction, wherever it begins")
+TEST("a CRC-32C is the same by bits, tables, instruction and products, wherever it begins")
 {
     static unsigned char bytes[10000];
     struct chance chance = chance_of(2);
@@ -52,7 +52,22 @@ TEST("a CRC-32C is the same by bits, by tables and by the instruction, wherever 
         uint32_t crc = by_bits(before, bytes + at, size);
 
         CHECK_EQ(shmq_crc32c(before, bytes + at, size), crc);
+        CHECK_EQ(shmq_crc32c_striped(before, bytes + at, size), crc);
         CHECK_EQ(shmq_crc32c_portable(before, bytes + at, size), crc);
+    }
+}
+
+TEST("a CRC-32C of each length around those at which another way begins")
+{
+    static unsigned char bytes[3200];
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * 7 + i / 256);
+    for (size_t size = 0; size < sizeof bytes; size++) {
+        CHECK_EQ(shmq_crc32c(0, bytes, size), crc);
+        CHECK_EQ(shmq_crc32c_striped(0, bytes, size), crc);
+        crc = by_bits(crc, bytes + size, 1);
     }
 }
 

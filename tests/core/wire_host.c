@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "wire_host.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "desk.h"
@@ -84,7 +85,7 @@ static void restore(void)
             memcpy(saved[at][i].at, saved[at][i].was, saved[at][i].bytes);
         *host.queues[at] = handles[at][0];
         *host.others[at] = handles[at][1];
-        host.waiting[at] = host.confirming[at] = NULL;
+        host.waiting[at] = host.choosing[at] = host.confirming[at] = NULL;
         host.views[at] = 0;
         host.deleted[at] = host.damaged[at] = false;
     }
@@ -131,6 +132,8 @@ static void detach(struct shmq_front *front, struct shmq_desk *desk)
     for (int at = 0; at < HOST_QUEUES; at++) {
         if (host.waiting[at] == desk)
             host.waiting[at] = NULL;
+        if (host.choosing[at] == desk)
+            host.choosing[at] = NULL;
         if (host.confirming[at] == desk)
             host.confirming[at] = NULL;
     }
@@ -172,12 +175,22 @@ static void purge(struct shmq_session *session, const struct shmq_frame *frame, 
     shmq_reply(session, frame->id, status == SHMQ_OK ? SHMQ_S_OK : SHMQ_S_INTERNAL, removed, 8);
 }
 
+static void put_off(struct shmq_session *session, const struct shmq_frame *frame)
+{
+    if (frame->type == SHMQ_T_STREAMS)
+        host.ticket = shmq_promise_later(session, frame->id);
+    else if (!shmq_answer_later(session))
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "too many wait");
+}
+
 static void answer(struct shmq_session *session, const struct shmq_frame *frame,
                    const char *name, const unsigned char *rest, uint32_t bytes)
 {
     int at = index_of(name);
 
-    if (frame->type == SHMQ_T_HELLO)
+    if (host.late && frame->type >> 4 == SHMQ_T_STREAMS >> 4)
+        put_off(session, frame);
+    else if (frame->type == SHMQ_T_HELLO)
         hello(session, frame, rest, bytes);
     else if (frame->type == SHMQ_T_LIST)
         shmq_reply(session, frame->id, SHMQ_S_OK, "\x90", 1);
@@ -203,7 +216,27 @@ static int lock_slowly(struct shmq_desk *desk, int status)
 
 static void tend(struct shmq_desk *desk) { desk->q->look_for_dead = false; }
 
-static void wait_for(struct shmq_desk *desk) { host.waiting[index_of(desk->name)] = desk; }
+static void wait_for(struct shmq_desk *desk, bool choosy)
+{
+    (choosy ? host.choosing : host.waiting)[index_of(desk->name)] = desk;
+}
+
+/* Of an expression its bytes: as a program, if they are one. */
+static struct shmq_wanted *compile(struct shmq_front *front, const unsigned char *text,
+                                   uint32_t bytes, char why[SHMQ_WHY_BYTES])
+{
+    struct shmq_wanted *wanted = calloc(1, sizeof *wanted + bytes);
+
+    (void)front;
+    CHECK(wanted);
+    memcpy(wanted->code, text, bytes);
+    wanted->filter = (struct shmq_filter){wanted->code, bytes};
+    if (!shmq_filter_fault(&wanted->filter))
+        return wanted;
+    free(wanted);
+    memcpy(why, "no", sizeof "no");
+    return NULL;
+}
 
 /* The journal is written at once: whoever waits for it is answered in host_settle. */
 static void confirm(struct shmq_desk *desk) { host.confirming[index_of(desk->name)] = desk; }
@@ -216,6 +249,7 @@ static const struct shmq_hooks hooks = {
     .detach = detach,
     .rights = rights,
     .answer = answer,
+    .compile = compile,
     .lock_slowly = lock_slowly,
     .tend = tend,
     .wait = wait_for,
@@ -280,6 +314,11 @@ void host_settle(void)
             desk->awaited = false;
             host.waiting[at] = NULL;
         }
+        desk = host.choosing[at];
+        if (desk && !shmq_desk_choose(desk, true)) {
+            desk->choosy_awaited = false;
+            host.choosing[at] = NULL;
+        }
     }
     shmq_front_settle(&host.front);
     confirm_all();
@@ -323,7 +362,7 @@ void host_end(void)
         uint32_t post[2];
 
         CHECK_EQ(host.views[at], 0);
-        CHECK(!host.waiting[at] && !host.confirming[at]);
+        CHECK(!host.waiting[at] && !host.choosing[at] && !host.confirming[at]);
         if (host.deleted[at] || host.damaged[at])
             continue;
         CHECK_EQ(shmq_lock(host.queues[at]), SHMQ_OK);

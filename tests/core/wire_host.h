@@ -17,10 +17,13 @@ struct host {
     struct shmq_queue *queues[HOST_QUEUES];    /* the front's handles                    */
     struct shmq_queue *others[HOST_QUEUES];    /* of another process, which lives        */
     struct shmq_desk *waiting[HOST_QUEUES];    /* hooks->wait was called                 */
+    struct shmq_desk *choosing[HOST_QUEUES];   /* the same for those who are choosy      */
     struct shmq_desk *confirming[HOST_QUEUES]; /* hooks->confirm was called              */
     uint32_t views[HOST_QUEUES];
     bool deleted[HOST_QUEUES];
     bool damaged[HOST_QUEUES];
+    bool late;          /* requests about streams are answered later, by the test        */
+    uint64_t ticket;    /* of the last one that was promised                             */
 };
 
 extern struct host host;

@@ -105,8 +105,8 @@ static uint8_t *add_payload(uint8_t *at, uint8_t type)
 {
     uint8_t *begin = at;
 
-    if (type != SHMQ_T_PING && type != SHMQ_T_LIST && type != SHMQ_T_HELLO &&
-        type != SHMQ_T_UNSUBSCRIBE)
+    if (type != SHMQ_T_PING && type != SHMQ_T_LIST && type != SHMQ_T_EXCHANGES &&
+        type != SHMQ_T_HELLO && type != SHMQ_T_UNSUBSCRIBE)
         at = add_name(at);
     switch (type) {
     case SHMQ_T_HELLO: memcpy(at, "\x81\xa5token\xa1t", 9); return at + 9;

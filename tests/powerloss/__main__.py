@@ -13,8 +13,10 @@ import secrets
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.powerloss import streams
 from tests.powerloss.recovering import Recoverer
 from tests.powerloss.station import record
 from tests.powerloss.trace import Outcome, Trace, try_crashes
@@ -44,11 +46,15 @@ def main(arguments: list[str]) -> int:
     ]
     for workload in chosen:
         _try(workload, total, EACH, asked.seed)
+    for work in streams.WORKLOADS:
+        if not asked.words or any(word in f"stream {work.__name__}" for word in asked.words):
+            _try_stream(work, total, EACH, asked.seed)
     number = 0
     while not asked.words and total.states < asked.states and len(total.wrong) < 30:
         number += 1
         workload = random_workload(asked.seed + number)
         _try(workload, total, EACH_RANDOM, asked.seed + number)
+        _try_stream(streams.at_random, total, EACH_RANDOM, asked.seed + number)
     print(
         f"{total.states:,} states of the disk after {total.crashes:,} power cuts, of which "
         f"{total.complete:,} were tried in every state; {total.checks:,} comparisons, "
@@ -64,10 +70,24 @@ def _try(workload: Workload, total: Outcome, most: int, seed: int) -> None:
         trace: Trace = record(workload, Path(folder), seed)
     with Recoverer() as recoverer:
         outcome = try_crashes(trace, recoverer.recover, most, seed, stop_after=3)
+    _tell(workload.title, outcome, begun, total)
+
+
+def _try_stream(
+    work: Callable[[streams.Station], None], total: Outcome, most: int, seed: int
+) -> None:
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="shmq-powerloss-") as folder:
+        station = streams.record(work, Path(folder), seed, None)
+    outcome = streams.try_crashes(station, most, seed)
+    _tell(f"stream {work.__name__}", outcome, begun, total)
+
+
+def _tell(title: str, outcome: Outcome, begun: float, total: Outcome) -> None:
     total.add(outcome)
     mark = "WRONG: " if outcome.wrong else ""
     print(
-        f"{mark}{workload.title}: {outcome.states:,} states after {outcome.crashes} power cuts "
+        f"{mark}{title}: {outcome.states:,} states after {outcome.crashes} power cuts "
         f"({time.monotonic() - begun:.1f} s)",
         flush=True,
     )

@@ -116,6 +116,18 @@ class RecordingDisk(Disk):
             with mock.patch.object(disk_module, "_sync_directory", sync):
                 super().make()
 
+    def under(self, name: str) -> RecordingDisk:
+        """A directory below, of the same recording."""
+        below = RecordingDisk(self._recording, self.directory / name)
+        below._files = self._files
+        return below
+
+    def remove(self) -> None:
+        with self._recording.lock:
+            self._failing("remove")
+            super().remove()
+            self._note(Unlink(self._path(self.directory)))
+
     def create(self, name: str) -> int:
         with self._recording.lock:
             self._failing("create")

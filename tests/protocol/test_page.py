@@ -9,6 +9,7 @@ import pytest
 
 from shmq.options import QueueOptions
 from shmq.protocol import DEFAULT_PORT, HEADER, MAGIC, MAX_HELLO, MORE, Flag, Status, Type
+from shmq.stream_options import StreamOptions
 from tests.protocol.page import PAGE, Frame, frames
 
 TEXT = PAGE.read_text()
@@ -47,14 +48,25 @@ def test_the_flags_are_those_of_the_sources() -> None:
         (Flag.DURABLE, "PRODUCE_BATCH itself"),
         (Flag.SETTLED, "CONSUME"),
         (Flag.SETTLED, "SUBSCRIBE"),
+        (Flag.CHOSEN, "CONSUME"),
+        (Flag.CHOSEN, "SUBSCRIBE"),
         (Flag.REDELIVERED, "DELIVER"),
+        (Flag.DURABLE, "APPEND"),
+        (Flag.PRODUCER, "APPEND"),
+        (Flag.GAPS, "APPEND"),
     }
 
 
 def test_the_options_of_create_are_those_of_a_queue() -> None:
     told = {key for row in rows("CREATE") for key in row[0].split(", ")}
 
-    assert told == set(QueueOptions().as_dict())
+    assert told == set(QueueOptions().as_dict()) | {"own"}
+
+
+def test_the_options_of_stream_create_are_those_of_a_stream() -> None:
+    told = {key for row in rows("STREAM_CREATE") for key in row[0].split(", ")}
+
+    assert told == set(StreamOptions().as_dict())
 
 
 def test_the_numbers_are_those_of_the_sources() -> None:

@@ -54,6 +54,17 @@ REQUESTS: dict[str, tuple[int, bytes, str | None]] = {
     "STATS": (Type.STATS, b"", None),
 }
 
+#: Requests for an exchange that is bound to the queue ``shop``.
+EXCHANGE_REQUESTS: dict[str, tuple[int, bytes, str | None]] = {
+    "ROUTE": (Type.ROUTE, _ONE + b"\x80" + bytes(4) + _ONE + b"x", "produce"),
+    "look": (Type.EXCHANGE, msgpack.packb({"action": "look"}), None),
+    "bindings": (Type.EXCHANGE, msgpack.packb({"action": "bindings"}), None),
+    "unbind": (Type.EXCHANGE, msgpack.packb({"action": "unbind", "target": "shop"}), "admin"),
+    "create": (Type.EXCHANGE, msgpack.packb({"action": "create", "kind": "fanout"}), "admin"),
+    "delete": (Type.EXCHANGE, msgpack.packb({"action": "delete"}), "admin"),
+    "synced": (Type.EXCHANGE, msgpack.packb({"action": "synced", "queues": {}}), "produce"),
+}
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
@@ -75,6 +86,16 @@ def broker(server: Server) -> Iterator[shmq.Broker]:
         for name in ("shop", "secret"):
             broker.create_queue(name, dead_letter=None)
         yield broker
+        for exchange in broker.list_exchanges():
+            broker.delete_exchange(exchange.name)
+
+
+def exchanges(broker: shmq.Broker) -> None:
+    """Make the exchanges ``shop`` and ``secret`` anew, each bound to both queues."""
+    for name in ("shop", "secret"):
+        exchange = broker.ensure_exchange(name, "fanout")
+        for queue in ("shop", "secret"):
+            exchange.bind(queue)
 
 
 @pytest.fixture
@@ -323,3 +344,73 @@ def test_a_peek_shows_copies_and_is_bounded(peer: Peer, broker: shmq.Broker) -> 
     assert len(frames) == 3
     assert (queue.qsize(), queue.stats().in_flight) == (5, 0)
     assert peer.status(Type.PEEK, name_of("shop") + _ONE) == Status.QUEUE_EMPTY
+
+
+def test_each_set_of_rights_to_an_exchange_allows_exactly_what_it_says(
+    server: Server, broker: shmq.Broker
+) -> None:
+    found, expected = {}, {}
+    for token, held in TOKENS.items():
+        for what, (kind, rest, right) in EXCHANGE_REQUESTS.items():
+            exchanges(broker)
+            with Peer(server) as peer:
+                answer = peer.let_in(token).ask(kind, name_of("shop") + rest)
+            key = ("+".join(held), what)
+            found[key] = answer.status
+            allowed = right in held if right else bool(held)
+            refusal = Status.FORBIDDEN if held else Status.NO_QUEUE
+            expected[key] = Status.OK if allowed else refusal
+    assert found == expected
+
+
+def test_an_exchange_that_a_token_may_not_know_is_as_if_it_were_not_there(
+    server: Server, broker: shmq.Broker
+) -> None:
+    exchanges(broker)
+    for token in [*TOKENS, NOTHING]:
+        for kind, rest, _ in EXCHANGE_REQUESTS.values():
+            answers = set()
+            for name in ("secret", "absent"):
+                with Peer(server) as peer:
+                    answer = peer.let_in(token).ask(kind, name_of(name) + rest)
+                answers.add((answer.status, answer.payload.replace(name.encode(), b"NAME")))
+            assert len(answers) == 1, answers
+
+
+def test_who_may_publish_needs_no_right_to_the_queues_and_learns_of_none(
+    server: Server, broker: shmq.Broker
+) -> None:
+    exchanges(broker)
+    producer = next(token for token, held in TOKENS.items() if held == ("produce",))
+    kind, rest, _ = EXCHANGE_REQUESTS["ROUTE"]
+    asked = name_of("shop") + EXCHANGE_REQUESTS["bindings"][1]
+    with Peer(server) as peer:
+        peer.let_in(producer).ok(kind, name_of("shop") + rest)
+        told = msgpack.unpackb(peer.ok(Type.EXCHANGE, asked))
+        listed = msgpack.unpackb(peer.ok(Type.EXCHANGES, b"\x80"))
+
+    assert [broker.queue(name).qsize() for name in ("shop", "secret")] == [1, 1]
+    assert [binding[0] for binding in told["bindings"]] == ["shop"]
+    assert [row["name"] for row in listed] == ["shop"]
+
+
+def test_a_queue_is_bound_by_who_may_produce_to_it_and_administer_the_exchange(
+    server: Server, broker: shmq.Broker
+) -> None:
+    exchanges(broker)
+    broker.create_queue("shop.more", dead_letter=None)
+    for token, held in TOKENS.items():
+        found = {}
+        for target in ("shop.more", "shop.absent", "secret", "absent"):
+            asked = msgpack.packb({"action": "bind", "target": target})
+            with Peer(server) as peer:
+                answer = peer.let_in(token).ask(Type.EXCHANGE, name_of("shop") + asked)
+            missing = answer.status == Status.OK and msgpack.unpackb(answer.payload).get("missing")
+            found[target] = "missing" if missing else Status(answer.status).name
+        if "admin" not in held:
+            expected = ["FORBIDDEN" if held else "NO_QUEUE"] * 4
+        elif "produce" in held:
+            expected = ["OK", "missing", "missing", "missing"]
+        else:
+            expected = ["FORBIDDEN", "FORBIDDEN", "missing", "missing"]
+        assert list(found.values()) == expected, held

@@ -14,8 +14,9 @@ import shmq
 from shmq.stress.crew import Crew
 from shmq.stress.journal import Journal, read_all
 from shmq.stress.verdict import WRONGS, Verdict, judge
-from tests.soak import durable, over_tcp, workers
+from tests.soak import durable, over_tcp, streams, transactions, workers
 from tests.soak.draining import check, drain
+from tests.soak.streams import history
 
 PRODUCERS = 3
 CONSUMERS = 3
@@ -57,8 +58,16 @@ def main() -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--tcp", action="store_true", help="through a server, killed as well")
     way.add_argument("--durable", action="store_true", help="with a journal; the memory is lost")
+    way.add_argument("--streams", action="store_true", help="a stream, and a group that reads it")
+    way.add_argument("--transactions", action="store_true", help="from a stream to another")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
+    if arguments.streams:
+        _soak_stream(arguments.seconds, arguments.seed)
+        return
+    if arguments.transactions:
+        _soak_transactions(arguments.seconds, arguments.seed)
+        return
     served = 0
     if arguments.tcp:
         verdict, killed, served = over_tcp.soak(arguments.seconds, arguments.seed)
@@ -76,6 +85,29 @@ def main() -> None:
         print(f"{kind}: {len(getattr(verdict, kind))}")
     if verdict.wrong():
         raise SystemExit(1)
+
+
+def _soak_stream(seconds: float, seed: int) -> None:
+    verdict, killed = streams.soak(seconds, seed)
+    print(
+        f"{verdict.appended} records appended and confirmed, {killed} processes killed, "
+        f"{verdict.again} read again"
+    )
+    for kind in history.WRONGS:
+        print(f"{kind}: {len(getattr(verdict, kind))}")
+    if verdict.wrong():
+        raise SystemExit(1)
+
+
+def _soak_transactions(seconds: float, seed: int) -> None:
+    """In rounds, as one has as many records as its streams hold."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        outcome = transactions.soak(min(left, 10), seed, records=20_000, messages=4_000)
+        print(f"{outcome}", flush=True)
+        if outcome.wrong():
+            raise SystemExit(1)
+        seed += 1
 
 
 if __name__ == "__main__":

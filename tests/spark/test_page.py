@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shmq.spark import columns
+from shmq.spark import address, columns, stream_kind, stream_writer
 from shmq.spark.options import BATCH, STREAM, Option
 from shmq.spark.queue_kind import OPTIONS
 
@@ -20,6 +20,14 @@ WORDS = {
     "token": "`SHMQ_TOKEN`",
     "columns": "all",
     "states": "all",
+    "kind": "whatever has that name",
+}
+
+#: The same of streams.
+OF_STREAMS = {
+    "columns": "Kafka's",
+    "startingOffsets": "earliest; of a stream latest",
+    "endingOffsets": "latest",
 }
 
 FOR = {frozenset({BATCH}): "batch", frozenset({STREAM}): "stream"}
@@ -67,8 +75,19 @@ def test_the_page_has_every_option_of_reading_with_its_default_and_no_other() ->
         assert is_meant(default, option), f"{name} is {option.default!r}, not {default!r}"
 
 
-def is_meant(said: str, option: Option) -> bool:
+def test_the_page_has_every_option_of_reading_streams_with_its_default_and_no_other() -> None:
+    elsewhere = {option.name for option in (*address.OPTIONS, *stream_writer.OPTIONS)} | {"kind"}
+    own = {each.name: each for each in stream_kind.OPTIONS if each.name not in elsewhere}
+    said = {row[0].strip("`"): row[1:3] for row in table("Options of reading streams")}
+
+    assert set(said) == set(own)
+    for name, (default, use) in said.items():
+        assert use == FOR.get(own[name].uses, "both"), name
+        assert is_meant(default, own[name], OF_STREAMS), name
+
+
+def is_meant(said: str, option: Option, words: dict[str, str] = WORDS) -> bool:
     """Whether that is the default, as it would be given or in words."""
-    if option.name in WORDS:
-        return said == WORDS[option.name]
+    if option.name in words:
+        return said == words[option.name]
     return option.default is None if not said else bool(option.read(said) == option.default)

@@ -47,6 +47,25 @@ class T(enum.IntEnum):
     LEASE_RUN = 0x51
     LEASE_AGAIN = 0x52
     READ_RUN = 0x53
+    EXCHANGE = 0x54
+    ROUTE = 0x55
+    EXCHANGES = 0x56
+    STREAM_CREATE = 0x60
+    STREAM_DELETE = 0x61
+    STREAM_LIST = 0x62
+    STREAM_INFO = 0x63
+    APPEND = 0x64
+    FETCH = 0x65
+    OFFSET_AT = 0x66
+    SEATS = 0x67
+    JOIN = 0x68
+    HEARTBEAT = 0x69
+    COMMIT = 0x6A
+    LEAVE = 0x6B
+    SHARE_TAKE = 0x6C
+    SHARE_SETTLE = 0x6D
+    STREAM_GROUPS = 0x6E
+    REPARTITION = 0x6F
     REPLY = 0x7F
 
 
@@ -67,6 +86,10 @@ class S(enum.IntEnum):
     SHUTTING_DOWN = 11
     INTERNAL = 12
     FORBIDDEN = 13
+    OUT_OF_RANGE = 14
+    FENCED = 15
+    OUT_OF_SEQUENCE = 16
+    NO_GROUP = 17
     BAD_MAGIC = 0x8001
     BAD_VERSION = 0x8002
     FRAME_TOO_LARGE = 0x8003

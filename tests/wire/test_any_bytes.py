@@ -105,6 +105,20 @@ maps = st.one_of(
     ).map(frames.pack),
     short,
 )
+exchange_maps = st.one_of(
+    st.fixed_dictionaries(
+        {"action": st.sampled_from(["look", "delete", "bind", "unbind", "bindings", "synced"])},
+        optional={
+            "target": st.sampled_from(["q", "x"]),
+            "kind": st.sampled_from(["queue", "topic", 1]),
+            "key": st.sampled_from(["", "a.*"]) | values,
+            "headers": values,
+            "only": st.dictionaries(st.text(max_size=2), values, max_size=2),
+            "queues": st.dictionaries(st.text(max_size=2), values, max_size=2),
+        },
+    ).map(frames.pack),
+    short,
+)
 TAILS: dict[int, st.SearchStrategy[bytes]] = {
     T.CREATE: options,
     T.DELETE: st.just(b""),
@@ -118,11 +132,19 @@ TAILS: dict[int, st.SearchStrategy[bytes]] = {
     T.REJECT: receipts,
     T.NACK: st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
     T.EXTEND: st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
+    0x54: exchange_maps,
+    0x55: st.builds(
+        lambda m, p, b: frames.u32(len(m)) + m + frames.u32(len(p)) + p + b,
+        exchange_maps,
+        short,
+        bodies,
+    ),
     0x58: st.builds(
         lambda m, n, b: frames.u32(len(m)) + m + frames.u32(n) + b, maps, numbers, bodies
     ),
     0x59: maps,
     0x5A: maps,
+    0x5C: maps,
     0x5D: receipts,
     0x5E: numbers.map(frames.u32),
     0x5F: numbers.map(frames.u32),

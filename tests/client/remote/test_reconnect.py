@@ -261,3 +261,46 @@ async def _ask(wire: Any) -> Any:
 
 def test_a_task_is_not_kept_by_such_a_wire_either(afar: Broker, queue: Queue) -> None:
     assert asyncio.run(_ask(_broken(afar.queue("q")))).lost
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_a_producers_batch_is_sent_again_and_is_there_once(
+    proxy: Proxy, afar: Broker, broker: Broker, where: str, compression: Any
+) -> None:
+    stream = broker.create_stream("s", 1)
+    with afar.stream("s").producer(compression=compression) as producer:
+        getattr(proxy, where)(of_type(Type.APPEND))
+        producer.send(bytes(200))
+        producer.send(b"two")
+    assert stream.read(0, 0).values() == [bytes(200), b"two"]
+    assert producer.appended == 2
+
+
+def test_whether_the_batch_of_a_producer_without_numbers_was_taken_is_unknown(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    stream = broker.create_stream("s", 1)
+    producer = afar.stream("s").producer(idempotent=False)
+    proxy.cut_after(of_type(Type.APPEND))
+    with pytest.raises(shmq.ConnectionLost, match="unknown"):
+        producer.send(b"one")
+    assert (producer.pending, stream.latest(0)) == (1, 1)
+
+
+def test_a_member_whose_connection_was_cut_is_told_so(proxy: Proxy, afar: Broker) -> None:
+    stream = afar.create_stream("s", 1)
+    stream.append_many([b"1", b"2"], partition=0)
+    member, share = stream.group("g").join(), stream.share("lent")
+    record, rest = share.get(), share.get()
+    proxy.cut()
+    with pytest.raises(shmq.MemberFenced, match=r"connection.*was lost"):
+        member.heartbeat()
+    with pytest.raises(shmq.LeaseExpired):
+        record.ack()
+    assert share.ack_many([rest.receipt]) == [rest.receipt]
+    assert share.get().delivery_count == 2
+    member.poll()
+    member.heartbeat()
+    share.close()
+    member.close()

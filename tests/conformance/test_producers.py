@@ -1,0 +1,283 @@
+"""Producers of streams: batches, partitions, acknowledgements, and attempts that are repeated."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Stream
+from tests.persisting import Persister, persisting
+
+from .conftest import Connect
+from .tools import LATER, eventually
+
+#: What there is much the same of, as bytes.
+LINES = [b"user %d has seen page %d of the catalogue" % (n % 7, n) for n in range(300)]
+
+
+@pytest.fixture
+def persister(namespace: str) -> Iterator[Persister]:
+    """A persistence writer of the test's namespace."""
+    with persisting(namespace) as persister:
+        yield persister
+
+
+@pytest.fixture
+def stream(broker: shmq.Broker) -> Stream:
+    return broker.create_stream("s", partitions=3)
+
+
+def values(stream: Stream, partition: int) -> list[bytes]:
+    return [bytes(each.value) for each in stream.read(partition, 0)]
+
+
+def count(stream: Stream) -> int:
+    return sum(each.latest for each in stream.offsets())
+
+
+def test_without_linger_a_record_is_there_at_once(stream: Stream) -> None:
+    with stream.producer() as producer:
+        partition = producer.send(b"x", key="k", headers={"a": 1})
+
+        assert partition == zlib.crc32(b"k") % 3
+        (record,) = stream.read(partition, 0)
+        assert (record.key, record.headers) == (b"k", {"a": 1})
+    assert (producer.appended, producer.pending) == (1, 0)
+
+
+def test_a_batch_goes_when_it_is_full_and_with_flush_and_close(stream: Stream) -> None:
+    producer = stream.producer(batch_bytes=400, linger=LATER)
+    for _ in range(3):
+        producer.send(bytes(50), partition=1)
+    assert (count(stream), producer.pending) == (0, 3)
+    producer.send(bytes(200), partition=1)
+    assert (count(stream), producer.pending) == (3, 1)
+    producer.flush()
+    assert (count(stream), producer.pending) == (4, 0)
+    producer.send(b"last", partition=2)
+    producer.close()
+    producer.close()
+    assert values(stream, 2) == [b"last"]
+    with pytest.raises(shmq.ShmqError, match="closed"):
+        producer.send(b"x")
+
+
+def test_a_batch_goes_when_it_has_waited_for_long_enough(stream: Stream) -> None:
+    with stream.producer(linger=0.01) as producer:
+        producer.send(b"x", partition=0)
+        eventually(lambda: count(stream) == 1, "the batch goes")
+        producer.send(b"y", partition=0)
+        eventually(lambda: count(stream) == 2, "the next one goes, too")
+
+
+def test_the_partitioner_may_be_ones_own(stream: Stream) -> None:
+    with stream.producer(partitioner=lambda key, n: len(key or b"") % n) as producer:
+        assert [producer.send(b"x", key="k" * n) for n in range(4)] == [0, 1, 2, 0]
+    with (
+        stream.producer(partitioner=lambda _key, n: n) as producer,
+        pytest.raises(shmq.InvalidOption, match="partition=3"),
+    ):
+        producer.send(b"x")
+
+
+def test_without_a_key_a_batch_is_of_one_partition(stream: Stream) -> None:
+    with stream.producer(linger=LATER, batch_bytes=1000) as producer:
+        chosen = [producer.send(bytes(100)) for _ in range(60)]
+    assert set(chosen) == {0, 1, 2}
+    assert chosen[:3] == [chosen[0]] * 3
+
+
+def test_what_can_never_go_in_raises_at_once_and_is_in_no_batch(stream: Stream) -> None:
+    most = stream.options.max_record_bytes
+    assert most is not None
+    with stream.producer(linger=LATER) as producer:
+        with pytest.raises(shmq.MessageTooLarge):
+            producer.send(bytes(most + 1))
+        with pytest.raises(TypeError):
+            producer.send(object())
+        assert producer.pending == 0
+
+
+class Failing:
+    """Appends, and then says that it could not."""
+
+    def __init__(
+        self, stream: Stream, monkeypatch: pytest.MonkeyPatch, how: str = "append_many"
+    ) -> None:
+        self._append, self.times = getattr(stream, how), 1
+        monkeypatch.setattr(stream, how, self, raising=False)
+
+    def __call__(self, what: Any, **how: Any) -> Any:
+        found = self._append(what, **how)
+        if self.times:
+            self.times -= 1
+            raise shmq.ConnectionLost("whether it was appended is unknown")
+        return found
+
+
+def test_a_batch_that_is_tried_again_is_not_there_twice(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Failing(stream, monkeypatch)
+    producer = stream.producer()
+    with pytest.raises(shmq.ConnectionLost):
+        producer.send(b"one", partition=0)
+    assert producer.pending == 1
+    producer.send(b"two", partition=0)
+
+    assert values(stream, 0) == [b"one", b"two"]
+    assert (producer.appended, producer.pending) == (2, 0)
+
+
+def test_without_acknowledgements_what_fails_is_dropped_and_counted(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Failing(stream, monkeypatch)
+    with stream.producer(acks="none", idempotent=False) as producer:
+        producer.send(b"one", partition=0)
+        producer.send(b"two", partition=0)
+    assert (producer.failed, producer.appended) == (1, 1)
+
+
+def test_what_is_dropped_keeps_its_numbers(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    Failing(stream, monkeypatch)
+    with stream.producer(acks="none") as producer:
+        for value in (b"perhaps", b"two", b"three"):
+            producer.send(value, partition=0)
+    assert (producer.failed, producer.appended) == (1, 2)
+    assert values(stream, 0) == [b"perhaps", b"two", b"three"]
+
+
+def test_a_record_that_is_too_large_with_its_key_is_in_no_batch(stream: Stream) -> None:
+    most = stream.options.max_record_bytes
+    assert most is not None
+    with stream.producer(linger=LATER) as producer:
+        with pytest.raises(shmq.MessageTooLarge):
+            producer.send(bytes(most - 2), key="key")
+        producer.send(bytes(most - 3), key="key", partition=0)
+    assert stream.latest(0) == 1
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_batch_is_compressed_and_read_one_by_one(
+    connect: Connect, stream: Stream, compression: Any
+) -> None:
+    with stream.producer(linger=LATER, compression=compression) as producer:
+        for n, line in enumerate(LINES):
+            producer.send(line, key=f"user {n % 7}", headers={"n": n}, partition=0)
+
+    (held,) = [it.bytes for it in stream.offsets() if it.partition == 0]
+    assert held < sum(map(len, LINES))
+    records = connect().stream("s").read(0, 0)
+    assert records.values() == LINES
+    assert [it.offset for it in records] == list(range(300))
+    assert (records[9].key, records[9].headers) == (b"user 2", {"n": 9})
+    assert [it.value for it in stream.read(0, 150, 3)] == LINES[150:153]
+    assert [it.value for it in stream.reader({0: 298}, [0], timeout=0)] == LINES[298:]
+    assert [it.offset for it in stream.read(0, 0, where="header.n > 297")] == [298, 299]
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_batch_that_gets_no_smaller_is_appended_as_it_is(
+    stream: Stream, compression: Any
+) -> None:
+    with stream.producer(compression=compression) as producer:
+        producer.send(b"x", partition=0)
+    assert values(stream, 0) == [b"x"]
+    with stream.producer(linger=LATER, compression=compression) as producer:
+        for number in range(3):
+            producer.send(bytes([number]), partition=1)
+    plain = stream.append(b"x", partition=2)
+    found = {it.partition: it.bytes for it in stream.offsets()}
+    assert plain.offset == 0
+    assert found[0] <= found[2] + 16  # and the numbers of the producer
+
+
+def test_a_batch_that_is_too_large_for_one_piece_is_appended_as_it_is(
+    broker: shmq.Broker,
+) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10)
+    with stream.producer(linger=LATER, batch_bytes=40 << 10, compression="lz4") as producer:
+        for _ in range(38):
+            producer.send(bytes(1000))
+    assert stream.latest(0) == 38
+
+
+def test_a_compressed_batch_that_is_tried_again_is_not_there_twice(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Failing(stream, monkeypatch, "append_block")
+    producer = stream.producer(linger=LATER, compression="zstd")
+    for line in LINES[:100]:
+        producer.send(line, partition=0)
+    with pytest.raises(shmq.ConnectionLost):
+        producer.flush()
+    producer.send(LINES[100], partition=0)
+    producer.flush()
+    assert values(stream, 0) == LINES[:101]
+    assert producer.appended == 101
+
+
+def test_a_compression_that_there_is_not_is_refused(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(shmq.InvalidOption, match="brotli"):
+        stream.producer(compression="brotli")  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(shmq.Unsupported, match=r"shmq\[compression\]"):
+        stream.producer(compression="zstd")
+
+
+def test_what_is_not_compressed_as_it_says_is_refused(stream: Stream) -> None:
+    for count, raw_bytes in ((0, 480), (11, 480), (None, 480), (1, None)):
+        with pytest.raises((shmq.InvalidOption, TypeError)):
+            stream.append_block(
+                b"junk", partition=0, count=count, compression="lz4", raw_bytes=raw_bytes
+            )
+    with pytest.raises(shmq.ShmqError):
+        stream.append_block(b"j", partition=0, count=1, compression="lz4", raw_bytes=1 << 31)
+    assert stream.latest(0) == 0
+
+
+def test_with_disk_a_batch_is_over_once_it_is_there(
+    broker: shmq.Broker, persister: Persister
+) -> None:
+    stream = broker.create_stream("kept", 1, durability="journal")
+    with stream.producer(acks="disk", linger=LATER, compression="lz4") as producer:
+        for line in LINES[:100]:
+            producer.send(line)
+    assert producer.appended == 100
+
+    persister.fail(errno.ENOSPC)
+    producer = stream.producer(acks="disk")
+    with pytest.raises(shmq.NotConfirmed):
+        producer.send(LINES[100])
+    assert (producer.appended, producer.pending) == (1, 0)
+    persister.mend()
+    eventually(lambda: confirms(producer), "the disk works again")
+    assert stream.read(0, 0).values()[:101] == LINES[:101]
+
+
+def confirms(producer: shmq.Producer) -> bool:
+    try:
+        producer.send(b"again")
+    except shmq.NotConfirmed:
+        return False
+    return True
+
+
+def test_a_stream_without_a_journal_has_no_acknowledgements_of_the_disk(stream: Stream) -> None:
+    with pytest.raises(shmq.InvalidOption, match="journal"):
+        stream.producer(acks="disk")
+
+
+def test_options_out_of_range_are_refused(stream: Stream) -> None:
+    for wrong in ({"acks": "all"}, {"batch_bytes": 0}, {"linger": -1}):
+        with pytest.raises(shmq.InvalidOption):
+            stream.producer(**wrong)

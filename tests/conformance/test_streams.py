@@ -1,0 +1,325 @@
+"""Streams: appending, reading by offset and by time, and what becomes of old records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+import shmq
+from shmq import Broker, Stream
+
+from .tools import MOMENT, in_thread, outcome
+
+
+@pytest.fixture
+def stream(broker: Broker) -> Stream:
+    """A stream of one small partition."""
+    return broker.create_stream("events", 1, ring_bytes=64 << 10)
+
+
+def test_what_is_appended_is_read_and_stays(stream: Stream) -> None:
+    appended = stream.append(b"hello")
+
+    assert (appended.partition, appended.offset, appended.duplicate) == (0, 0, False)
+    for _ in range(2):
+        assert stream.read(0, 0).values() == [b"hello"]
+
+
+def test_offsets_count_from_zero_without_gaps(stream: Stream) -> None:
+    assert [stream.append(b"").offset for _ in range(3)] == [0, 1, 2]
+    assert [(it.partition, it.first, it.count) for it in stream.append_many([b"3", b"4"])] == [
+        (0, 3, 2)
+    ]
+    assert [record.offset for record in stream.read(0, 1)] == [1, 2, 3, 4]
+
+
+def test_a_record_has_all_that_it_was_given(stream: Stream) -> None:
+    before = time.time()
+    appended = stream.append({"id": 7}, key="seven", headers={"kind": "new"})
+    (record,) = stream.read(0, 0)
+
+    assert record.body == {"id": 7}
+    assert record.codec == "msgpack"
+    assert (record.key, record.headers) == (b"seven", {"kind": "new"})
+    assert (record.partition, record.offset) == (0, 0)
+    assert before <= record.timestamp <= time.time()
+    assert record.timestamp_ns == appended.timestamp_ns
+
+
+def test_no_key_and_an_empty_one_differ(stream: Stream) -> None:
+    stream.append_many([b"", b""], keys=[None, b""])
+
+    assert [record.key for record in stream.read(0, 0)] == [None, b""]
+
+
+def test_a_key_goes_to_one_partition_and_a_batch_to_all_of_its_keys(broker: Broker) -> None:
+    stream = broker.create_stream("keyed", 4)
+    keys = [f"key-{n}" for n in range(64)]
+    ranges = stream.append_many([key.encode() for key in keys], keys=keys)
+
+    assert sum(it.count for it in ranges) == 64
+    assert len(ranges) == 4
+    for partition in range(4):
+        for record in stream.read(partition, 0):
+            assert stream.append(b"", key=record.key).partition == partition
+
+
+def test_a_read_has_at_most_what_was_asked_for_and_one_record_at_least(stream: Stream) -> None:
+    stream.append_many([b"x" * 1000] * 5)
+
+    assert len(stream.read(0, 0, 2)) == 2
+    assert len(stream.read(0, 0, max_bytes=1)) == 1
+    assert [record.offset for record in stream.read(0, 1, end=3)] == [1, 2]
+    assert stream.read(0, 5).next_offset == 5
+
+
+def test_records_are_a_sequence(stream: Stream) -> None:
+    stream.append_many([b"a", b"b", b"c"])
+    records = stream.read(0, 0)
+
+    assert [records[0].value, records[-1].value] == [b"a", b"c"]
+    assert [record.value for record in records[1:]] == [b"b", b"c"]
+    with pytest.raises(IndexError):
+        records[3]
+
+
+def test_the_oldest_records_go_and_whoever_asks_for_them_is_told(stream: Stream) -> None:
+    for n in range(2000):
+        stream.append(b"%06d" % n * 10)
+    earliest, latest = stream.earliest(0), stream.latest(0)
+
+    assert 0 < earliest < latest == 2000
+    with pytest.raises(shmq.OffsetOutOfRange) as refused:
+        stream.read(0, 0)
+    assert (refused.value.asked, refused.value.earliest, refused.value.latest) == (
+        0,
+        earliest,
+        latest,
+    )
+    found = []
+    offset = earliest
+    while offset < latest:
+        records = stream.read(0, offset, 77)
+        found += records.values()
+        offset = records.next_offset
+    assert found == [b"%06d" % n * 10 for n in range(earliest, latest)]
+
+
+def test_an_offset_beyond_the_next_one_is_refused(stream: Stream) -> None:
+    with pytest.raises(shmq.OffsetOutOfRange, match="next one is 0"):
+        stream.read(0, 1)
+
+
+def test_a_time_leads_to_the_first_record_from_then_on(stream: Stream) -> None:
+    start = time.time() - 100
+    for n in range(500):
+        stream.append(b"", timestamp=start + n // 10)
+
+    assert stream.at(0.0, 0) == 0
+    assert stream.at(start + 20, 0) == 200
+    assert stream.at(start + 20.5, 0) == 210
+    assert stream.at(time.time() + 100, 0) == 500
+    (offsets,) = stream.offsets()
+    assert (offsets.earliest, offsets.latest) == (0, 500)
+    assert offsets.earliest_timestamp == pytest.approx(start)
+    assert offsets.latest_timestamp == pytest.approx(start + 49)
+
+
+def test_timestamps_never_fall(stream: Stream) -> None:
+    now = time.time()
+    stream.append(b"", timestamp=now - 10)
+    stream.append(b"", timestamp=now - 20)
+
+    first, second = stream.read(0, 0)
+    assert second.timestamp_ns == first.timestamp_ns
+
+
+def test_a_read_that_blocks_gets_what_comes(stream: Stream) -> None:
+    waiting = in_thread(stream.read, 0, 0, block=True)
+    stream.append(b"came")
+
+    assert outcome(waiting).values() == [b"came"]
+
+
+def test_a_read_that_blocks_ends_with_its_timeout(stream: Stream) -> None:
+    assert len(stream.read(0, 0, block=True, timeout=0.01)) == 0
+
+
+def test_a_reader_follows_the_stream_and_ends_when_nothing_comes(broker: Broker) -> None:
+    stream = broker.create_stream("followed", 2)
+    stream.append_many([b"a"], partition=0)
+    stream.append_many([b"b"], partition=1)
+    reader = stream.reader(timeout=MOMENT)
+
+    assert {next(reader).value, next(reader).value} == {b"a", b"b"}
+    stream.append(b"c", partition=1)
+    assert next(reader).value == b"c"
+    assert reader.position == {0: 1, 1: 2}
+    assert [it.value for it in stream.reader({0: 1, 1: 1}, timeout=0.0)] == [b"c"]
+    assert list(stream.reader("latest", timeout=0.0)) == []
+
+
+def test_a_reader_that_is_lapped_says_so_or_counts_what_it_lost(stream: Stream) -> None:
+    stream.append_many([b"x" * 1000] * 100)
+    strict = stream.reader({0: 0}, timeout=0.0)
+    with pytest.raises(shmq.OffsetOutOfRange):
+        next(strict)
+    skipping = stream.reader({0: 0}, timeout=0.0, lapped="skip")
+
+    assert next(skipping).offset == skipping.lost == stream.earliest(0)
+
+
+def test_a_producer_appends_nothing_twice(stream: Stream) -> None:
+    first = stream.append(b"a", partition=0, producer=5, sequence=0)
+    again = stream.append(b"a", partition=0, producer=5, sequence=0)
+    (batch,) = stream.append_many([b"b", b"c"], partition=0, producer=5, sequence=1)
+    (repeated,) = stream.append_many([b"b", b"c"], partition=0, producer=5, sequence=1)
+
+    assert (again.offset, again.duplicate) == (first.offset, True)
+    assert (repeated.first, repeated.count, repeated.duplicate) == (batch.first, 2, True)
+    assert stream.read(0, 0).values() == [b"a", b"b", b"c"]
+    with pytest.raises(shmq.OutOfSequence) as refused:
+        stream.append(b"x", partition=0, producer=5, sequence=9)
+    assert (refused.value.expected, refused.value.given) == (3, 9)
+
+
+def test_an_expression_leaves_records_out(stream: Stream) -> None:
+    stream.append_many([b"a", b"b", b"c"], headers=[{"kind": "x"}, None, {"kind": "x"}])
+    records = stream.read(0, 0, where="header.kind = 'x'")
+
+    assert records.values() == [b"a", b"c"]
+    assert [record.offset for record in records] == [0, 2]
+    assert records.next_offset == 3
+    reader = stream.reader(where="header.kind = 'x'", timeout=0.0)
+    assert [record.value for record in reader] == [b"a", b"c"]
+    assert reader.position == {0: 3}
+
+
+def test_a_reader_can_be_moved_and_read_in_blocks(stream: Stream) -> None:
+    stream.append_many([b"%d" % n for n in range(10)])
+    reader = stream.reader(limit=4)
+
+    assert [records.values() for records in reader.poll()] == [[b"0", b"1", b"2", b"3"]]
+    assert next(reader).value == b"4"
+    reader.seek({0: 8})
+    assert next(reader).value == b"8"
+    assert [records.values() for records in reader.poll()] == [[b"9"]]
+    assert reader.poll() == []
+    with pytest.raises(shmq.InvalidOption):
+        reader.seek({1: 0})
+
+
+def test_a_block_of_records_is_appended_as_it_is(stream: Stream) -> None:
+    source = stream.append_many([b"a", b"b"], keys=["k", None], headers=[None, {"h": 1}])
+    block = stream.read(0, source[0].first).data
+    done = stream.append_block(block, partition=0)
+
+    assert (done.first, done.count, done.duplicate) == (2, 2, False)
+    copied = stream.read(0, 2)
+    assert [(it.key, it.headers, it.value, it.offset) for it in copied] == [
+        (b"k", {}, b"a", 2),
+        (None, {"h": 1}, b"b", 3),
+    ]
+    with pytest.raises(shmq.InvalidOption, match="no block of records"):
+        stream.append_block(block[:-8], partition=0)
+
+
+def test_a_stream_that_keeps_records_for_a_time_lets_the_old_ones_go(broker: Broker) -> None:
+    stream = broker.create_stream("brief", 1, retention_seconds=50.0)
+    now = time.time()
+    stream.append(b"old", timestamp=now - 100)
+    stream.append(b"new", timestamp=now - 10)
+
+    assert stream.earliest(0) == 1
+    assert stream.read(0, 1).values() == [b"new"]
+    with pytest.raises(shmq.OffsetOutOfRange):
+        stream.read(0, 0)
+
+
+def test_a_stream_is_made_once_and_found_by_its_name(broker: Broker) -> None:
+    made = broker.create_stream("one", 2)
+
+    assert broker.create_stream("one", 2).identity == made.identity
+    assert broker.ensure_stream("one", partitions=9).identity == made.identity
+    assert broker.stream("one").options == made.options
+    with pytest.raises(shmq.StreamExists, match="partitions is 2, not 3"):
+        broker.create_stream("one", 3)
+    assert [(it.name, it.partitions, it.problem) for it in broker.list_streams()] == [
+        ("one", 2, None)
+    ]
+
+
+def test_a_deleted_stream_is_gone_for_everybody(broker: Broker) -> None:
+    stream = broker.create_stream("gone", 1)
+    waiting = in_thread(stream.read, 0, 0, block=True)
+    broker.delete_stream("gone")
+
+    with pytest.raises(shmq.StreamDeleted):
+        outcome(waiting)
+    with pytest.raises(shmq.StreamDeleted):
+        stream.append(b"late")
+    with pytest.raises(shmq.NoSuchStream):
+        broker.stream("gone")
+    with pytest.raises(shmq.NoSuchStream):
+        broker.delete_stream("gone")
+
+
+def test_a_record_that_can_never_fit_is_refused_at_once(stream: Stream) -> None:
+    with pytest.raises(shmq.MessageTooLarge, match="max_record_bytes=16384"):
+        stream.append(b"x" * 16385)
+    assert stream.append(b"x" * 16384).offset == 0
+
+
+def test_a_partition_that_there_is_not_is_refused(stream: Stream) -> None:
+    for call in (
+        lambda: stream.append(b"", partition=1),
+        lambda: stream.read(1, 0),
+        lambda: stream.latest(-1),
+    ):
+        with pytest.raises(shmq.InvalidOption, match="partition"):
+            call()
+
+
+def test_a_stream_and_a_queue_may_have_one_name(broker: Broker) -> None:
+    queue, stream = broker.create_queue("both"), broker.create_stream("both", 1)
+    queue.put(b"message")
+    stream.append(b"record")
+
+    assert queue.get().body == b"message"
+    assert stream.read(0, 0).values() == [b"record"]
+
+
+def test_an_event_loop_waits_for_records_without_being_blocked(broker: Broker) -> None:
+    stream = broker.create_stream("awaited", 2)
+
+    async def follow() -> list[bytes]:
+        reading = asyncio.create_task(stream.aread(0, 0))
+        reader = stream.areader(timeout=MOMENT)
+
+        async def next_one() -> shmq.Record:
+            return await anext(reader)
+
+        following = asyncio.create_task(next_one())
+        await asyncio.sleep(0)
+        stream.append(b"one", partition=0)
+        records = await reading
+        stream.append(b"two", partition=1)
+        return [*records.values(), (await following).value, (await anext(reader)).value]
+
+    assert asyncio.run(follow()) == [b"one", b"one", b"two"]
+    assert len(asyncio.run(stream.aread(0, 1, timeout=0.01))) == 0
+
+
+def test_an_event_loop_that_waits_learns_of_the_deletion(broker: Broker) -> None:
+    stream = broker.create_stream("awaited", 1)
+
+    async def follow() -> None:
+        reading = asyncio.create_task(stream.aread(0, 0))
+        await asyncio.sleep(0.01)
+        broker.delete_stream("awaited")
+        await reading
+
+    with pytest.raises(shmq.StreamDeleted):
+        asyncio.run(follow())

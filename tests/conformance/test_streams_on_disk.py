@@ -1,0 +1,100 @@
+"""What is promised of durable streams: the disk confirms, and reads go on from the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq.contract import Stream
+from tests.conformance.conftest import Connect
+from tests.persisting import Persister, persisting
+
+RING = 64 << 10
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def persister(namespace: str) -> Iterator[Persister]:
+    """The namespace's persistence writer."""
+    with persisting(namespace) as persister:
+        yield persister
+
+
+def create(broker: shmq.Broker, **options: Any) -> Stream:
+    given = {"partitions": 1, "ring_bytes": RING, "segment_bytes": RING, "durability": "journal"}
+    return broker.create_stream("s", **{**given, **options})
+
+
+def filled(stream: Stream, count: int) -> list[bytes]:
+    """Append and confirm many times what the ring holds."""
+    values = [b"%d " % n * 20 for n in range(count)]
+    for first in range(0, count, 200):
+        stream.append_many(
+            values[first : first + 200], partition=0, confirm="disk", timeout=PATIENCE
+        )
+    return values
+
+
+def test_what_has_left_the_ring_is_read_from_the_files(
+    connect: Connect, persister: Persister
+) -> None:
+    broker = connect()
+    stream = create(broker)
+    values = filled(stream, 2000)
+    assert stream.earliest(0) == 0
+    found: list[bytes] = []
+    while len(found) < 2000:
+        records = stream.read(0, len(found), 300)
+        assert [record.offset for record in records][:1] == [len(found)]
+        found += [bytes(record.value) for record in records]
+    assert found == values
+    with stream.reader(timeout=0.0) as reader:
+        assert [bytes(record.value) for record in reader] == values
+
+
+def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Persister) -> None:
+    stream = create(connect())
+    filled(stream, 2000)
+    record = stream.read(0, 300, 1)[0]
+    at = stream.at(record.timestamp, 0)
+    assert at <= 300
+    assert stream.read(0, at, 1)[0].timestamp == record.timestamp
+    assert stream.at(0.0, 0) == 0
+
+
+def test_what_nobody_writes_is_not_confirmed_and_does_not_give_way(connect: Connect) -> None:
+    stream = create(connect())
+    with pytest.raises(shmq.NotConfirmed):
+        stream.append(b"x", partition=0, confirm="disk", timeout=0.05)
+    with pytest.raises(shmq.Full):
+        for _ in range(2000):
+            stream.append(b"x" * 100, partition=0, block=False)
+    assert stream.earliest(0) == 0
+    assert bytes(stream.read(0, 0, 1)[0].value) == b"x"
+
+
+def test_records_that_are_kept_no_longer_are_out_of_range(
+    connect: Connect, persister: Persister
+) -> None:
+    stream = create(connect(), retention_bytes=RING)
+    filled(stream, 3000)
+    while not (earliest := stream.earliest(0)):  # the writer looks now and then
+        stream.append(b"more", partition=0, confirm="disk", timeout=PATIENCE)
+    with pytest.raises(shmq.OffsetOutOfRange) as caught:
+        stream.read(0, 0)
+    assert caught.value.earliest >= earliest
+    assert bytes(stream.read(0, stream.earliest(0), 1)[0].value)
+
+
+def test_a_deleted_stream_is_another_one_when_it_is_made_again(
+    connect: Connect, persister: Persister
+) -> None:
+    broker = connect()
+    filled(create(broker), 1000)
+    broker.delete_stream("s")
+    again = create(broker)
+    values = filled(again, 10)
+    assert [bytes(record.value) for record in again.read(0, 0)] == values

@@ -1,0 +1,245 @@
+"""Kill a member of a group at every shared store of an operation, and see what survives.
+
+Runs under a build with crash points, as runner.py does: ``python group_runner.py SCENARIO``.
+The group lies in memory that a forked victim shares with the survivor.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmq.core import _roster
+
+SECOND = 1_000_000_000
+PARTITIONS = 3
+RECORDS = 6
+OPTIONS: dict[str, Any] = {
+    "group_id": 1,
+    "stream_id": 2,
+    "created_at": 3,
+    "session": SECOND,
+    "lease": 0,
+    "assignment": "sticky",
+    "latest": False,
+    "max_deliveries": None,
+    "held": 0,
+    "dead_letter": None,
+}
+SHARED = {**OPTIONS, "session": 0, "lease": SECOND, "assignment": "shared", "held": 16}
+
+
+class Broken(Exception):
+    """A promise was not kept."""
+
+
+@dataclass
+class Stage:
+    """What a scenario plays on: ``me`` survives, ``victim`` does not."""
+
+    roster: _roster.Roster
+    me: int = 0
+    victim: int = 0
+    #: What the survivor knows of the victim's records, by partition and offset.
+    acked: set[tuple[int, int]] = field(default_factory=set)
+    receipts: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """An operation, what comes before it, and what must hold after a death in it."""
+
+    options: dict[str, Any]
+    prepare: Callable[[Stage], object]
+    act: Callable[[Stage], object]
+    judge: Callable[[Stage, bool], object]
+
+
+def check(true: bool, what: str) -> None:
+    if not true:
+        raise Broken(what)
+
+
+# ---- partitions ----
+
+
+def plan_for(stage: Stage, whom: int) -> None:
+    check(stage.roster.plan(stage.roster.epoch, [whom] * PARTITIONS), "the plan was refused")
+
+
+def victim_has_all(stage: Stage) -> None:
+    plan_for(stage, stage.victim)
+    for partition in range(PARTITIONS):
+        stage.roster.claim(partition, stage.victim)
+        stage.roster.commit(partition, stage.victim, 10)
+
+
+def claim_all(stage: Stage) -> None:
+    for partition in range(PARTITIONS):
+        stage.roster.claim(partition, stage.victim)
+
+
+def release_all(stage: Stage) -> None:
+    for partition in range(PARTITIONS):
+        stage.roster.release(partition, stage.victim)
+
+
+def commit_all(stage: Stage) -> None:
+    for partition in range(PARTITIONS):
+        stage.roster.commit(partition, stage.victim, 20)
+
+
+def survivor_gets_all(stage: Stage, finished: bool) -> None:
+    """Whoever owns a partition is a member; the survivor gets all, where it was committed."""
+    roster = stage.roster
+    roster.leave(stage.victim, True)
+    members = {member for member, *_ in roster.members()}
+    for owner, *_ in roster.seats():
+        check(owner in members | {0}, f"partition of {owner}, who is none of {members}")
+    check(not roster.commit(0, stage.victim, 99), "a dead member's commit was taken")
+    plan_for(stage, stage.me)
+    for partition in range(PARTITIONS):
+        check(roster.claim(partition, stage.me), f"partition {partition} cannot be had")
+        check(roster.committed(partition) in {None, 10, 20}, "a committed offset was torn")
+        check(roster.commit(partition, stage.me, 30), "the new owner cannot commit")
+
+
+def committed_if_said(stage: Stage, finished: bool) -> None:
+    for partition in range(PARTITIONS):
+        offset = stage.roster.committed(partition)
+        check(offset == 20 or (offset == 10 and not finished), f"committed is {offset}")
+    survivor_gets_all(stage, finished)
+
+
+# ---- records that are shared ----
+
+
+def some_are_lent(stage: Stage) -> None:
+    stage.roster.begin(0, 0)
+    stage.receipts = [one[0] for one in stage.roster.lend(stage.victim, 0, 0, RECORDS, 3)]
+    for receipt in stage.receipts:
+        stage.roster.hand(receipt)
+
+
+def lend_all(stage: Stage) -> None:
+    stage.roster.begin(0, 0)
+    stage.roster.lend(stage.victim, 0, 0, RECORDS, RECORDS)
+
+
+def settle_some(stage: Stage) -> None:
+    stage.roster.ack(stage.receipts[0])
+    stage.roster.nack(stage.receipts[1], 0)
+    stage.roster.reject(stage.receipts[2])
+
+
+def bury_all(stage: Stage) -> None:
+    while lent := stage.roster.bury(stage.victim):
+        stage.roster.buried(lent[0])
+
+
+def reject_all(stage: Stage) -> None:
+    some_are_lent(stage)
+    for receipt in stage.receipts:
+        stage.roster.reject(receipt)
+
+
+def every_record_is_had_once(stage: Stage, finished: bool) -> None:
+    """What was settled is gone; all else is lent to the survivor, each record once."""
+    roster = stage.roster
+    roster.leave(stage.victim, True)
+    roster.begin(0, 0)
+    seen: list[int] = []
+    while lent := roster.again(stage.me, 2) or roster.lend(stage.me, 0, 0, RECORDS, 2):
+        for receipt, _, offset, _ in lent:
+            check(roster.hand(receipt) and roster.ack(receipt), "a lease is good for nothing")
+            seen.append(offset)
+    while spent := roster.bury(stage.me):
+        seen.append(spent[2])
+        check(roster.buried(spent[0]), "a spent record cannot be settled")
+    check(len(seen) == len(set(seen)), f"had twice: {seen}")
+    done = roster.numbers()["acked"] + roster.numbers()["dropped"]
+    done += roster.numbers()["dead_lettered"]
+    check(done in {RECORDS, RECORDS - 1}, f"{done} of {RECORDS} records were settled")
+    check(roster.numbers()["held"] == 0, "an entry leaks")
+    check(done == RECORDS or not finished, "a settled record was not counted")
+
+
+SCENARIOS = {
+    "join": Scenario(OPTIONS, lambda _: None, lambda s: s.roster.join(9, b"x"), survivor_gets_all),
+    "leave": Scenario(
+        OPTIONS, victim_has_all, lambda s: s.roster.leave(s.victim, False), survivor_gets_all
+    ),
+    "plan": Scenario(OPTIONS, victim_has_all, lambda s: plan_for(s, s.me), survivor_gets_all),
+    "claim": Scenario(OPTIONS, lambda s: plan_for(s, s.victim), claim_all, survivor_gets_all),
+    "release": Scenario(OPTIONS, victim_has_all, release_all, survivor_gets_all),
+    "commit": Scenario(OPTIONS, victim_has_all, commit_all, committed_if_said),
+    "lend": Scenario(SHARED, lambda _: None, lend_all, every_record_is_had_once),
+    "settle": Scenario(SHARED, some_are_lent, settle_some, every_record_is_had_once),
+    "bury": Scenario(
+        {**SHARED, "dead_letter": "graves"}, reject_all, bury_all, every_record_is_had_once
+    ),
+    "orphan": Scenario(
+        SHARED,
+        some_are_lent,
+        lambda s: s.roster.leave(s.victim, True),
+        every_record_is_had_once,
+    ),
+}
+
+
+def survive(scenario: Scenario, point: int) -> bool:
+    """One death, judged; True if the victim got through without dying."""
+    memory = mmap.mmap(-1, _roster.size_of(scenario.options))
+    _roster.make(memory, scenario.options)
+    stage = Stage(_roster.Roster(memory, "the group"))
+    stage.roster.widen(PARTITIONS)
+    stage.me = stage.roster.join(1, b"me")[1]
+    stage.victim = stage.roster.join(2, b"victim")[1]
+    scenario.prepare(stage)
+    finished = act_in_a_fork(scenario, stage, point)
+    scenario.judge(stage, finished)
+    return finished
+
+
+def act_in_a_fork(scenario: Scenario, stage: Stage, point: int) -> bool:
+    """Whether the victim finished; it died by the crash point if not."""
+    victim = os.fork()
+    if victim == 0:
+        code = 3
+        try:
+            _roster.crash_at(point)
+            scenario.act(stage)
+            _roster.crash_at(0)
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    _, status = os.waitpid(victim, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return False
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
+        return True
+    raise Broken(f"the victim ended with status {status}")
+
+
+def run(name: str) -> int:
+    """All deaths of one scenario; returns how many points there were."""
+    assert _roster.HAS_CRASHPOINTS
+    point = 1
+    while not survive(SCENARIOS[name], point):
+        point += 1
+    return point - 1
+
+
+if __name__ == "__main__":
+    try:
+        print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
+    except Broken as broken:
+        sys.exit(f"{sys.argv[1]}: {broken}")

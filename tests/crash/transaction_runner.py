@@ -1,0 +1,196 @@
+"""Kill a process at every shared store of a commit, and see whether it all happened, or nothing.
+
+As `runner.py`, for transactions: ``python transaction_runner.py SCENARIO``. A scenario is what
+the victim does, and who of those that come by is the first to look afterwards.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import shmq
+from shmq.client.transactions.ledger import Ledger
+from shmq.client.transactions.transaction import LocalTransaction
+from shmq.core import _core, _log, _roster
+from shmq.names import SHM
+
+WATCHDOG = 240
+RING = 64 << 10
+RECORDS = 4
+#: What is found: records that came out, messages that did, the offset that is committed, and
+#: messages that are still to be handled.
+Found = tuple[int, int, int, int]
+NOTHING: Found = (0, 0, 0, 1)
+ALL: Found = (6, 3, RECORDS, 0)
+
+
+class Broken(Exception):
+    """A promise was not kept."""
+
+
+class Stage:
+    """The broker and what is in its namespace."""
+
+    def __init__(self, broker: Any) -> None:
+        self.broker = broker
+        self.source = broker.create_stream("source", 1, ring_bytes=RING)
+        self.sink = broker.create_stream("sink", 2, ring_bytes=RING)
+        self.work = broker.create_queue("work", capacity=10, dead_letter=None, max_deliveries=None)
+        self.done = broker.create_queue("done", capacity=10, dead_letter=None, max_deliveries=None)
+        self.group = self.source.group("g")
+        self.source.append_many([b"%d" % n for n in range(RECORDS)], partition=0)
+        self.work.put(b"work")
+
+    def found(self) -> Found:
+        """What there is, once all have looked. Nothing is there twice."""
+        for look in (self.group.members, self.work.tend, self.done.tend):
+            look()
+        came = [it.value for p in range(2) for it in self.sink.read(p, 0)]
+        if len(came) != len(set(came)):
+            raise Broken(f"a record came twice: {came}")
+        left = len(self.work.get_many(10, block=False))
+        return len(came), self.done.qsize(), self.group.committed()[0] or 0, left
+
+
+def collect(stage: Stage) -> Callable[[], None]:
+    """All that a transaction can have, up to its commit."""
+    member = stage.group.join(timeout=0)
+    transaction = stage.broker.transaction()
+    for record in member:
+        transaction.append("sink", b"from " + record.value, key=record.value)
+    transaction.append_many("sink", [b"one", b"two"], partition=1)
+    for message in stage.work.get_many(1, block=False):
+        transaction.ack(stage.work, message)
+    for n in range(3):
+        transaction.put("done", b"%d" % n, group="g" if n else None)
+    transaction.commit(member)
+    finish: Callable[[], None] = transaction.finish
+    return finish
+
+
+def commit(stage: Stage) -> Callable[[], None]:
+    return collect(stage)
+
+
+def die(_: LocalTransaction, __: Ledger) -> None:
+    """In the place of what follows the commit point."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def settle(stage: Stage) -> Callable[[], None]:
+    """What a process committed that died right behind the commit point."""
+    victim = os.fork()
+    if victim == 0:
+        LocalTransaction._happen = die  # type: ignore[assignment, method-assign]
+        collect(stage)()
+        os._exit(1)
+    os.waitpid(victim, 0)
+
+    def act() -> None:
+        stage.found()
+
+    return act
+
+
+#: What the victim does, of which `settle` has happened even if it does not get through.
+ACTS: dict[str, Callable[[Stage], Callable[[], None]]] = {
+    act.__name__: act for act in (commit, settle)
+}
+
+#: Who comes by first.
+FIRST: dict[str, Callable[[Stage], object]] = {
+    "group": lambda stage: stage.group.members(),
+    "lease": lambda stage: stage.work.tend(),
+    "copy": lambda stage: stage.done.tend(),
+}
+
+SCENARIOS = ["commit-group", "commit-lease", "commit-copy", "settle-lease"]
+
+
+def run(name: str) -> int:
+    """All deaths of one scenario; returns how many points there were."""
+    act, first = name.split("-")
+    points = 0
+    for module in (_core, _log, _roster):
+        point = 1
+        while True:
+            try:
+                if survive(act, first, module.crash_at, point):
+                    break
+            except BaseException as error:
+                error.add_note(f"in {name!r}, killed after store {point} of {module.__name__}")
+                raise
+            point += 1
+        points += point - 1
+    return points
+
+
+def survive(act: str, first: str, crash_at: Callable[[int], None], point: int) -> bool:
+    """One death, judged; True if the victim got through without dying."""
+    namespace = f"crash-{os.getpid()}"
+    with shmq.connect(namespace) as broker:
+        stage = Stage(broker)
+        finished = act_in_a_fork(ACTS[act], stage, crash_at, point)
+        FIRST[first](stage)
+        found = stage.found()
+        allowed = {ALL} if finished or act == "settle" else {ALL, NOTHING}
+        if found not in allowed:
+            raise Broken(f"{found} is neither all nor nothing; allowed are {allowed}")
+        again = stage.found()
+        if again[:3] != found[:3] or again[3]:
+            raise Broken(f"{found} has become {again}")
+        for name in ("source", "sink"):
+            broker.delete_stream(name)
+        for name in ("work", "done"):
+            broker.delete_queue(name)
+    left = [entry for entry in os.listdir(SHM) if f"@{namespace}" in entry]
+    if left:
+        raise Broken(f"left in {SHM}: {left}")
+    return finished
+
+
+def act_in_a_fork(
+    prepare: Callable[[Stage], Callable[[], None]],
+    stage: Stage,
+    crash_at: Callable[[int], None],
+    point: int,
+) -> bool:
+    """Whether the victim finished; it died by the crash point if not."""
+    victim = os.fork()
+    if victim == 0:
+        code = 3
+        try:
+            act = prepare(stage)
+            crash_at(point)
+            act()
+            crash_at(0)
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    _, status = os.waitpid(victim, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return False
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
+        return True
+    raise Broken(f"the victim ended with status {status}")
+
+
+def main() -> int:
+    """Run the scenario that is named."""
+    faulthandler.dump_traceback_later(WATCHDOG, exit=True)
+    if not _log.HAS_CRASHPOINTS:
+        raise SystemExit("this needs a build with SHMQ_CRASHPOINTS=1")
+    print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

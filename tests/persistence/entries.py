@@ -1,0 +1,70 @@
+"""Records of a stream made by hand, as they stand in a partition's ring."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from shmq.core import _core, _spill
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_journal import Commit
+from shmq.persistence.stream_segment import Block
+
+IDENTITY = StreamIdentity("s", 7, 0x1122334455667788, {"partitions": 1})
+#: When record n was appended: so many ns after the one before.
+TICK = 1000
+_HEAD = struct.Struct("<BBBBIQqIIII")
+
+
+def entry(offset: int, value: bytes, *, count: int = 1, time: int | None = None) -> bytes:
+    """One that has ``count`` offsets."""
+    head = _HEAD.pack(
+        10, 0, 0, 0, count, offset, offset * TICK if time is None else time, 0, 0, len(value), 0
+    )
+    payload = (head + value).ljust(-(-(len(head) + len(value)) // 8) * 8, b"\0")
+    words = struct.pack("<I", len(payload) // 8)
+    crc = _core.crc32c(payload, _core.crc32c(words, IDENTITY.salt))
+    return words + struct.pack("<I", crc) + payload
+
+
+def value_of(offset: int, size: int = 100) -> bytes:
+    """What the record of that offset holds."""
+    return (b"%d." % offset * size)[:size]
+
+
+def commit(first: int, count: int, size: int = 100, *, cut: int | None = None) -> Commit:
+    """Records ``first`` and so on, in two pieces if it is ``cut`` before that many."""
+    made = [entry(offset, value_of(offset, size)) for offset in range(first, first + count)]
+    parts = [made] if cut is None else [made[:cut], made[cut:]]
+    pieces = [memoryview(b"".join(part)) for part in parts]
+    return Commit(pieces, first, first + count)
+
+
+def read(block: Block, salts: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
+    """The offsets and values in a block, each one's checksum compared."""
+    at = 0
+    while True:
+        how, at, _, _, _ = _spill.walk(block.data, at, salts, stop_offset=0)
+        if how != "stop":
+            assert how == "end"
+            return
+        yield _offset_and_value(block.data, at)
+        at += _size(block.data, at)
+
+
+def read_values(data: memoryview) -> Iterator[tuple[int, bytes]]:
+    """The same without looking at checksums."""
+    at = 0
+    while at < len(data):
+        if data[at + 8] == 10:
+            yield _offset_and_value(data, at)
+        at += _size(data, at)
+
+
+def _offset_and_value(data: memoryview, at: int) -> tuple[int, bytes]:
+    offset, size = struct.unpack_from("<Q16xI", data, at + 16)
+    return offset, bytes(data[at + 48 : at + 48 + size])
+
+
+def _size(data: memoryview, at: int) -> int:
+    return 8 + 8 * int(struct.unpack_from("<I", data, at)[0])

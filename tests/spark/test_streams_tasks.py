@@ -1,0 +1,110 @@
+"""What the tasks of a job do with streams, on this host and over TCP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types
+
+import shmq
+from shmq.compression import compressor
+from shmq.core import _log
+from shmq.spark import options, stream_append, stream_range
+from shmq.spark.address import Address
+from shmq.spark.edition import Edition
+from shmq.spark.kinds import kind_of
+from shmq.spark.options import WRITE
+from shmq.spark.stream_kind import OPTIONS, StreamKind
+from shmq.spark.stream_range import Range
+from shmq.spark.stream_sink import StreamSink
+from tests.serving import serve
+
+READ = types.StructType(
+    [
+        types.StructField("key", types.BinaryType()),
+        types.StructField("value", types.BinaryType()),
+        types.StructField("offset", types.LongType()),
+    ]
+)
+WRITTEN = types.StructType(
+    [types.StructField("key", types.StringType()), types.StructField("value", types.BinaryType())]
+)
+
+
+@pytest.fixture(params=["local", "tcp"])
+def url(request: pytest.FixtureRequest, broker: shmq.Broker) -> Iterator[str]:
+    """Where the tasks find the streams of the broker."""
+    if request.param == "local":
+        yield broker.namespace
+        return
+    with serve(broker.namespace) as server:
+        yield server.url
+
+
+@pytest.fixture
+def orders(broker: shmq.Broker) -> shmq.Stream:
+    return broker.create_stream("orders", 2, ring_bytes=1 << 19)
+
+
+def rows(url: str, stream: shmq.Stream, start: int, end: int, **how: Any) -> list[dict[str, Any]]:
+    """The rows of partition 0, as a task reads them."""
+    wanted = Range(stream.name, how.pop("identity", stream.identity), 0, start, end)
+    strict = how.pop("strict", True)
+    batches = stream_range.read(Address(url), wanted, READ, 1 << 12, strict=strict)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_a_task_has_just_the_offsets_of_its_range(url: str, orders: shmq.Stream) -> None:
+    orders.append_many([b"%03d" % n for n in range(300)], partition=0)
+    found = rows(url, orders, 17, 290)
+    assert [row["offset"] for row in found] == list(range(17, 290))
+    assert [row["value"] for row in found] == [b"%03d" % n for n in range(17, 290)]
+
+
+def test_records_that_were_compressed_together_are_rows_of_their_own(
+    url: str, orders: shmq.Stream
+) -> None:
+    block = _log.pack_records([b"%03d" % n for n in range(100)], keys=["k"] * 100)
+    orders.append_block(
+        compressor("lz4")(block), partition=0, count=100, compression="lz4", raw_bytes=len(block)
+    )
+    assert [(row["key"], row["value"]) for row in rows(url, orders, 30, 60)] == [
+        (b"k", b"%03d" % number) for number in range(30, 60)
+    ]
+
+
+def test_a_task_that_comes_too_late_says_so_or_leaves_out(url: str, orders: shmq.Stream) -> None:
+    orders.append_many([bytes(1000)] * 2000, partition=0)
+    gone = orders.earliest(0)
+    with pytest.raises(shmq.OffsetOutOfRange, match=f"offsets 0 to {gone - 1}, are gone"):
+        rows(url, orders, 0, 2000)
+    left = rows(url, orders, 0, 2000, strict=False)
+    assert [row["offset"] for row in left] == list(range(gone, 2000))
+    with pytest.raises(shmq.StreamDeleted, match="made anew"):
+        rows(url, orders, gone, 2000, identity=1)
+
+
+def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stream) -> None:
+    given = {"url": url, "topic": "orders"}
+    chosen = options.parse(OPTIONS, given, WRITE, form="shmq")
+    sink = StreamSink.of(chosen, WRITTEN)
+    batch = pa.RecordBatch.from_pydict(
+        {"key": [f"k{n % 5}" for n in range(4000)], "value": [b"%0100d" % n for n in range(4000)]},
+        pa.schema({"key": pa.string(), "value": pa.binary()}),
+    )
+    edition = Edition("me", 3, "part", 0)
+    first = stream_append.append(sink, edition, [batch])
+    again = stream_append.append(sink, edition, [batch.slice(0, 1000), batch.slice(1000)])
+
+    assert (first.rows, first.before) == (4000, 0)
+    assert (again.rows, again.before) == (4000, 4000)
+    assert sum(each.latest for each in orders.offsets()) == 4000
+    next_one = stream_append.append(sink, Edition("me", 4, "part", 0), [batch])
+    assert next_one.before == 0
+
+
+def test_a_name_is_found_to_be_a_stream(url: str, orders: shmq.Stream) -> None:
+    assert isinstance(kind_of({"url": url, "subscribe": orders.name}), StreamKind)
