@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -408,9 +408,18 @@ def test_a_queue_that_is_not_there_is_said_by_the_query(stream: Stream) -> None:
 
 
 def test_a_server_that_is_away_is_said_by_the_query(stream: Stream) -> None:
-    said = stream.fails(url="shmq://127.0.0.1:1", connectTimeout="1s", requestTimeout="1s")
+    away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
+    said = stream.fails(kind="queue", **away)
     assert said.startswith("shmq.errors.ConnectionLost: ")
     assert "127.0.0.1:1" in said
+
+
+def test_a_server_that_is_away_is_said_where_it_must_tell_a_queue_from_a_stream(
+    stream: Stream,
+) -> None:
+    away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
+    with pytest.raises(AnalysisException, match="ConnectionLost: cannot connect to .*127.0.0.1:1"):
+        stream.run(**away)
 
 
 def test_a_checkpoint_of_something_else_is_refused(stream: Stream, orders: shmq.Queue) -> None:

@@ -80,7 +80,10 @@ def test_a_place_is_taken_where_the_file_names_none(tmp_path: Path) -> None:
         (("subscribe", "subscirbe"), "[source]: format('shmq') has no option 'subscirbe': did you"),
         (("[sink]", "leaseTimeout = 'long'\n[sink]"), "leaseTimeout='long' must be a time from 1"),
         (("[sink]", "states = 'ready'\n[sink]"), "states='ready' is for spark.read: leave it out"),
-        (("[sink]", "startingOffsets = 'latest'\n[sink]"), "a queue has no offsets to begin"),
+        (
+            ("[sink]", "kind = 'queue'\nstartingOffsets = 'latest'\n[sink]"),
+            "a queue has no offsets to begin",
+        ),
         (("[sink]", "[[sink]]"), "sink must be a table, [sink], not ["),
         (("[sink]", "[sink"), "it is not TOML: "),
     ],
