@@ -23,7 +23,7 @@ from setuptools.modified import newer_group
 
 CORE = Path("shmq/core")
 HEADERS = CORE / "src"
-C_FLAGS = ["-std=gnu11", "-O2", "-pthread"]
+C_FLAGS = ["-std=gnu11", "-O2", "-pthread", "-fvisibility=hidden"]
 WARNINGS = ["-Wall", "-Wextra"]
 
 #: The modules beside ``_core``, apart so that a change of one does not build the other anew:

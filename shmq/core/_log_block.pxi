@@ -390,6 +390,8 @@ cdef class Items:
 
     cdef shmq_log_item *at
     cdef uint32_t count
+    cdef uint64_t bytes_    # of all the entries, at most
+    cdef uint64_t largest   # of one record
     cdef int64_t timestamp  # of a block, that of its first record; 0: now
     cdef list keep        # what `at` points into
     cdef list buffers
@@ -410,6 +412,17 @@ cdef class Items:
             raise MemoryError
         memset(self.at, 0, max(count, 1) * sizeof(shmq_log_item))
         self.count = <uint32_t>count
+        return 0
+
+    cdef int measure(self) except -1:
+        """Sum up what they take: before anything asks for ``bytes_`` or ``largest``."""
+        cdef uint64_t i, size
+        self.bytes_ = self.largest = 0
+        for i in range(self.count):
+            size = <uint64_t>self.at[i].value_bytes + self.at[i].key_bytes \
+                + self.at[i].headers_bytes
+            self.largest = max(self.largest, size)
+            self.bytes_ += shmq_entry_size(SHMQ_E_PRODUCED, size, 0, 0)
         return 0
 
     cdef int fill(self, values, keys, headers, codec) except -1:
@@ -554,8 +567,8 @@ cdef int _check_length(str what, given, uint64_t count) except -1:
     return 0
 
 
-cdef uint32_t _small(str what, uint64_t size) except? 0xFFFFFFFF:
-    if size >= 0xFFFFFFF0:
+cdef inline uint32_t _small(str what, uint64_t size) except? 0xFFFFFFFF:
+    if size > SMALL:
         raise _errors.MessageTooLarge(f"a {what} of {size} bytes can never fit into a stream")
     return <uint32_t>size
 

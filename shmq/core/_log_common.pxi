@@ -12,6 +12,7 @@ cdef enum:
     OVERTAKEN = 1000             # reads that may be overtaken before it is told
 
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+cdef uint64_t SMALL = 0xFFFFFFEF       # bytes that a part of a record may have, at most
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 _CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 COMPRESSIONS = (None, "lz4", "zstd")

@@ -203,13 +203,16 @@ cdef class Partition(Segment):
                 return _read_block(block, self.number, offset, limit, last, self.c.salt, False)
         raise self._out_of_range(offset)
 
+    cdef inline uint64_t _hint(self, int64_t offset):
+        """The position of that offset, if a read ended there."""
+        return self.hint_position if offset == self.hint_offset else NOWHERE
+
     cdef int _find(self, int64_t offset, uint64_t limit, uint64_t most, uint64_t last,
                    shmq_log_extent *x) except -1:
-        cdef uint64_t hint = self.hint_position if offset == self.hint_offset else NOWHERE
         cdef int status
         if self.c.retention and shmq_log_is_stale(&self.c):
             self.expire()
-        status = shmq_log_find(&self.c, offset, last, limit, most, hint, x)
+        status = shmq_log_find(&self.c, offset, last, limit, most, self._hint(offset), x)
         if status == SHMQ_OUT_OF_RANGE:
             raise self._out_of_range(offset)
         if status != SHMQ_OK:
@@ -338,7 +341,7 @@ cdef class Partition(Segment):
 
     def move(self, uint32_t hold, int64_t offset):
         """Let the records before ``offset`` go; a hold only moves forward."""
-        shmq_log_move(&self.c, hold, offset)
+        shmq_log_move(&self.c, hold, offset, self._hint(offset))
 
     def drop(self, uint32_t hold):
         """End a hold."""
@@ -358,10 +361,16 @@ cdef class Partition(Segment):
     cdef bint _spin(self, int64_t offset, int64_t until):
         """Look until there is a record at ``offset``, for as long as that has paid before."""
         cdef int64_t ns = min(self.patience, until - _monotonic())
+        cdef uint64_t position = self._hint(offset)
         cdef bint found = False
+        cdef c_bounds b
+        if position == NOWHERE:
+            if shmq_log_bounds(&self.c, &b) != SHMQ_OK or <int64_t>b.latest > offset:
+                return True
+            position = b.committed
         if ns > 0:
             with nogil:
-                found = shmq_log_spin(&self.c, offset, ns)
+                found = shmq_log_spin(&self.c, position, ns)
         self.patience = MOST_SPIN if found else max(self.patience // 2, LEAST_SPIN)
         return found
 

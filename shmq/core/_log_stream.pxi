@@ -105,8 +105,7 @@ cdef class StreamHandle:
             self.sticky = self.first + (self.sticky + 1 - self.first) % (self.count - self.first)
         return <Partition>self.logs[self.sticky]
 
-    cdef int _check_size(self, const shmq_log_item *item) except -1:
-        cdef uint64_t size = <uint64_t>item.value_bytes + item.key_bytes + item.headers_bytes
+    cdef inline int _check_size(self, uint64_t size) except -1:
         if size > self.most:
             raise _errors.MessageTooLarge(
                 f"a record of {size} bytes can never fit into stream {self.name!r}: "
@@ -176,7 +175,7 @@ cdef class StreamHandle:
             if packed_headers is not None:
                 item.headers = PyBytes_AS_STRING(packed_headers)
                 item.headers_bytes = _small("headers", PyBytes_GET_SIZE(packed_headers))
-        self._check_size(&item)
+        self._check_size(<uint64_t>item.value_bytes + item.key_bytes + item.headers_bytes)
         self._produce(&piece, producer, sequence, False)
         if producer is not None and partition is None:
             raise _errors.InvalidOption("a producer's sequence is of one partition: give it")
@@ -224,10 +223,12 @@ cdef class StreamHandle:
         self._check()
         confirms = self.confirms_on_disk(confirm)
         items.fill(values, keys, headers, codec)
+        items.measure()
         piece.timestamp = when
         try:
+            self._check_size(items.largest)
             if partition is not None or keys is None:
-                lots = [(self._log_for(partition, None, _bytes_of(items)), items)]
+                lots = [(self._log_for(partition, None, items.bytes_), items)]
             else:
                 lots = self._by_partition(items)
             while lots:
@@ -265,6 +266,7 @@ cdef class StreamHandle:
             lot.keep.append(items)
             for i in range(lot.count):
                 lot.at[i] = items.at[<uint64_t>lots[number][i]]
+            lot.measure()
             numbers.append((self.logs[number], lot))
         return numbers
 
@@ -275,8 +277,13 @@ cdef class StreamHandle:
         Those that are left where the partition is sealed; None: none is.
         """
         cdef uint64_t i, size, bytes_ = 0, begin = 0, most = log.c.ring_bytes // 2
-        for i in range(items.count):
-            self._check_size(&items.at[i])
+        if not items.count:
+            return None
+        if items.bytes_ <= most:
+            if self._append_piece(items, 0, items.count, log, piece, items.bytes_, block, timeout,
+                                  made):
+                return None
+            return items
         for i in range(items.count):
             size = shmq_entry_size(SHMQ_E_PRODUCED, items.at[i].value_bytes,
                                    items.at[i].key_bytes, items.at[i].headers_bytes)
@@ -286,8 +293,8 @@ cdef class StreamHandle:
                     return _rest_of(items, begin)
                 begin, bytes_ = i, 0
             bytes_ += size
-        if begin < items.count and not self._append_piece(items, begin, items.count, log, piece,
-                                                          bytes_, block, timeout, made):
+        if not self._append_piece(items, begin, items.count, log, piece, bytes_, block, timeout,
+                                  made):
             return _rest_of(items, begin)
         return None
 
@@ -334,8 +341,8 @@ cdef class StreamHandle:
             raise _errors.MessageTooLarge(
                 f"a block of {max(len(raw), items.at[0].raw)} bytes cannot be appended to stream {self.name!r} in one "
                 f"piece: it holds 1 to {log.c.ring_bytes // 2} bytes")
-        for i in range(items.count):
-            self._check_size(&items.at[i])
+        items.measure()
+        self._check_size(items.largest)
         if not self._append_piece(items, 0, items.count, log, &piece, size, wait, timeout, made):
             self._reroute(log, log.number)
         if self.confirms_on_disk(confirm):
@@ -440,11 +447,5 @@ cdef Items _rest_of(Items items, uint64_t begin):
     rest.keep.append(items)
     for i in range(rest.count):
         rest.at[i] = items.at[begin + i]
+    rest.measure()
     return rest
-
-
-cdef uint64_t _bytes_of(Items items):
-    cdef uint64_t i, size = 0
-    for i in range(items.count):
-        size += items.at[i].value_bytes
-    return size

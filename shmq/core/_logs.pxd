@@ -121,7 +121,7 @@ cdef extern from "log.h" nogil:
     cbool shmq_log_is_stale(const shmq_log *log)
     int shmq_log_hold(shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
                       uint64_t offset, uint32_t *at)
-    void shmq_log_move(shmq_log *log, uint32_t at, uint64_t offset)
+    void shmq_log_move(shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint)
     void shmq_log_drop(shmq_log *log, uint32_t at)
     shmq_produced *shmq_log_producer(shmq_log *log, uint64_t producer)
     int shmq_log_bounds(const shmq_log *log, c_bounds *bounds)
@@ -134,7 +134,7 @@ cdef extern from "log.h" nogil:
     int shmq_log_at(const shmq_log *log, int64_t timestamp, uint64_t *offset)
     void shmq_log_wake(shmq_log *log)
     uint32_t shmq_log_arm(shmq_log *log)
-    cbool shmq_log_spin(shmq_log *log, uint64_t offset, int64_t ns)
+    cbool shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns)
     int shmq_stream_sleep(shmq_stream *stream, uint32_t bell, int64_t ns)
     uint32_t shmq_log_room(shmq_log *log)
     int shmq_log_wait_room(shmq_log *log, uint32_t room, int64_t ns)

@@ -148,7 +148,7 @@ TEST("what is pinned stays, until it is dropped; a cursor's only where the strea
         CHECK_EQ(bounds_of(log).earliest, 0);
         shmq_log_drop(log, pin);
         CHECK_EQ(append_piece(log, 1, 8000, &first), blocks ? SHMQ_FULL : SHMQ_OK);
-        shmq_log_move(log, cursor, bounds_of(log).latest);
+        shmq_log_move(log, cursor, bounds_of(log).latest, UINT64_MAX);
         CHECK_EQ(append_piece(log, 1, 8000, &first), SHMQ_OK);
         end_logs();
     }

@@ -23,6 +23,17 @@ static inline uint64_t load(const unsigned char *at)
     return word;
 }
 
+static inline uint32_t load_half(const unsigned char *at)
+{
+    uint32_t word;
+
+    memcpy(&word, at, 4);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap32(word);
+#endif
+    return word;
+}
+
 /* Slicing by 8 (Kounavis, Berry: A Systematic Approach to Building High Performance,
  * Software-based, CRC Generators, 2005). */
 uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size)
@@ -46,6 +57,7 @@ uint32_t shmq_crc32c_portable(uint32_t crc, const void *bytes, size_t size)
 #include <immintrin.h>
 #define NATIVE __attribute__((target("sse4.2")))
 #define STEP8(crc, word) ((uint32_t)_mm_crc32_u64((crc), (word)))
+#define STEP4(crc, word) _mm_crc32_u32((crc), (word))
 #define STEP1(crc, byte) _mm_crc32_u8((crc), (byte))
 
 static bool has_instruction(void)
@@ -65,12 +77,19 @@ NATIVE static inline uint32_t step8(uint32_t crc, uint64_t word)
     return crc;
 }
 
+NATIVE static inline uint32_t step4(uint32_t crc, uint32_t word)
+{
+    __asm__(".arch_extension crc\n\tcrc32cw %w0, %w0, %w1" : "+r"(crc) : "r"(word));
+    return crc;
+}
+
 NATIVE static inline uint32_t step1(uint32_t crc, uint32_t byte)
 {
     __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
     return crc;
 }
 #define STEP8(crc, word) step8((crc), (word))
+#define STEP4(crc, word) step4((crc), (word))
 #define STEP1(crc, byte) step1((crc), (byte))
 
 static bool has_instruction(void) { return getauxval(AT_HWCAP) & CRC_BIT; }
@@ -103,6 +122,10 @@ NATIVE static uint32_t crc_native(uint32_t crc, const unsigned char *at, size_t 
     }
     for (; size >= 8; size -= 8, at += 8)
         crc = STEP8(crc, load(at));
+    if (size >= 4) {
+        crc = STEP4(crc, load_half(at));
+        size -= 4, at += 4;
+    }
     while (size--)
         crc = STEP1(crc, *at++);
     return ~crc;
@@ -221,8 +244,12 @@ uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size)
     const unsigned char *at = bytes;
 
 #if defined(__x86_64__)
-    if (size >= WORTH_FOLDING && folds)
+    if (__builtin_expect(size >= WORTH_FOLDING, 0) && folds)
         crc = crc_folded(crc, &at, &size);
 #endif
-    return shmq_crc32c_striped(crc, at, size);
+#ifdef NATIVE
+    if (__builtin_expect(native, 1))
+        return crc_native(crc, at, size);
+#endif
+    return shmq_crc32c_portable(crc, at, size);
 }

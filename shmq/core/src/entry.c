@@ -24,10 +24,29 @@ static unsigned char *put(unsigned char *at, const void *bytes, size_t size)
     return at + size;
 }
 #else
+#define SHORT 256u /* bytes that are copied here rather than by a call */
+
+/* `step` bytes at a time, 8 or 16, of which there are that many at least: the last may overlap. */
+#define COPY_BY(step, at, from, size)                          \
+    do {                                                       \
+        for (size_t i_ = 0; i_ + (step) < (size); i_ += (step)) \
+            memcpy((at) + i_, (from) + i_, (step));            \
+        memcpy((at) + (size) - (step), (from) + (size) - (step), (step)); \
+    } while (0)
+
 static inline unsigned char *put(unsigned char *at, const void *bytes, size_t size)
 {
-    if (size)
-        memcpy(at, bytes, size);
+    const unsigned char *from = bytes;
+
+    if (size > SHORT)
+        memcpy(at, from, size);
+    else if (size >= 16)
+        COPY_BY(16, at, from, size);
+    else if (size >= 8)
+        COPY_BY(8, at, from, size);
+    else
+        for (size_t i = 0; i < size; i++)
+            at[i] = from[i];
     return at + size;
 }
 #endif

@@ -140,8 +140,9 @@ uint64_t shmq_log_floor(const struct shmq_log *log);
 int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t tag,
                   uint64_t offset, uint32_t *at);
 
-/* Moves it to a later offset; one that is gone, or that is to come, is all the same. */
-void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset);
+/* Moves it to a later offset; one that is gone, or that is to come, is all the same. `hint` is
+ * as for shmq_log_find. */
+void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint);
 void shmq_log_drop(struct shmq_log *log, uint32_t at);
 
 /* ---- log_places.c ---- */
@@ -226,9 +227,9 @@ void shmq_log_wake_all(struct shmq_log *log);
  * it. Returns what shmq_stream_sleep takes. */
 uint32_t shmq_log_arm(struct shmq_log *log);
 
-/* Looks, without sleeping, until there is a record at `offset`, or the partition has ended, for
- * at most `ns`: whether there is. */
-bool shmq_log_spin(struct shmq_log *log, uint64_t offset, int64_t ns);
+/* Looks, without sleeping, until an entry ends behind `position`, or the partition has ended,
+ * for at most `ns`: whether it did. Of the header this takes one line from the appenders. */
+bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns);
 
 /* Sleeps until the bell is raised, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED. */
 int shmq_stream_sleep(struct shmq_stream *stream, uint32_t bell, int64_t ns);
@@ -264,21 +265,66 @@ static inline unsigned char *shmq_log_byte(const struct shmq_log *log, uint64_t 
     return log->ring + position % log->ring_bytes;
 }
 
-/* A step of a walk from `*position`, a pad skipped: false if nothing sound is there before
- * `end`. Nothing of `g` may be believed before shmq_log_holds has said so. */
+#define SHMQ_LINE 64u    /* bytes that go from cache to cache together                  */
+#define SHMQ_AHEAD 1024u /* bytes that are asked for in advance of a walk               */
+
+/* Asks for the line at `at`, to write there; it may be anywhere. */
+static inline void shmq_prefetch_to_write(const void *at)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
+/* A position, and where in the ring that is: a walk keeps both, as the division that would
+ * tell takes longer than all else of a step. */
+struct shmq_log_spot {
+    uint64_t position, at;
+};
+
+static inline struct shmq_log_spot shmq_log_spot(const struct shmq_log *log, uint64_t position)
+{
+    return (struct shmq_log_spot){position, position % log->ring_bytes};
+}
+
+/* Over `bytes` that do not go beyond the ring's end. */
+static inline void shmq_log_pass(const struct shmq_log *log, struct shmq_log_spot *spot,
+                                 uint64_t bytes)
+{
+    spot->position += bytes;
+    spot->at += bytes;
+    if (spot->at == log->ring_bytes)
+        spot->at = 0;
+}
+
+/* What lies at `spot`, a pad skipped: false if nothing sound is there before `end`. Nothing of
+ * `g` may be believed before shmq_log_holds has said so. */
+static inline bool shmq_log_look(const struct shmq_log *log, struct shmq_log_spot *spot,
+                                 uint64_t end, struct shmq_glance *g)
+{
+    for (int pads = 0; spot->position < end && pads < 2; pads++) {
+        uint64_t left = log->ring_bytes - spot->at;
+
+        shmq_entry_glance(log->ring + spot->at, left, g);
+        if (g->size)
+            return g->size >= SHMQ_ENTRY_HEAD && g->size <= left && g->count &&
+                   g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
+        shmq_log_pass(log, spot, left);
+    }
+    return false;
+}
+
+/* The same for who goes a few steps. */
 static inline bool shmq_log_step(const struct shmq_log *log, uint64_t *position, uint64_t end,
                                  struct shmq_glance *g)
 {
-    for (int pads = 0; *position < end && pads < 2; pads++) {
-        uint64_t at = *position % log->ring_bytes, left = log->ring_bytes - at;
+    struct shmq_log_spot spot = shmq_log_spot(log, *position);
+    bool sound = shmq_log_look(log, &spot, end, g);
 
-        shmq_entry_glance(log->ring + at, left, g);
-        if (g->size)
-            return g->size >= SHMQ_ENTRY_HEAD && g->size <= left && g->count &&
-                   g->size <= end - *position && g->type == SHMQ_R_ENTRY;
-        *position += left;
-    }
-    return false;
+    *position = spot.position;
+    return sound;
 }
 
 #endif

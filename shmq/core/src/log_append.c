@@ -14,12 +14,11 @@ static uint64_t size_of(const struct shmq_log_item *item, uint8_t flags)
                            item->headers_bytes);
 }
 
-/* Where an entry of that size goes, if what is before it ends at `position`. */
-static inline uint64_t fit(const struct shmq_log *log, uint64_t position, uint64_t size)
+/* Whether an entry of that size goes to `spot`, and not to the beginning of the ring. */
+static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *spot,
+                        uint64_t size)
 {
-    uint64_t left = log->ring_bytes - position % log->ring_bytes;
-
-    return size <= left ? position : position + left;
+    return size <= log->ring_bytes - spot->at;
 }
 
 /* Walks the items as they will lie. */
@@ -27,8 +26,9 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
                     struct plan *plan)
 {
     uint64_t most = log->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + 8;
+    struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
 
-    plan->begin = plan->end = shmq_log_committed(log);
+    plan->begin = spot.position;
     plan->records = 0;
     plan->flags = piece->produced ? SHMQ_E_PRODUCED : 0;
     for (uint32_t i = 0; i < piece->count; i++) {
@@ -36,11 +36,14 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
 
         if (size > most)
             return SHMQ_TOO_LARGE;
-        plan->end = fit(log, plan->end, size) + size;
+        if (!fits(log, &spot, size))
+            shmq_log_pass(log, &spot, log->ring_bytes - spot.at);
+        shmq_log_pass(log, &spot, size);
         plan->records += piece->items[i].count;
-        if (plan->end - plan->begin > log->ring_bytes)
+        if (spot.position - plan->begin > log->ring_bytes)
             return SHMQ_TOO_LARGE;
     }
+    plan->end = spot.position;
     return SHMQ_OK;
 }
 
@@ -107,26 +110,42 @@ static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
     shmq_mark();
 }
 
+/* The lines that the next entries go to are in the caches of those who read what was there
+ * before: they are asked for early, so that one does not wait for the other. */
+static inline void own_ahead(const struct shmq_log *log, const struct shmq_log_spot *spot,
+                             uint64_t size)
+{
+    uint64_t at = spot->at + SHMQ_AHEAD, end = at + size;
+
+    for (; at < end && at < log->ring_bytes; at += SHMQ_LINE)
+        shmq_prefetch_to_write(log->ring + at);
+}
+
 /* Writes the entries behind `committed`, where no reader looks. */
 static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, struct plan *plan,
                       uint64_t *last_begin)
 {
-    uint64_t at = plan->begin, last = log->h->last_begin, sequence = piece->sequence;
+    struct shmq_log_spot spot = shmq_log_spot(log, plan->begin);
+    uint64_t last = log->h->last_begin, sequence = piece->sequence;
 
     for (uint32_t i = 0; i < piece->count; i++) {
-        uint64_t size = size_of(&piece->items[i], plan->flags), begin = fit(log, at, size);
+        uint64_t size = size_of(&piece->items[i], plan->flags), begin;
 
-        if (begin != at) {
-            __atomic_store_n((uint64_t *)(void *)shmq_log_byte(log, at), 0, __ATOMIC_RELAXED);
+        if (!fits(log, &spot, size)) {
+            __atomic_store_n((uint64_t *)(void *)(log->ring + spot.at), 0, __ATOMIC_RELAXED);
             shmq_mark();
+            shmq_log_pass(log, &spot, log->ring_bytes - spot.at);
         }
-        write_one(log, &piece->items[i], piece, plan, sequence, shmq_log_byte(log, begin));
+        begin = spot.position;
+        if (size <= SHMQ_AHEAD)
+            own_ahead(log, &spot, size);
+        write_one(log, &piece->items[i], piece, plan, sequence, log->ring + spot.at);
         if (begin / SHMQ_PLACE_STEP != last / SHMQ_PLACE_STEP || !begin)
             shmq_log_place(log, last, begin, plan->offset, plan->timestamp);
         plan->offset += piece->items[i].count;
         sequence += piece->items[i].count;
         last = begin;
-        at = begin + size;
+        shmq_log_pass(log, &spot, size);
     }
     *last_begin = last;
 }

@@ -73,37 +73,54 @@ struct search {
 };
 
 /* The first step lands on the entry that has the offset. */
-static int seek(const struct shmq_log *log, struct search *s, uint64_t *at, struct shmq_glance *g)
+static int seek(const struct shmq_log *log, struct search *s, struct shmq_log_spot *spot,
+                struct shmq_glance *g)
 {
-    while (*at < s->committed) {
-        if (!shmq_log_step(log, at, s->committed, g))
+    while (spot->position < s->committed) {
+        if (!shmq_log_look(log, spot, s->committed, g))
             return SHMQ_DAMAGED;
         if (g->offset + g->count > s->offset)
             return g->offset <= s->offset ? SHMQ_OK : SHMQ_OUT_OF_RANGE;
-        *at += g->size;
+        shmq_log_pass(log, spot, g->size);
     }
     return SHMQ_EMPTY;
 }
 
-/* Takes entries from `at` on, `g` being the first. The ring may wrap between two of them, behind
- * a pad or without one. */
-static void gather(const struct shmq_log *log, const struct search *s, uint64_t at,
+/* Where a step leads is known once what is there has come from the appender's cache: lines
+ * further on are asked for meanwhile, but none that is being written. */
+static inline void fetch_ahead(const struct shmq_log *log, const struct search *s,
+                               const struct shmq_log_spot *spot, uint64_t size)
+{
+    uint64_t at = spot->at + SHMQ_AHEAD, end = at + size;
+
+    if (spot->position + SHMQ_AHEAD + size >= s->committed || end > log->ring_bytes)
+        return;
+    for (; at < end; at += SHMQ_LINE)
+        __builtin_prefetch(log->ring + at);
+}
+
+/* Takes entries from `spot` on, `g` being the first. The ring may wrap between two of them,
+ * behind a pad or without one. */
+static void gather(const struct shmq_log *log, const struct search *s, struct shmq_log_spot spot,
                    struct shmq_glance *g, struct shmq_log_extent *x)
 {
-    x->begin = x->end = x->wrap = x->resume = at;
+    x->begin = x->end = x->wrap = x->resume = spot.position;
     x->first = g->offset;
     x->timestamp = g->timestamp;
     for (;;) {
-        if (x->entries && (at != x->end || at % log->ring_bytes == 0)) {
+        if (x->entries && (spot.position != x->end || !spot.at)) {
             x->wrap = x->end;
-            x->resume = at;
+            x->resume = spot.position;
         }
         x->packed |= g->compression != SHMQ_PLAIN;
         x->bytes += g->size;
         x->entries++;
         x->next = g->offset + g->count;
-        x->end = at += g->size;
-        if (!shmq_log_step(log, &at, s->committed, g) || g->offset >= s->end ||
+        shmq_log_pass(log, &spot, g->size);
+        if (g->size <= SHMQ_AHEAD)
+            fetch_ahead(log, s, &spot, g->size);
+        x->end = spot.position;
+        if (!shmq_log_look(log, &spot, s->committed, g) || g->offset >= s->end ||
             g->offset + g->count - s->offset > s->limit || x->bytes + g->size > s->most)
             return;
     }
@@ -129,6 +146,7 @@ static int try_find(const struct shmq_log *log, struct search *s, uint64_t hint,
                     struct shmq_log_extent *x)
 {
     uint64_t oldest = shmq_log_oldest(log), at;
+    struct shmq_log_spot spot;
     struct shmq_glance g;
     int status;
 
@@ -144,13 +162,14 @@ static int try_find(const struct shmq_log *log, struct search *s, uint64_t hint,
         x->begin = x->end = x->wrap = x->resume = at;
         return SHMQ_OK;
     }
-    status = seek(log, s, &at, &g);
+    spot = shmq_log_spot(log, at);
+    status = seek(log, s, &spot, &g);
     if (status == SHMQ_EMPTY)
         return behind_all(log, s, x);
     if (status == SHMQ_OK && s->offset >= s->end)
-        x->begin = x->end = x->wrap = x->resume = at; /* none is wanted */
+        x->begin = x->end = x->wrap = x->resume = spot.position; /* none is wanted */
     else if (status == SHMQ_OK)
-        gather(log, s, at, &g, x);
+        gather(log, s, spot, &g, x);
     return shmq_log_holds(log, s->start) ? status : SHMQ_BUSY;
 }
 

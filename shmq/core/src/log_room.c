@@ -163,10 +163,11 @@ void shmq_log_expire(struct shmq_log *log)
 
 /* ---- holds ---- */
 
-static int position_of(const struct shmq_log *log, uint64_t offset, uint64_t *position)
+static int position_of(const struct shmq_log *log, uint64_t offset, uint64_t hint,
+                       uint64_t *position)
 {
     struct shmq_log_extent extent;
-    int status = shmq_log_find(log, offset, UINT64_MAX, 1, 0, UINT64_MAX, &extent);
+    int status = shmq_log_find(log, offset, UINT64_MAX, 1, 0, hint, &extent);
 
     *position = extent.begin;
     return status;
@@ -176,7 +177,7 @@ int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t 
                   uint64_t offset, uint32_t *at)
 {
     uint64_t position;
-    int status = position_of(log, offset, &position);
+    int status = position_of(log, offset, UINT64_MAX, &position);
 
     if (status)
         return status;
@@ -198,13 +199,13 @@ int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t 
     return SHMQ_CROWDED;
 }
 
-void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset)
+void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint)
 {
     struct shmq_hold *hold = &log->holds[at % SHMQ_HOLDS];
     struct shmq_log_bounds bounds;
     uint64_t position;
 
-    if (position_of(log, offset, &position)) {
+    if (position_of(log, offset, hint, &position)) {
         if (shmq_log_bounds(log, &bounds))
             return;
         position = offset < bounds.earliest ? bounds.oldest : bounds.committed;

@@ -57,17 +57,50 @@ int shmq_stream_sleep(struct shmq_stream *stream, uint32_t bell, int64_t ns)
     return wait_on(&stream->bell, bell, ns);
 }
 
-/* The clock is read now and then only: that takes longer than a look. */
-bool shmq_log_spin(struct shmq_log *log, uint64_t offset, int64_t ns)
+#define MOST_PAUSES 16       /* between two looks: less than a microsecond                 */
+#define LULL_NS 1000         /* in which nothing comes, and what came is read              */
+#define GATHER_NS 8000       /* how long more is waited for, where more comes all the time */
+#define GATHER_BYTES 32768u  /* and how much                                               */
+
+static void pause_for(int turns)
 {
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    for (int i = 0; i < turns; i++)
+        shmq_pause();
+}
+
+/* A reader that is as fast as the appender takes each record's lines, and that of the header,
+ * while the next is being written, and it is the appender who waits for them. So what comes in
+ * a run is read in a run: for as long as each look finds more than the one before. */
+static void gather(const struct shmq_log *log, uint64_t position)
+{
+    uint64_t had, has = shmq_log_committed(log);
+    int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + GATHER_NS;
 
     do {
-        for (int looks = 0; looks < 32; looks++) {
-            if (atomic_load_explicit(&log->h->next, memory_order_acquire) > offset ||
-                atomic_load_explicit(&log->h->state, memory_order_relaxed) != SHMQ_OPEN)
+        for (int64_t until = now + LULL_NS; now < until; now = shmq_read_clock(CLOCK_MONOTONIC))
+            pause_for(MOST_PAUSES / 4);
+        had = has;
+        has = shmq_log_committed(log);
+    } while (has > had && has - position < GATHER_BYTES && now < end);
+}
+
+/* Each look takes the line from the appender, who is about to write there again: the pauses
+ * between them grow. The clock is read now and then only, as that takes longer than a look. */
+bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns)
+{
+    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
+    int pauses = 1;
+
+    do {
+        for (int looks = 0; looks < 8; looks++) {
+            if (shmq_log_committed(log) > position) {
+                gather(log, position);
                 return true;
-            shmq_pause();
+            }
+            if (atomic_load_explicit(&log->h->state, memory_order_relaxed) != SHMQ_OPEN)
+                return true;
+            pause_for(pauses);
+            pauses = pauses < MOST_PAUSES ? pauses * 2 : MOST_PAUSES;
         }
     } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
     return false;
