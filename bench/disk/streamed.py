@@ -19,8 +19,8 @@ from bench.stage import Failed, Stage
 
 #: The stream of a measurement, and its one ring.
 STREAM, RING = "s", 64 << 20
-#: Records of a call, and how many threads call.
-LOT, THREADS = 1024, 4
+#: Records of a call, and how many threads call: as many gather while as many are synced.
+LOT, THREADS = 2048, 8
 #: Bytes that a read asks for.
 READ = 1 << 20
 

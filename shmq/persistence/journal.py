@@ -24,7 +24,7 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.format import JOURNAL, Trailer
 from shmq.persistence.identity import Identity
 from shmq.persistence.sizes import Sizes
-from shmq.persistence.writing import write_whole
+from shmq.persistence.writing import write_pushed, write_whole
 
 __all__ = ["Journal"]
 
@@ -103,7 +103,7 @@ class Journal:
         end = self._end + len(commit.data)
         pieces = [commit.data, self._ahead(end)]
         try:
-            written = write_whole(self._disk, self._file, pieces, self._end)
+            written = write_pushed(self._disk, self._file, pieces, self._end)
             self._disk.sync(self._file)
             self._check_there()
         except OSError:

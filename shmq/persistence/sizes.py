@@ -17,5 +17,7 @@ class Sizes:
     ahead: int = 1 << 20
     #: What is collected for one commit, but for a message that is longer.
     commit: int = 8 << 20
+    #: A stream's commit of as many bytes is on its way before all of it is known to be sound.
+    early: int = 1 << 20
     #: What of a snapshot is copied out of the queue at a time.
     chunk: int = 1 << 20

@@ -28,7 +28,7 @@ from shmq.persistence.sizes import Sizes
 from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_places import bases, segment_file
 from shmq.persistence.stream_segment import LEAST_TIME, Place, StreamSegment
-from shmq.persistence.writing import write_whole
+from shmq.persistence.writing import write_pushed, write_whole
 
 __all__ = ["Commit", "StreamJournal"]
 
@@ -101,14 +101,13 @@ class StreamJournal:
         """
         assert commit.first == self.next, f"{commit.first} does not follow {self.next}"
         self._ready()
-        places, last_time = self._survey(commit)
-        pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces]
-        end = self._end + sum(len(piece) for piece in pieces)
+        end = self._end + BATCH_BYTES + commit.bytes
+        write = self._write if commit.bytes < self._sizes.early else self._write_early
         try:
-            written = write_whole(self._disk, self._file, [*pieces, self._ahead(end)], self._end)
+            written, places, last_time = write(commit, self._ahead(end))
             self._disk.sync(self._file)
             self._check_there()
-        except OSError:
+        except (OSError, DamagedSegment):
             self.abandon()
             raise
         for place in places:
@@ -184,6 +183,23 @@ class StreamJournal:
         self._end = self._written = self._lengths[self.next] = end
         self._trailer = Trailer()
 
+    def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
+        """Where it ends in the file, and what `_survey` says of it."""
+        places, last_time = self._survey(commit)
+        pieces = [self._batch(commit), *commit.pieces, ahead]
+        return write_whole(self._disk, self._file, pieces, self._end), places, last_time
+
+    def _write_early(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
+        """The same, where the disk has time to begin while the commit is looked at.
+
+        Its BATCH record, without which a reader of the file takes none of it, comes last.
+        """
+        begin = self._end + BATCH_BYTES
+        written = write_pushed(self._disk, self._file, [*commit.pieces, ahead], begin)
+        places, last_time = self._survey(commit)
+        write_whole(self._disk, self._file, [self._batch(commit)], self._end)
+        return written, places, last_time
+
     def _batch(self, commit: Commit) -> bytes:
         """The BATCH record that goes before its records."""
         crc = 0
@@ -197,7 +213,7 @@ class StreamJournal:
     def _survey(self, commit: Commit) -> tuple[list[Place], int]:
         """Where its records stand, every so often, in bytes from the first; the last's time.
 
-        Raises DamagedSegment if they are not what the commit says: nothing is written then.
+        Raises DamagedSegment if they are not what the commit says: it does not count then.
         """
         salts, found, before = (self._salt, self._identity.salt), [], 0
         offset, moment = commit.first, LEAST_TIME

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from shmq.persistence.disk import Disk
 
-__all__ = ["write_whole"]
+__all__ = ["write_pushed", "write_whole"]
+
+#: Bytes that are copied before the disk is told to begin with them.
+_PUSHED: Final = 1 << 19
 
 
 def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
@@ -24,3 +28,30 @@ def write_whole(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], off
         if written:
             left[0] = left[0][written:]
     return offset
+
+
+def write_pushed(disk: Disk, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
+    """The same of many bytes that are synced next: the disk begins while the rest is copied."""
+    for lot in _lots(pieces):
+        begin, offset = offset, write_whole(disk, file, lot, offset)
+        if offset - begin == _PUSHED:  # the rest is little, and the sync comes now
+            disk.push(file, begin, offset - begin)
+    return offset
+
+
+def _lots(pieces: Sequence[bytes | memoryview]) -> Iterator[list[memoryview]]:
+    """The pieces in lots of so many bytes, but for the last."""
+    lot: list[memoryview] = []
+    size = 0
+    for piece in pieces:
+        left = memoryview(piece).cast("B")
+        while len(left):
+            part = left[: _PUSHED - size]
+            left = left[len(part) :]
+            lot.append(part)
+            size += len(part)
+            if size == _PUSHED:
+                yield lot
+                lot, size = [], 0
+    if lot:
+        yield lot

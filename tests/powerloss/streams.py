@@ -31,7 +31,7 @@ from tests.powerloss.states import State, crash_states
 from tests.powerloss.trace import Outcome
 
 DATA: Final = "data"
-SIZES: Final = Sizes(segment=4096, ahead=2048, commit=2048)
+SIZES: Final = Sizes(segment=4096, ahead=2048, commit=2048, early=512)
 #: All streams have one salt, so that a record of one that was deleted looks like one of the next.
 SALT: Final = 0x55667788
 

@@ -10,7 +10,7 @@ from bench.row import RATE, Row, at_least
 
 def row() -> Row:
     """1 KiB, each call confirmed by the disk."""
-    ours = Appended("shmq append_many, confirm=disk", 1024, 256)
+    ours = Appended("shmq append_many, confirm=disk", 1024, 128)
     return Row(
         key="disk-stream",
         title="A durable stream, records of 1 KiB, each call answered once it is on disk",
@@ -23,8 +23,8 @@ def row() -> Row:
 
 def replay_row() -> Row:
     """Small records and large ones, from the files."""
-    small = Replayed("shmq, records of 64 B", 64, 2048)
-    large = Replayed("shmq, records of 16 KiB", 16384, 32)
+    small = Replayed("shmq, records of 64 B", 64, 1024)
+    large = Replayed("shmq, records of 16 KiB", 16384, 16)
     return Row(
         key="disk-replay",
         title="A durable stream is read from its files",
