@@ -212,8 +212,10 @@ def test_old_segments_go_by_the_age_of_their_records(tmp_path: Path) -> None:
     assert journal_of(disk, begin=2000).earliest == 2000
 
 
-def test_what_is_not_as_the_commit_says_is_not_written(tmp_path: Path) -> None:
-    journal = journal_of(Disk(tmp_path))
+@pytest.mark.parametrize("early", [1, 1 << 20])
+def test_what_is_not_as_the_commit_says_does_not_count(tmp_path: Path, early: int) -> None:
+    disk = Disk(tmp_path)
+    journal = journal_of(disk, sizes=Sizes(early=early))
     good = commit(0, 3)
     with pytest.raises(DamagedSegment, match="up to 3, and says up to 4"):
         journal.append(Commit(good.pieces, 0, 4))
@@ -221,6 +223,18 @@ def test_what_is_not_as_the_commit_says_is_not_written(tmp_path: Path) -> None:
         journal.append(Commit(commit(1, 2).pieces, 0, 2))
     journal.append(good)
     assert journal.next == 3
+    checked = StreamSegment(disk, 0).check()
+    assert (checked.how, checked.offset, checked.commits) == ("end", 3, 1)
+
+
+def test_commits_of_many_bytes_are_read_like_others(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    journal = journal_of(disk, sizes=Sizes(early=1))
+    large = 3 << 18  # bytes: more than is pushed to the disk at a time
+    for first in range(0, 12, 3):
+        journal.append(commit(first, 3, size=large))
+    checked = StreamSegment(disk, 0).check()
+    assert (checked.how, checked.offset, checked.commits) == ("end", 12, 4)
 
 
 def test_every_flipped_bit_of_what_was_published_is_found(tmp_path: Path) -> None:
