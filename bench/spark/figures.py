@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.row import Figure
 
 RATE = Figure("rate", "rows/s")
+WHOLE = Figure("whole", "rows/s, with the query's start and end")
 MEDIAN = Figure("p50", "ms", higher_is_better=False)
 TAIL = Figure("p99", "ms", higher_is_better=False)
 JVM = Figure("jvm", "MB", higher_is_better=False)
@@ -15,5 +16,7 @@ GROWTH = Figure("growth", "x", higher_is_better=False)
 SIZE = 100
 #: Rows of a turn, and of one that only shows that everything works.
 ROWS, TINY = 2_000_000, 3_000
+#: The same where a row takes less than a microsecond.
+MORE_ROWS = 6_000_000
 #: Rows while memory is watched.
 MANY = 50_000_000

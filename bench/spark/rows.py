@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.row import Row, at_least, at_most, times
-from bench.spark.figures import GROWTH, JVM, MEDIAN, PYTHON, RATE, SIZE, TAIL
+from bench.spark.figures import GROWTH, JVM, MEDIAN, PYTHON, RATE, SIZE, TAIL, WHOLE
 from bench.spark.files import Dmsq, Parquet
 from bench.spark.latency import PACE, Latency
 from bench.spark.log import ArchiveStream, Copy, Read
@@ -87,7 +87,7 @@ def stream_archive_row() -> Row:
         key="spark-stream-archive",
         title=f"A stream made Parquet, {SIZE} B values",
         contestants=[ours],
-        figures=(RATE,),
+        figures=(RATE, WHOLE),
         bars=[at_least(ours.label, 7e5, " rows/s")],
         limit="encoding Parquet",
     )
