@@ -10,55 +10,9 @@ True
 {'id': 1}
 """
 
+from typing import TYPE_CHECKING, Final
+
 from shmq.client.connecting import connect
-from shmq.client.wait import wait
-from shmq.contract import (
-    Appended,
-    AppendedRange,
-    AsyncConsumer,
-    AsyncReader,
-    Attachment,
-    Batch,
-    Binding,
-    Broker,
-    Columns,
-    Consumer,
-    DeadLetter,
-    Exchange,
-    ExchangeSummary,
-    Group,
-    GroupPartition,
-    GroupSummary,
-    Loan,
-    Member,
-    MemberInfo,
-    Message,
-    Packed,
-    PartitionOffsets,
-    PartitionRate,
-    Pipeline,
-    Producer,
-    Published,
-    Put,
-    Queue,
-    QueueStats,
-    QueueSummary,
-    Reader,
-    Record,
-    Records,
-    Rows,
-    Run,
-    SchemaVersion,
-    Share,
-    SharedRecord,
-    Stream,
-    StreamSummary,
-    Subscription,
-    Transaction,
-    TypedQueue,
-    TypedStream,
-)
-from shmq.contract.outcome import Reject, Retry
 from shmq.errors import (
     ConnectionLost,
     DamagedFile,
@@ -102,10 +56,61 @@ from shmq.errors import (
     Unroutable,
     Unsupported,
 )
-from shmq.options import HIGH, LOW, NORMAL, QueueOptions
-from shmq.stream_options import StreamOptions
+from shmq.on_demand import on_demand
 from shmq.version import VERSION
-from shmq.workers.declaration import Worker, run, worker
+
+if TYPE_CHECKING:
+    from shmq.client.wait import wait
+    from shmq.contract import (
+        Appended,
+        AppendedRange,
+        AsyncConsumer,
+        AsyncReader,
+        Attachment,
+        Batch,
+        Binding,
+        Broker,
+        Columns,
+        Consumer,
+        DeadLetter,
+        Exchange,
+        ExchangeSummary,
+        Group,
+        GroupPartition,
+        GroupSummary,
+        Loan,
+        Member,
+        MemberInfo,
+        Message,
+        Packed,
+        PartitionOffsets,
+        PartitionRate,
+        Pipeline,
+        Producer,
+        Published,
+        Put,
+        Queue,
+        QueueStats,
+        QueueSummary,
+        Reader,
+        Record,
+        Records,
+        Rows,
+        Run,
+        SchemaVersion,
+        Share,
+        SharedRecord,
+        Stream,
+        StreamSummary,
+        Subscription,
+        Transaction,
+        TypedQueue,
+        TypedStream,
+    )
+    from shmq.contract.outcome import Reject, Retry
+    from shmq.options import HIGH, LOW, NORMAL, QueueOptions
+    from shmq.stream_options import StreamOptions
+    from shmq.workers.declaration import Worker, run, worker
 
 __version__ = VERSION
 
@@ -208,3 +213,21 @@ __all__ = [
     "wait",
     "worker",
 ]
+
+#: Where the names are that are loaded when they are asked for: in the contract, but for these.
+_PLACES: Final = dict.fromkeys(__all__, "shmq.contract") | {
+    "wait": "shmq.client.wait",
+    "Reject": "shmq.contract.outcome",
+    "Retry": "shmq.contract.outcome",
+    "HIGH": "shmq.options",
+    "LOW": "shmq.options",
+    "NORMAL": "shmq.options",
+    "QueueOptions": "shmq.options",
+    "StreamOptions": "shmq.stream_options",
+    "Worker": "shmq.workers.declaration",
+    "run": "shmq.workers.declaration",
+    "worker": "shmq.workers.declaration",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, _PLACES)

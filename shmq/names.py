@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +16,7 @@ __all__ = [
     "chosen_namespace",
     "dead_letter_name",
     "is_reply_name",
+    "is_url",
     "reply_name",
     "staging_name",
     "staging_target",
@@ -67,6 +66,11 @@ def chosen_namespace(name: str | None) -> str:
     return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
 
 
+def is_url(text: str) -> bool:
+    """Whether it is meant as the URL of a server, and not as the name of a namespace."""
+    return "://" in text
+
+
 def dead_letter_name(name: str) -> str:
     """The default name of a queue's dead-letter queue: ``NAME.dlq``.
 
@@ -87,6 +91,8 @@ def staging_name(target: str, publisher: str) -> str:
     It is ``TARGET.staged.`` and eight hexadecimal digits. Raises :class:`InvalidOption` for a
     name of the target over 84 characters.
     """
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few stage
+
     name = f"{target}.staged.{hashlib.blake2s(publisher.encode(), digest_size=4).hexdigest()}"
     if len(name) > MAX_NAME:
         raise InvalidOption(
@@ -104,7 +110,7 @@ def staging_target(name: str) -> str | None:
 
 def reply_name() -> str:
     """A new name for a client's reply queue: ``reply.`` and 64 random bits in hexadecimal."""
-    return f"reply.{secrets.token_hex(8)}"
+    return f"reply.{os.urandom(8).hex()}"
 
 
 def is_reply_name(name: str) -> bool:

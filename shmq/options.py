@@ -7,7 +7,6 @@ that attaches sees the same ones.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -185,6 +184,8 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(QueueOptions)]
     for key in given:
         if key not in known:
+            import difflib  # noqa: PLC0415 - for the hint alone
+
             near = difflib.get_close_matches(str(key), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
             raise InvalidOption(f"unknown option {key!r}: {hint}")

@@ -31,7 +31,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import struct
 import threading
@@ -55,7 +54,15 @@ from shmq.persistence import erasing
 from shmq.persistence.disk import Disk
 from shmq.waiting import make_semaphores, remove_semaphores
 
-__all__ = ["FLOCK", "Namespace", "as_foreign", "as_no_file", "as_no_space", "refuse_foreign"]
+__all__ = [
+    "FLOCK",
+    "Namespace",
+    "as_foreign",
+    "as_no_file",
+    "as_no_space",
+    "new_identity",
+    "refuse_foreign",
+]
 
 _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
@@ -406,7 +413,7 @@ class Namespace:
         found.
         """
         self._clear(queue)
-        queue_id = secrets.randbits(63) | 1
+        queue_id = new_identity()
         path = self.path_of(queue)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -497,6 +504,11 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
         f"there is no queue {queue!r} in namespace {namespace!r}: create it first, "
         f"or see `shmq list`"
     )
+
+
+def new_identity() -> int:
+    """A number that nothing else has: 62 random bits and a 1."""
+    return int.from_bytes(os.urandom(8)) >> 1 | 1
 
 
 def refuse_foreign(fd: int, path: Path) -> None:

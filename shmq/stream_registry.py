@@ -13,7 +13,6 @@ registry lock.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -30,7 +29,7 @@ from shmq.errors import (
 from shmq.names import SHM
 from shmq.persistence.disk import Disk
 from shmq.persistence.stream_erasing import erase_stream
-from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.registry import Namespace, as_no_file, as_no_space, new_identity, refuse_foreign
 from shmq.stream_options import StreamOptions
 
 __all__ = [
@@ -165,11 +164,11 @@ def make_stream(
     ForeignSegment.
     """
     _clear(namespace, name)
-    stream_id = secrets.randbits(63) | 1
+    stream_id = new_identity()
     try:
         fd = _create(control_path(namespace, name))
         control = _log.Control.create(
-            fd, name, stream_id, identity or secrets.randbits(63) | 1, options.as_dict()
+            fd, name, stream_id, identity or new_identity(), options.as_dict()
         )
         logs = []
         for partition in range(options.partitions):

@@ -9,15 +9,16 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from shmq.cli.escape import one_line
+
+# Rich is loaded with the first table: most commands print lines.
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 __all__ = [
     "Warnings",
@@ -80,6 +81,9 @@ class Warnings(logging.Handler):
 
 def table(columns: Sequence[str], *, right: Iterable[str] = (), title: str | None = None) -> Table:
     """An empty table; the columns in ``right`` are aligned to the right."""
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         side = "right" if column in right else "left"
@@ -89,6 +93,8 @@ def table(columns: Sequence[str], *, right: Iterable[str] = (), title: str | Non
 
 def show_table(made: Table) -> None:
     """Print a table: as wide as the terminal, or unwrapped where there is none."""
+    from rich.console import Console  # noqa: PLC0415
+
     terminal = _on_a_terminal()
     if not terminal:
         made.box = None
@@ -145,6 +151,8 @@ def amount(size: int) -> str:
 
 def cell(value: object) -> Text:
     """A table's cell with ``value`` as it is: no markup, no control characters."""
+    from rich.text import Text  # noqa: PLC0415
+
     return Text(one_line(str(value)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -13,8 +13,10 @@ from click.core import ParameterSource
 import shmq
 from shmq.cli import contexts
 from shmq.cli.contexts import Context
-from shmq.client.remote import address
-from shmq.client.remote.broker import RemoteBroker
+from shmq.client.local import LocalBroker
+
+if TYPE_CHECKING:
+    from shmq.client.remote import address
 
 __all__ = [
     "FILE",
@@ -56,6 +58,8 @@ class Target:
 
     def server(self, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> address.Target:
         """The server. Raises :class:`shmq.InvalidOption` for what is no URL, and for files."""
+        from shmq.client.remote import address  # noqa: PLC0415 - with a server alone
+
         assert self.place.url is not None
         files = {"ca": self.place.cafile, "certificate": self.place.cert, "key": self.place.key}
         tls = {key: file for key, file in files.items() if file is not None}
@@ -67,6 +71,8 @@ class Target:
         """The broker there. Raises what :func:`shmq.connect` does, and takes its timeouts."""
         if self.place.url is None:
             return shmq.connect(self.namespace)
+        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
+
         return RemoteBroker(self.server(**timeouts))
 
 
@@ -80,7 +86,7 @@ def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list
 
 def is_this_process(broker: shmq.Broker, attachment: shmq.Attachment) -> bool:
     """Whether it is this command that is attached; a pid of a server's host is another's."""
-    return attachment.pid == os.getpid() and not isinstance(broker, RemoteBroker)
+    return attachment.pid == os.getpid() and isinstance(broker, LocalBroker)
 
 
 def target_flags(command: F) -> F:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import contextlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import contract
-from shmq.client.replies import LoopReplies, Replies, Tally, ThreadReplies
+from shmq.client.replies import Replies, Tally, ThreadReplies
 from shmq.client.serving import Service, failure_of
 from shmq.core import _core
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
 from shmq.options import check_whole
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from shmq.client.loop_replies import LoopReplies
 
 __all__ = ["REPLY_OPTIONS", "Asker"]
 
@@ -192,6 +196,11 @@ class Asker(contract.Broker):
         return found
 
     async def _loop_replies(self) -> LoopReplies:
+        # Who awaits has asyncio; others need it not.
+        import asyncio  # noqa: PLC0415
+
+        from shmq.client.loop_replies import LoopReplies  # noqa: PLC0415
+
         if self._asker != os.getpid():
             self._forget_replies()
         loop = asyncio.get_running_loop()

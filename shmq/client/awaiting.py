@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from shmq import contract
@@ -95,6 +94,8 @@ class AsyncConsumer(contract.AsyncConsumer):
         if self._closed:
             raise StopAsyncIteration
         if self._in_a_row == self._prefetch:
+            import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+
             # Before a message is taken: one who is cancelled here has none.
             self._in_a_row = 0
             await asyncio.sleep(0)

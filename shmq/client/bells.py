@@ -6,12 +6,15 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from multiprocessing import util
+from typing import TYPE_CHECKING
 
 from shmq.core import _core
 from shmq.errors import NoSpace
 from shmq.registry import Namespace
 from shmq.waiting import make_bell, remove_bell, sweep_bells
+
+if TYPE_CHECKING:
+    from multiprocessing import util
 
 __all__ = ["Bells", "at_the_end"]
 
@@ -77,6 +80,8 @@ def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
     What is returned can be cancelled. The children of multiprocessing end without what
     is registered with atexit. A child of a fork does nothing of its parent's.
     """
+    from multiprocessing import util  # noqa: PLC0415 - heavy, and for who waits on bells alone
+
     return util.Finalize(None, deed, exitpriority=priority)
 
 

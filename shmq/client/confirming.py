@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import heapq
 import itertools
 import os
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    _Waiter = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 __all__ = ["not_confirmed", "synced"]
 
@@ -23,8 +27,6 @@ _LINGER = 1.0
 _numbers = itertools.count()
 _waiters: dict[int, Waiters] = {}
 _lock = threading.Lock()
-
-_Waiter = tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]
 
 
 class Waiters:
@@ -102,6 +104,8 @@ def _is_hopeless(queue: Any) -> bool:
 
 async def synced(queue: Any, seq: int, timeout: float | None) -> bool:
     """``queue.wait_synced``, for a task: others run while it waits."""
+    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+
     queue.wanted(seq)
     if queue.synced_seq >= seq:
         return True

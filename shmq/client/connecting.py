@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from shmq import contract
 from shmq.client.local import LocalBroker
-from shmq.client.remote.address import Tls, is_url
-from shmq.client.remote.broker import RemoteBroker
 from shmq.errors import InvalidOption
+from shmq.names import is_url
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Tls
 
 __all__ = ["connect"]
 
@@ -40,6 +43,9 @@ def connect(
     if target is None:
         target = os.environ.get("SHMQ_URL") or None
     if isinstance(target, str) and is_url(target):
+        # Loaded with the first server: it takes asyncio and TLS.
+        from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415
+
         return RemoteBroker.connect(target, token, tls, connect_timeout, request_timeout)
     if token is not None or tls not in (None, False):
         raise InvalidOption(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from shmq import contract
 from shmq.client import publishing
+from shmq.client.documenting import document
 from shmq.core import _core
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
 from shmq.registry import Namespace
@@ -76,7 +76,6 @@ class Exchanges:
         self._namespace = namespace
         self._attach = attach
         self._book = Book.of(namespace)
-        self._handles: weakref.WeakSet[LocalExchange] = weakref.WeakSet()
 
     def create(
         self, name: str, kind: str, alternate: str | None, *, ensure: bool = False
@@ -96,9 +95,7 @@ class Exchanges:
         """Attach to it. Raises NoSuchExchange."""
         with self._book.table() as table:
             summary = table.summary(name)
-        handle = LocalExchange(self._namespace, self._attach, summary)
-        self._handles.add(handle)
-        return handle
+        return LocalExchange(self._namespace, self._attach, summary)
 
     def delete(self, name: str) -> None:
         """Delete it. Raises NoSuchExchange."""
@@ -108,15 +105,6 @@ class Exchanges:
         """All of them."""
         with self._book.table() as table:
             return table.summaries()
-
-    def close(self) -> None:
-        """Detach from every queue that was published into."""
-        for handle in list(self._handles):
-            handle.close()
-
-    def release(self) -> None:
-        """Let go of the table, as the last of all: truncated, it would be this process's end."""
-        self._book.release()
 
 
 class LocalExchange(contract.Exchange):
@@ -331,6 +319,9 @@ class LocalExchange(contract.Exchange):
 
     def __repr__(self) -> str:
         return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"
+
+
+document(LocalExchange, contract.Exchange)
 
 
 def _labels(route: Route) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import threading
@@ -135,6 +134,8 @@ async def wait_for(
 
     The attempt is made in this task, so that a task that is cancelled has taken nothing.
     """
+    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+
     loop = asyncio.get_running_loop()
     waiter = Waiter(loop)
     hub, line = _join(namespace, queue, event, waiter)

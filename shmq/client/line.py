@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmq.core import _core
 from shmq.errors import ShmqError
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Line", "Waiter", "wake"]
 
@@ -129,6 +131,8 @@ class Line:
 
 def wake(waiters: Iterable[Waiter]) -> list[Waiter]:
     """Wake those who were called, each in its loop; returns those whose loop is closed."""
+    import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+
     lost: list[Waiter] = []
     by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
     for waiter in waiters:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import inspect
 import itertools
 import logging
 import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import util
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import codecs, contract
-from shmq.client import awaiting, confirming, hub, moving, staging
+from shmq.client import awaiting, confirming, hub, moving, openers, staging
 from shmq.client.asking import REPLY_OPTIONS, Asker
 from shmq.client.choosing import wait_chosen
-from shmq.client.exchange import Exchanges, LocalExchange
+from shmq.client.documenting import document
 from shmq.client.pipeline import LocalPipeline
-from shmq.client.streams import LocalStream, LocalStreams
-from shmq.client.streams import attach as attach_stream
-from shmq.client.transactions import happening
+from shmq.client.registrar import Registrar
 from shmq.client.transactions.settling import look, settle, settle_all, settle_copy
-from shmq.client.transactions.transaction import LocalTransaction
-from shmq.client.typed import Registrar
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
@@ -40,7 +34,6 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.filters import compile_filter
 from shmq.names import (
     check_name,
     chosen_namespace,
@@ -54,7 +47,12 @@ from shmq.registry import Namespace
 from shmq.routing.book import Book
 from shmq.schemas.book import Schemas
 from shmq.waiting import bell_stem, semaphore_names, sweep_bells
-from shmq.where import Where
+
+if TYPE_CHECKING:
+    from shmq.client.exchange import Exchanges, LocalExchange
+    from shmq.client.streams import LocalStream, LocalStreams
+    from shmq.client.transactions.transaction import LocalTransaction
+    from shmq.where import Where
 
 __all__ = ["LocalBroker", "LocalQueue"]
 
@@ -65,7 +63,41 @@ _SCAN = 4096
 _BURY_AT_ONCE = 256
 _EVERYTHING = 1 << 31
 
+_Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange")
+
+
+# Most processes have queues, and no use for the rest: it is loaded when it is asked for.
+
+
+def compile_filter(where: str) -> _core.Filter:
+    """See :func:`shmq.filters.compile_filter`."""
+    from shmq import filters  # noqa: PLC0415
+
+    return filters.compile_filter(where)
+
+
+def _meant(where: str) -> Where:
+    from shmq.where import Where  # noqa: PLC0415
+
+    return Where(where)
+
+
+def _columns(data: bytes) -> contract.Columns:
+    return contract.Columns(data)
+
+
+def _run(sequences: bytes, receipts: bytes, slots: bytes) -> contract.Run:
+    return contract.Run(sequences, receipts, slots)
+
+
+def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
+    from shmq.client import streams  # noqa: PLC0415
+
+    return streams.attach(namespace, name)
+
+
 _core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
+_core.install_columns(_columns, _run)
 _core.install_dead_letter(moving.dead_letter)
 _core.install_choosing(compile_filter, wait_chosen)
 contract.Message.register(_core.Message)
@@ -101,6 +133,11 @@ class LocalQueue(_core.Handle, contract.Queue):
     def identity(self) -> int:
         """See :class:`shmq.contract.Queue`."""
         return int(self.segment.hash_key)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the queue was deleted."""
+        return self.segment.deleted
 
     def put_nowait(self, body: contract.Body, **properties: Any) -> contract.Put:
         """See :class:`shmq.contract.Queue`."""
@@ -205,7 +242,7 @@ class LocalQueue(_core.Handle, contract.Queue):
 
     def peeked(self, limit: int, where: str | None = None) -> Iterator[contract.Message]:
         """What `peek` returns, each copied when it is asked for."""
-        meant = None if where is None else Where(where)
+        meant = None if where is None else _meant(where)
         self.qsize()  # what is due is done first
         order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
         first = heapq.nsmallest(limit, order) if meant is None else sorted(order)
@@ -370,7 +407,7 @@ class LocalQueue(_core.Handle, contract.Queue):
     def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
         """As `redrive`, but a dead-letter queue's letters go to the queues alone that ``may``."""
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
-        meant = None if where is None else Where(where)
+        meant = None if where is None else _meant(where)
         with contextlib.ExitStack() as stack:
             graves, targets = self, _Targets(self._namespace, stack, may)
             if self.options.dead_letter is not None:
@@ -582,20 +619,17 @@ def attach(namespace: Namespace, name: str) -> LocalQueue:
     return LocalQueue(namespace, name, namespace.open_segment(name))
 
 
-LocalStream.attach_queue = staticmethod(attach)
-
-
 def _attach_to(namespace: Namespace, name: str) -> LocalQueue | LocalStream:
     """Attach to the queue, or to the stream of ``stream/`` and its name."""
     kind, _, stream = name.partition("/")
-    return attach_stream(namespace, stream) if stream else attach(namespace, kind)
+    return _attach_stream(namespace, stream) if stream else attach(namespace, kind)
 
 
 def _attach_by_name(namespace: str, name: str) -> LocalQueue:
     return attach(Namespace.of(namespace), name)
 
 
-happening.install(attach, attach_stream)
+openers.install(attach, _attach_stream)
 
 
 def _segment_if_any(namespace: Namespace, name: str) -> _core.Segment | None:
@@ -684,15 +718,13 @@ def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
     )
 
 
-class LocalBroker(LocalStreams, Asker, Registrar):
+class LocalBroker(Asker, Registrar):
     """The queues, streams and exchanges of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:
         super().__init__()
         self._namespace = Namespace.of(chosen_namespace(namespace))
-        self._exchanges = Exchanges(self._namespace, _attach_to)
-        self._queues: weakref.WeakSet[LocalQueue] = weakref.WeakSet()
-        self._streams: weakref.WeakSet[LocalStream] = weakref.WeakSet()
+        self._handles: weakref.WeakSet[LocalQueue | LocalStream | LocalExchange] = weakref.WeakSet()
         self._found: dict[tuple[str, str], LocalQueue | LocalStream] = {}
         self._closed = False
 
@@ -840,6 +872,8 @@ class LocalBroker(LocalStreams, Asker, Registrar):
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
         # A loop that is gone, and a process that ends without closing, leave nothing.
+        from multiprocessing import util  # noqa: PLC0415 - heavy, and for who asks alone
+
         util.Finalize(queue, _remove_owned, args=own, exitpriority=3)
         return queue
 
@@ -884,6 +918,49 @@ class LocalBroker(LocalStreams, Asker, Registrar):
             capacity=n["capacity"],
         )
 
+    # ---- streams ----
+
+    @property
+    def _streams(self) -> LocalStreams:
+        from shmq.client.streams import LocalStreams  # noqa: PLC0415
+
+        return LocalStreams(self._namespace)
+
+    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._opened(self._streams.create(name, {"partitions": partitions, **options}))
+
+    def stream(self, name: str) -> LocalStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._opened(self._streams.attached(name))
+
+    def ensure_stream(self, name: str, **options: Any) -> LocalStream:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._opened(self._streams.ensure(name, options))
+
+    def delete_stream(self, name: str) -> None:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        self._streams.delete(name)
+        self._retire()
+
+    def list_streams(self) -> list[contract.StreamSummary]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        return self._streams.summaries() if self.stream_names() else []
+
+    def stream_names(self) -> list[str]:
+        """The names of the streams there are, sorted."""
+        self._check_open()
+        return self._namespace.stream_names()
+
+    def has_stream(self, name: str) -> bool:
+        """Whether there is a stream of that name, in whatever state."""
+        return check_name(name, "stream") in self.stream_names()
+
     # ---- transactions ----
 
     def transaction(self, *, timeout: float | None = 0.0) -> LocalTransaction:
@@ -891,39 +968,45 @@ class LocalBroker(LocalStreams, Asker, Registrar):
         self._check_open()
         _core.check_timeout(timeout)
         look(self._namespace)
+        from shmq.client.transactions.transaction import LocalTransaction  # noqa: PLC0415
+
         return LocalTransaction(self._namespace, self._find, timeout)
 
     def _find(self, kind: str, name: str) -> LocalQueue | LocalStream:
         """The handle that all transactions have."""
         found = self._found.get((kind, name))
-        if found is not None and not found.closed:
-            gone = found.is_gone if isinstance(found, LocalStream) else found.segment.deleted
-            if not gone:
-                return found
+        if found is not None and not found.closed and not found.is_gone:
+            return found
         found = self.queue(name) if kind == "queue" else self.stream(name)
         self._found[kind, name] = found
         return found
 
     # ---- exchanges ----
 
+    @property
+    def _exchanges(self) -> Exchanges:
+        from shmq.client.exchange import Exchanges  # noqa: PLC0415
+
+        return Exchanges(self._namespace, _attach_to)
+
     def create_exchange(
         self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
     ) -> LocalExchange:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._exchanges.create(name, kind, alternate)
+        return self._opened(self._exchanges.create(name, kind, alternate))
 
     def exchange(self, name: str) -> LocalExchange:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._exchanges.open(name)
+        return self._opened(self._exchanges.open(name))
 
     def ensure_exchange(
         self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
     ) -> LocalExchange:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._exchanges.create(name, kind, alternate, ensure=True)
+        return self._opened(self._exchanges.create(name, kind, alternate, ensure=True))
 
     def delete_exchange(self, name: str) -> None:
         """See :class:`shmq.contract.Broker`."""
@@ -936,9 +1019,9 @@ class LocalBroker(LocalStreams, Asker, Registrar):
         self._check_open()
         return self._exchanges.summaries()
 
-    def _opened(self, queue: LocalQueue) -> LocalQueue:
-        self._queues.add(queue)
-        return queue
+    def _opened(self, handle: _Handle) -> _Handle:
+        self._handles.add(handle)
+        return handle
 
     def _check_open(self) -> None:
         if self._closed:
@@ -949,14 +1032,12 @@ class LocalBroker(LocalStreams, Asker, Registrar):
         if self._closed:
             return
         self._closed = True
-        self._exchanges.close()
         self._close_replies()
-        for queue in list(self._queues):
-            queue.close()
-        for stream in list(self._streams):
-            stream.close()
+        for handle in list(self._handles):
+            handle.close()
         self._retire()
-        self._exchanges.release()
+        # Last of all: were it truncated, reading it would be the end of this process.
+        Book.of(self._namespace).release()
 
     def _retire(self) -> None:
         """Leave nothing behind in a namespace without queues and streams."""
@@ -978,21 +1059,11 @@ class LocalBroker(LocalStreams, Asker, Registrar):
         return f"<LocalBroker of namespace {self._namespace.name!r}>"
 
 
-def _document(kind: type, promised: type) -> None:
-    """Give the methods of ``kind`` the contract's docstrings, which ``help`` shows."""
-    for name, method in vars(promised).items():
-        if inspect.isfunction(method) and not name.startswith("_"):
-            getattr(kind, name).__doc__ = method.__doc__
-
-
 for _kind, _promised in (
     (LocalBroker, contract.Broker),
     (LocalQueue, contract.Queue),
-    (LocalExchange, contract.Exchange),
-    (LocalTransaction, contract.Transaction),
-    (LocalStream, contract.Stream),
     (_core.Message, contract.Message),
     (_core.Consumer, contract.Consumer),
     (_core.Loan, contract.Loan),
 ):
-    _document(_kind, _promised)
+    document(_kind, _promised)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
@@ -290,6 +289,8 @@ class AsyncReader(contract.AsyncReader):
     async def _poll(self) -> None:
         """Gives way to other tasks once for each time that it reads."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
+        import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
+
         await asyncio.sleep(0)
         while True:
             self._position = dict(self._at.offsets)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from shmq import contract
 from shmq.errors import Empty
 
-__all__ = ["LoopReplies", "Replies", "Tally", "ThreadReplies", "Ticket"]
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["Replies", "Tally", "ThreadReplies", "Ticket"]
 
 #: The most replies that are read at a time, where more than one is expected.
 _AT_ONCE = 64
@@ -161,62 +164,3 @@ class ThreadReplies(Replies):
                     found.alarm.set()
             if not messages:
                 return
-
-
-class LoopReplies(Replies):
-    """Replies that the tasks of one event loop wait for."""
-
-    async def wait(self, ticket: Ticket, until: float | None) -> contract.Message | None:
-        """The reply, or None if it has not come until then (monotonic)."""
-        while ticket.message is None:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                return None
-            if self._is_read:
-                await self._sleep(ticket, left)
-                continue
-            self._is_read = True
-            try:
-                await self._read(ticket, until)
-            finally:
-                self._is_read = False
-                self._call_next()
-        return ticket.message
-
-    def forget(self, ticket: Ticket) -> None:
-        """Nobody waits for it any more."""
-        self._open.pop(ticket.correlation, None)
-        self._asleep.pop(ticket, None)
-        self._call_next()
-
-    async def _sleep(self, ticket: Ticket, left: float | None) -> None:
-        ticket.alarm = asyncio.get_running_loop().create_future()
-        self._asleep[ticket] = None
-        try:
-            await asyncio.wait([ticket.alarm], timeout=left)
-        finally:
-            del self._asleep[ticket]
-
-    def _call_next(self) -> None:
-        if not self._is_read:
-            for ticket in self._asleep:
-                self._wake(ticket)
-                return
-
-    @staticmethod
-    def _wake(ticket: Ticket) -> None:
-        if isinstance(ticket.alarm, asyncio.Future) and not ticket.alarm.done():
-            ticket.alarm.set_result(None)
-
-    async def _read(self, ticket: Ticket, until: float | None) -> None:
-        """Read until its reply is there, or the time is over."""
-        while ticket.message is None:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            try:
-                message = await self.queue.aget(left)
-            except Empty:
-                return
-            message.ack()
-            found = self._hand_out(message)
-            if found is not None:
-                self._wake(found)

@@ -7,18 +7,18 @@ import contextlib
 import functools
 import logging
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from shmq import codecs, compression, contract, repartition, stream_registry
+import shmq.client.records  # noqa: F401 - what is read is made of them
+from shmq import contract, repartition, stream_registry
 from shmq.client import producing
 from shmq.client.below import Below
+from shmq.client.documenting import document
 from shmq.client.groups import files
 from shmq.client.groups.floors import keep_new
 from shmq.client.groups.grouping import Grouping
 from shmq.client.reading import AsyncReader, Reader
-from shmq.client.stream_hub import StreamHub
 from shmq.client.subscribing import Subscription
 from shmq.client.transactions.settling import look
 from shmq.core import _log
@@ -39,17 +39,12 @@ from shmq.routing.book import Book
 from shmq.stream_options import StreamOptions
 from shmq.where import Where
 
+if TYPE_CHECKING:
+    from shmq.client.stream_hub import StreamHub
+
 log = logging.getLogger("shmq")
 
 __all__ = ["LocalStream", "LocalStreams", "attach"]
-
-_log.install(
-    codecs.encode_body, codecs.decode_body, codecs.pack_properties, codecs.unpack_properties
-)
-for _name in compression.COMPRESSIONS:
-    _log.install_compression(_name, functools.partial(compression.expand, _name))
-contract.Record.register(_log.Record)
-contract.Records.register(_log.Records)
 
 
 class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
@@ -170,6 +165,8 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._hub is None or not self._hub.is_ours:
+                from shmq.client.stream_hub import StreamHub  # noqa: PLC0415 - it takes asyncio
+
                 self._hub = StreamHub(self.logs, functools.partial(look, self._namespace))
             found = await self._hub.wait_for_any(position, timeout)
         for partition in position:
@@ -364,6 +361,9 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         return f"<LocalStream {self.name!r} of namespace {self._namespace.name!r}{state}>"
 
 
+document(LocalStream, contract.Stream)
+
+
 class _Held:
     """What a subscription holds back: see :class:`shmq.client.subscribing.Floors`."""
 
@@ -463,27 +463,20 @@ def _attach_by_name(namespace: str, name: str) -> LocalStream:
     return attach(Namespace.of(namespace), name)
 
 
-class LocalStreams(contract.Broker):
-    """The part of a local broker that is about streams."""
+class LocalStreams:
+    """What a local broker does with streams."""
 
-    _namespace: Namespace
-    _streams: weakref.WeakSet[LocalStream]
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
 
-    def _check_open(self) -> None:
-        raise NotImplementedError
-
-    def _retire(self) -> None:
-        raise NotImplementedError
-
-    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
-        """See :class:`shmq.contract.Broker`."""
-        self._check_open()
+    def create(self, name: str, options: Mapping[str, Any]) -> LocalStream:
+        """Make it, or attach to one that is the same. Raises StreamExists."""
         check_name(name, "stream")
-        wanted = StreamOptions.given({"partitions": partitions, **options})
+        wanted = StreamOptions.given(options)
         with self._namespace.locked():
             opened = self._stream_if_any(name)
             if opened is None:
-                return self._make_stream(name, wanted)
+                return self._make(name, wanted)
         differences = StreamOptions(**opened[0].options).differences(wanted)
         if differences:
             told = ", ".join(
@@ -493,32 +486,29 @@ class LocalStreams(contract.Broker):
                 f"stream {name!r} exists with other options: {told}; use it as it is, "
                 f"or delete it first"
             )
-        return self._opened_stream(LocalStream(self._namespace, name, opened))
+        return LocalStream(self._namespace, name, opened)
 
-    def _make_stream(self, name: str, options: StreamOptions) -> LocalStream:
+    def _make(self, name: str, options: StreamOptions) -> LocalStream:
         """Make it; the registry lock is held."""
         opened = stream_registry.make_stream(self._namespace, name, options)
-        return self._opened_stream(LocalStream(self._namespace, name, opened))
+        return LocalStream(self._namespace, name, opened)
 
-    def stream(self, name: str) -> LocalStream:
-        """See :class:`shmq.contract.Broker`."""
-        self._check_open()
-        return self._opened_stream(attach(self._namespace, name))
+    def attached(self, name: str) -> LocalStream:
+        """Attach to it. Raises NoSuchStream, SegmentError."""
+        return attach(self._namespace, name)
 
-    def ensure_stream(self, name: str, **options: Any) -> LocalStream:
-        """See :class:`shmq.contract.Broker`."""
-        self._check_open()
-        StreamOptions.given(options)
+    def ensure(self, name: str, options: Mapping[str, Any]) -> LocalStream:
+        """Attach to it, or make it."""
+        wanted = StreamOptions.given(options)
         check_name(name, "stream")
         with self._namespace.locked():
             opened = self._stream_if_any(name)
             if opened is None:
-                return self.create_stream(name, **options)
-        return self._opened_stream(LocalStream(self._namespace, name, opened))
+                return self._make(name, wanted)
+        return LocalStream(self._namespace, name, opened)
 
-    def delete_stream(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
-        self._check_open()
+    def delete(self, name: str) -> None:
+        """Delete it, and the groups that are of no stream then. Raises NoSuchStream."""
         check_name(name, "stream")
         try:
             Book.of(self._namespace).forget("stream", name)
@@ -527,7 +517,6 @@ class LocalStreams(contract.Broker):
         with self._namespace.locked():
             stream_registry.remove_stream(self._namespace, name)
             self._remove_groups()
-        self._retire()
 
     def _remove_groups(self) -> None:
         """Those of streams that there are no more; needs the registry lock."""
@@ -543,22 +532,10 @@ class LocalStreams(contract.Broker):
                 identities.add(int(control.identity))
         files.sweep(self._namespace, identities)
 
-    def list_streams(self) -> list[contract.StreamSummary]:
-        """See :class:`shmq.contract.Broker`."""
-        self._check_open()
+    def summaries(self) -> list[contract.StreamSummary]:
+        """All of them."""
         found = (self._summary(name) for name in self._namespace.stream_names())
         return [summary for summary in found if summary is not None]
-
-    def stream_names(self) -> list[str]:
-        """The names of the streams there are, sorted."""
-        self._check_open()
-        return self._namespace.stream_names()
-
-    def has_stream(self, name: str) -> bool:
-        """Whether there is a stream of that name, in whatever state."""
-        self._check_open()
-        check_name(name, "stream")
-        return stream_registry.control_path(self._namespace, name).exists()
 
     def _summary(self, name: str) -> contract.StreamSummary | None:
         try:
@@ -583,7 +560,3 @@ class LocalStreams(contract.Broker):
             return _opened(self._namespace, name)
         except NoSuchStream:
             return None
-
-    def _opened_stream(self, stream: LocalStream) -> LocalStream:
-        self._streams.add(stream)
-        return stream

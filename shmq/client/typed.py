@@ -1,19 +1,16 @@
-"""Queues and streams whose bodies are checked by a schema, and brokers that keep them."""
+"""Queues and streams whose bodies are checked by a schema."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args, overload
+from typing import Any
 
 from shmq import contract
 from shmq.client.producing import Producer
-from shmq.errors import InvalidOption, SchemaError
-from shmq.options import check_one_of
-from shmq.schemas.check import as_json_schema, checker
-from shmq.schemas.compare import Compatibility
+from shmq.errors import SchemaError
+from shmq.schemas.check import checker
 
-__all__ = ["VERSION", "Registrar", "TypedQueue", "TypedStream"]
+__all__ = ["VERSION", "TypedQueue", "TypedStream", "typed"]
 
 #: The header that says by which version of its schema a message was checked.
 VERSION = "shmq-schema"
@@ -181,58 +178,11 @@ class _TypedProducer(Producer):
         return super().send(plain, key=key, headers=more, partition=partition)
 
 
-class Registrar(contract.Broker):
-    """The part of a broker that keeps schemas."""
-
-    @abc.abstractmethod
-    def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        """`set_schema` of what is a JSON Schema."""
-
-    @abc.abstractmethod
-    def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        """`check_schema` of what is a JSON Schema."""
-
-    def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
-        """See :class:`shmq.contract.Broker`."""
-        return self._set_schema(name, as_json_schema(schema), _rule(compatibility))
-
-    def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
-        """See :class:`shmq.contract.Broker`."""
-        self._check_schema(name, as_json_schema(schema), _rule(compatibility))
-
-    @overload
-    def typed(
-        self, of: str | contract.Queue, schema: Any = None, compatibility: str | None = None
-    ) -> TypedQueue: ...
-
-    @overload
-    def typed(
-        self, of: contract.Stream, schema: Any = None, compatibility: str | None = None
-    ) -> TypedStream: ...
-
-    def typed(
-        self,
-        of: str | contract.Queue | contract.Stream,
-        schema: Any = None,
-        compatibility: str | None = None,
-    ) -> TypedQueue | TypedStream:
-        """See :class:`shmq.contract.Broker`."""
-        if schema is None and compatibility is not None:
-            raise InvalidOption(
-                f"compatibility={compatibility!r} is for a schema that is set: give one, or neither"
-            )
-        opened = self.queue(of) if isinstance(of, str) else of
-        version = None
-        if schema is not None:
-            version = self.set_schema(opened.name, schema, compatibility)
-        kind = schema if isinstance(schema, type) else None
-        bodies = _Bodies(self.schema(opened.name, version), kind)
-        if isinstance(opened, contract.Stream):
-            return TypedStream(opened, bodies)
-        return TypedQueue(opened, bodies)
-
-
-def _rule(compatibility: str | None) -> str | None:
-    if compatibility is not None:
-        check_one_of("compatibility", compatibility, get_args(Compatibility))
-    return compatibility
+def typed(
+    opened: contract.Queue | contract.Stream, schema: contract.SchemaVersion, kind: type | None
+) -> TypedQueue | TypedStream:
+    """The queue or the stream with bodies that the schema allows, read as ``kind``."""
+    bodies = _Bodies(schema, kind)
+    if isinstance(opened, contract.Stream):
+        return TypedStream(opened, bodies)
+    return TypedQueue(opened, bodies)

@@ -6,18 +6,20 @@ import abc
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
-from shmq.contract.exchange import Exchange, ExchangeKind, ExchangeSummary
-from shmq.contract.message import Body, Message
-from shmq.contract.queue import Queue
-from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
-from shmq.contract.stats import QueueSummary
-from shmq.contract.stream import Stream, StreamSummary
-from shmq.contract.subscription import Subscription
-from shmq.contract.transaction import Transaction
 from shmq.errors import InvalidOption, Unsupported
 from shmq.options import check_whole
+
+if TYPE_CHECKING:
+    from shmq.contract.exchange import Exchange, ExchangeKind, ExchangeSummary
+    from shmq.contract.message import Body, Message
+    from shmq.contract.queue import Queue
+    from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
+    from shmq.contract.stats import QueueSummary
+    from shmq.contract.stream import Stream, StreamSummary
+    from shmq.contract.subscription import Subscription
+    from shmq.contract.transaction import Transaction
 
 
 class Broker(abc.ABC):

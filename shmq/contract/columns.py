@@ -107,6 +107,3 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.slots) // 4
-
-
-_core.install_columns(Columns, Run)

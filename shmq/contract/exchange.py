@@ -6,9 +6,10 @@ import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from shmq.contract.message import Body
+if TYPE_CHECKING:
+    from shmq.contract.message import Body
 
 #: How an exchange chooses among its bindings.
 ExchangeKind = Literal["direct", "topic", "fanout", "headers"]

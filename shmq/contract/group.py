@@ -6,9 +6,10 @@ import abc
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from shmq.contract.record import Record, Records
+if TYPE_CHECKING:
+    from shmq.contract.record import Record, Records
 
 __all__ = [
     "Assignment",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from shmq.contract.message import Body
+if TYPE_CHECKING:
+    from shmq.contract.message import Body
 
 __all__ = ["Pipeline"]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import abc
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from shmq.contract.batch import Batch, Packed
-from shmq.contract.columns import Columns, Run
-from shmq.contract.message import Body, Message, Put, Row, Rows
-from shmq.contract.pipeline import Pipeline
-from shmq.contract.stats import Attachment, QueueStats
 from shmq.options import STAGING_BYTES, Confirm, QueueOptions
+
+if TYPE_CHECKING:
+    from shmq.contract.batch import Batch, Packed
+    from shmq.contract.columns import Columns, Run
+    from shmq.contract.message import Body, Message, Put, Row, Rows
+    from shmq.contract.pipeline import Pipeline
+    from shmq.contract.stats import Attachment, QueueStats
 
 
 class Loan(abc.ABC):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shmq.contract.message import Message, Put
-from shmq.contract.producer import Producer
-from shmq.contract.queue import Queue
-from shmq.contract.record import Appended, AppendedRange, Record
-from shmq.contract.stream import Stream
+if TYPE_CHECKING:
+    from shmq.contract.message import Message, Put
+    from shmq.contract.producer import Producer
+    from shmq.contract.queue import Queue
+    from shmq.contract.record import Appended, AppendedRange, Record
+    from shmq.contract.stream import Stream
 
 __all__ = ["SchemaVersion", "TypedQueue", "TypedStream"]
 

@@ -7,16 +7,18 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from shmq.contract.group import Assignment, Group, GroupStart, GroupSummary
-from shmq.contract.producer import Acks, Partitioner, Producer
-from shmq.contract.record import Appended, AppendedRange, Record, Records
-from shmq.contract.share import Share
-from shmq.contract.subscription import Policy, Subscription
 from shmq.errors import Unsupported
 from shmq.options import Confirm, check_seconds
-from shmq.stream_options import StreamOptions
+
+if TYPE_CHECKING:
+    from shmq.contract.group import Assignment, Group, GroupStart, GroupSummary
+    from shmq.contract.producer import Acks, Partitioner, Producer
+    from shmq.contract.record import Appended, AppendedRange, Record, Records
+    from shmq.contract.share import Share
+    from shmq.contract.subscription import Policy, Subscription
+    from shmq.stream_options import StreamOptions
 
 __all__ = [
     "AsyncReader",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from shmq.contract.record import Record
+if TYPE_CHECKING:
+    from shmq.contract.record import Record
 
 __all__ = ["Policy", "Subscription"]
 

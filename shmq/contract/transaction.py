@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from shmq.contract.group import Member
-from shmq.contract.message import Body, Message
-from shmq.contract.queue import Queue
-from shmq.contract.stream import Stream
+if TYPE_CHECKING:
+    from shmq.contract.group import Member
+    from shmq.contract.message import Body, Message
+    from shmq.contract.queue import Queue
+    from shmq.contract.stream import Stream
 
 __all__ = ["Transaction"]
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.contract.schema import SchemaVersion
+from shmq import contract
 from shmq.core import _core
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
 from shmq.registry import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
@@ -41,7 +41,7 @@ _MOST: Final = 1024
 
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-_Table = dict[str, list[SchemaVersion]]
+_Table = dict[str, list["contract.SchemaVersion"]]
 
 
 class Schemas:
@@ -51,7 +51,7 @@ class Schemas:
         self._namespace = namespace
         self._path = namespace.schemas_path
 
-    def of(self, name: str) -> list[SchemaVersion]:
+    def of(self, name: str) -> list[contract.SchemaVersion]:
         """Every version of the schema of ``name``, the oldest first. Raises SegmentError."""
         return self._read().get(name, [])
 
@@ -71,7 +71,7 @@ class Schemas:
             self._check(name, schema, chosen, known)
             version = newest.version + 1 if newest else 1
             known.append(
-                SchemaVersion(
+                contract.SchemaVersion(
                     name=name, version=version, schema=schema, compatibility=chosen, at=time.time()
                 )
             )
@@ -85,7 +85,9 @@ class Schemas:
         self._check(name, schema, chosen, known)
 
     @staticmethod
-    def _check(name: str, schema: dict[str, Any], rule: str, known: list[SchemaVersion]) -> None:
+    def _check(
+        name: str, schema: dict[str, Any], rule: str, known: list[contract.SchemaVersion]
+    ) -> None:
         """Messages of every version may still be there, so it is compared with each."""
         if len(known) >= _MOST:
             raise InvalidOption(
@@ -200,10 +202,14 @@ def _parsed(path: Path, raw: bytes) -> _Table:
         raise _damaged(path, f"it makes no sense: {error}") from error
 
 
-def _version_of(name: str, version: int, schema: Any, rule: str, at: float) -> SchemaVersion:
+def _version_of(
+    name: str, version: int, schema: Any, rule: str, at: float
+) -> contract.SchemaVersion:
     if not isinstance(version, int) or not isinstance(schema, dict) or not isinstance(rule, str):
         raise TypeError(f"a version of {name!r} is none")
-    return SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
+    return contract.SchemaVersion(
+        name=name, version=version, schema=schema, compatibility=rule, at=at
+    )
 
 
 def _damaged(path: Path, what: str) -> DamagedSegment:

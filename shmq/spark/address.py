@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 import shmq
-from shmq.client.remote.address import is_url
 from shmq.errors import InvalidOption
-from shmq.names import chosen_namespace
+from shmq.names import chosen_namespace, is_url
 from shmq.spark import options
 from shmq.spark.options import BATCH, STREAM, WRITE, Option
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from shmq.client.remote.address import Target
 from shmq.contract import Message
 from shmq.errors import InvalidOption
 from shmq.names import chosen_namespace
@@ -46,6 +45,8 @@ class Worker:
             )
         url = os.environ.get("SHMQ_URL")
         if url and self.namespace is None:
+            from shmq.client.remote.address import Target  # noqa: PLC0415 - with a server alone
+
             return dataclasses.replace(self._plan, server=Target.of(url, None, None, 5.0, 30.0))
         return dataclasses.replace(self._plan, namespace=chosen_namespace(self.namespace))
 

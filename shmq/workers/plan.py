@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from shmq import contract
 from shmq.client.local import LocalBroker
-from shmq.client.remote.address import Target
-from shmq.client.remote.broker import RemoteBroker
 from shmq.errors import InvalidOption
 from shmq.names import check_name
 from shmq.options import MIN_LEASE, check_one_of, check_seconds, check_whole
+
+if TYPE_CHECKING:
+    from shmq.client.remote.address import Target
 
 __all__ = ["MODES", "Mode", "Plan"]
 
@@ -77,5 +78,7 @@ class Plan:
     def reach(self) -> contract.Broker:
         """The broker of the queue. Raises what :func:`shmq.connect` does."""
         if self.server is not None:
+            from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
+
             return RemoteBroker(self.server)
         return LocalBroker(self.namespace)

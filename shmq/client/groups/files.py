@@ -13,7 +13,6 @@ import logging
 import mmap
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Container
 from pathlib import Path
@@ -29,7 +28,7 @@ from shmq.errors import (
     StreamDeleted,
 )
 from shmq.names import SHM, check_name
-from shmq.registry import Namespace, as_foreign, as_no_space, refuse_foreign
+from shmq.registry import Namespace, as_foreign, as_no_space, new_identity, refuse_foreign
 
 __all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sweep"]
 
@@ -107,7 +106,7 @@ def _make(
     path.unlink(missing_ok=True)
     options = {
         **options,
-        "group_id": secrets.randbits(63) | 1,
+        "group_id": new_identity(),
         "stream_id": stream_id,
         "created_at": time.time_ns(),
     }

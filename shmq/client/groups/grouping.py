@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, cast
+import functools
+from typing import Any, cast
 
 from shmq import contract
 from shmq.client.groups import files
@@ -11,6 +11,7 @@ from shmq.client.groups.burial import Graves
 from shmq.client.groups.group import LocalGroup, open_group, summaries
 from shmq.client.groups.place import Place
 from shmq.client.groups.share import LocalShare, open_share
+from shmq.client.openers import attach
 from shmq.errors import NoSuchGroup, ShmqError, StreamDeleted
 from shmq.registry import Namespace
 
@@ -24,7 +25,6 @@ class Grouping:
 
     #: What attaches to a queue, for dead letters: set by the module that has the queues,
     #: which is above this one.
-    attach_queue: ClassVar[Callable[[Namespace, str], contract.Queue]]
 
     def check_there(self) -> None:
         """Raises StreamDeleted, and ShmqError if this handle is closed."""
@@ -78,5 +78,4 @@ class Grouping:
 
 
 def _graves(stream: Grouping) -> Graves:
-    attach, namespace = type(stream).attach_queue, stream._namespace
-    return Graves(lambda name: attach(namespace, name))
+    return Graves(functools.partial(attach, "queue", stream._namespace))

@@ -16,17 +16,12 @@ from shmq.errors import InvalidOption
 from shmq.options import check_seconds
 from shmq.protocol import DEFAULT_PORT
 
-__all__ = ["Address", "Target", "is_url"]
+__all__ = ["Address", "Target"]
 
 _SCHEMES: Final = {"shmq": False, "shmqs": True}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 Tls = bool | str | os.PathLike[str] | Mapping[str, Any] | ssl.SSLContext | None
-
-
-def is_url(text: str) -> bool:
-    """Whether it is meant as a URL, and not as the name of a namespace."""
-    return "://" in text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import msgpack
 
 from shmq import contract, errors
 from shmq.client.asking import REPLY_OPTIONS, Asker
+from shmq.client.registrar import Registrar
 from shmq.client.remote import exchange
 from shmq.client.remote.address import Target, Tls
 from shmq.client.remote.connection import Connection
@@ -22,7 +23,6 @@ from shmq.client.remote.refusal import refusal
 from shmq.client.remote.schemas import ask, versions_of
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.streams import RemoteStreams
-from shmq.client.typed import Registrar
 from shmq.core import _core
 from shmq.names import check_name, reply_name
 from shmq.options import QueueOptions

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgpack
 
+import shmq.client.records  # noqa: F401 - what is read is made of them
 from shmq import contract, errors
 from shmq.client import producing
 from shmq.client.remote import stream_frames as frames

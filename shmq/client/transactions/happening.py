@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from shmq.client.groups import files
+from shmq.client.openers import attach
 from shmq.client.transactions.entries import Entry, by_partition, entries_of, later_partitions
+from shmq.client.transactions.ledger import TRANSACTION
 from shmq.core import _roster
 from shmq.errors import (
     Full,
@@ -28,27 +30,14 @@ from shmq.errors import (
 )
 from shmq.registry import Namespace
 
-__all__ = ["TRANSACTION", "Doors", "happen", "install", "put_out", "take_in"]
+__all__ = ["Doors", "happen", "put_out", "take_in"]
 
 log = logging.getLogger("shmq")
-
-#: A copy whose origin has this bit in its sequence number is a transaction's, and its origin
-#: is a process, not a queue: no queue has that many messages.
-TRANSACTION = 1 << 63
 
 #: How long to wait for memory at a time, in seconds.
 _PAUSE = 0.05
 
-Opener = Callable[[Namespace, str], Any]
-
-_openers: dict[str, Opener] = {}
-
 _GONE = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
-
-
-def install(queue: Opener, stream: Opener) -> None:
-    """Set how queues and streams are attached to, by name."""
-    _openers.update(queue=queue, stream=stream)
 
 
 class Doors:
@@ -79,7 +68,7 @@ class Doors:
         if found is not None:
             return found
         try:
-            found = _openers[kind](self._namespace, name)
+            found = attach(kind, self._namespace, name)
         except _GONE:
             return None
         except SegmentError as error:

@@ -26,7 +26,7 @@ from shmq.errors import DamagedSegment, SegmentError
 from shmq.names import SHM
 from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
 
-__all__ = ["Ledger", "hold", "ledger_path", "owners"]
+__all__ = ["TRANSACTION", "Ledger", "hold", "ledger_path", "owners"]
 
 #: magic and version, bytes of the record, their CRC-32; then the state, a byte of its own.
 _HEAD: Final = struct.Struct("<QQI")
@@ -35,6 +35,10 @@ _STATE_AT: Final = 24
 _RECORD_AT: Final = 64
 _IDLE: Final = b"\0"
 _COMMITTED: Final = b"\1"
+
+#: A copy whose origin has this bit in its sequence number is a transaction's, and its origin
+#: is a process, not a queue: no queue has that many messages.
+TRANSACTION: Final = 1 << 63
 
 _open: set[int] = set()
 

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shmq.client.transactions.happening import TRANSACTION, Doors, happen
-from shmq.client.transactions.ledger import Ledger, hold, ledger_path, owners
+from shmq.client.transactions.ledger import TRANSACTION, Ledger, hold, ledger_path, owners
 from shmq.errors import ShmqError
 from shmq.registry import Namespace
 
@@ -77,6 +76,9 @@ def _held(namespace: Namespace, process: int, *, make: bool) -> Iterator[Ledger 
 def _finish(namespace: Namespace, process: int, ledger: Ledger) -> bool:
     if not ledger.is_committed:
         return True
+    # Hardly anybody meets one who died in the middle of a commit: it is loaded then.
+    from shmq.client.transactions.happening import Doors, happen  # noqa: PLC0415
+
     try:
         done = happen(Doors(namespace), ledger.read(), wait=False)
     except (ShmqError, OSError) as error:

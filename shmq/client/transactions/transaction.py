@@ -24,10 +24,11 @@ from typing import Any, Final
 
 from shmq import codecs, contract
 from shmq.client import confirming
+from shmq.client.documenting import document
 from shmq.client.groups.member import LocalMember
 from shmq.client.transactions.entries import entries_of
-from shmq.client.transactions.happening import TRANSACTION, Doors, happen, put_out, take_in
-from shmq.client.transactions.ledger import Ledger, hold
+from shmq.client.transactions.happening import Doors, happen, put_out, take_in
+from shmq.client.transactions.ledger import TRANSACTION, Ledger, hold
 from shmq.core import _log
 from shmq.errors import (
     Full,
@@ -337,6 +338,9 @@ class LocalTransaction(contract.Transaction):
 
     def __repr__(self) -> str:
         return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
+
+
+document(LocalTransaction, contract.Transaction)
 
 
 def _unstage(staged: dict[Any, list[int]]) -> None:

@@ -1,0 +1,31 @@
+"""Packages whose names are loaded when they are asked for (PEP 562)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["on_demand"]
+
+
+def on_demand(
+    package: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The ``__getattr__`` and the ``__dir__`` of a package that offers ``places``.
+
+    They are names, each with the module that it is loaded from, once.
+    """
+    own = vars(sys.modules[package])
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = own[name] = getattr(importlib.import_module(places[name]), name)
+        return found
+
+    def names() -> list[str]:
+        return sorted({*own, *places})
+
+    return find, names
