@@ -40,7 +40,7 @@ static uint32_t by_bits(uint32_t crc, const unsigned char *at, size_t size)
 
 TEST("a CRC-32C is the same by bits, tables, instruction and products, wherever it begins")
 {
-    static unsigned char bytes[10000];
+    static unsigned char bytes[10000], copy[sizeof bytes + 2];
     struct chance chance = chance_of(2);
 
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -54,12 +54,15 @@ TEST("a CRC-32C is the same by bits, tables, instruction and products, wherever 
         CHECK_EQ(shmq_crc32c(before, bytes + at, size), crc);
         CHECK_EQ(shmq_crc32c_striped(before, bytes + at, size), crc);
         CHECK_EQ(shmq_crc32c_portable(before, bytes + at, size), crc);
+        memset(copy, 0xA5, sizeof copy);
+        CHECK_EQ(shmq_crc32c_copy(before, copy + 1, bytes + at, size), crc);
+        CHECK(!memcmp(copy + 1, bytes + at, size) && copy[0] == 0xA5 && copy[size + 1] == 0xA5);
     }
 }
 
 TEST("a CRC-32C of each length around those at which another way begins")
 {
-    static unsigned char bytes[3200];
+    static unsigned char bytes[3200], copy[sizeof bytes];
     uint32_t crc = 0;
 
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -67,6 +70,8 @@ TEST("a CRC-32C of each length around those at which another way begins")
     for (size_t size = 0; size < sizeof bytes; size++) {
         CHECK_EQ(shmq_crc32c(0, bytes, size), crc);
         CHECK_EQ(shmq_crc32c_striped(0, bytes, size), crc);
+        CHECK_EQ(shmq_crc32c_copy(0, copy, bytes, size), crc);
+        CHECK(!memcmp(copy, bytes, size));
         crc = by_bits(crc, bytes + size, 1);
     }
 }

@@ -5,6 +5,7 @@
 #define POLYNOMIAL 0x82F63B78u /* reflected */
 #define LANE 1024u             /* bytes of each of the three streams of a stripe */
 #define STRIPE (3 * LANE)
+#define PIECE (2 * STRIPE)     /* that is copied, and summed while it is in the first cache    */
 
 /* `slice[k][b]`: byte b, followed by k bytes of zeros. `skip[k][b]`: byte k of a checksum, if
  * it is b, followed by LANE bytes of zeros. Written once, before main. */
@@ -134,17 +135,17 @@ NATIVE static uint32_t crc_native(uint32_t crc, const unsigned char *at, size_t 
 
 #if defined(__x86_64__)
 #define FOLDS __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+#define FOLDS_HALF __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.2")))
 #define FOLDED 256u     /* bytes that are folded at a time            */
 #define WORTH_FOLDING 512u
 
 /* By how many bytes the halves of a block are moved: see make_powers. */
-static struct { uint64_t first, second; } by_16, by_64, by_256;
-static bool folds;
+static struct { uint64_t first, second; } by_16, by_32, by_64, by_256;
+static bool folds, folds_half; /* 512 bits wide; 256 */
 
 static bool has_folding(void)
 {
-    return native && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
-           __builtin_cpu_supports("pclmul");
+    return native && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul");
 }
 
 /* x^n mod P, as the 64 bits that stand for it among reflected ones. */
@@ -161,12 +162,15 @@ static uint64_t power(unsigned n)
 static void make_powers(void)
 {
     by_16.first = power(8 * 16 + 64 - 1), by_16.second = power(8 * 16 - 1);
+    by_32.first = power(8 * 32 + 64 - 1), by_32.second = power(8 * 32 - 1);
     by_64.first = power(8 * 64 + 64 - 1), by_64.second = power(8 * 64 - 1);
     by_256.first = power(8 * 256 + 64 - 1), by_256.second = power(8 * 256 - 1);
 }
 
 #define FOLD_512(v, by, next) _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(v, by, 0x00), \
                               _mm512_clmulepi64_epi128(v, by, 0x11), next, 0x96 /* xor */)
+#define FOLD_256(v, by, next) _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(v, by, 0x00), \
+                              _mm256_clmulepi64_epi128(v, by, 0x11)), next)
 #define FOLD_128(v, by, next) _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(v, by, 0x00), \
                               _mm_clmulepi64_si128(v, by, 0x11)), next)
 
@@ -202,6 +206,54 @@ FOLDS static uint32_t crc_folded(uint32_t crc, const unsigned char **at, size_t 
         v[i + 1] = FOLD_512(v[i], near, v[i + 1]);
     return ~reduce(v[3]);
 }
+
+FOLDS_HALF static inline __m256i take_half(const unsigned char *at, unsigned char *to)
+{
+    __m256i bytes = _mm256_loadu_si256((const void *)at);
+
+    if (to)
+        _mm256_storeu_si256((void *)to, bytes);
+    return bytes;
+}
+
+/* The same, half as wide; what is summed is stored at `to` as well, if that is not NULL. */
+FOLDS_HALF static inline __attribute__((always_inline)) uint32_t
+fold_half(uint32_t crc, const unsigned char **at, size_t *size, unsigned char *to)
+{
+    const __m256i far = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)&by_256));
+    const __m256i near = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)&by_32));
+    const __m128i last = _mm_loadu_si128((const void *)&by_16);
+    const unsigned char *from = *at;
+    __m256i v[8], next;
+    __m128i w;
+
+    for (int i = 0; i < 8; i++)
+        v[i] = take_half(from + 32 * i, to ? to + 32 * i : NULL);
+    v[0] = _mm256_xor_si256(v[0], _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)~crc)));
+    for (from += FOLDED, *size -= FOLDED; *size >= FOLDED; from += FOLDED, *size -= FOLDED) {
+        to = to ? to + FOLDED : NULL;
+        for (int i = 0; i < 8; i++) {
+            next = take_half(from + 32 * i, to ? to + 32 * i : NULL);
+            v[i] = FOLD_256(v[i], far, next);
+        }
+    }
+    *at = from;
+    for (int i = 0; i < 7; i++)
+        v[i + 1] = FOLD_256(v[i], near, v[i + 1]);
+    w = FOLD_128(_mm256_castsi256_si128(v[7]), last, _mm256_extracti128_si256(v[7], 1));
+    return ~STEP8(STEP8(0, (uint64_t)_mm_cvtsi128_si64(w)), (uint64_t)_mm_extract_epi64(w, 1));
+}
+
+FOLDS_HALF static uint32_t crc_half(uint32_t crc, const unsigned char **at, size_t *size)
+{
+    return fold_half(crc, at, size, NULL);
+}
+
+FOLDS_HALF static uint32_t copy_half(uint32_t crc, const unsigned char **at, size_t *size,
+                                     unsigned char *to)
+{
+    return fold_half(crc, at, size, to);
+}
 #endif
 
 __attribute__((constructor)) static void make_tables(void)
@@ -224,7 +276,8 @@ __attribute__((constructor)) static void make_tables(void)
     native = has_instruction();
 #if defined(__x86_64__)
     make_powers();
-    folds = has_folding();
+    folds_half = has_folding() && __builtin_cpu_supports("avx2");
+    folds = has_folding() && __builtin_cpu_supports("avx512f");
 #endif
 }
 
@@ -244,12 +297,34 @@ uint32_t shmq_crc32c(uint32_t crc, const void *bytes, size_t size)
     const unsigned char *at = bytes;
 
 #if defined(__x86_64__)
-    if (__builtin_expect(size >= WORTH_FOLDING, 0) && folds)
-        crc = crc_folded(crc, &at, &size);
+    if (__builtin_expect(size >= WORTH_FOLDING, 0) && folds_half)
+        crc = folds ? crc_folded(crc, &at, &size) : crc_half(crc, &at, &size);
 #endif
 #ifdef NATIVE
     if (__builtin_expect(native, 1))
         return crc_native(crc, at, size);
 #endif
     return shmq_crc32c_portable(crc, at, size);
+}
+
+uint32_t shmq_crc32c_copy(uint32_t crc, void *to, const void *bytes, size_t size)
+{
+    const unsigned char *from = bytes;
+    unsigned char *at = to;
+
+#if defined(__x86_64__)
+    if (size >= WORTH_FOLDING && folds_half) {
+        size_t left = size;
+
+        crc = copy_half(crc, &from, &left, at);
+        at += size - left;
+        size = left;
+    }
+#endif
+    for (size_t piece; size; size -= piece, at += piece, from += piece) {
+        piece = size < PIECE ? size : PIECE;
+        memcpy(at, from, piece);
+        crc = shmq_crc32c(crc, at, piece);
+    }
+    return crc;
 }

@@ -4,7 +4,7 @@
 
 #include "crc32c.h"
 
-#define PIECE 4096u /* bytes that are copied and summed at a time */
+#define LARGE 512u /* bytes of a value that is summed while it is copied */
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
 /* Readers of a ring may look at the bytes that are written here: what they see then they
@@ -71,20 +71,19 @@ static unsigned char *put_head(unsigned char *at, const struct shmq_entry *e)
     return at;
 }
 
-/* Copies whole pieces of a large value, and moves `crc`, that of what is before `from`, on
- * over them while they are in the first-level cache; returns how many bytes they are. */
-static uint32_t put_pieces(unsigned char *at, const struct shmq_entry *e,
-                           const unsigned char **from, uint32_t *crc)
+/* Copies the value to `at`, and if it is large moves `crc`, that of what is before `*from`, and
+ * `*from` on over it; returns what is behind it. */
+static unsigned char *put_value(unsigned char *at, const struct shmq_entry *e,
+                                const unsigned char **from, uint32_t *crc)
 {
-    uint32_t done = 0;
-
-    for (; e->value_bytes - done >= PIECE; done += PIECE) {
-        unsigned char *end = put(at + done, e->value + done, PIECE);
-
-        *crc = shmq_crc32c(*crc, *from, (size_t)(end - *from));
-        *from = end;
+#ifndef __SANITIZE_THREAD__
+    if (e->value_bytes >= LARGE) {
+        *crc = shmq_crc32c(*crc, *from, (size_t)(at - *from));
+        *crc = shmq_crc32c_copy(*crc, at, e->value, e->value_bytes);
+        return (unsigned char *)(*from = at + e->value_bytes);
     }
-    return done;
+#endif
+    return put(at, e->value, e->value_bytes);
 }
 
 unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct shmq_entry *e)
@@ -92,14 +91,13 @@ unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct s
     uint64_t size = shmq_entry_size(e->flags, e->value_bytes, e->key_bytes, e->headers_bytes);
     unsigned char *end = at + size, *to;
     const unsigned char *from = at + 8;
-    uint32_t words = (uint32_t)((size - 8) / 8), crc, done;
+    uint32_t words = (uint32_t)((size - 8) / 8), crc;
 
     store(at, words);
     crc = shmq_crc32c(salt, at, 4);
     store(end - 8, 0);
     to = put_head(at, e);
-    done = put_pieces(to, e, &from, &crc);
-    to = put(to + done, e->value + done, e->value_bytes - done);
+    to = put_value(to, e, &from, &crc);
     to = put(to, e->key, e->key_bytes);
     put(to, e->headers, e->headers_bytes);
     store(at, pair(words, shmq_crc32c(crc, from, (size_t)(end - from))));
