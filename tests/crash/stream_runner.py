@@ -3,6 +3,7 @@
 As `runner.py`, for streams: ``python stream_runner.py SCENARIO``. After each death the survivor
 finds the records that there were, and of what was being appended all or nothing; it appends
 on, finds every record by its offset, and repeats what a producer was at, which is there once.
+What was repartitioned with a journal is then written, loses its memory, and is as it was.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ import faulthandler
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import shmq
 from shmq.core import _core, _log
 from shmq.names import SHM
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.disk import Disk
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_writer import StreamWriter
+from shmq.registry import Namespace
+from tests.persistence.losing import bring_back, lose_memory
 
 WATCHDOG = 240
 RING = 64 << 10
@@ -60,13 +69,19 @@ def repartition(stream: Any) -> None:
     stream.repartition(2)
 
 
+def repartition_kept(stream: Any) -> None:
+    """The same of a durable one."""
+    stream.repartition(2)
+
+
 def delete(stream: Any) -> None:
     with shmq.connect(stream.namespace.name) as broker:
         broker.delete_stream("s")
 
 
 SCENARIOS: dict[str, Callable[[Any], None]] = {
-    act.__name__: act for act in (one, piece, large, produce, pin, create, repartition, delete)
+    act.__name__: act
+    for act in (one, piece, large, produce, pin, create, repartition, repartition_kept, delete)
 }
 
 
@@ -91,7 +106,8 @@ def survive(name: str, crash_at: Callable[[int], None], point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
     namespace = f"crash-{os.getpid()}"
     with shmq.connect(namespace) as broker:
-        stream = broker.create_stream("s", 1, ring_bytes=RING)
+        durability = "journal" if name == "repartition_kept" else "memory"
+        stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
         for n in range(150 if name == "large" else 20):
             stream.append(b"old %d" % n + bytes(500), partition=0)
         before = contents(stream)
@@ -100,6 +116,9 @@ def survive(name: str, crash_at: Callable[[int], None], point: int) -> bool:
             judge_deletion(broker, finished)
         elif name == "repartition":
             judge_partitions(broker, stream, before, finished)
+        elif name == "repartition_kept":
+            judge_partitions(broker, stream, before, finished)
+            judge_files(broker, stream, point)
         else:
             judge(name, stream, before, finished)
         for found in broker.list_streams():
@@ -198,6 +217,29 @@ def judge_partitions(broker: Any, stream: Any, before: dict[int, bytes], finishe
     stream.repartition(5)
     if stream.append(b"x", key=b"k").partition not in stream.open_partitions:
         raise Broken("a record is not where it should be")
+
+
+def judge_files(broker: Any, stream: Any, point: int) -> None:
+    """It is written, and comes back with the partitions and the records that it had."""
+    before = [(it.partition, it.latest, it.sealed, it.behind) for it in stream.offsets()]
+    with tempfile.TemporaryDirectory(prefix="shmq-disk-", dir=SHM) as folder:
+        path = Path(folder) / f"{point}"
+        namespace = Namespace.of(broker.namespace)
+        directory = DataDirectory(broker.namespace, Disk(path))
+        writer = StreamWriter(namespace, directory, Sizes())
+        writer.look_around()
+        writer.end()
+        directory.close()
+        stream.close()
+        lose_memory(broker.namespace)
+        bring_back(broker.namespace, path)
+        again = broker.stream("s")
+        after = [(it.partition, it.latest, it.sealed, it.behind) for it in again.offsets()]
+        if after != before:
+            raise Broken(f"{before} came back as {after}")
+        again.append(b"x", key=b"k")
+        again.close()
+        broker.delete_stream("s")
 
 
 def judge_deletion(broker: Any, finished: bool) -> None:
