@@ -9,6 +9,10 @@ process began. All of it happens under that lock.
 What a death leaves: before the stream says what it is to become, files that the next
 repartition replaces and the stream's deletion removes; after it, work that whoever opens the
 stream, appends to it or repartitions it next does to its end.
+
+The files of a durable stream follow: its writer keeps the new partitions once all that is in the
+sealed ones is on disk, and says on the stream's card that there are new ones before it writes
+anything of them. So the files are of the old shape, or of the new one and then whole.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Final
 
 from shmq import stream_registry
 from shmq.core import _core, _log
-from shmq.errors import InvalidOption, NoSpace, StreamDeleted, Unsupported
+from shmq.errors import InvalidOption, NoSpace, StreamDeleted
 from shmq.registry import Namespace, as_no_space
 from shmq.stream_options import MAX_PARTITIONS
 
@@ -36,13 +40,8 @@ def repartition(
 ) -> None:
     """Have records go to so many new partitions. ``partitions`` is checked to be whole.
 
-    Raises InvalidOption, StreamDeleted, Unsupported, NoSpace.
+    Raises InvalidOption, StreamDeleted, NoSpace.
     """
-    if control.options["durability"] != "memory":
-        raise Unsupported(
-            f"stream {control.name!r} keeps a journal, and such a stream cannot be repartitioned: "
-            f"make another one with partitions={partitions} and let producers go over to it"
-        )
     with namespace.locked():
         finish(namespace, control)
         begin, count = control.shape

@@ -30,6 +30,7 @@ from shmq.names import SHM
 from shmq.persistence.disk import Disk
 from shmq.persistence.stream_erasing import erase_stream
 from shmq.registry import Namespace, as_no_file, as_no_space, new_identity, refuse_foreign
+from shmq.stream_era import Era
 from shmq.stream_options import StreamOptions
 
 __all__ = [
@@ -154,27 +155,24 @@ def make_stream(
     *,
     identity: int | None = None,
     firsts: Sequence[tuple[int, int]] | None = None,
+    eras: Sequence[Era] = (),
     publish: bool = True,
 ) -> Opened:
     """Make the segments of a new stream. Needs the registry lock.
 
-    A stream that is made anew has the ``identity`` of its first life, and of each partition
-    in ``firsts`` the offset of its next record and the time of its last, in ns. One that is
-    made without ``publish`` is nobody's until ``Control.publish``. Raises NoSpace,
-    ForeignSegment.
+    A stream that is made anew has the ``identity`` of its first life, its ``eras``, if it was
+    repartitioned, and of each partition in ``firsts`` the offset of its next record and the
+    time of its last, in ns. One that is made without ``publish`` is nobody's until
+    ``Control.publish``. Raises NoSpace, ForeignSegment.
     """
     _clear(namespace, name)
     stream_id = new_identity()
+    eras = eras or [Era(0, options.partitions)]
+    given = {**options.as_dict(), "partitions": eras[0].count}
     try:
         fd = _create(control_path(namespace, name))
-        control = _log.Control.create(
-            fd, name, stream_id, identity or new_identity(), options.as_dict()
-        )
-        logs = []
-        for partition in range(options.partitions):
-            fd = create_partition_file(namespace, name, partition)
-            first, last_timestamp = (0, 0) if firsts is None else firsts[partition]
-            logs.append(_log.Partition.create(fd, control, partition, first, last_timestamp))
+        control = _log.Control.create(fd, name, stream_id, identity or new_identity(), given)
+        logs = _make_partitions(namespace, control, firsts or [(0, 0)] * eras[-1].end, eras)
     except BaseException as error:
         _clear(namespace, name)
         if isinstance(error, OSError) and not isinstance(error, NoSpace):
@@ -183,6 +181,28 @@ def make_stream(
     if publish:
         control.publish()
     return control, logs
+
+
+def _make_partitions(
+    namespace: Namespace,
+    control: _log.Control,
+    firsts: Sequence[tuple[int, int]],
+    eras: Sequence[Era],
+) -> list[_log.Partition]:
+    """Those of all eras; of these the last one takes records. Raises OSError, ForeignSegment."""
+    logs = []
+    for era in eras:
+        for partition in era.partitions:
+            fd = create_partition_file(namespace, control.name, partition)
+            made = _log.Partition.create(
+                fd, control, partition, *firsts[partition], era.begin, era.made
+            )
+            if era is not eras[-1]:
+                made.seal()
+            logs.append(made)
+    if len(eras) > 1:
+        control.reshape(eras[-1].begin, eras[-1].end)
+    return logs
 
 
 def create_partition_file(namespace: Namespace, name: str, partition: int) -> int:

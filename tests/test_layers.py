@@ -37,6 +37,7 @@ LAYERS = (
     (
         "shmq.options",
         "shmq.stream_options",
+        "shmq.stream_era",
         "shmq.codecs",
         "shmq.compression",
         "shmq.registry",

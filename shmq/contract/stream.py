@@ -222,8 +222,10 @@ class Stream(abc.ABC):
         a new partition only once they are at the end of all that were sealed for it, a group
         as far as it has committed. Who reads a partition by its number minds that himself.
 
-        Raises :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`, and
-        :class:`~shmq.Unsupported` for a stream that keeps a journal.
+        What is on disk of a stream with ``durability="journal"`` follows: nothing of a new
+        partition is confirmed before all that is in the sealed ones is on disk.
+
+        Raises :class:`~shmq.InvalidOption` and :class:`~shmq.NoSpace`.
         """
         raise Unsupported(f"this stream cannot get {partitions} partitions: connect on its host")
 

@@ -14,12 +14,13 @@ cdef class Partition(Segment):
 
     @staticmethod
     def create(int fd, Control control, uint32_t number, uint64_t first=0,
-               int64_t last_timestamp=0, uint32_t behind=0):
+               int64_t last_timestamp=0, uint32_t behind=0, int64_t created_at=0):
         """Make an empty partition in the empty file ``fd``, which it then owns.
 
         Its first record will have the offset ``first``, and no time before
         ``last_timestamp``, in ns. Its keys were in the partitions before ``behind`` until
-        now. Raises NoSpace; the file must then be removed.
+        ``created_at``, in ns since 1970; 0: until now. Raises NoSpace; the file must then be
+        removed.
         """
         cdef Partition self = Partition.__new__(Partition)
         cdef shmq_log_options o = (<shmq_stream *>control.base).options
@@ -29,7 +30,7 @@ cdef class Partition(Segment):
         o.first = first
         if behind:
             o.partitions = number + 1
-            o.created_at = shmq_wall()
+            o.created_at = created_at or shmq_wall()
         self.fd = fd
         shmq_log_lay_out(&o, &geo)
         _os.ftruncate(fd, geo.segment_bytes)
@@ -450,6 +451,14 @@ cdef class Partition(Segment):
     def synced(self):
         """The offset before which everything is on disk."""
         return self.c.h.synced
+
+    @property
+    def finished(self):
+        """Whether nothing is appended to it any more, and all that was is on disk."""
+        cdef c_bounds b
+        if not self.c.h.sealed or shmq_log_bounds(&self.c, &b) != SHMQ_OK:
+            return False
+        return self.c.h.synced >= b.latest
 
     @property
     def wanted(self):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgpack
@@ -19,16 +20,31 @@ from shmq.persistence.format import HEADER_BYTES, STREAM_CARD, FileHeader, read_
 from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_places import CARD, UNFINISHED
 from shmq.persistence.writing import write_whole
+from shmq.stream_era import Era, eras_of
+from shmq.stream_options import MAX_PARTITIONS
 
-__all__ = ["read_card", "write_card"]
+__all__ = ["StreamCard", "read_card", "write_card"]
 
 #: Bytes of the map, and their CRC-32C.
 _LENGTH: Final = struct.Struct("<II")
 
 
-def write_card(disk: Disk, identity: StreamIdentity, groups: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class StreamCard:
+    """What it says beside its header."""
+
+    groups: dict[str, Any]
+    #: All partitions that there may be files of. One that is not the last one's is sealed, and
+    #: what was appended to it is in its files to the end.
+    eras: list[Era]
+
+
+def write_card(disk: Disk, identity: StreamIdentity, card: StreamCard) -> None:
     """Have the card in the stream's directory say this, durably. Raises OSError."""
-    packed: bytes = msgpack.packb({"groups": groups})
+    told: dict[str, Any] = {"groups": card.groups}
+    if len(card.eras) > 1:  # else the options say it
+        told["eras"] = [(era.count, era.made) for era in card.eras]
+    packed: bytes = msgpack.packb(told)
     content = _LENGTH.pack(len(packed), _core.crc32c(packed)) + packed
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(UNFINISHED)
@@ -42,8 +58,8 @@ def write_card(disk: Disk, identity: StreamIdentity, groups: dict[str, Any]) -> 
     disk.sync_directory()
 
 
-def read_card(disk: Disk) -> tuple[FileHeader, dict[str, Any]] | None:
-    """What the card says: its header, and the groups; None: there is none.
+def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
+    """What the card says: its header, and the rest; None: there is none.
 
     Raises :class:`~shmq.FileError` and OSError.
     """
@@ -57,10 +73,18 @@ def read_card(disk: Disk) -> tuple[FileHeader, dict[str, Any]] | None:
     finally:
         disk.close(file)
     header, at = read_header(raw[:HEADER_BYTES], path, (STREAM_CARD,))
-    return header, _groups_of(raw, at, path)
+    told = _told_by(raw, at, path)
+    try:
+        eras = told.get("eras") or [(header.options.get("partitions", 0), 0)]
+        card = StreamCard(dict(told["groups"]), eras_of((int(n), int(made)) for n, made in eras))
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedFile(path, at, f"the card cannot be read: {error}") from None
+    if any(era.count < 0 for era in card.eras) or card.eras[-1].end > MAX_PARTITIONS:
+        raise DamagedFile(path, at, f"no stream has the partitions of the card: {eras}")
+    return header, card
 
 
-def _groups_of(raw: bytes, at: int, path: str) -> dict[str, Any]:
+def _told_by(raw: bytes, at: int, path: str) -> dict[str, Any]:
     if len(raw) < at + _LENGTH.size:
         raise DamagedFile(path, len(raw), "the card is cut off")
     size, crc = _LENGTH.unpack_from(raw, at)
@@ -68,6 +92,6 @@ def _groups_of(raw: bytes, at: int, path: str) -> dict[str, Any]:
     if len(packed) != size or _core.crc32c(packed) != crc:
         raise DamagedFile(path, at, "the card's checksum is not that of its bytes")
     try:
-        return dict(msgpack.unpackb(packed, strict_map_key=False)["groups"])
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        return dict(msgpack.unpackb(packed, strict_map_key=False))
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise DamagedFile(path, at, f"the card cannot be read: {error}") from None

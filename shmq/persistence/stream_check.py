@@ -35,17 +35,26 @@ def stored_streams(disk: Disk) -> list[tuple[str, int]]:
 
 def stream_problems(disk: Disk, name: str, identity: int) -> list[str]:
     """What is wrong with the files of a stream, a line each; empty if nothing is."""
+    own = disk.under(stream_directory(name, identity))
+    there = own.names()  # before the card, which knows of a partition before it has a directory
     try:
-        card = read_card(disk.under(stream_directory(name, identity)))
+        card = read_card(own)
     except FileError as error:
         return [str(error)]
     if card is None:
         return []  # it is being made, or removed
-    count = int(card[0].options.get("partitions", 0))
+    count = card[1].eras[-1].end
     return [
-        problem
-        for partition in range(count)
-        for problem in _partition(disk.under(partition_directory(name, identity, partition)))
+        *(
+            f"{own.path(entry)} is of no partition: the card tells of 0 to {count - 1}"
+            for entry in there
+            if entry.isdecimal() and int(entry) >= count
+        ),
+        *(
+            problem
+            for partition in range(count)
+            for problem in _partition(disk.under(partition_directory(name, identity, partition)))
+        ),
     ]
 
 

@@ -19,7 +19,7 @@ __all__ = ["groups_of", "restore_groups"]
 log = logging.getLogger("shmq")
 
 #: What a group is made with that the next one of its name must not have.
-_OWN: Final = frozenset({"group_id", "stream_id", "created_at"})
+_OWN: Final = frozenset({"group_id", "stream_id"})
 
 
 def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.format import BATCH_BYTES, INDEXED, Trailer, pack_record
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_places import bases, segment_file
+from shmq.persistence.stream_places import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.persistence.stream_segment import LEAST_TIME, Place, StreamSegment
 from shmq.persistence.writing import write_pushed, write_whole
 
@@ -167,13 +167,16 @@ class StreamJournal:
     def _ready(self) -> None:
         if self._file >= 0:
             return
-        name = segment_file(self.next)
-        self._clear(name)
         header = self._identity.segment(self._partition, self.next)
-        file = self._disk.create(name)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(UNFINISHED_SEGMENT)
+        file = self._disk.create(UNFINISHED_SEGMENT)
         try:
             end = write_whole(self._disk, file, [header.pack()], 0)
             self._disk.sync(file)
+            # In place of one that nothing was ever published of. It may be the only one there
+            # is, that says which offset is next: at no moment there is none.
+            self._disk.rename(UNFINISHED_SEGMENT, segment_file(self.next))
             self._disk.sync_directory()
         except OSError:
             with contextlib.suppress(OSError):
@@ -284,11 +287,3 @@ class StreamJournal:
             return self._disk.size(file)
         finally:
             self._disk.close(file)
-
-    def _clear(self, name: str) -> None:
-        """Remove what bears the name of a segment that nothing was ever published of."""
-        try:
-            self._disk.unlink(name)
-        except FileNotFoundError:
-            return
-        self._disk.sync_directory()

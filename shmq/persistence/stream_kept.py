@@ -3,6 +3,10 @@
 While one commit of a partition is being synced the next one gathers in its ring, and goes out
 whole with the next write and the next sync. So the disk sets the pace, and how many share a
 sync. The ring gives up nothing that is not published.
+
+Partitions that come by a repartition are kept once all that is in those before them is on disk,
+and the card tells of them before anything of theirs is written. So no record of a key is on disk
+without those before it, and whatever stops, the files are of one shape.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any, Final, Protocol
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
 from shmq.persistence.disk import Disk
 from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import read_card, write_card
+from shmq.persistence.stream_card import StreamCard, read_card, write_card
 from shmq.persistence.stream_erasing import erase_stream
 from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_journal import Commit, StreamJournal
@@ -29,6 +33,7 @@ from shmq.persistence.stream_places import (
     stream_directory,
 )
 from shmq.persistence.stream_segment import StreamSegment
+from shmq.stream_era import Era, eras_among
 
 __all__ = ["Followed", "KeptPartition", "KeptStream"]
 
@@ -50,6 +55,18 @@ class Followed(Protocol):
     @property
     def synced(self) -> int:
         """Every offset before it is on disk, as was published."""
+
+    @property
+    def behind(self) -> int:
+        """The first partition of its era."""
+
+    @property
+    def created_at(self) -> int:
+        """When it was made, in ns since 1970."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is appended to it any more, and all that was is on disk."""
 
     def collect(
         self, offset: int, most_bytes: int
@@ -91,12 +108,15 @@ class KeptPartition:
         self._seconds: float | None = identity.options.get("retention_seconds")
         self._retain_at = 0.0
         self._failure: str | None = None
+        #: The errno with which the disk refused what was last written; 0: it took it.
+        self.error = 0
         self.journal.begin()
+        self._ring.fail(0)
 
     @property
     def well(self) -> bool:
         """Whether the disk took what was last written."""
-        return self._failure is None
+        return not self.error
 
     def attend(self) -> None:
         """Sleep until there is something to write, or to look after."""
@@ -198,12 +218,12 @@ class KeptPartition:
                 RETRY,
             )
             self._ring.fail(code)
-        self._failure = what
+        self._failure, self.error = what, code
 
     def _recover(self) -> None:
         if self._failure is not None:
             log.warning("%s is written to %s again", self._where, self._disk.directory)
-            self._failure = None
+            self._failure, self.error = None, 0
             self._ring.fail(0)
 
 
@@ -224,7 +244,7 @@ class KeptStream:
     """One durable stream, with a thread for each partition from `start` to `close`.
 
     ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` gives
-    what is to be on the card: whatever is of the groups' making. Raises OSError.
+    what is to be on the card: whatever is of the groups' making. Raises ShmqError and OSError.
     """
 
     def __init__(
@@ -239,14 +259,23 @@ class KeptStream:
         self.handle = handle
         self.identity = identity
         self.name = identity.name
+        self.partitions: list[KeptPartition] = []
         self._own = disk.under(stream_directory(identity.name, identity.identity))
         self._groups = groups
-        self._told: dict[str, Any] | None = None
-        self._stopped = False
+        self._started = self._stopped = False
         self._threads: list[threading.Thread] = []
         self._sizes = replace(sizes, segment=identity.options["segment_bytes"])
-        self._settle_in()
-        self.partitions = [self._partition(number) for number in range(len(handle.logs))]
+        #: When partitions that could not be kept are tried again; 0: none has failed.
+        self._grow_at = 0.0
+        #: The errno that the last of so many partitions were told of.
+        self._refused = (0, 0)
+        self._told = self._settle_in()
+        try:
+            self._grow(handle.logs)
+        except BaseException:
+            for partition in self.partitions:
+                partition.close()
+            raise
 
     @property
     def deleted(self) -> bool:
@@ -255,19 +284,37 @@ class KeptStream:
 
     def start(self) -> None:
         """Begin to write, in threads."""
-        for number, partition in enumerate(self.partitions):
-            thread = threading.Thread(
-                target=self._follow, args=(partition,), name=f"{self.name}/{number}"
-            )
-            self._threads.append(thread)
-            thread.start()
+        self._started = True
+        for number in range(len(self.partitions)):
+            self._run(number)
+
+    def grow(self) -> None:
+        """Keep partitions that came as soon as all before them is on disk.
+
+        Until then, and where the disk refuses, whoever waits for them is told what is wrong.
+        """
+        if self.deleted or time.monotonic() < self._grow_at:
+            return
+        try:
+            logs = self.handle.logs[: self.handle.partitions]
+            if len(logs) == len(self.partitions):
+                return
+            self._grow(logs)
+            refusal = next((one.error for one in self.partitions if one.error), 0)
+        except (ShmqError, OSError) as error:
+            if self.deleted:
+                return
+            if not self._grow_at:
+                log.error("stream %s: its new partitions are not kept: %s", self.name, error)
+            refusal = getattr(error, "errno", None) or errno.EIO
+            self._grow_at = time.monotonic() + RETRY
+        else:
+            self._grow_at = 0.0
+        self._refuse(refusal)
 
     def note_groups(self) -> None:
         """Have the card say how far the groups are, if that has changed. Raises OSError."""
-        groups = self._groups()
-        if groups != self._told:
-            write_card(self._own, self.identity, groups)
-            self._told = groups
+        self._tell(replace(self._told, groups=self._groups()))
 
     def stop(self) -> None:
         """Have the threads write what is left, and end; `close` waits for that."""
@@ -276,8 +323,7 @@ class KeptStream:
     def close(self) -> None:
         """Write what is left, and detach; the files of a deleted one go. Raises OSError."""
         self.stop()
-        for thread in self._threads:
-            thread.join()
+        self._write_out()
         for partition in self.partitions:
             partition.close()
         gone = self.deleted
@@ -289,8 +335,10 @@ class KeptStream:
         finally:
             self.handle.close()
 
-    def _settle_in(self) -> None:
-        """Have its directory, with a card."""
+    # ---- the card ----
+
+    def _settle_in(self) -> StreamCard:
+        """Have its directory; what its card says, which there may not be yet."""
         self._own.make()
         self._own.sync_directory()
         try:
@@ -298,9 +346,26 @@ class KeptStream:
         except FileError as error:
             log.error("stream %s: its card is written anew: %s", self.name, error)
             card = None
-        if card is None:
-            write_card(self._own, self.identity, {})
-        self._told = {} if card is None else card[1]
+        return StreamCard({}, []) if card is None else card[1]
+
+    def _tell(self, card: StreamCard) -> None:
+        """Have the card say this, durably, unless it does. Raises OSError."""
+        if card != self._told:
+            write_card(self._own, self.identity, card)
+            self._told = card
+
+    # ---- its partitions ----
+
+    def _grow(self, logs: Sequence[Followed]) -> None:
+        """Keep what is to be kept of these by now. Raises ShmqError and OSError."""
+        eras = _ripe(logs)
+        options = {**self.identity.options, "partitions": eras[-1].count}
+        self.identity = replace(self.identity, options=options)
+        self._tell(replace(self._told, eras=eras))
+        for number in range(len(self.partitions), eras[-1].end):
+            self.partitions.append(self._partition(number))
+            if self._started:
+                self._run(number)
 
     def _partition(self, number: int) -> KeptPartition:
         below = self.disk.under(partition_directory(self.name, self.identity.identity, number))
@@ -314,6 +379,23 @@ class KeptStream:
             lambda: self.deleted,
         )
 
+    def _refuse(self, refusal: int) -> None:
+        """Tell whoever waits for partitions that are not kept; 0: there is nothing to tell."""
+        logs = self.handle.logs
+        if self._refused != (refusal, len(logs)):
+            for came in logs[len(self.partitions) :]:
+                came.fail(refusal)
+            self._refused = refusal, len(logs)
+
+    # ---- the threads ----
+
+    def _run(self, number: int) -> None:
+        thread = threading.Thread(
+            target=self._follow, args=(self.partitions[number],), name=f"{self.name}/{number}"
+        )
+        self._threads.append(thread)
+        thread.start()
+
     def _follow(self, partition: KeptPartition) -> None:
         while not self._stopped and not self.deleted:
             if not partition.step():
@@ -325,6 +407,17 @@ class KeptStream:
         while not self.deleted and partition.step() and time.monotonic() < end:
             continue  # what was there when it was stopped
 
+    def _write_out(self) -> None:
+        """Return once the threads have ended, those of partitions that can now be kept too."""
+        ended = 0
+        while ended < len(self._threads):
+            for thread in self._threads[ended:]:
+                thread.join()
+                ended += 1
+            if not self.deleted:
+                self._grow_at = 0.0  # at once
+                self.grow()
+
     def _attend(self, partition: KeptPartition) -> None:
         try:
             partition.attend()
@@ -335,3 +428,12 @@ class KeptStream:
         end = time.monotonic() + RETRY
         while not self._stopped and not self.deleted and time.monotonic() < end:
             time.sleep(0.02)
+
+
+def _ripe(logs: Sequence[Followed]) -> list[Era]:
+    """The eras that may be kept: all that is in the partitions before them is on disk."""
+    eras = eras_among(logs)
+    finished = 0
+    while finished < len(logs) and logs[finished].finished:
+        finished += 1
+    return [era for era in eras if era.begin <= finished]

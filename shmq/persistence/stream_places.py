@@ -17,6 +17,7 @@ __all__ = [
     "CARD",
     "STREAMS",
     "UNFINISHED",
+    "UNFINISHED_SEGMENT",
     "bases",
     "partition_directory",
     "segment_file",
@@ -28,6 +29,8 @@ STREAMS: Final = "streams"
 CARD: Final = "stream.dmsq"
 #: What the next card is called before it is whole.
 UNFINISHED: Final = ".stream.dmsq.tmp"
+#: What a segment is called before its header is whole.
+UNFINISHED_SEGMENT: Final = ".segment.dmsq.tmp"
 
 _STREAM: Final = re.compile(r"(?P<name>[^@/]+)\.(?P<identity>[0-9a-f]{16})", re.ASCII)
 _SEGMENT: Final = re.compile(r"(?P<base>\d{20})\.dmsq", re.ASCII)

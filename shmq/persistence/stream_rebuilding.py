@@ -1,7 +1,8 @@
 """Bringing back the streams whose shared memory is gone.
 
-Each is made anew, empty, with the offsets going on where its files end: what is before is
-read from there. Nobody sees it before its groups are where they were.
+Each is made anew, empty, with the partitions that it had, sealed where they were, and with the
+offsets going on where its files end: what is before is read from there. Nobody sees it before its
+groups are where they were.
 """
 
 from __future__ import annotations
@@ -83,7 +84,13 @@ def _rebuild(registry: Namespace, stored: StoredStream) -> None:
     name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
     firsts = [(end.next, end.time or 0) for end in stored.ends]
     control, _ = stream_registry.make_stream(
-        registry, name, options, identity=stored.identity, firsts=firsts, publish=False
+        registry,
+        name,
+        options,
+        identity=stored.identity,
+        firsts=firsts,
+        eras=stored.eras,
+        publish=False,
     )
     restore_groups(registry, name, stored.identity, stored.groups)
     control.publish()

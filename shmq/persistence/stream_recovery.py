@@ -25,6 +25,7 @@ from shmq.persistence.stream_places import (
     streams_among,
 )
 from shmq.persistence.stream_segment import StreamSegment
+from shmq.stream_era import Era
 
 __all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "stored_stream"]
 
@@ -52,6 +53,8 @@ class StoredStream:
     written: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, Any] = field(default_factory=dict)
+    eras: list[Era] = field(default_factory=list)
+    #: Of each partition of all eras.
     ends: list[PartitionEnd] = field(default_factory=list)
     #: What is wrong with them; None: nothing.
     error: ShmqError | None = None
@@ -88,15 +91,16 @@ def stored_stream(disk: Disk, name: str, identity: int) -> StoredStream | None:
         card = read_card(disk.under(stream_directory(name, identity)))
         if card is None:
             return None
-        header, stored.groups = card
+        header, told = card
+        stored.groups, stored.eras = told.groups, told.eras
         stored.written, stored.options = header.created, dict(header.options)
         if header.name != name or header.hash_key != identity:
             path = str(disk.path(stream_directory(name, identity)))
             raise FileError(f"{path} has the card of stream {header.name!r}: nothing is read of it")
-        told = StreamIdentity(name, header.queue_id, identity, stored.options)
-        for partition in range(int(stored.options.get("partitions", 0))):
+        whose = StreamIdentity(name, header.queue_id, identity, stored.options)
+        for partition in range(stored.eras[-1].end):
             below = disk.under(partition_directory(name, identity, partition))
-            stored.ends.append(end_of_partition(below, told, partition))
+            stored.ends.append(end_of_partition(below, whose, partition))
     except ShmqError as error:
         stored.error = error
     return stored

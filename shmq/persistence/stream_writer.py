@@ -66,6 +66,13 @@ class StreamWriter:
             if kept.deleted:
                 self._leave(name)
 
+    def grow(self) -> None:
+        """Keep the partitions that streams got, too."""
+        for kept in self._kept.values():
+            known = len(kept.handle.logs)
+            kept.grow()
+            self._sign(kept, known)
+
     def note_groups(self) -> None:
         """Have each card say how far the groups are."""
         if time.monotonic() < self._groups_at:
@@ -113,12 +120,15 @@ class StreamWriter:
         except BaseException:
             stream.close()
             raise
-        number = self._namespace.process_number()
-        for partition in stream.logs:
-            partition.writer = number
+        self._sign(kept, 0)
         self._kept[name] = kept
         kept.start()
         log.info("stream %s is kept in %s", name, self._directory.path)
+
+    def _sign(self, kept: KeptStream, known: int) -> None:
+        """Have all partitions but those that are known say who writes them."""
+        for partition in kept.handle.logs[known:]:
+            partition.writer = self._namespace.process_number()
 
     def _leave(self, name: str) -> None:
         kept = self._kept.pop(name)

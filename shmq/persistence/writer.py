@@ -91,6 +91,7 @@ class Writer:
                 with contextlib.suppress(queue.Empty):
                     self._wake.get(timeout=GLANCE)
                 self._look_around()
+                self._streams.grow()
                 if time.monotonic() >= round_at:
                     round_at = time.monotonic() + ROUND
                     self._leave_deleted()

@@ -1,4 +1,7 @@
-"""More partitions for a stream that is in use: no key's records change their order."""
+"""More partitions for a stream that is in use: no key's records change their order.
+
+All of it in memory, and for a stream with a journal that a writer keeps meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
+from tests.persisting import persisting
 
 from .conftest import Connect
 from .tools import LATER, PATIENCE, SOON, eventually
@@ -18,10 +23,21 @@ from .tools import LATER, PATIENCE, SOON, eventually
 KEYS = [b"key-%d" % n for n in range(8)]
 
 
+@pytest.fixture(params=["memory", "journal"])
+def options(request: pytest.FixtureRequest, namespace: str) -> Iterator[dict[str, Any]]:
+    """What a stream is made with; one with a journal has a writer."""
+    given = {"ring_bytes": 256 << 10, "durability": request.param}
+    if request.param == "memory":
+        yield given
+        return
+    with persisting(namespace):
+        yield given
+
+
 @pytest.fixture
-def stream(broker: Broker) -> Stream:
+def stream(broker: Broker, options: dict[str, Any]) -> Stream:
     """A stream of two partitions."""
-    return broker.create_stream("events", 2, ring_bytes=256 << 10)
+    return broker.create_stream("events", 2, **options)
 
 
 @pytest.fixture
@@ -94,12 +110,12 @@ def test_only_more_partitions_are_possible(stream: Stream) -> None:
 
 
 def test_a_stream_that_is_made_again_has_as_many_as_take_records(
-    broker: Broker, stream: Stream
+    broker: Broker, stream: Stream, options: dict[str, Any]
 ) -> None:
     stream.repartition(3)
-    assert broker.create_stream("events", 3, ring_bytes=256 << 10).partitions == 5
+    assert broker.create_stream("events", 3, **options).partitions == 5
     with pytest.raises(shmq.StreamExists):
-        broker.create_stream("events", 2, ring_bytes=256 << 10)
+        broker.create_stream("events", 2, **options)
     broker.delete_stream("events")
     with pytest.raises(shmq.StreamDeleted):
         stream.repartition(9)

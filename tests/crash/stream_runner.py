@@ -3,12 +3,14 @@
 As `runner.py`, for streams: ``python stream_runner.py SCENARIO``. After each death the survivor
 finds the records that there were, and of what was being appended all or nothing; it appends
 on, finds every record by its offset, and repeats what a producer was at, which is there once.
+What has a journal is then written, loses its memory, and is as it was.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -16,12 +18,23 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
+from shmq.client.streams import attach
 from shmq.core import _core, _log
 from shmq.names import SHM
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.disk import Disk
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_kept import KeptStream
+from shmq.persistence.stream_writer import StreamWriter
+from shmq.registry import Namespace
+from tests.persistence.losing import bring_back, lose_memory
 
 WATCHDOG = 240
 RING = 64 << 10
 PRODUCER = 77
+#: Where what is durable has its files, as long as one death is judged.
+FILES = SHM / f"shmq-crash-{os.getpid()}"
 
 
 class Broken(Exception):
@@ -60,14 +73,40 @@ def repartition(stream: Any) -> None:
     stream.repartition(2)
 
 
+def repartition_kept(stream: Any) -> None:
+    """The same of a durable one."""
+    stream.repartition(2)
+
+
+def keep(stream: Any) -> None:
+    """The writer of a durable one that was repartitioned while nobody wrote."""
+    handle = attach(stream.namespace, "s")
+    control = handle.control
+    identity = StreamIdentity("s", control.stream_id, control.identity, control.options)
+    kept = KeptStream(Disk(FILES), handle, identity, Sizes())
+    known = 0
+    while known < len(kept.partitions):
+        known = len(kept.partitions)
+        for partition in kept.partitions:
+            while partition.step():
+                continue
+        kept.grow()
+    kept.close()
+
+
 def delete(stream: Any) -> None:
     with shmq.connect(stream.namespace.name) as broker:
         broker.delete_stream("s")
 
 
 SCENARIOS: dict[str, Callable[[Any], None]] = {
-    act.__name__: act for act in (one, piece, large, produce, pin, create, repartition, delete)
-}
+    act.__name__: act
+    for act in (
+        one, piece, large, produce, pin, create, repartition, repartition_kept, keep, delete,
+    )
+}  # fmt: skip
+#: Those of streams with a journal.
+DURABLE = frozenset({"repartition_kept", "keep"})
 
 
 def run(name: str) -> int:
@@ -91,15 +130,24 @@ def survive(name: str, crash_at: Callable[[int], None], point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
     namespace = f"crash-{os.getpid()}"
     with shmq.connect(namespace) as broker:
-        stream = broker.create_stream("s", 1, ring_bytes=RING)
+        durability = "journal" if name in DURABLE else "memory"
+        stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
         for n in range(150 if name == "large" else 20):
             stream.append(b"old %d" % n + bytes(500), partition=0)
+        if name == "keep":
+            stream.repartition(2)
+            stream.append(b"came", partition=1)
         before = contents(stream)
         finished = act_in_a_fork(SCENARIOS[name], stream, crash_at, point)
         if name == "delete":
             judge_deletion(broker, finished)
         elif name == "repartition":
             judge_partitions(broker, stream, before, finished)
+        elif name == "repartition_kept":
+            judge_partitions(broker, stream, before, finished)
+            judge_files(broker, stream)
+        elif name == "keep":
+            judge_files(broker, stream)
         else:
             judge(name, stream, before, finished)
         for found in broker.list_streams():
@@ -198,6 +246,26 @@ def judge_partitions(broker: Any, stream: Any, before: dict[int, bytes], finishe
     stream.repartition(5)
     if stream.append(b"x", key=b"k").partition not in stream.open_partitions:
         raise Broken("a record is not where it should be")
+
+
+def judge_files(broker: Any, stream: Any) -> None:
+    """It is written, and comes back with the partitions and the records that it had."""
+    before = [(it.partition, it.latest, it.sealed, it.behind) for it in stream.offsets()]
+    directory = DataDirectory(broker.namespace, Disk(FILES))
+    writer = StreamWriter(Namespace.of(broker.namespace), directory, Sizes())
+    writer.look_around()
+    writer.end()
+    directory.close()
+    stream.close()
+    lose_memory(broker.namespace)
+    bring_back(broker.namespace, FILES)
+    with broker.stream("s") as again:
+        after = [(it.partition, it.latest, it.sealed, it.behind) for it in again.offsets()]
+        if after != before:
+            raise Broken(f"{before} came back as {after}")
+        again.append(b"x", key=b"k")
+    broker.delete_stream("s")
+    shutil.rmtree(FILES)
 
 
 def judge_deletion(broker: Any, finished: bool) -> None:

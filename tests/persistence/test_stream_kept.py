@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from shmq.errors import DamagedFile, OffsetOutOfRange
 from shmq.persistence.disk import Disk
 from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import read_card, write_card
+from shmq.persistence.stream_card import StreamCard, read_card, write_card
 from shmq.persistence.stream_erasing import erase_stream, sweep_streams
 from shmq.persistence.stream_files import StreamFiles
 from shmq.persistence.stream_kept import KeptPartition, KeptStream
@@ -24,21 +26,31 @@ from shmq.persistence.stream_places import (
     stream_directory,
 )
 from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
+from shmq.stream_era import Era, eras_of
 from tests.persistence.entries import IDENTITY, TICK, entry, value_of
 from tests.persistence.faults import FailingDisk
 
 SMALL = Sizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
 OPTIONS = {"partitions": 2, "segment_bytes": 64 << 10, "retention_bytes": None}
+ONE = StreamCard({}, [Era(0, 1)])
+#: What a stream of two partitions is known by since it got three more.
+IDENTITY_OF_FIVE = type(IDENTITY)("s", 7, IDENTITY.identity, {**OPTIONS, "partitions": 3})
 
 
 class Ring:
     """A partition in memory: what the writer sees of one."""
 
-    def __init__(self, synced: int = 0) -> None:
+    def __init__(self, synced: int = 0, behind: int = 0) -> None:
         self.synced = synced
+        self.behind, self.created_at = behind, 1000 + behind
+        self.sealed = False
         self.code = 0
         self.first = self.next = synced
         self.entries: list[bytes] = []
+
+    @property
+    def finished(self) -> bool:
+        return self.sealed and self.synced == self.next
 
     def add(self, count: int) -> None:
         for _ in range(count):
@@ -83,6 +95,15 @@ class Handle:
         self.control = self
         self.deleted = False
         self.closed = False
+
+    @property
+    def partitions(self) -> int:
+        return len(self.logs)
+
+    def repartition(self, count: int) -> None:
+        for ring in self.logs:
+            ring.sealed = True
+        self.logs += [Ring(behind=len(self.logs)) for _ in range(count)]
 
     def close(self) -> None:
         self.closed = True
@@ -194,7 +215,7 @@ def test_of_two_lives_of_a_name_the_younger_comes_back(
     for identity in (5, 3):
         own = disk.under(stream_directory("s", identity))
         own.make()
-        write_card(own, type(IDENTITY)("s", 7, identity, {"partitions": 1}), {})
+        write_card(own, type(IDENTITY)("s", 7, identity, {"partitions": 1}), ONE)
     assert plan_streams(disk)["s"].identity == 3
     assert "an older stream of that name" in caplog.text
 
@@ -219,7 +240,7 @@ def test_a_sweep_leaves_what_has_a_card_or_is_being_made(tmp_path: Path) -> None
     disk = Disk(tmp_path)
     for identity in (1, 2, 3):
         disk.under(partition_directory("s", identity, 0)).make()
-    write_card(disk.under(stream_directory("s", 1)), type(IDENTITY)("s", 7, 1, {}), {})
+    write_card(disk.under(stream_directory("s", 1)), type(IDENTITY)("s", 7, 1, {}), ONE)
     assert sweep_streams(disk, {("s", 2)}) == ["s"]
     assert disk.under("streams").names() == [f"s.{1:016x}", f"s.{2:016x}"]
 
@@ -286,18 +307,118 @@ def test_a_segment_that_is_missing_at_the_end_is_told(tmp_path: Path) -> None:
 
 def test_a_card_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path)
-    write_card(disk, IDENTITY, {"g": 1})
+    old, new = replace(ONE, groups={"g": 1}), StreamCard({"g": 2}, eras_of([(1, 0), (2, 7)]))
+    write_card(disk, IDENTITY, old)
     for call in range(1, 6):
         disk.calls, disk.failing = 0, range(call, call + 1)
         with pytest.raises(OSError, match="put"):
-            write_card(disk, IDENTITY, {"g": 2})
+            write_card(disk, IDENTITY, new)
         disk.failing = range(0)
         card = read_card(disk)
         assert card is not None
-        assert card[1]["g"] in {1, 2}
-        write_card(disk, IDENTITY, {"g": 1})
+        assert card[1] in (old, new)
+        write_card(disk, IDENTITY, old)
     data = bytearray(disk.path(CARD).read_bytes())
     data[-1] ^= 1
     disk.path(CARD).write_bytes(data)
     with pytest.raises(DamagedFile, match="card"):
         read_card(disk)
+
+
+def eras_on(disk: Disk) -> list[Era]:
+    """What the stream's card says of its partitions."""
+    card = read_card(disk.under(stream_directory("s", IDENTITY.identity)))
+    assert card is not None
+    assert card[0].options["partitions"] == card[1].eras[-1].count
+    return card[1].eras
+
+
+def repartitioned(disk: Disk) -> tuple[Handle, KeptStream]:
+    """A stream with three records that are not on disk, and then three new partitions."""
+    handle = Handle([Ring(), Ring()])
+    identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
+    kept = KeptStream(disk, handle, identity, SMALL)
+    handle.logs[1].add(3)
+    handle.repartition(3)
+    handle.logs[4].add(5)
+    return handle, kept
+
+
+def test_partitions_that_came_are_kept_once_those_before_are_on_disk(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    handle, kept = repartitioned(disk)
+    kept.grow()
+    assert (len(kept.partitions), eras_on(disk)) == (2, [Era(0, 2)])
+    written_out(kept.partitions[1])
+    kept.grow()
+    assert (len(kept.partitions), eras_on(disk)) == (5, [Era(0, 2), Era(2, 3, 1002)])
+    written_out(kept.partitions[4])
+    assert handle.logs[4].synced == 5
+    kept.close()
+    plan = plan_streams(disk)["s"]
+    assert [end.next for end in plan.ends] == [0, 3, 0, 0, 5]
+    assert plan.eras == [Era(0, 2), Era(2, 3, 1002)]
+
+
+def test_what_came_is_written_out_before_it_is_left(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    handle, kept = repartitioned(disk)
+    handle.repartition(4)
+    handle.logs[8].add(7)
+    kept.start()
+    kept.close()
+    assert [ring.synced for ring in handle.logs] == [0, 3, 0, 0, 5, 0, 0, 0, 7]
+    assert [end.next for end in plan_streams(disk)["s"].ends] == [0, 3, 0, 0, 5, 0, 0, 0, 7]
+
+
+def test_another_writer_goes_on_where_the_files_are_of_the_old_shape(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    handle, _ = repartitioned(disk)
+    again = KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL)
+    assert (len(again.partitions), eras_on(disk)) == (2, [Era(0, 2)])
+    again.start()
+    again.close()
+    third = KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL)
+    assert len(third.partitions) == 5
+    third.close()
+
+
+def test_a_card_that_cannot_be_read_is_written_anew_with_all_that_is_on_disk(
+    tmp_path: Path,
+) -> None:
+    disk = Disk(tmp_path)
+    handle, kept = repartitioned(disk)
+    kept.start()
+    kept.close()
+    own = disk.under(stream_directory("s", IDENTITY.identity))
+    own.path(CARD).write_bytes(b"DMSQ")
+    written: list[list[Era]] = []
+    told = KeptStream._tell
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptStream, "_tell", lambda kept, card: written.append(card.eras))
+        KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL)
+        patch.setattr(KeptStream, "_tell", told)
+        KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL).close()
+    assert written == [[Era(0, 2), Era(2, 3, 1002)]]
+    assert eras_on(disk) == written[0]
+
+
+def test_who_waits_for_a_partition_that_came_is_told_that_the_disk_refuses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    handle, kept = repartitioned(FailingDisk(tmp_path))
+    came = handle.logs[2:]
+    for disk in (kept.partitions[1].journal._disk, kept._own):
+        assert isinstance(disk, FailingDisk)
+        disk.failing = range(disk.calls + 1, 999)
+        kept.partitions[1].step()
+        kept.grow()
+        assert [ring.code for ring in came] == [errno.EIO] * 3
+        assert len(kept.partitions) == 2
+        disk.failing = range(0)
+        kept.partitions[1].step()
+    assert caplog.text.count("its new partitions are not kept") == 1
+    kept._grow_at = 0.0
+    kept.grow()
+    assert [ring.code for ring in handle.logs] == [0] * 5
+    assert len(kept.partitions) == 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +13,10 @@ import shmq
 from shmq.client.groups import files
 from shmq.health.stale import sweep
 from shmq.health.streams import examine_files
-from shmq.names import SHM
-from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
-from shmq.persistence.recovery import recover
 from shmq.persistence.stream_places import STREAMS, bases, partition_directory, segment_file
 from shmq.registry import Namespace
+from tests.persistence.losing import bring_back, lose_memory
 from tests.persisting import Persister
 from tests.processes.tools import eventually
 
@@ -57,22 +54,6 @@ def everything(stream: Any, start: int = 0, partition: int = 0, **given: Any) ->
         found += [bytes(each) for each in records.values()]
         start = records.next_offset
     return found
-
-
-def lose_memory(namespace: str) -> None:
-    """As a reboot does."""
-    for path in SHM.iterdir():
-        if f"shmq@{namespace}@" in path.name and not path.name.startswith("sem."):
-            path.unlink()
-
-
-def bring_back(namespace: str, folder: Path) -> None:
-    directory = DataDirectory(namespace, Disk(folder))
-    directory.ready()
-    try:
-        recover(directory)
-    finally:
-        directory.close()
 
 
 def files_of(persister: Persister, stream: Any, partition: int = 0) -> Disk:

@@ -23,6 +23,7 @@ from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_kept import KeptStream
 from shmq.persistence.stream_places import partition_directory
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
+from shmq.stream_era import Era, eras_among
 from tests.persistence.entries import entry, read_values
 from tests.powerloss.model import DiskModel
 from tests.powerloss.recording import Fault, Recording
@@ -46,8 +47,11 @@ class Known:
 
     #: Each partition's values by offset that are on disk, as far as they must still be there.
     must: tuple[Mapping[int, bytes], ...] = ()
-    #: The offset up to which each was appended to.
+    #: The offset up to which each is on disk, kept or not, and up to which it was appended to.
+    synced: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
+    #: What it was made with, and repartitioned to.
+    eras: tuple[Era, ...] = ()
     #: How far the groups are: at least, and at most.
     groups: tuple[int, int] = (0, 0)
     #: Whether somebody has begun to delete it, and whether that is over.
@@ -61,10 +65,20 @@ class Ring:
 
     stream: Stream
     number: int
+    behind: int = 0
     synced: int = 0
     next: int = 0
     entries: dict[int, bytes] = field(default_factory=dict)
     code: int = 0
+    sealed: bool = False
+
+    @property
+    def created_at(self) -> int:
+        return self.behind + 1000
+
+    @property
+    def finished(self) -> bool:
+        return self.sealed and self.synced == self.next
 
     def collect(
         self, offset: int, most_bytes: int
@@ -107,8 +121,26 @@ class Stream:
         self.gone = False
         self.kept: KeptStream | None = None
 
+    @property
+    def partitions(self) -> int:
+        return len(self.logs)
+
+    @property
+    def open_partitions(self) -> list[int]:
+        return [ring.number for ring in self.logs if not ring.sealed]
+
+    def repartition(self, partitions: int) -> None:
+        begin = len(self.logs)
+        for ring in self.logs:
+            ring.sealed = True
+        self.logs += [Ring(self, begin + number, begin) for number in range(partitions)]
+        self.values += [{} for _ in range(partitions)]
+        self.kept_from += [0] * partitions
+        self.station.noted()
+
     def append(self, partition: int, size: int = 60) -> None:
         ring = self.logs[partition]
+        assert not ring.sealed
         offset = ring.next
         told = self.values[partition].setdefault(offset, [])
         value = (b"%d.%d.%d " % (partition, offset, len(told)) * size)[:size]
@@ -127,7 +159,9 @@ class Stream:
         )
         return Known(
             must,
+            tuple(ring.synced for ring in self.logs),
             tuple(ring.next for ring in self.logs),
+            tuple(eras_among(self.logs)),
             (self.committed_on_disk, self.committed),
             self.deleted,
             self.gone,
@@ -175,10 +209,15 @@ class Station:
                 stream.gone = True
                 self.noted()
             return
-        for partition in stream.kept.partitions:
-            for _ in range(times):
-                if not partition.step():
-                    break
+        known = 0
+        while known < len(stream.kept.partitions):
+            known = len(stream.kept.partitions)
+            for partition in reversed(stream.kept.partitions):  # those that came, first
+                for _ in range(times):
+                    if not partition.step():
+                        break
+            stream.kept._grow_at = 0.0
+            stream.kept.grow()
 
     def retain(self, stream: Stream, partition: int, most_bytes: int) -> None:
         """Old segments go."""
@@ -252,11 +291,18 @@ class Station:
     def _come_back(self, stream: Stream, stored: StoredStream) -> None:
         assert stored.error is None, stored.error
         stream.deleted = False
-        for ring, end in zip(stream.logs, stored.ends, strict=True):
-            assert ring.synced <= end.next <= ring.next
-            ring.synced = ring.next = end.next
+        begin, end = stored.eras[-1].begin, stored.eras[-1].end
+        assert not any(ring.synced for ring in stream.logs[end:])
+        for each in (stream.logs, stream.values, stream.kept_from):
+            del each[end:]
+        for ring in stream.logs[begin:]:
+            ring.sealed = False
+        for ring, last in zip(stream.logs, stored.ends, strict=True):
+            assert ring.synced <= last.next <= ring.next
+            assert not ring.sealed or last.next == ring.next
+            ring.synced = ring.next = last.next
             ring.entries.clear()
-            for offset in [each for each in stream.values[ring.number] if each >= end.next]:
+            for offset in [each for each in stream.values[ring.number] if each >= last.next]:
                 del stream.values[ring.number][offset]
         stream.committed = stream.committed_on_disk = stored.groups.get("g", 0)
 
@@ -308,6 +354,9 @@ def retained(station: Station) -> None:
     station.retain(stream, 0, 0)
     stream.append(0, 900)
     station.step()
+    station.restart()
+    station.retain(stream, 0, 0)  # all that is left is a segment without records
+    station.restart()
 
 
 def deleted(station: Station) -> None:
@@ -348,6 +397,52 @@ def lost(station: Station) -> None:
         station.step()
 
 
+def repartitioned(station: Station) -> None:
+    stream = station.create("s", 1)
+    for partitions in (3, 4):
+        for partition in stream.open_partitions:
+            stream.append(partition, 500)
+        station.step(1)
+        for _ in range(3):  # more than one commit has
+            stream.append(stream.open_partitions[-1], 1500)
+        stream.repartition(partitions)
+        stream.append(stream.open_partitions[0], 400)
+        station.commit(stream)
+        station.step(1)
+        stream.append(stream.open_partitions[0], 30)
+        station.step()
+
+
+def killed_repartitioning(station: Station) -> None:
+    for number in range(3, 20, 4):
+        stream = station.create(f"s{number}", number)
+        stream.append(0, 300)
+        stream.append(1, 30)
+        stream.repartition(3)
+        stream.append(3, 300)
+        station.die_at(number)
+        station.step()
+        stream.append(4)
+        if number % 8 == 3:
+            station.restart()
+        else:
+            station.lose_memory()
+        stream.append(stream.open_partitions[1])
+        station.step()
+        station.delete(stream)
+
+
+def failing_repartition(station: Station) -> None:
+    stream = station.create("s", 1)
+    stream.append(0, 300)
+    stream.append(1, 30)
+    stream.repartition(3)
+    stream.append(3, 300)
+    for _ in range(3):
+        station.step()
+        stream.append(4, 300)
+
+
 def failing_appends(station: Station) -> None:
     stream = station.create("s", 1)
     for _ in range(5):
@@ -369,21 +464,35 @@ def at_random(station: Station) -> None:
         draw = chance.random()
         if draw < 0.5:
             for _ in range(chance.randrange(1, 4)):
-                stream.append(chance.randrange(2), chance.choice((1, 60, 500, 1500)))
+                partition = chance.choice(stream.open_partitions)
+                stream.append(partition, chance.choice((1, 60, 500, 1500)))
         elif draw < 0.75:
             station.step(chance.choice((1, 99)))
         elif draw < 0.8:
             station.commit(stream)
         elif draw < 0.85:
             station.retain(stream, chance.randrange(2), chance.choice((0, 5000)))
-        elif draw < 0.9:
+        elif draw < 0.87:
+            stream.repartition(len(stream.open_partitions) + 1)
+        elif draw < 0.91:
             station.die_at(chance.randrange(1, 9))
         else:
             station.restart()
     station.step()
 
 
-WORKLOADS: Final = (appends, rolls, groups, retained, deleted, killed, lost, failing_appends)
+WORKLOADS: Final = (
+    appends,
+    rolls,
+    groups,
+    retained,
+    deleted,
+    killed,
+    lost,
+    repartitioned,
+    killed_repartitioning,
+    failing_appends,
+)
 
 
 # ---- the trial ----
@@ -446,6 +555,7 @@ class Found:
     values: list[dict[int, bytes]]
     next: list[int]
     groups: int
+    eras: list[Era]
 
 
 def recovered(stage: Stage, state: State) -> dict[int, Found]:
@@ -466,7 +576,10 @@ def recovered(stage: Stage, state: State) -> dict[int, Found]:
             for number, end in enumerate(stored.ends)
         ]
         found[stored.identity] = Found(
-            values, [end.next for end in stored.ends], stored.groups.get("g", 0)
+            values,
+            [end.next for end in stored.ends],
+            stored.groups.get("g", 0),
+            stored.eras,
         )
     return found
 
@@ -501,15 +614,29 @@ def complaints(
 def _differences(known: Known, found: Found, stream: Stream) -> Iterator[str]:
     if not known.doomed and not known.groups[0] <= found.groups <= known.groups[1]:
         yield f"the groups are at {found.groups}, not {known.groups}"
-    for number, (must, values) in enumerate(zip(known.must, found.values, strict=True)):
+    yield from _shapes(known, found)
+    for number, (must, values) in enumerate(zip(known.must, found.values, strict=False)):
         for offset, value in must.items():
             if values.get(offset) != value and not known.doomed:
                 yield f"{number}/{offset} is {values.get(offset)!r:.20}, not {value!r:.20}"
         for offset, value in values.items():
             if not value.startswith((b"%d.%d." % (number, offset))[: len(value)]):
                 yield f"{number}/{offset} is {value!r:.20}, which was never there"
-        if not max(must, default=-1) < found.next[number] <= known.begun[number]:
+        if not known.synced[number] <= found.next[number] <= known.begun[number]:
             yield f"{number} goes on with {found.next[number]}, not up to {known.begun[number]}"
         if list(values) != list(range(found.next[number] - len(values), found.next[number])):
             yield f"{number} has gaps: {list(values)}"
     del stream
+
+
+def _shapes(known: Known, found: Found) -> Iterator[str]:
+    """What of the partitions is wrong: they are of one shape, and then all before it is there."""
+    there = found.eras
+    if there != list(known.eras[: len(there)]):
+        yield f"its eras are {there}, not the first of {known.eras}"
+    for number, must in enumerate(known.must):
+        if number >= there[-1].end and must:
+            yield f"partition {number} is lost"
+    for number, begun in enumerate(known.begun[: there[-1].begin]):
+        if found.next[number] != begun:
+            yield f"{number} is sealed at {found.next[number]}, and had records up to {begun}"

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from shmq.persistence import stream_recovery
+from shmq.persistence import stream_kept, stream_recovery
+from shmq.persistence.stream_card import StreamCard
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_kept import KeptPartition
+from shmq.persistence.stream_kept import KeptPartition, KeptStream
+from shmq.stream_era import eras_among
 from tests.powerloss import streams
 from tests.powerloss.recording import SHORT, RecordingDisk, failing
 from tests.powerloss.streams import Station, record, try_crashes
@@ -44,6 +46,12 @@ def test_nothing_that_was_published_is_lost_with_the_power(
 @pytest.mark.parametrize("error", [errno.EIO, SHORT])
 def test_nor_where_a_call_to_the_disk_fails(number: int, error: int, tmp_path: Path) -> None:
     outcome = trial(streams.failing_appends, tmp_path, 12, number=number, error=error)
+    assert outcome.wrong == []
+
+
+@pytest.mark.parametrize("number", range(8, 32, 2))
+def test_nor_where_one_fails_while_partitions_come(number: int, tmp_path: Path) -> None:
+    outcome = trial(streams.failing_repartition, tmp_path, 12, number=number, error=errno.EIO)
     assert outcome.wrong == []
 
 
@@ -86,6 +94,22 @@ def _uncounted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stream_recovery, "_sync", lambda disk, base: None)
 
 
+def _untold(patch: pytest.MonkeyPatch) -> None:
+    """A writer that writes new partitions, and leaves the card as it is."""
+    tell = KeptStream._tell
+
+    def tell_once(kept: KeptStream, card: StreamCard) -> None:
+        if not kept._told.eras:
+            tell(kept, card)
+
+    patch.setattr(KeptStream, "_tell", tell_once)
+
+
+def _unripe(patch: pytest.MonkeyPatch) -> None:
+    """A writer that does not wait for what is in the sealed partitions."""
+    patch.setattr(stream_kept, "_ripe", eras_among)
+
+
 @pytest.mark.parametrize(
     ("broken", "work"),
     [
@@ -93,6 +117,8 @@ def _uncounted(patch: pytest.MonkeyPatch) -> None:
         (_nameless, streams.appends),
         (_published_first, streams.appends),
         (_uncounted, streams.lost),
+        (_untold, streams.repartitioned),
+        (_unripe, streams.repartitioned),
     ],
     ids=lambda value: value.__name__,
 )

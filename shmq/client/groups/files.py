@@ -48,6 +48,7 @@ def open_or_make(
 ) -> _roster.Roster:
     """The group of that name, made with these options if there is none.
 
+    Without ``created_at`` among them, in ns since 1970, it is as old as its file.
     ``check`` is called before one is made, under the registry lock: it raises if none may be.
     Raises :class:`~shmq.InvalidOption` if it is of another assignment, or shares and this one
     does not; other differences do not matter. Raises InvalidName, NoSpace and SegmentError.
@@ -105,10 +106,10 @@ def _make(
     path = _path(namespace, stream_id, name)
     path.unlink(missing_ok=True)
     options = {
+        "created_at": time.time_ns(),
         **options,
         "group_id": new_identity(),
         "stream_id": stream_id,
-        "created_at": time.time_ns(),
     }
     size = _roster.size_of(options)
     if not size:

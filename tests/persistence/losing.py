@@ -1,0 +1,29 @@
+"""A machine that stops: the memory of a namespace is lost, and comes back from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shmq.names import SHM
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.disk import Disk
+from shmq.persistence.recovery import recover
+
+__all__ = ["bring_back", "lose_memory"]
+
+
+def lose_memory(namespace: str) -> None:
+    """As a reboot does."""
+    for path in SHM.iterdir():
+        if f"shmq@{namespace}@" in path.name and not path.name.startswith("sem."):
+            path.unlink()
+
+
+def bring_back(namespace: str, folder: Path) -> None:
+    """As the start of a writer does."""
+    directory = DataDirectory(namespace, Disk(folder))
+    directory.ready()
+    try:
+        recover(directory)
+    finally:
+        directory.close()
