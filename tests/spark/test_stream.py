@@ -418,7 +418,7 @@ def test_a_server_that_is_away_is_said_where_it_must_tell_a_queue_from_a_stream(
     stream: Stream,
 ) -> None:
     away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
-    with pytest.raises(AnalysisException, match="ConnectionLost: cannot connect to .*127.0.0.1:1"):
+    with pytest.raises(AnalysisException, match=r"ConnectionLost: cannot connect to .*127.0.0.1:1"):
         stream.run(**away)
 
 
