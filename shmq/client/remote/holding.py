@@ -64,7 +64,7 @@ class RemoteHeld:
         """With a connection that is lost the server has dropped what it held."""
         connection = self._stream.connection
         wire = connection.wire
-        if self._ended or wire is None or connection.closed or not wire.is_usable:
+        if self._ended or wire is None or wire.is_broken or not wire.is_of_this_process:
             return
         self._ended = True
         with contextlib.suppress(ShmqError):
