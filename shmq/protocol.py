@@ -71,6 +71,7 @@ class Type(enum.IntEnum):
     EXCHANGE = 0x54
     ROUTE = 0x55
     EXCHANGES = 0x56
+    HOLD = 0x57
     STAGE = 0x58
     PUBLISH = 0x59
     STAGED = 0x5A

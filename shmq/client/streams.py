@@ -18,6 +18,7 @@ from shmq.client.documenting import document
 from shmq.client.groups import files
 from shmq.client.groups.floors import keep_new
 from shmq.client.groups.grouping import Grouping
+from shmq.client.holding import Held, drop_dead
 from shmq.client.reading import AsyncReader, Reader
 from shmq.client.subscribing import Subscription
 from shmq.client.transactions.settling import look
@@ -211,7 +212,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
     ) -> contract.Subscription:
         """See :class:`shmq.contract.Stream`."""
         return Subscription(
-            self, pattern, history, policy, timeout, limit, on_lost, functools.partial(_Held, self)
+            self, pattern, history, policy, timeout, limit, on_lost, functools.partial(Held, self)
         )
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
@@ -344,10 +345,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     def _look_for_dead(self, partition: int) -> None:
         """Drop what dead processes hold of the partition."""
-        log = self.logs[partition]
-        for number, owner, _, _ in log.holders():
-            if owner and not self._namespace.is_alive(owner):
-                log.drop(number)
+        drop_dead(self._namespace, self.logs[partition])
 
     def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
         return _attach_by_name, (self._namespace.name, self.name)
@@ -362,37 +360,6 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
 
 document(LocalStream, contract.Stream)
-
-
-class _Held:
-    """What a subscription holds back: see :class:`shmq.client.subscribing.Floors`."""
-
-    def __init__(self, stream: LocalStream, position: dict[int, int]) -> None:
-        if stream.options.overflow != "block":
-            raise InvalidOption(
-                f"policy='block': stream {stream.name!r} has overflow={stream.options.overflow!r}, "
-                f"so nobody can hold it back: make it with overflow='block'"
-            )
-        self._stream = stream
-        self._holds: dict[int, int] = {}
-        self._owner = stream.namespace.process_number()
-        try:
-            for partition, offset in position.items():
-                self._holds[partition] = stream.logs[partition].hold(offset, self._owner)
-        except BaseException:
-            self.drop()
-            raise
-
-    def move(self, position: dict[int, int]) -> None:
-        for partition, offset in position.items():
-            if partition not in self._holds:  # it came meanwhile
-                self._holds[partition] = self._stream.logs[partition].hold(offset, self._owner)
-            self._stream.logs[partition].move(self._holds[partition], offset)
-
-    def drop(self) -> None:
-        while self._holds:
-            partition, hold = self._holds.popitem()
-            self._stream.logs[partition].drop(hold)
 
 
 class _Asked:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from shmq import contract
 from shmq.core import _core
-from shmq.errors import OffsetOutOfRange, Unsupported
+from shmq.errors import OffsetOutOfRange
 from shmq.options import check_one_of, check_whole
 from shmq.routing.topic import Topics, check_pattern
 
-__all__ = ["Floors", "NoFloors", "Subscription", "subscribe"]
+__all__ = ["Floors", "Subscription"]
 
 #: The most records that are asked for at once while the history is looked for.
 _MOST: Final = 4096
@@ -30,17 +30,43 @@ Lost = Callable[[int], object]
 class Floors(Protocol):
     """What keeps records from being overwritten that a subscription has not had."""
 
-    def move(self, position: dict[int, int]) -> None:
-        """Let what is before these offsets go."""
+    def take(self, position: Mapping[int, int]) -> None:
+        """Keep the records of these partitions from these offsets on; what is before goes.
 
-    def drop(self) -> None:
+        Where records are gone from there on it keeps what is left, and raises OffsetOutOfRange.
+        """
+
+    def move(self, position: Mapping[int, int]) -> None:
+        """As `take`, and what is gone is for the reader to tell."""
+
+    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+        """What reads on from there, and passes over what is gone."""
+
+    def close(self) -> None:
         """Let everything go. May be called again."""
 
+    def drop(self) -> None:
+        """As `close`, without waiting for anything."""
 
-class NoFloors:
+
+class _NoFloors:
     """Of a subscription that holds nothing back."""
 
-    def move(self, position: dict[int, int]) -> None:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def take(self, position: Mapping[int, int]) -> None:
+        """Nothing is held."""
+
+    def move(self, position: Mapping[int, int]) -> None:
+        """Nothing is held."""
+
+    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+        """What reads on from there, and passes over what is gone."""
+        found: contract.Reader = self._stream.reader(position, limit=limit, lapped="skip")
+        return found
+
+    def close(self) -> None:
         """Nothing is held."""
 
     def drop(self) -> None:
@@ -73,7 +99,7 @@ class _Keys:
 
 
 class Subscription(contract.Subscription):
-    """See :class:`shmq.contract.Subscription`. ``hold`` makes the floors of a position."""
+    """See :class:`shmq.contract.Subscription`. ``hold`` makes the floors of one that blocks."""
 
     def __init__(
         self,
@@ -84,7 +110,7 @@ class Subscription(contract.Subscription):
         timeout: float | None,
         limit: int,
         on_lost: Lost | None,
-        hold: Callable[[dict[int, int]], Floors],
+        hold: Callable[[], Floors],
     ) -> None:
         _core.check_timeout(timeout)
         check_one_of("policy", policy, ("drop-oldest", "block"))
@@ -98,9 +124,14 @@ class Subscription(contract.Subscription):
         self._keys = _Keys(pattern)
         history = None if history is None else check_whole("history", history, 0)
         first = stream.earliest if history is None else stream.latest
-        position, self._floors = _begin(stream, first, hold if policy == "block" else None)
-        self._ready = deque(_history(stream, position, self._keys, history or 0))
-        self._reader = stream.reader(position, limit=limit, lapped="skip")
+        self._floors: Floors = hold() if policy == "block" else _NoFloors(stream)
+        try:
+            position = _begin(stream, first, self._floors)
+            self._ready = deque(_history(stream, position, self._keys, history or 0))
+            self._reader = self._floors.reader(position, limit)
+        except BaseException:
+            self._floors.close()
+            raise
         self._closed = False
 
     @property
@@ -170,7 +201,7 @@ class Subscription(contract.Subscription):
             self._closed = True
             self._ready.clear()
             self._reader.close()
-            self._floors.drop()
+            self._floors.close()
 
     def __del__(self) -> None:
         floors = getattr(self, "_floors", None)
@@ -178,37 +209,13 @@ class Subscription(contract.Subscription):
             floors.drop()
 
 
-def subscribe(
-    stream: Any,
-    pattern: str = "#",
-    history: int | None = 0,
-    *,
-    policy: contract.Policy = "drop-oldest",
-    timeout: float | None = None,
-    limit: int = 1000,
-    on_lost: Lost | None = None,
-) -> contract.Subscription:
-    """``Stream.subscribe`` of a stream that cannot be held back from here."""
-
-    def hold(_: dict[int, int]) -> Floors:
-        raise Unsupported(
-            f"policy='block': stream {stream.name!r} can only be held back on its own host: "
-            f"subscribe there, or with policy='drop-oldest'"
-        )
-
-    return Subscription(stream, pattern, history, policy, timeout, limit, on_lost, hold)
-
-
-def _begin(
-    stream: Any, first: Callable[[int], int], hold: Callable[[dict[int, int]], Floors] | None
-) -> tuple[dict[int, int], Floors]:
-    """Where to begin, and what keeps it there."""
+def _begin(stream: Any, first: Callable[[int], int], floors: Floors) -> dict[int, int]:
+    """Where to begin, and the floors keep it there."""
     while True:
         position = {partition: first(partition) for partition in range(stream.partitions)}
-        if hold is None:
-            return position, NoFloors()
-        with contextlib.suppress(OffsetOutOfRange):  # it went meanwhile
-            return position, hold(position)
+        with contextlib.suppress(OffsetOutOfRange):  # it went meanwhile; now nothing more does
+            floors.take(position)
+            return position
 
 
 # ---- what came before ----

@@ -430,9 +430,11 @@ class Stream(abc.ABC):
         A subscriber that is too slow loses with ``policy="drop-oldest"`` what is overwritten:
         ``on_lost`` is called with how many records these were before the next one comes, and
         ``lost`` counts them. With ``"block"`` it holds back those who append, which takes a
-        stream with ``overflow="block"``; its death or `close` ends that. Raises
-        :class:`~shmq.InvalidOption`, TypeError, and :class:`~shmq.Unsupported` for ``"block"``
-        from another host.
+        stream with ``overflow="block"``; its death or `close` ends that, and over TCP the loss of
+        its connection: with the next one it holds back again, and what was overwritten meanwhile
+        is ``lost``. Raises :class:`~shmq.InvalidOption`, TypeError,
+        :class:`~shmq.NoSpace` where as many hold the stream back as can, and
+        :class:`~shmq.Unsupported` for ``"block"`` from an older server.
         """
         raise Unsupported(f"stream {self.name!r} has no subscriptions: connect on its host")
 

@@ -86,7 +86,7 @@ cdef class Partition(Segment):
         if status == SHMQ_NO_SPACE:
             return _no_space(self.fd, self.c.wanted)
         if status == SHMQ_CROWDED:
-            return _errors.ShmqError(
+            return _errors.NoSpace(
                 f"partition {self.number} of stream {name!r} is held by as many readers as it "
                 f"can be, {SHMQ_HOLDS}: release some")
         if status == SHMQ_TOO_LARGE:

@@ -57,6 +57,7 @@ FEATURES: Final = (
     "schemas",
     "filters",
     "streams",
+    "holds",
 )
 
 _LIMIT: Final = struct.Struct("!I")
@@ -151,7 +152,7 @@ class Control:
         answer = self._answers.get(kind)
         if answer is None:
             raise Refusal(Status.UNSUPPORTED, "this server has no such type")
-        if kind >= Type.STREAM_CREATE and not name and kind != Type.STREAM_LIST:
+        if kind in self.streams.answers and not name and kind != Type.STREAM_LIST:
             raise Refusal(Status.BAD_REQUEST, "a name is 1 to 100 characters: A-Z a-z 0-9 . _ : -")
         return answer
 

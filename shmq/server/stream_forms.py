@@ -11,11 +11,13 @@ from shmq.protocol import Flag, Status
 from shmq.server.answering import Refusal
 from shmq.where import Where
 
-__all__ = ["Append", "At", "Fetch", "Repartition"]
+__all__ = ["Append", "At", "Fetch", "Hold", "Repartition"]
 
 _APPEND: Final = struct.Struct("!QBIBII")
 _PRODUCER: Final = struct.Struct("!QQ")
+_IDENTITY: Final = struct.Struct("!Q")
 _FETCH: Final = struct.Struct("!QIIII")
+_HOLD: Final = struct.Struct("!QII")
 _PLACE: Final = struct.Struct("!IQ")
 _AT: Final = struct.Struct("!QIQ")
 _REPARTITION: Final = struct.Struct("!QI")
@@ -91,16 +93,32 @@ class Fetch:
         if len(rest) < _FETCH.size:
             raise _bad("a FETCH has at least 24 bytes behind the name")
         identity, most, size, wait, count = _FETCH.unpack_from(rest)
-        end = _FETCH.size + count * _PLACE.size
-        if len(rest) < end:
-            raise _bad(f"{count} places of a FETCH have 12 bytes each, and there are fewer")
         if not (most and size and count):
             raise _bad("a FETCH is for one record, one byte and one partition at least")
-        if count > _MOST_PLACES:
-            raise _bad(f"a FETCH is for {_MOST_PLACES} places at most")
-        found = _PLACE.iter_unpack(memoryview(rest)[_FETCH.size : end])
-        places = [(partition, min(offset, _LAST)) for partition, offset in found]
-        return cls(identity, most, size, _seconds(wait), places, _where(rest[end:]))
+        places, behind = _places(rest[_FETCH.size :], count)
+        return cls(identity, most, size, _seconds(wait), places, _where(behind))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """A HOLD; without ``places`` it ends. ``fetch``: what is read then."""
+
+    identity: int
+    number: int
+    places: list[tuple[int, int]]
+    fetch: Fetch | None
+
+    @classmethod
+    def of(cls, rest: bytes) -> Hold:
+        """What is behind the name. Raises Refusal."""
+        if len(rest) < _HOLD.size:
+            raise _bad("a HOLD has at least 16 bytes behind the name")
+        identity, number, count = _HOLD.unpack_from(rest)
+        places, behind = _places(rest[_HOLD.size :], count)
+        if behind and not places:
+            raise _bad("a HOLD that ends fetches nothing")
+        fetch = Fetch.of(rest[: _IDENTITY.size] + behind) if behind else None
+        return cls(identity, number, places, fetch)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,6 +151,17 @@ class At:
             raise _bad("an OFFSET_AT has 20 bytes behind the name")
         identity, partition, timestamp = _AT.unpack(rest)
         return cls(identity, partition, min(timestamp, _LATEST))
+
+
+def _places(raw: bytes, count: int) -> tuple[list[tuple[int, int]], bytes]:
+    """So many partitions with their offsets, and what is behind them. Raises Refusal."""
+    end = count * _PLACE.size
+    if len(raw) < end:
+        raise _bad(f"{count} places have 12 bytes each, and there are fewer")
+    if count > _MOST_PLACES:
+        raise _bad(f"{count} places are more than the {_MOST_PLACES} that may be asked for")
+    found = _PLACE.iter_unpack(memoryview(raw)[:end])
+    return [(partition, min(offset, _LAST)) for partition, offset in found], raw[end:]
 
 
 def _where(raw: bytes) -> str | None:

@@ -18,9 +18,10 @@ from shmq.protocol import Status, Type
 from shmq.server.answering import Refusal, map_of, nothing_in, packed, scarce, well_formed
 from shmq.server.confirming import Confirming
 from shmq.server.fetching import Fetching
+from shmq.server.holding import Holding
 from shmq.server.members import Members
 from shmq.server.statuses import refusal_of
-from shmq.server.stream_forms import Append, At, Fetch, Repartition
+from shmq.server.stream_forms import Append, At, Fetch, Hold, Repartition
 from shmq.stream_options import StreamOptions
 
 __all__ = ["Streams"]
@@ -46,6 +47,7 @@ class Streams:
         self._rights = rights
         self._open: dict[str, LocalStream] = {}
         self._fetching = Fetching()
+        self._holding = Holding()
         self._confirming = Confirming()
         self._members = Members(self, broker.queue)
         self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
@@ -55,6 +57,7 @@ class Streams:
             Type.STREAM_INFO: self._info,
             Type.APPEND: self._append,
             Type.FETCH: self._fetch,
+            Type.HOLD: self._hold,
             Type.OFFSET_AT: self._offset_at,
             Type.REPARTITION: self._repartition,
             **self._members.answers,
@@ -63,6 +66,7 @@ class Streams:
     def left(self, session: Session) -> None:
         """The connection is gone."""
         self._fetching.leave(session)
+        self._holding.left(session)
         self._members.left(session)
 
     def drain(self) -> None:
@@ -72,6 +76,7 @@ class Streams:
     def close(self) -> None:
         """Leave all streams."""
         self._fetching.close()
+        self._holding.close()
         self._confirming.close()
         self._members.close()
         for stream in self._open.values():
@@ -115,7 +120,7 @@ class Streams:
 
     def _is_awaited(self, stream: LocalStream) -> bool:
         waits = self._fetching.has(stream) or self._confirming.has(stream)
-        return waits or self._members.has(stream)
+        return waits or self._holding.has(stream) or self._members.has(stream)
 
     # ---- one request each ----
 
@@ -205,6 +210,16 @@ class Streams:
         stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
         with well_formed():
             return self._fetching.begin(session, stream, asked)
+
+    def _hold(self, session: Session, name: str, rest: bytes) -> bytes | None:
+        asked = Hold.of(rest)
+        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        if not asked.places:
+            self._holding.end(session, stream, asked.number)
+            return b""
+        with well_formed():
+            self._holding.keep(session, stream, asked.number, dict(asked.places))
+            return self._fetching.begin(session, stream, asked.fetch) if asked.fetch else b""
 
     def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = At.of(rest)

@@ -153,7 +153,20 @@ def header_value(value: Any) -> bytes | None:
         return value
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    return json.dumps(value, ensure_ascii=False, default=_as_json).encode("utf-8", "surrogatepass")
+    text = json.dumps(_keyed(value), ensure_ascii=False, default=_as_json)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _keyed(value: Any) -> Any:
+    """The same with maps whose keys are such as JSON has."""
+    if isinstance(value, list):
+        return [_keyed(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key if isinstance(key, str | int | float | None) else _as_json(key): _keyed(each)
+        for key, each in value.items()
+    }
 
 
 def _as_json(value: Any) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.codecs import CODECS, unpack_properties
 from shmq.core import _arrow
+from shmq.errors import ShmqError
 from shmq.spark import buffers
 from shmq.spark.arrow import header_value
 
@@ -81,24 +82,32 @@ class _Making:
         ends = np.frombuffer(self.columns.header_ends, np.int32).tolist()
         known: dict[bytes, Pairs] = {b"": None}
         found = []
-        for start, end in itertools.pairwise(ends):
+        for at, (start, end) in enumerate(itertools.pairwise(ends)):
             packed = self.columns.headers[start:end]
             if packed not in known:
                 if len(known) >= _ALIKE:
                     known = {b"": None}
-                known[packed] = _pairs(packed)
+                known[packed] = self._pairs(packed, at)
             found.append(known[packed])
         return pa.array(found, kind)
+
+    def _pairs(self, packed: bytes, at: int) -> Pairs:
+        """The headers of the record in that row. Raises ShmqError if they are damaged."""
+        try:
+            headers = unpack_properties(packed)
+        except Exception as error:  # msgpack's own kinds, and keys that no map can have
+            offset = np.frombuffer(self.columns.offsets, np.int64)[at]
+            raise ShmqError(
+                f"the headers of the record at offset {offset} of partition {self.partition} of "
+                f"stream {self.topic.decode()!r} are damaged: {error!r:.80}; read it without the "
+                f"column 'headers', or from behind it"
+            ) from error
+        return [{"key": str(key), "value": header_value(value)} for key, value in headers.items()]
 
     def _texts(self, kind: pa.DataType, ends: bytes, data: bytes, there: bytes | None) -> pa.Array:
         bits = None if there is None else pa.py_buffer(there)
         parts = [bits, pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(kind, self.count, parts)
-
-
-def _pairs(packed: bytes) -> Pairs:
-    headers = unpack_properties(packed)
-    return [{"key": str(key), "value": header_value(value)} for key, value in headers.items()]
 
 
 _CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODECS)))

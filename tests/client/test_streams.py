@@ -93,6 +93,20 @@ def test_an_append_waits_for_who_reads_along(broker: shmq.Broker) -> None:
     log.drop(cursor)
 
 
+def test_a_subscriber_takes_the_places_of_the_dead_and_no_others(broker: shmq.Broker) -> None:
+    stream = cast(LocalStream, broker.create_stream("crowded", 1, overflow="block"))
+    nobody = 1 << 40
+    for _ in range(255):
+        stream.logs[0].hold(0)
+    stream.logs[0].hold(0, nobody)
+
+    with stream.subscribe(policy="block"):
+        with pytest.raises(shmq.NoSpace, match=r"partition 0 of stream 'crowded'.*256"):
+            stream.subscribe(policy="block")
+        assert len(stream.logs[0].holders()) == 256
+    stream.subscribe(policy="block").close()
+
+
 def test_a_child_of_a_fork_appends_and_reads_on(stream: LocalStream) -> None:
     stream.append(b"parent")
 

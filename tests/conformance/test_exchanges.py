@@ -720,7 +720,6 @@ def test_a_deleted_stream_is_bound_no_more(broker: Broker) -> None:
         exchange.publish(b"2")
 
 
-@pytest.mark.only_local("a stream is held back on its own host alone")
 def test_a_stream_that_is_full_or_too_small_refuses_as_a_queue_does(
     broker: Broker, queues: Callable[..., None]
 ) -> None:

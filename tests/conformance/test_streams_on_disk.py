@@ -57,6 +57,16 @@ def test_what_has_left_the_ring_is_read_from_the_files(
         assert [bytes(record.value) for record in reader] == values
 
 
+def test_a_subscriber_that_blocks_begins_with_what_only_the_files_have(
+    connect: Connect, persister: Persister
+) -> None:
+    stream = create(connect(), overflow="block")
+    values = filled(stream, 2000)
+    with stream.subscribe("#", None, policy="block", timeout=0.0) as subscription:
+        assert [bytes(record.value) for record in subscription] == values
+        assert subscription.lost == 0
+
+
 def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Persister) -> None:
     stream = create(connect())
     filled(stream, 2000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 
 import pytest
@@ -10,13 +11,17 @@ import shmq
 from shmq import Broker, Record, Stream
 
 from .conftest import Connect
-from .tools import PATIENCE, SOON, in_thread, outcome
+from .tools import PATIENCE, SOON, eventually, in_thread, outcome
 
 
 @pytest.fixture
 def stream(broker: Broker) -> Stream:
     """A stream of four partitions."""
     return broker.create_stream("events", 4)
+
+
+#: More records than any of these streams has room for.
+ENDLESS = 200
 
 
 def publish(stream: Stream, *keys: str) -> None:
@@ -113,7 +118,6 @@ def test_a_slow_one_loses_the_oldest_and_is_told(broker: Broker) -> None:
     assert [record.offset for record in records] == list(range(500 - len(records), 500))
 
 
-@pytest.mark.only_local("a stream is held back on its own host alone")
 def test_one_that_blocks_holds_back_who_appends_until_it_goes_on(broker: Broker) -> None:
     stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
     subscription = stream.subscribe("#", policy="block", timeout=PATIENCE)
@@ -134,7 +138,130 @@ def test_one_that_blocks_holds_back_who_appends_until_it_goes_on(broker: Broker)
         stream.append(bytes(1000), key="k", block=False)
 
 
-@pytest.mark.only_local("a stream is held back on its own host alone")
+def test_one_that_blocks_lets_go_of_what_it_has_handed_out_and_not_of_more(broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    with stream.subscribe("#", policy="block", timeout=PATIENCE, limit=5) as subscription:
+        filled = fill(stream)
+        assert len(subscription.poll(PATIENCE)) == 5
+        with pytest.raises(shmq.Full):  # these five are in its hands
+            stream.append(bytes(1000), key="k", block=False)
+
+        assert len(subscription.poll(PATIENCE)) == 5
+        assert 1 <= fill(stream) <= 6
+        assert subscription.position == {0: 10}
+        assert (subscription.lost, filled > 20) == (0, True)
+
+
+def fill(stream: Stream) -> int:
+    """Append for as long as there is room; how many that were: ENDLESS where nobody holds back."""
+    for count in range(ENDLESS):
+        try:
+            stream.append(bytes(1000), key="k", block=False)
+        except shmq.Full:
+            return count
+    return ENDLESS
+
+
+def test_one_that_blocks_keeps_all_that_there_is_from_its_beginning(broker: Broker) -> None:
+    stream = broker.create_stream("small", 2, ring_bytes=64 << 10, overflow="block")
+    for n in range(200):
+        stream.append(bytes(1000), partition=n % 2, block=False)
+    earliest = [each.earliest for each in stream.offsets()]
+    with stream.subscribe("#", None, policy="block", timeout=SOON) as subscription:
+        with pytest.raises(shmq.Full):
+            for _ in range(200):
+                stream.append(bytes(1000), partition=1, block=False)
+        ends = [each.latest for each in stream.offsets()]
+
+        found = [(record.partition, record.offset) for record in subscription]
+
+        assert min(earliest) > 0
+        assert found[0][1] == earliest[found[0][0]]
+        expected = [(p, at) for p in (0, 1) for at in range(earliest[p], ends[p])]
+        assert sorted(found) == expected
+        assert subscription.lost == 0
+
+
+def test_the_slowest_of_those_that_block_holds_back(connect: Connect, broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    quick, slow = (
+        connect().subscribe("small", policy="block", timeout=PATIENCE, limit=4) for _ in range(2)
+    )
+    filled = fill(stream)
+    for _ in range(filled):
+        next(quick)
+    assert fill(stream) == 0
+
+    slow.close()
+
+    assert fill(stream) > 0
+
+
+def test_two_subscriptions_of_one_handle_hold_back_each_for_itself(broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    one = stream.subscribe(policy="block")
+    two = stream.subscribe(policy="block")
+    filled = fill(stream)
+    one.close()
+    assert fill(stream) == 0
+
+    assert len(two.poll(PATIENCE)) == filled
+    assert two.poll(SOON) == []
+
+    assert fill(stream) > 0
+
+
+def test_one_that_is_forgotten_holds_back_nobody(connect: Connect, broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    theirs = connect().stream("small")
+    subscription = theirs.subscribe(policy="block")
+    assert fill(stream) < ENDLESS
+
+    del subscription
+    gc.collect()
+
+    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+
+
+def test_one_whose_handle_is_closed_can_still_be_closed(broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    other = broker.stream("small")
+    subscription = other.subscribe(policy="block")
+    assert fill(stream) < ENDLESS
+
+    other.close()
+    subscription.close()
+
+    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
+
+
+def test_one_that_blocks_goes_on_with_partitions_that_come(broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    with stream.subscribe(policy="block", timeout=PATIENCE) as subscription:
+        stream.append(b"0", partition=0)
+        stream.repartition(2)
+        assert next(subscription).partition == 0
+        stream.append(b"1", partition=1)
+        stream.append(b"2", partition=2)
+        assert sorted(next(subscription).partition for _ in range(2)) == [1, 2]
+        with pytest.raises(shmq.Full):
+            for _ in range(200):
+                stream.append(bytes(1000), partition=2, block=False)
+
+
+def test_what_was_lost_of_one_partition_is_not_taken_for_that_of_another(broker: Broker) -> None:
+    stream = broker.create_stream("small", 2, ring_bytes=64 << 10)
+    with stream.subscribe(timeout=SOON) as subscription:
+        stream.append(b"kept", partition=0)
+        for _ in range(200):
+            stream.append(bytes(1000), partition=1)
+
+        found = [record.partition for record in subscription]
+
+    assert found.count(0) == 1
+    assert subscription.lost == 200 - found.count(1) > 0
+
+
 def test_only_a_stream_that_blocks_can_be_held_back(stream: Stream) -> None:
     with pytest.raises(shmq.InvalidOption, match="overflow"):
         stream.subscribe("#", policy="block")

@@ -21,12 +21,29 @@ from shmq.spark.stream_kind import OPTIONS, StreamKind
 from shmq.spark.stream_range import Range
 from shmq.spark.stream_sink import StreamSink
 from tests.serving import serve
+from tests.wire import entries
 
 READ = types.StructType(
     [
         types.StructField("key", types.BinaryType()),
         types.StructField("value", types.BinaryType()),
         types.StructField("offset", types.LongType()),
+    ]
+)
+WITH_HEADERS = types.StructType(
+    [
+        types.StructField("offset", types.LongType()),
+        types.StructField(
+            "headers",
+            types.ArrayType(
+                types.StructType(
+                    [
+                        types.StructField("key", types.StringType()),
+                        types.StructField("value", types.BinaryType()),
+                    ]
+                )
+            ),
+        ),
     ]
 )
 WRITTEN = types.StructType(
@@ -55,6 +72,38 @@ def rows(url: str, stream: shmq.Stream, start: int, end: int, **how: Any) -> lis
     strict = how.pop("strict", True)
     batches = stream_range.read(Address(url), wanted, READ, 1 << 12, strict=strict)
     return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [b"\x81\xa1h\xd7\xff" + b"\xff" * 8, b"\x81\xa1h\xc7\x0c\xff" + b"\xff" * 12],
+    ids=["of 64 bits", "of 96 bits"],
+)
+def test_headers_with_a_time_that_is_none_are_told_with_the_record(
+    url: str, orders: shmq.Stream, packed: bytes
+) -> None:
+    orders.append(b"good", headers={"h": 1}, partition=0)
+    orders.append_block(entries.entry(b"bad", None, packed), partition=0)
+    wanted = Range("orders", orders.identity, 0, 0, 2)
+
+    with pytest.raises(
+        shmq.ShmqError, match=r"offset 1 of partition 0 of stream 'orders' are damaged.*'headers'"
+    ):
+        list(stream_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
+
+    assert [row["value"] for row in rows(url, orders, 0, 2)] == [b"good", b"bad"]
+
+
+def test_headers_whose_values_are_maps_with_any_keys_are_json(
+    url: str, orders: shmq.Stream
+) -> None:
+    orders.append(b"", headers={"h": {b"k": [{1: None}], "t": True}}, partition=0)
+    wanted = Range("orders", orders.identity, 0, 0, 1)
+
+    (batch,) = stream_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
+
+    value = b'{"aw==": [{"1": null}], "t": true}'
+    assert batch.to_pylist() == [{"offset": 0, "headers": [{"key": "h", "value": value}]}]
 
 
 def test_a_task_has_just_the_offsets_of_its_range(url: str, orders: shmq.Stream) -> None:

@@ -34,6 +34,8 @@ def _serve(**settings: Any) -> Iterator[Server]:
         with shmq.connect(namespace) as broker:
             for summary in broker.list_queues():
                 broker.delete_queue(summary.name)
+            for stream in broker.list_streams():
+                broker.delete_stream(stream.name)
             for exchange in broker.list_exchanges():
                 broker.delete_exchange(exchange.name)
         left = [path.name for path in SHM.iterdir() if namespace in path.name]

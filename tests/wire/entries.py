@@ -113,6 +113,23 @@ def fetch(
     return frames.name(stream) + head + b"".join(struct.pack(">IQ", *each) for each in places)
 
 
+def hold(
+    stream: str,
+    number: int,
+    *places: tuple[int, int],
+    fetching: bytes | None = None,
+    identity: int = 0,
+    count: int | None = None,
+) -> bytes:
+    """``fetching``: a whole FETCH of the same stream."""
+    many = len(places) if count is None else count
+    head = struct.pack(">QII", identity, number, many)
+    tail = b"" if fetching is None else fetching[len(frames.name(stream)) + 8 :]
+    return (
+        frames.name(stream) + head + b"".join(struct.pack(">IQ", *each) for each in places) + tail
+    )
+
+
 def at(stream: str, partition: int, ns: int, identity: int = 0) -> bytes:
     return frames.name(stream) + struct.pack(">QIQ", identity, partition, ns)
 

@@ -50,6 +50,8 @@ class T(enum.IntEnum):
     EXCHANGE = 0x54
     ROUTE = 0x55
     EXCHANGES = 0x56
+    HOLD = 0x57
+    SCHEMA = 0x5C
     STREAM_CREATE = 0x60
     STREAM_DELETE = 0x61
     STREAM_LIST = 0x62

@@ -298,6 +298,7 @@ RIGHTS: dict[str, tuple[T, bytes, str | None]] = {
     "info": (T.STREAM_INFO, frames.name("s"), None),
     "append": (T.APPEND, append("s", entry()), "produce"),
     "fetch": (T.FETCH, fetch("s", (0, 0)), "consume"),
+    "hold": (T.HOLD, entries.hold("s", 1), "consume"),
     "offset at": (T.OFFSET_AT, entries.at("s", 0, 0), "consume"),
     "repartition": (T.REPARTITION, frames.name("s") + struct.pack(">QI", 0, 5), "admin"),
 }

@@ -67,7 +67,10 @@ def divided(
     """Which member gets which partition, as the rule of that name says.
 
     Those before ``begin``, which take no records any more, and the others are divided each for
-    themselves: so everybody has as much of both.
+    themselves: so everybody has as much of both. Where all members have just been taken out
+    nobody gets any.
     """
+    if not members:
+        return [NOBODY] * len(owners)
     rule = ASSIGNORS[assignment]
     return [*rule(members, owners[:begin]), *rule(members, owners[begin:])]

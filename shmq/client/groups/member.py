@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from shmq import contract
-from shmq.core import _log
+from shmq.core import _core, _log
 from shmq.errors import MemberFenced, ShmqError, StreamDeleted
 from shmq.options import check_whole
 
@@ -317,7 +316,7 @@ class LocalMember(contract.Member):
         return self._roster.beat(self._at, self._id)
 
     def _enter(self) -> None:
-        self._pid = os.getpid()
+        self._generation = _core.generation()
         self._at, self._id = self._roster.join(
             self._place.namespace.process_number(), self._name.encode()
         )
@@ -412,7 +411,7 @@ class LocalMember(contract.Member):
         if self._closed:
             return
         try:
-            if os.getpid() == self._pid:
+            if _core.generation() == self._generation:
                 self._revoke(frozenset(self._handed))
         finally:
             self._end()
@@ -423,7 +422,7 @@ class LocalMember(contract.Member):
         self._closed = True
         self._let_go(frozenset(self._handed))
         self._drop_reader()
-        if os.getpid() == self._pid and not self._roster.deleted:
+        if _core.generation() == self._generation and not self._roster.deleted:
             self._roster.leave(self._id, False)
 
     def __del__(self) -> None:
@@ -438,7 +437,7 @@ class LocalMember(contract.Member):
             raise StreamDeleted(f"the group {self._place.name!r} was deleted")
 
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:
+        if _core.generation() != self._generation:
             raise ShmqError("a member does not survive a fork: join() again")
 
     def _check_offsets(self, offsets: Mapping[int, int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -13,7 +12,7 @@ from shmq.client.groups.burial import Burial, bury
 from shmq.client.groups.member import LOOK_EVERY, SLICE
 from shmq.client.groups.naming import member_name
 from shmq.client.groups.place import Place
-from shmq.core import _log, _roster
+from shmq.core import _core, _log, _roster
 from shmq.errors import Empty, LeaseExpired, OffsetOutOfRange, ShmqError
 from shmq.names import check_name
 from shmq.options import check_one_of, check_seconds, check_whole
@@ -73,13 +72,26 @@ def share_options(
 class LentRecord(contract.SharedRecord):
     """See :class:`shmq.contract.SharedRecord`."""
 
-    __slots__ = ("_deliveries", "_pid", "_receipt", "_record", "_roster", "_settled", "_what")
+    __slots__ = (
+        "_deliveries",
+        "_generation",
+        "_receipt",
+        "_record",
+        "_roster",
+        "_settled",
+        "_what",
+    )
 
     def __init__(
-        self, roster: _roster.Roster, pid: int, what: str, record: contract.Record, lent: _Lent
+        self,
+        roster: _roster.Roster,
+        generation: int,
+        what: str,
+        record: contract.Record,
+        lent: _Lent,
     ) -> None:
         self._roster = roster
-        self._pid = pid  # of the process that it is lent to
+        self._generation = generation  # of the process that it is lent to
         self._what = what
         self._record = record
         self._receipt = lent[0]
@@ -159,7 +171,7 @@ class LentRecord(contract.SharedRecord):
         self._check(self._roster.extend(self._receipt, ns))
 
     def _check_process(self) -> None:
-        _check_process(self._pid)
+        _check_process(self._generation)
 
     def _conclude(self, done: bool) -> None:
         self._check(done)
@@ -189,7 +201,7 @@ class LocalShare(contract.Share):
         self._enter()
 
     def _enter(self) -> None:
-        self._pid = os.getpid()
+        self._generation = _core.generation()
         self._at, self._id = self._roster.join(
             self._place.namespace.process_number(), self._member.encode()
         )
@@ -261,7 +273,7 @@ class LocalShare(contract.Share):
                     if self._roster.hand(record.receipt):
                         yield record
         finally:
-            if os.getpid() == self._pid:
+            if _core.generation() == self._generation:
                 for record in ahead:
                     self._roster.nack(record.receipt, 0)
 
@@ -346,7 +358,7 @@ class LocalShare(contract.Share):
                 self._roster.lost(run.pop(0)[0])
                 continue
             found += [
-                LentRecord(self._roster, self._pid, self._what, record, lent)
+                LentRecord(self._roster, self._generation, self._what, record, lent)
                 for record, lent in zip(records, run, strict=False)
             ]
             if not records:
@@ -370,7 +382,7 @@ class LocalShare(contract.Share):
         if self._closed:
             return
         self._closed = True
-        if os.getpid() == self._pid and not self._roster.deleted:
+        if _core.generation() == self._generation and not self._roster.deleted:
             self._roster.leave(self._id, False)
 
     def __del__(self) -> None:
@@ -384,7 +396,7 @@ class LocalShare(contract.Share):
     def _check_open(self) -> None:
         if self._closed:
             raise ShmqError(f"this member has left {self._what}: share() again")
-        _check_process(self._pid)
+        _check_process(self._generation)
 
     def __repr__(self) -> str:
         return f"<LocalShare of {self._what}>"
@@ -395,8 +407,8 @@ def checked_receipts(receipts: Iterable[int]) -> list[int]:
     return [check_whole("receipt", receipt, 0, (1 << 64) - 1) for receipt in receipts]
 
 
-def _check_process(pid: int) -> None:
-    if os.getpid() != pid:
+def _check_process(generation: int) -> None:
+    if _core.generation() != generation:
         raise ShmqError("a member does not survive a fork: share() again")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
@@ -21,7 +20,7 @@ from shmq.client.groups.share import (
     share_options,
 )
 from shmq.client.remote.roster import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
-from shmq.core import _log
+from shmq.core import _core, _log
 from shmq.errors import Empty, MemberFenced
 from shmq.names import check_name
 from shmq.options import check_whole
@@ -106,7 +105,7 @@ class RemoteShare(LocalShare):
         super().__init__(_place(stream, name, roster), cast("Any", None), member)
 
     def _enter(self) -> None:
-        self._pid = os.getpid()
+        self._generation = _core.generation()
         self._at, self._id = self._group.join(0, self._member.encode())
         self._roster = cast("Any", Lender(self._group, self._id))
 
@@ -156,5 +155,5 @@ class RemoteShare(LocalShare):
         """See :class:`shmq.contract.Share`."""
         if not self._closed:
             self._closed = True
-            if os.getpid() == self._pid:
+            if _core.generation() == self._generation:
                 self._group.leave(self._id, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
@@ -22,9 +23,10 @@ from shmq.client.remote.grouping import (
     open_group,
     open_share,
 )
+from shmq.client.remote.holding import RemoteHeld
 from shmq.client.remote.stream_appender import Appender, How
 from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
-from shmq.client.subscribing import subscribe
+from shmq.client.subscribing import Subscription
 from shmq.core import _core, _log
 from shmq.names import check_name
 from shmq.options import Confirm, check_whole
@@ -59,6 +61,7 @@ class RemoteStream(contract.Stream):
         self._identity = int(said["identity"])
         self._take_shape(said)
         self._appender = Appender(self)
+        self._holds = itertools.count(1)  # their numbers
 
     # ---- what it is ----
 
@@ -287,13 +290,19 @@ class RemoteStream(contract.Stream):
         max_bytes: int,
         wait: float,
         where: str | None = None,
+        hold: tuple[int, Mapping[int, int]] | None = None,
     ) -> list[contract.Records]:
         """What there is of these partitions, waiting so many seconds for the first.
 
-        Of one of which all was left out there are no records, and where to go on.
+        Of one of which all was left out there are no records, and where to go on. ``hold``: the
+        number of a hold of the connection's, and where it is to be before anything is read.
         """
         rest = frames.fetch(self._identity, places, limit, max_bytes, wait, where)
-        return self._records(self.ask(Type.FETCH, rest, wait=wait), places, limit)
+        if hold is None:
+            answer = self.ask(Type.FETCH, rest, wait=wait)
+        else:
+            answer = self.ask(Type.HOLD, frames.hold(self._identity, *hold, rest), wait=wait)
+        return self._records(answer, places, limit)
 
     async def afetched(
         self,
@@ -451,16 +460,11 @@ class RemoteStream(contract.Stream):
         limit: int = 1000,
         on_lost: Callable[[int], object] | None = None,
     ) -> contract.Subscription:
-        """See :class:`shmq.contract.Stream`. Raises Unsupported for ``policy="block"``."""
-        return subscribe(
-            self,
-            pattern,
-            history,
-            policy=policy,
-            timeout=timeout,
-            limit=limit,
-            on_lost=on_lost,
-        )
+        """See :class:`shmq.contract.Stream`."""
+        return Subscription(self, pattern, history, policy, timeout, limit, on_lost, self._new_hold)
+
+    def _new_hold(self) -> RemoteHeld:
+        return RemoteHeld(self, next(self._holds))
 
     # ---- groups ----
 

@@ -11,12 +11,14 @@ from shmq.client.remote.refusal import refusal
 from shmq.core import _core
 from shmq.protocol import FOREVER, Flag, Status
 
-__all__ = ["Done", "Part", "append", "done", "error", "fetch", "offset_at", "parts"]
+__all__ = ["Done", "Part", "append", "done", "error", "fetch", "hold", "offset_at", "parts"]
 
 _APPEND: Final = struct.Struct("!QBIBII")
 _PRODUCER: Final = struct.Struct("!QQ")
 _DONE: Final = struct.Struct("!QIQ")
+_IDENTITY: Final = struct.Struct("!Q")
 _FETCH: Final = struct.Struct("!QIIII")
+_HOLD: Final = struct.Struct("!QII")
 _PLACE: Final = struct.Struct("!IQ")
 _PART: Final = struct.Struct("!IQQI")
 _AT: Final = struct.Struct("!QIQ")
@@ -90,6 +92,15 @@ def fetch(
     head = _FETCH.pack(identity, min(most, _MOST), min(size, _MOST), ms, len(places))
     tail = b"" if where is None else where.encode()
     return b"".join((head, *(_PLACE.pack(*place) for place in places.items()), tail))
+
+
+def hold(
+    identity: int, number: int, position: Mapping[int, int], fetched: bytes | None = None
+) -> bytes:
+    """What a HOLD has behind the name; ``fetched``: what a FETCH would have there."""
+    head = _HOLD.pack(identity, number, len(position))
+    tail = b"" if fetched is None else fetched[_IDENTITY.size :]
+    return b"".join((head, *(_PLACE.pack(*place) for place in position.items()), tail))
 
 
 def parts(answer: _core.Answer) -> Iterator[Part]:

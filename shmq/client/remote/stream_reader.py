@@ -98,20 +98,25 @@ class _Place:
             self.position[records.partition] = records.next_offset
         return [records for records in found if len(records)]
 
-    def skip(self, error: OffsetOutOfRange) -> None:
-        """Go on with what is there. Raises the error where it is not to be passed over."""
+    def check_skips(self, error: OffsetOutOfRange) -> None:
+        """Raises the error where it is not to be passed over."""
         if self._lapped == "raise" or error.asked >= error.earliest:
             raise error
-        for partition, offset in self.position.items():
-            if offset == error.asked:
-                self.lost += error.earliest - offset
-                self.position[partition] = error.earliest
-                return
-        raise error
+
+    def skip(self, offsets: list[contract.PartitionOffsets]) -> None:
+        """Go on with what is there, in whichever partitions are lapped: the error names none."""
+        for found in offsets:
+            behind = found.earliest - self.position.get(found.partition, found.earliest)
+            if behind > 0:
+                self.lost += behind
+                self.position[found.partition] = found.earliest
 
 
 class RemoteReader(contract.Reader):
-    """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`."""
+    """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`.
+
+    ``hold``: the number of a hold that goes along with it; of a stream that can be held back.
+    """
 
     def __init__(
         self,
@@ -123,10 +128,12 @@ class RemoteReader(contract.Reader):
         where: str | None,
         *,
         follows: bool,
+        hold: int | None = None,
     ) -> None:
         _core.check_timeout(timeout)
         self._stream = stream
         self._place = _Place(stream, position, limit, lapped, where, follows=follows)
+        self._hold = hold
         self._timeout = timeout
         self._ready: deque[contract.Record] = deque()
         self._closed = False
@@ -169,7 +176,8 @@ class RemoteReader(contract.Reader):
             try:
                 found = self._place.move(self._fetched(wait))
             except OffsetOutOfRange as error:
-                self._place.skip(error)
+                self._place.check_skips(error)
+                self._place.skip(self._stream.offsets())
                 continue
             if found:
                 return found
@@ -180,8 +188,9 @@ class RemoteReader(contract.Reader):
 
     def _fetched(self, wait: float) -> list[contract.Records]:
         place = self._place
+        hold = None if self._hold is None else (self._hold, place.position)
         found: list[contract.Records] = self._stream.fetched(
-            place.now(), place.limit, _BYTES, wait, place.where
+            place.now(), place.limit, _BYTES, wait, place.where, hold
         )
         return found
 
@@ -248,7 +257,8 @@ class RemoteAsyncReader(contract.AsyncReader):
                     place.now(), place.limit, _BYTES, wait, place.where
                 )
             except OffsetOutOfRange as error:
-                place.skip(error)
+                place.check_skips(error)
+                place.skip(await self._stream.aoffsets())
                 continue
             for records in place.move(found):
                 self._ready.extend(records)

@@ -45,6 +45,7 @@ enum shmq_frame_type {
     SHMQ_T_EXCHANGE = 0x54,
     SHMQ_T_ROUTE = 0x55,
     SHMQ_T_EXCHANGES = 0x56,
+    SHMQ_T_HOLD = 0x57,    /* as those of streams                                          */
     SHMQ_T_STAGE = 0x58,
     SHMQ_T_PUBLISH = 0x59,
     SHMQ_T_STAGED = 0x5A,

@@ -200,7 +200,10 @@ static void ask_by_name(struct shmq_session *session, const struct shmq_frame *f
     session->front->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
 }
 
-static bool is_of_streams(uint8_t type) { return type >> 4 == SHMQ_T_STREAMS >> 4; }
+static bool is_of_streams(uint8_t type)
+{
+    return type >> 4 == SHMQ_T_STREAMS >> 4 || type == SHMQ_T_HOLD;
+}
 
 /* A request about a stream: all of it is for policy to check, that there is such a type
  * included; without a good name, it is answered without any. */

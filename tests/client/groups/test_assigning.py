@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmq.client.groups.assigning import ASSIGNORS, in_turns, ranges, sticky
+import shmq
+from shmq.client.groups.assigning import ASSIGNORS, divided, in_turns, ranges, sticky
+from shmq.contract import Assignment
 
 MEMBERS = st.lists(st.integers(1, 1000), min_size=1, max_size=20, unique=True).map(sorted)
 OWNERS = st.lists(st.integers(0, 40), max_size=40)
@@ -64,3 +66,28 @@ def test_a_newcomer_gets_its_share_and_the_others_keep_the_rest() -> None:
     assert sticky([1, 2], [1, 1, 1, 1]) == [1, 1, 2, 2]
     assert sticky([1, 2, 3], [1, 1, 2, 2]) == [1, 1, 2, 3]
     assert sticky([2, 3], [1, 1, 2, 3]) == [2, 3, 2, 3]
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_without_members_nobody_has_anything(name: str) -> None:
+    assert divided(name, [], [7, 0, 8], 1) == [0, 0, 0]
+    assert divided(name, [], [], 0) == []
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_member_that_is_taken_out_before_it_plans_joins_anew(
+    broker: shmq.Broker, name: Assignment
+) -> None:
+    stream = broker.create_stream("events", 3)
+    group = stream.group("g", name)
+    with group.join() as member:
+        place = group.place  # type: ignore[attr-defined]
+        place.roster.leave(member.id, True)
+        assert not place.roster.planned
+
+        place.plan()
+
+        assert place.roster.planned
+        assert [seat[1] for seat in place.roster.seats()] == [0, 0, 0]
+        member.poll()
+        assert member.assignment == {0, 1, 2}

@@ -1,0 +1,132 @@
+"""What a subscription holds back of a stream of this host: a hold of each partition."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from shmq import contract
+from shmq.core import _log
+from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange
+from shmq.registry import Namespace
+
+__all__ = ["REMOTE", "Held", "drop_dead"]
+
+#: What the holds are known by that a server has for its clients.
+REMOTE: Final = 0x4D45_5452_4548_4C44
+
+#: How many of these a partition has at most; the others are for this host.
+_MOST_REMOTE: Final = 128
+
+
+class Held:
+    """See :class:`shmq.client.subscribing.Floors`. It ends with the process at the latest.
+
+    ``tag``: 0, or `REMOTE`. Raises InvalidOption if nobody can hold the stream back.
+    """
+
+    def __init__(self, stream: Any, tag: int = 0) -> None:
+        if stream.options.overflow != "block":
+            raise InvalidOption(
+                f"policy='block': stream {stream.name!r} has overflow={stream.options.overflow!r}, "
+                f"so nobody can hold it back: make it with overflow='block'"
+            )
+        self.stream = stream
+        self._tag = tag
+        self._owner = stream.namespace.process_number()
+        self._holds: dict[int, int] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing."""
+        return not self._holds
+
+    def take(self, position: Mapping[int, int]) -> None:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        taken: list[int] = []
+        gone: OffsetOutOfRange | None = None
+        try:
+            for partition, offset in position.items():
+                if partition in self._holds:
+                    self._partition(partition).move(self._holds[partition], offset)
+                    continue
+                error = self._hold(partition, offset)
+                taken.append(partition)
+                gone = gone or error
+        except BaseException:
+            for partition in taken:
+                self._partition(partition).drop(self._holds.pop(partition))
+            raise
+        if gone is not None:
+            raise gone
+
+    def move(self, position: Mapping[int, int]) -> None:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        with contextlib.suppress(OffsetOutOfRange):
+            self.take(position)
+
+    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        found: contract.Reader = self.stream.reader(position, limit=limit, lapped="skip")
+        return found
+
+    def close(self) -> None:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        while self._holds:
+            partition, hold = self._holds.popitem()
+            self._partition(partition).drop(hold)
+
+    drop = close
+
+    def _partition(self, partition: int) -> _log.Partition:
+        found: _log.Partition = self.stream.logs[partition]
+        return found
+
+    def _hold(self, partition: int, offset: int) -> OffsetOutOfRange | None:
+        """Take one, from what is still there on; the error that tells that it is less."""
+        latest = self.stream.latest(partition)  # or there is no such partition
+        log = self._partition(partition)
+        try:
+            self._check_room(partition)
+            self._holds[partition] = self._hold_of(log, offset)
+        except NoSpace:
+            drop_dead(self.stream.namespace, log)
+            self._check_room(partition)
+            self._holds[partition] = self._hold_of(log, offset)
+        earliest = self.stream.earliest(partition)
+        if earliest <= offset <= latest:
+            return None
+        return OffsetOutOfRange(
+            f"stream {self.stream.name!r} has no offset {offset} in partition {partition}: it has "
+            f"those from {earliest} to {latest}",
+            offset,
+            earliest,
+            latest,
+        )
+
+    def _hold_of(self, log: _log.Partition, offset: int) -> int:
+        while True:
+            try:
+                return log.hold(offset, self._owner, self._tag)
+            except OffsetOutOfRange as error:
+                offset = error.earliest if offset < error.earliest else error.latest
+
+    def _check_room(self, partition: int) -> None:
+        """Raises NoSpace where other hosts' subscriptions are as many as may be."""
+        if self._tag != REMOTE:
+            return
+        held = sum(tag == REMOTE for _, _, tag, _ in self._partition(partition).holders())
+        if held >= _MOST_REMOTE:
+            raise NoSpace(
+                f"partition {partition} of stream {self.stream.name!r} is held back by "
+                f"{_MOST_REMOTE} subscriptions over TCP, and by no more at a time: close some, or "
+                f"subscribe with policy='drop-oldest'"
+            )
+
+
+def drop_dead(namespace: Namespace, log: _log.Partition) -> None:
+    """Drop what dead processes hold of a partition."""
+    for number, owner, _, _ in log.holders():
+        if owner and not namespace.is_alive(owner):
+            log.drop(number)

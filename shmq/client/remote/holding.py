@@ -1,0 +1,76 @@
+"""What a subscription holds back of a server's stream: the server does, for the connection.
+
+Each FETCH of the reader goes with what it has had: what is before that is let go of, and a new
+connection holds the rest again before it reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from shmq import contract
+from shmq.client.remote import stream_frames as frames
+from shmq.client.remote.stream_reader import RemoteReader
+from shmq.errors import ShmqError, Unsupported
+from shmq.protocol import Type
+
+__all__ = ["RemoteHeld"]
+
+
+class RemoteHeld:
+    """See :class:`shmq.client.subscribing.Floors`. ``number``: its own of the connection's.
+
+    Raises Unsupported if the server is too old.
+    """
+
+    def __init__(self, stream: Any, number: int) -> None:
+        greeting = stream.connection.greeting
+        if greeting is None or "holds" not in greeting.features:
+            raise Unsupported(
+                f"policy='block': the server of stream {stream.name!r} cannot hold it back for "
+                f"others: it needs a newer version of shmq, or subscribe with policy='drop-oldest'"
+            )
+        self._stream = stream
+        self._number = number
+        self._ended = False
+
+    def take(self, position: Mapping[int, int]) -> None:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        self._stream.ask(Type.HOLD, self._said(position))
+
+    def move(self, position: Mapping[int, int]) -> None:
+        """The reader's next FETCH says it."""
+
+    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        return RemoteReader(
+            self._stream, position, limit, None, "skip", None, follows=True, hold=self._number
+        )
+
+    def close(self) -> None:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        self._end(wait=True)
+
+    def drop(self) -> None:
+        """See :class:`shmq.client.subscribing.Floors`."""
+        self._end(wait=False)
+
+    def _said(self, position: Mapping[int, int]) -> bytes:
+        return frames.hold(self._stream.identity, self._number, position)
+
+    def _end(self, *, wait: bool) -> None:
+        """With a connection that is lost the server has dropped what it held."""
+        connection = self._stream.connection
+        wire = connection.wire
+        if self._ended or wire is None or wire.is_broken or not wire.is_of_this_process:
+            return
+        self._ended = True
+        with contextlib.suppress(ShmqError):
+            answer = wire.request(Type.HOLD, True, self._said({}))
+            if wait:
+                connection.await_(wire, answer, connection.target.request_timeout)
+            else:
+                wire.forget(answer)
+                wire.send()
