@@ -14,7 +14,7 @@ from typing import Final
 from shmq.errors import DamagedFile
 from shmq.persistence.disk import Disk
 from shmq.persistence.stream_places import bases, segment_file
-from shmq.persistence.stream_segment import LEAST_TIME, Block, StreamSegment
+from shmq.persistence.stream_segment import Block, StreamSegment
 
 __all__ = ["StreamFiles"]
 
@@ -78,14 +78,18 @@ class StreamFiles:
 
     def first_time(self, until: int) -> int | None:
         """The time of the first record, in ns; None: there is none."""
-        first = self.at(LEAST_TIME, until)
-        return None if first is None else self._segment(self._bases[0]).first_time(until)
+        for base in self._look():
+            with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                time = self._segment(base).first_time(until) if base < until else None
+                if time is not None:
+                    return time
+        return None
 
     def last_time(self, until: int) -> int | None:
         """The time of the last record before ``until``, in ns; None: there is none."""
         for base in reversed(self._look()):
-            if base < until:
-                _, time = self._segment(base).last(until)
+            with contextlib.suppress(FileNotFoundError):
+                _, time = self._segment(base).last(until) if base < until else (0, None)
                 if time is not None:
                     return time
         return None

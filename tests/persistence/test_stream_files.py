@@ -197,6 +197,34 @@ def test_old_segments_go_by_their_size_and_the_last_one_stays(tmp_path: Path) ->
     assert bases(disk.names()) == [max(bases(disk.names()))]
 
 
+class Hindsight(Disk):
+    """Lists the files that there were at first, of which some have gone since."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._then = super().names()
+
+    def names(self) -> list[str]:
+        return self._then
+
+
+def test_a_segment_that_goes_while_it_is_looked_at_is_passed_over(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [100] * 6)
+    begins = bases(disk.names())
+    assert len(begins) > 2
+    seen = Hindsight(tmp_path)
+    disk.unlink(segment_file(begins[0]))
+    files = StreamFiles(seen)
+    assert files.first_time(until) == files.at(0, until) * TICK == begins[1] * TICK
+    assert files.last_time(until) == (until - 1) * TICK
+    for base in begins[1:]:
+        disk.unlink(segment_file(base))
+    files = StreamFiles(seen)
+    assert files.first_time(until) is None
+    assert files.last_time(until) is None
+
+
 def test_old_segments_go_by_the_age_of_their_records(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     journal = journal_of(disk)
