@@ -18,8 +18,7 @@ cdef class Records:
     cdef const unsigned char *at[2]
     cdef uint64_t bytes_of[2]
     cdef uint64_t count
-    cdef const unsigned char **index
-    cdef uint64_t most            # entries of `index`
+    cdef const unsigned char **index  # where each entry is; NULL: nobody has asked yet
 
     def __cinit__(self):
         self.pin = -1
@@ -101,17 +100,23 @@ cdef class Records:
         cdef int piece
         cdef const unsigned char *at
         cdef const unsigned char *end
-        self.index = <const unsigned char **>malloc(max(self.count, 1) * sizeof(void *))
-        if self.index == NULL:
+        cdef const unsigned char **made = \
+            <const unsigned char **>malloc(max(self.count, 1) * sizeof(void *))
+        if made == NULL:
             raise MemoryError
-        for piece in range(2):
-            at = self.at[piece]
-            end = at + self.bytes_of[piece]
-            while at < end and i < self.count:
-                self.index[i] = at
-                at = self._entry(at, end, &e)
-                i += 1
-        self.most = i
+        try:
+            for piece in range(2):
+                at = self.at[piece]
+                end = at + self.bytes_of[piece]
+                while at < end and i < self.count:
+                    made[i] = at
+                    at = self._entry(at, end, &e)
+                    i += 1
+            if i != self.count:
+                raise self._overtaken()
+            self.index, made = made, NULL
+        finally:
+            free(made)
         return 0
 
     def __len__(self):
@@ -170,7 +175,7 @@ cdef class Records:
         cdef const unsigned char *at
         if self.index == NULL:
             self._make_index()
-        for i in range(self.most):
+        for i in range(self.count):
             if keep[i]:
                 at = self.index[i]
                 size = self._entry(at, self._end_of(at), &e) - at
