@@ -16,7 +16,8 @@ from shmq.registry import Namespace
 __all__ = ["Below"]
 
 #: Bytes of files that a read takes at most: they are looked at several times, and what the
-#: processor has close by is looked at sooner.
+#: processor has close by is looked at sooner. The values of much more, freed at once, would be
+#: given back to the kernel, and zeroed by it for the next.
 AT_ONCE: Final = 256 << 10
 
 
@@ -39,13 +40,13 @@ class Below:
     ) -> _log.Records | None:
         """The records from ``offset`` on, of one file; None: they are in none.
 
+        They lie in its mapping, unless they were compressed; so it stays as long as they do.
         Raises :class:`~shmq.OffsetOutOfRange` where they are gone from there, too.
         """
         block = self._block(log, offset, limit, most_bytes, end)
         if block is None:
             return None
-        data = _spill.entries(block.data)
-        return _log.records_of(data, log.number, offset, limit, end=end)
+        return _log.records_of(block.data, log.number, offset, limit, end=end, in_place=True)
 
     def raw(
         self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None

@@ -329,6 +329,7 @@ def records_of(
     salt: int | None = None,
     verify: bool = True,
     next_offset: int | None = None,
+    in_place: bool = False,
 ) -> Records: ...
 def pack_records(
     values: Iterable[Any],

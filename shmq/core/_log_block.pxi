@@ -11,21 +11,21 @@ cdef class Records:
 
     cdef readonly uint32_t partition
     cdef readonly int64_t next_offset
-    cdef object owner             # bytes, or the partition whose ring they lie in
+    cdef object owner             # bytes, a view of a file, or the partition whose ring it is
     cdef Partition log            # what a view is of; None: of nothing that changes
     cdef uint64_t begin           # position in its ring
     cdef int64_t pin              # its hold; -1: none
     cdef const unsigned char *at[2]
     cdef uint64_t bytes_of[2]
+    cdef uint64_t others          # of those bytes: records of other types, between the entries
     cdef uint64_t count
-    cdef const unsigned char **index
-    cdef uint64_t most            # entries of `index`
+    cdef const unsigned char **index  # where each entry is; NULL: nobody has asked yet
 
     def __cinit__(self):
         self.pin = -1
         self.index = NULL
         self.count = 0
-        self.bytes_of[0] = self.bytes_of[1] = 0
+        self.bytes_of[0] = self.bytes_of[1] = self.others = 0
 
     def __dealloc__(self):
         if self.pin >= 0:
@@ -35,6 +35,8 @@ cdef class Records:
     @property
     def data(self):
         """The entries as they lie, as bytes: see entry.h."""
+        if self.others:
+            return self._entries_alone()
         if isinstance(self.owner, bytes) and not self.bytes_of[1]:
             begin = self.at[0] - <const unsigned char *>PyBytes_AS_STRING(self.owner)
             return self.owner[begin:begin + self.bytes_of[0]]
@@ -42,6 +44,26 @@ cdef class Records:
         memcpy(PyBytes_AS_STRING(made), self.at[0], self.bytes_of[0])
         memcpy(PyBytes_AS_STRING(made) + self.bytes_of[0], self.at[1], self.bytes_of[1])
         self.check()
+        return made
+
+    cdef bytes _entries_alone(self):
+        """Of one piece: what is between its records of other types, one behind the other."""
+        cdef uint64_t left = self.bytes_of[0] - self.others, size
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, left)
+        cdef char *to = PyBytes_AS_STRING(made)
+        cdef const unsigned char *at = self.at[0]
+        cdef const unsigned char *end = at + self.bytes_of[0]
+        cdef shmq_entry e
+        while at < end:
+            at = self._entry(at, end, &e)
+            size = _size_of(&e)
+            if size > left:  # a file that somebody else has changed
+                raise self._overtaken()
+            memcpy(to, at - size, size)
+            to += size
+            left -= size
+        if left:
+            raise self._overtaken()
         return made
 
     def sealed(self, uint32_t salt):
@@ -82,11 +104,15 @@ cdef class Records:
             raise self._overtaken()
         return made
 
-    # The entry at `at`, and where the next one is.
+    # The first entry from `at` on, and what is behind it.
     cdef const unsigned char *_entry(self, const unsigned char *at, const unsigned char *end,
                                      shmq_entry *e) except NULL:
-        cdef uint64_t size
-        if c_entry_read(at, end - at, 0, False, e, &size) != SHMQ_E_OK:
+        cdef uint64_t size = 0
+        cdef int what = c_entry_read(at, end - at, 0, False, e, &size)
+        while what == SHMQ_E_OTHER:
+            at += size
+            what = c_entry_read(at, end - at, 0, False, e, &size)
+        if what != SHMQ_E_OK:
             raise self._overtaken()
         return at + size
 
@@ -101,17 +127,23 @@ cdef class Records:
         cdef int piece
         cdef const unsigned char *at
         cdef const unsigned char *end
-        self.index = <const unsigned char **>malloc(max(self.count, 1) * sizeof(void *))
-        if self.index == NULL:
+        cdef const unsigned char **made = \
+            <const unsigned char **>malloc(max(self.count, 1) * sizeof(void *))
+        if made == NULL:
             raise MemoryError
-        for piece in range(2):
-            at = self.at[piece]
-            end = at + self.bytes_of[piece]
-            while at < end and i < self.count:
-                self.index[i] = at
-                at = self._entry(at, end, &e)
-                i += 1
-        self.most = i
+        try:
+            for piece in range(2):
+                at = self.at[piece]
+                end = at + self.bytes_of[piece]
+                while at < end and i < self.count:
+                    at = self._entry(at, end, &e)
+                    made[i] = at - _size_of(&e)
+                    i += 1
+            if i != self.count:
+                raise self._overtaken()
+            self.index, made = made, NULL
+        finally:
+            free(made)
         return 0
 
     def __len__(self):
@@ -170,7 +202,7 @@ cdef class Records:
         cdef const unsigned char *at
         if self.index == NULL:
             self._make_index()
-        for i in range(self.most):
+        for i in range(self.count):
             if keep[i]:
                 at = self.index[i]
                 size = self._entry(at, self._end_of(at), &e) - at
@@ -208,6 +240,10 @@ cdef class RecordIterator:
                            None if self.records.log is None else self.records)
 
 
+cdef inline uint64_t _size_of(const shmq_entry *e):
+    return shmq_entry_size(e.flags, e.value_bytes, e.key_bytes, e.headers_bytes)
+
+
 cdef Records _records_in(bytes block, uint32_t partition, uint64_t count, int64_t next_offset):
     cdef Records made = Records.__new__(Records)
     made.partition = partition
@@ -222,18 +258,21 @@ cdef Records _records_in(bytes block, uint32_t partition, uint64_t count, int64_
 # ---- from outside ----
 
 def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFFF, *,
-               end=None, salt=None, bint verify=True, next_offset=None):
+               end=None, salt=None, bint verify=True, next_offset=None, bint in_place=False):
     """The records of a block from ``offset`` on, at most ``limit``, and before ``end``.
 
     The block is entries as they lie; records of other types are passed over, and what was
     compressed together is expanded. ``salt`` None: that of no stream, so the checksums are
     not compared. ``next_offset``, if it is known better; it counts unless there are ``limit``.
-    Raises ShmqError for what is no such block.
+    ``in_place``: nobody changes the block any more, so it is read where it lies, and held as
+    long as the records are. Raises ShmqError for what is no such block.
     """
     cdef Records made
-    cdef bytes block = raw if isinstance(raw, bytes) else bytes(raw)
+    cdef object block = raw
     cdef uint32_t salted = salt or 0
     cdef uint64_t last = NOWHERE if end is None else end
+    if not isinstance(raw, bytes):
+        block = PyMemoryView_GetContiguous(raw, PyBUF_READ, b"C") if in_place else bytes(raw)
     made = _read_block(block, partition, offset, limit, last, salted,
                        verify and salt is not None)
     if next_offset is not None and made.count < limit:
@@ -241,14 +280,17 @@ def records_of(raw, uint32_t partition, int64_t offset, uint64_t limit=0xFFFFFFF
     return made
 
 
-cdef Records _read_block(bytes block, uint32_t partition, int64_t offset, uint64_t limit,
+cdef Records _read_block(object block, uint32_t partition, int64_t offset, uint64_t limit,
                          uint64_t last, uint32_t salt, bint verify):
-    """The fast way is that of a block that is to be taken as it is, from its beginning on."""
-    cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(block)
-    cdef const unsigned char *end = at + PyBytes_GET_SIZE(block)
-    cdef const unsigned char *begin = NULL
-    cdef const unsigned char *stop = NULL
-    cdef uint64_t size = 0, count = 0
+    """Of ``block``, which is bytes or a contiguous memoryview, and which they then lie in.
+
+    Where something was compressed they lie in bytes of their own.
+    """
+    cdef uint64_t length = 0, size = 0, count = 0, taken = 0
+    cdef const unsigned char *at = _begin_of(block, &length)
+    cdef const unsigned char *end = at + length
+    cdef const unsigned char *begin = at  # of the first entry that is wanted
+    cdef const unsigned char *stop = at   # behind the last one
     cdef int64_t next_offset = offset
     cdef shmq_entry e
     cdef int what
@@ -259,32 +301,46 @@ cdef Records _read_block(bytes block, uint32_t partition, int64_t offset, uint64
             break
         if what == SHMQ_E_WRONG:
             raise _malformed("an entry is cut off, or its bytes are not those that were written")
-        if what == SHMQ_E_OTHER or e.count > 1 or e.compression != SHMQ_PLAIN:
-            return _read_mixed(block, partition, offset, limit, last, salt, verify)
-        if e.offset >= last or count == limit:
-            break
-        if <int64_t>e.offset >= offset:
-            if begin == NULL:
-                begin = at
-            count += 1
-            next_offset = e.offset + 1
-            stop = at + size
+        if what == SHMQ_E_OK:
+            if e.compression != SHMQ_PLAIN:
+                return _read_packed(block, partition, offset, limit, last, salt, verify)
+            if e.offset >= last or count == limit:
+                break
+            if <int64_t>e.offset >= offset:
+                if not count:
+                    begin = at
+                count += 1
+                taken += size
+                next_offset = e.offset + 1
+                stop = at + size
         at += size
-    made = _records_in(block, partition, count, next_offset)
-    if begin != NULL:
-        made.at[0] = begin
-        made.bytes_of[0] = stop - begin
-    else:
-        made.bytes_of[0] = 0
+    made = Records.__new__(Records)
+    made.partition = partition
+    made.next_offset = next_offset
+    made.owner = block
+    made.count = count
+    made.at[0] = begin
+    made.bytes_of[0] = stop - begin
+    made.others = made.bytes_of[0] - taken
     return made
 
 
-cdef Records _read_mixed(bytes block, uint32_t partition, int64_t offset, uint64_t limit,
-                         uint64_t last, uint32_t salt, bint verify):
-    """As _read_block, of a block that holds other things as well: they are made plain."""
-    cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(block)
-    cdef const unsigned char *end = at + PyBytes_GET_SIZE(block)
-    cdef uint64_t size = 0, count = 0
+cdef const unsigned char *_begin_of(object block, uint64_t *length):
+    cdef Py_buffer *view
+    if isinstance(block, bytes):
+        length[0] = PyBytes_GET_SIZE(block)
+        return <const unsigned char *>PyBytes_AS_STRING(block)
+    view = PyMemoryView_GET_BUFFER(block)
+    length[0] = view.len
+    return <const unsigned char *>view.buf
+
+
+cdef Records _read_packed(object block, uint32_t partition, int64_t offset, uint64_t limit,
+                          uint64_t last, uint32_t salt, bint verify):
+    """As _read_block, of a block that holds compressed entries as well: they are made plain."""
+    cdef uint64_t length = 0, size = 0, count = 0
+    cdef const unsigned char *at = _begin_of(block, &length)
+    cdef const unsigned char *end = at + length
     cdef int64_t next_offset = offset
     cdef shmq_entry e
     cdef list parts = []

@@ -49,6 +49,17 @@ def test_a_view_is_of_the_ring_itself_and_says_when_it_is_overtaken(stream: Loca
         records.check()
 
 
+def test_a_view_that_was_overtaken_has_no_records_whoever_asks_again(stream: LocalStream) -> None:
+    stream.append_many([b"abc"] * 5)
+    records = cast(_log.Records, stream.read(0, 0, view=True))
+    fill(stream)
+    for _ in range(3):
+        with pytest.raises(shmq.OffsetOutOfRange):
+            records[4]
+        with pytest.raises(shmq.OffsetOutOfRange):
+            records.select([True] * 5)
+
+
 def test_what_is_pinned_is_not_overwritten_until_it_is_released(stream: LocalStream) -> None:
     stream.append(b"abc")
     with stream.read(0, 0, view=True, pin=True) as records:

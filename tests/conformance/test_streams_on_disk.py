@@ -67,6 +67,52 @@ def test_a_subscriber_that_blocks_begins_with_what_only_the_files_have(
         assert subscription.lost == 0
 
 
+def test_a_block_that_is_read_from_the_files_is_appended_as_it_lies(
+    connect: Connect, persister: Persister
+) -> None:
+    broker = connect()
+    stream = create(broker)
+    values = filled(stream, 2000)  # many commits
+    records = stream.read(0, 150, 400)
+    target = broker.create_stream("target", 1)
+    target.append_block(records.data, partition=0)
+    assert target.read(0, 0).values() == values[150:550]
+    assert [records[n].offset for n in (0, 60, -1)] == [150, 210, 549]
+
+
+def test_those_of_the_files_that_are_meant_are_found(
+    connect: Connect, persister: Persister
+) -> None:
+    stream = create(connect())
+    values = [b"%d " % n * 20 for n in range(2000)]
+    for first in range(0, 2000, 20):
+        lot = range(first, first + 20)
+        stream.append_many(
+            [values[n] for n in lot],
+            headers=[{"kind": "odd" if n % 2 else "even"} for n in lot],
+            partition=0,
+            confirm="disk",
+            timeout=PATIENCE,
+        )
+    records = stream.read(0, 95, 30, where="header.kind = 'odd'")
+    assert records.values() == values[95:125:2]
+    assert [record.offset for record in records] == list(range(95, 125, 2))
+    assert records.next_offset == 125
+
+
+def test_what_was_read_from_the_files_is_there_when_they_are_gone(
+    connect: Connect, persister: Persister
+) -> None:
+    broker = connect()
+    stream = create(broker)
+    values = filled(stream, 2000)
+    records = stream.read(0, 0, 300)
+    broker.delete_stream("s")
+    filled(create(broker), 1000)  # the writer has removed them, to write these
+    assert records.values() == values[:300]
+    assert [bytes(record.value) for record in records] == values[:300]
+
+
 def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Persister) -> None:
     stream = create(connect())
     filled(stream, 2000)

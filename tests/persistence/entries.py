@@ -16,11 +16,20 @@ TICK = 1000
 _HEAD = struct.Struct("<BBBBIQqIIII")
 
 
-def entry(offset: int, value: bytes, *, count: int = 1, time: int | None = None) -> bytes:
+def entry(
+    offset: int,
+    value: bytes,
+    *,
+    count: int = 1,
+    time: int | None = None,
+    compression: int = 0,
+    raw: int = 0,
+) -> bytes:
     """One that has ``count`` offsets."""
     head = _HEAD.pack(
-        10, 0, 0, 0, count, offset, offset * TICK if time is None else time, 0, 0, len(value), 0
-    )
+        10, 0, 0, compression, count, offset, offset * TICK if time is None else time, 0, 0,
+        len(value), raw,
+    )  # fmt: skip
     payload = (head + value).ljust(-(-(len(head) + len(value)) // 8) * 8, b"\0")
     words = struct.pack("<I", len(payload) // 8)
     crc = _core.crc32c(payload, _core.crc32c(words, IDENTITY.salt))

@@ -20,6 +20,7 @@ from shmq.spark.options import WRITE
 from shmq.spark.stream_kind import OPTIONS, StreamKind
 from shmq.spark.stream_range import Range
 from shmq.spark.stream_sink import StreamSink
+from tests.persisting import persisting
 from tests.serving import serve
 from tests.wire import entries
 
@@ -122,6 +123,19 @@ def test_records_that_were_compressed_together_are_rows_of_their_own(
     )
     assert [(row["key"], row["value"]) for row in rows(url, orders, 30, 60)] == [
         (b"k", b"%03d" % number) for number in range(30, 60)
+    ]
+
+
+def test_what_has_left_the_ring_is_rows_from_the_files(url: str, broker: shmq.Broker) -> None:
+    values = [b"%0100d" % n for n in range(2000)]
+    with persisting(broker.namespace):
+        kept = broker.create_stream("kept", 1, ring_bytes=64 << 10, durability="journal")
+        for first in range(0, 2000, 20):
+            lot = values[first : first + 20]
+            kept.append_many(lot, partition=0, confirm="disk", timeout=60)
+        found = rows(url, kept, 17, 1990)
+    assert [(row["offset"], row["value"]) for row in found] == [
+        (offset, values[offset]) for offset in range(17, 1990)
     ]
 
 
