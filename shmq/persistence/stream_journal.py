@@ -189,7 +189,7 @@ class StreamJournal:
     def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
         """Where it ends in the file, and what `_survey` says of it."""
         places, last_time = self._survey(commit)
-        pieces = [self._batch(commit), *commit.pieces, ahead]
+        pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces, ahead]
         return write_whole(self._disk, self._file, pieces, self._end), places, last_time
 
     def _write_early(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
