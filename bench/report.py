@@ -43,6 +43,8 @@ RATIOS = (
         "shmq put_many, get_batch, ack(64)",
     ),
     ("packed", "`put_packed`, `get_packed`, 1,024 each", "shmq put_packed, get_packed"),
+    ("stream-append", "`append` to a stream, read by another", "shmq append, read"),
+    ("stream-batches", "`append_many` of 64, read by another", "shmq append_many(64), read"),
 )
 #: What the README's ratios are to: its row and its label.
 BASE = ("one-call", "multiprocessing.Queue")
