@@ -360,7 +360,10 @@ cdef class Partition(Segment):
     # ---- waiting ----
 
     cdef bint _spin(self, int64_t offset, int64_t until):
-        """Look until there is a record at ``offset``, for as long as that has paid before."""
+        """Look until something is appended, for as long as that has paid before.
+
+        Where ``offset`` is the next one, that is the record at it.
+        """
         cdef int64_t ns = min(self.patience, until - _monotonic())
         cdef uint64_t position = self._hint(offset)
         cdef bint found = False
@@ -377,7 +380,7 @@ cdef class Partition(Segment):
 
     def spin(self, int64_t offset):
         """Look for a record at ``offset`` for a moment; whether there is one."""
-        return self._spin(offset, FOREVER)
+        return self._spin(offset, FOREVER) and self.reaches(offset)
 
     def arm(self):
         """Say that a reader is about to sleep; it looks once more, then `sleep`s."""

@@ -249,3 +249,16 @@ def run_to_its_end(act: Callable[[], None]) -> int:
     code = child.exitcode
     assert code is not None
     return code
+
+
+def test_records_before_the_one_that_is_waited_for_are_not_it(stream: LocalStream) -> None:
+    def append() -> None:
+        for _ in range(500_000):
+            stream.append(b"x")
+
+    appender = FORK.Process(target=append)
+    appender.start()
+    while appender.is_alive():
+        assert not stream.wait_for_any({0: 1 << 40}, timeout=0.001)
+    appender.join()
+    assert appender.exitcode == 0
