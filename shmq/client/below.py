@@ -40,13 +40,16 @@ class Below:
     ) -> _log.Records | None:
         """The records from ``offset`` on, of one file; None: they are in none.
 
-        They lie in its mapping, unless they were compressed; so it stays as long as they do.
+        Of a closed file they lie in its mapping, unless they were compressed; so that stays as
+        long as they do.
         Raises :class:`~shmq.OffsetOutOfRange` where they are gone from there, too.
         """
         block = self._block(log, offset, limit, most_bytes, end)
         if block is None:
             return None
-        return _log.records_of(block.data, log.number, offset, limit, end=end, in_place=True)
+        data = block.data if block.closed else _spill.entries(block.data)
+        in_place = block.closed
+        return _log.records_of(data, log.number, offset, limit, end=end, in_place=in_place)
 
     def raw(
         self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None

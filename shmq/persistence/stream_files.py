@@ -64,7 +64,8 @@ class StreamFiles:
 
     def at(self, time: int, until: int) -> int | None:
         """The offset of the first entry of this time, in ns, or later; None: all are older."""
-        found = self._look()
+        # One that nothing is published of may yet be replaced by another of its name.
+        found = [base for base in self._look() if base < until]
         near = bisect.bisect_left(found, True, key=lambda base: self._is_later(base, time, until))
         for at in range(max(0, near - 1), len(found)):
             limit = min(until, found[at + 1]) if at + 1 < len(found) else until

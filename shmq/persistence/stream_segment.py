@@ -54,6 +54,9 @@ class Block:
     #: The offset of the first entry, and the one behind the last.
     first: int
     next: int
+    #: Whether the file is closed: of one that grows each look may make another mapping, with a
+    #: descriptor of its own, so what is of such a file should not be kept.
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class StreamSegment:
         if not count:
             return None
         self._read_to = Place(end, behind, time)
-        return Block(memoryview(self._data)[at.at : end], at.offset, behind)
+        return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)
 
     def at(self, time: int, until: int) -> Place | None:
         """The first entry of this time or later, before ``until``; None: there is none."""

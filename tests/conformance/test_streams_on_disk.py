@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,6 +112,21 @@ def test_what_was_read_from_the_files_is_there_when_they_are_gone(
     filled(create(broker), 1000)  # the writer has removed them, to write these
     assert records.values() == values[:300]
     assert [bytes(record.value) for record in records] == values[:300]
+
+
+def test_what_is_read_and_kept_of_a_file_that_grows_holds_no_descriptors(
+    connect: Connect, persister: Persister
+) -> None:
+    stream = create(connect(), segment_bytes=16 << 20)
+    values = filled(stream, 2000)
+    stream.read(0, 0, 5)
+    before = len(os.listdir("/proc/self/fd"))
+    kept = []
+    for _ in range(30):
+        stream.append(b"more", partition=0, confirm="disk", timeout=PATIENCE)
+        kept.append(stream.read(0, 0, 5))
+    assert len(os.listdir("/proc/self/fd")) <= before + 5
+    assert all(records.values() == values[:5] for records in kept)
 
 
 def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Persister) -> None:

@@ -197,6 +197,28 @@ def test_old_segments_go_by_their_size_and_the_last_one_stays(tmp_path: Path) ->
     assert bases(disk.names()) == [max(bases(disk.names()))]
 
 
+def test_a_segment_that_is_replaced_before_anything_is_published_is_read(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    journal_of(disk).begin()
+    files = StreamFiles(disk)
+    assert files.at(0, 0) is None
+    until = written(disk, [3])  # by another writer, who begins anew
+    assert list(everything(files, 0, until, 1000)) == [(n, value_of(n)) for n in range(3)]
+
+
+def test_only_of_a_closed_file_a_block_may_be_kept(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [100] * 3)
+    files = StreamFiles(disk)
+    begins = bases(disk.names())
+    closed = []
+    for base in begins:
+        block = files.block(base, until)
+        assert block is not None
+        closed.append(block.closed)
+    assert closed == [*[True] * (len(begins) - 1), False]
+
+
 class Hindsight(Disk):
     """Lists the files that there were at first, of which some have gone since."""
 
