@@ -42,11 +42,12 @@ def check_name(name: str, what: str = "queue") -> str:
 
     Raises :class:`InvalidName` if not, and TypeError if it is no str.
     """
+    whose = f"an {what}" if what.startswith("e") else f"a {what}"
     if not isinstance(name, str):
-        raise TypeError(f"a {what}'s name must be a str, not {type(name).__name__}")
+        raise TypeError(f"{whose}'s name must be a str, not {type(name).__name__}")
     if not _ALLOWED.match(name):
         raise InvalidName(
-            f"{name[:120]!r} cannot name a {what}: use 1 to {MAX_NAME} characters "
+            f"{name[:120]!r} cannot name {whose}: use 1 to {MAX_NAME} characters "
             f"out of A-Z a-z 0-9 . _ : - (this has {len(name)})"
         )
     return name

@@ -588,6 +588,12 @@ def test_an_exchange_is_found_listed_and_deleted(connect: Connect, broker: Broke
         broker.delete_exchange("x")
 
 
+@pytest.mark.parametrize("call", ["create_exchange", "exchange", "delete_exchange"])
+def test_what_cannot_name_an_exchange_is_said_so(broker: Broker, call: str) -> None:
+    with pytest.raises(shmq.InvalidName, match="'a/b' cannot name an exchange: "):
+        getattr(broker, call)("a/b")
+
+
 def test_an_exchange_and_a_queue_may_have_one_name(
     broker: Broker, queues: Callable[..., None]
 ) -> None:

@@ -282,6 +282,12 @@ def test_a_partition_that_there_is_not_is_refused(stream: Stream) -> None:
             call()
 
 
+@pytest.mark.parametrize("call", ["create_stream", "ensure_stream", "stream", "delete_stream"])
+def test_what_cannot_name_a_stream_is_said_so(broker: Broker, call: str) -> None:
+    with pytest.raises(shmq.InvalidName, match="'a/b' cannot name a stream: "):
+        getattr(broker, call)("a/b")
+
+
 def test_a_stream_and_a_queue_may_have_one_name(broker: Broker) -> None:
     queue, stream = broker.create_queue("both"), broker.create_stream("both", 1)
     queue.put(b"message")

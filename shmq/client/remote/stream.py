@@ -512,7 +512,7 @@ class RemoteStream(contract.Stream):
 
 def attach(target: Target, name: str, namespace: str) -> RemoteStream:
     """A handle of the stream. Raises NoSuchStream, ConnectionLost, Unsupported."""
-    connection = Connection(target, check_name(name), kind="stream")
+    connection = Connection(target, check_name(name, "stream"), kind="stream")
     try:
         return RemoteStream(connection, namespace)
     except BaseException:

@@ -31,7 +31,7 @@ class RemoteStreams:
 
     def create(self, name: str, options: Mapping[str, Any]) -> RemoteStream:
         """See ``create_stream`` of :class:`shmq.contract.Broker`."""
-        check_name(name)
+        check_name(name, "stream")
         wanted = StreamOptions.given(options)
         answer = self._make(name, wanted, options)
         if answer.status == Status.QUEUE_EXISTS:
@@ -41,7 +41,7 @@ class RemoteStreams:
 
     def ensure(self, name: str, options: Mapping[str, Any]) -> RemoteStream:
         """See ``ensure_stream`` of :class:`shmq.contract.Broker`."""
-        check_name(name)
+        check_name(name, "stream")
         wanted = StreamOptions.given(options)
         try:
             return self.attached(name)
@@ -53,13 +53,13 @@ class RemoteStreams:
 
     def attached(self, name: str) -> RemoteStream:
         """See ``stream`` of :class:`shmq.contract.Broker`."""
-        stream = attach(self._connection.target, check_name(name), self._namespace)
+        stream = attach(self._connection.target, check_name(name, "stream"), self._namespace)
         self._open.add(stream)
         return stream
 
     def delete(self, name: str) -> None:
         """See ``delete_stream`` of :class:`shmq.contract.Broker`."""
-        answer = self._ask(Type.STREAM_DELETE, check_name(name))
+        answer = self._ask(Type.STREAM_DELETE, check_name(name, "stream"))
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream(
                 f"there is no stream {name!r} in namespace {self._namespace!r} of "
