@@ -12,6 +12,7 @@ from shmq.client import publishing
 from shmq.client.documenting import document
 from shmq.core import _core
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
+from shmq.names import check_name
 from shmq.registry import Namespace
 from shmq.routing.book import Book
 from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange
@@ -92,13 +93,15 @@ class Exchanges:
         return self.open(name)
 
     def open(self, name: str) -> LocalExchange:
-        """Attach to it. Raises NoSuchExchange."""
+        """Attach to it. Raises InvalidName, NoSuchExchange."""
+        check_name(name, "exchange")
         with self._book.table() as table:
             summary = table.summary(name)
         return LocalExchange(self._namespace, self._attach, summary)
 
     def delete(self, name: str) -> None:
-        """Delete it. Raises NoSuchExchange."""
+        """Delete it. Raises InvalidName, NoSuchExchange."""
+        check_name(name, "exchange")
         self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 
     def summaries(self) -> list[contract.ExchangeSummary]:
