@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,17 @@ from shmq.client.groups import files
 from shmq.health.stale import sweep
 from shmq.health.streams import examine_files
 from shmq.persistence.disk import Disk
-from shmq.persistence.stream_places import STREAMS, bases, partition_directory, segment_file
+from shmq.persistence.stream_card import read_card, write_card
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_places import (
+    STREAMS,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+)
 from shmq.registry import Namespace
+from shmq.stream_era import Era
 from tests.persistence.losing import bring_back, lose_memory
 from tests.persisting import Persister
 from tests.processes.tools import eventually
@@ -210,6 +220,24 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     assert restored is not None
     assert [restored.committed(0), restored.committed(1)] == [450, None]
     files.remove_all(registry, identity)
+
+
+def test_a_card_that_tells_what_cannot_be_keeps_no_other_stream_away(
+    broker: shmq.Broker, persister: Persister, namespace: str
+) -> None:
+    for name in "rst":
+        filled(create(broker, name), 10)
+    persister.stop()
+    with broker.stream("s") as stream:
+        own = Disk(persister.folder).under(stream_directory("s", stream.identity))
+    card = read_card(own)
+    assert card is not None
+    header, told = card
+    identity = StreamIdentity(header.name, header.queue_id, header.hash_key, header.options)
+    write_card(own, identity, replace(told, eras=[*told.eras, Era(1, 1, 1 << 63)]))
+    lose_memory(namespace)
+    bring_back(namespace, persister.folder)
+    assert [one.name for one in broker.list_streams()] == ["r", "t"]
 
 
 def test_what_lost_its_memory_while_it_was_written_comes_back_as_far_as_it_was_confirmed(
