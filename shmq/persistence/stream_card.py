@@ -27,6 +27,8 @@ __all__ = ["StreamCard", "read_card", "write_card"]
 
 #: Bytes of the map, and their CRC-32C.
 _LENGTH: Final = struct.Struct("<II")
+#: The last time that shared memory has room for, in ns since 1970.
+_LAST_TIME: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,15 @@ def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
     try:
         eras = told.get("eras") or [(header.options.get("partitions", 0), 0)]
         card = StreamCard(dict(told["groups"]), eras_of((int(n), int(made)) for n, made in eras))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise DamagedFile(path, at, f"the card cannot be read: {error}") from None
-    if any(era.count < 0 for era in card.eras) or card.eras[-1].end > MAX_PARTITIONS:
+    if not all(map(_may_be, card.eras)) or card.eras[-1].end > MAX_PARTITIONS:
         raise DamagedFile(path, at, f"no stream has the partitions of the card: {eras}")
     return header, card
+
+
+def _may_be(era: Era) -> bool:
+    return era.count >= 1 and 0 <= era.made <= _LAST_TIME
 
 
 def _told_by(raw: bytes, at: int, path: str) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 
 from shmq.client.groups import files
 from shmq.errors import SegmentError, ShmqError
+from shmq.persistence.stream_recovery import StoredStream
 from shmq.registry import Namespace
 
 __all__ = ["groups_of", "restore_groups"]
@@ -35,18 +37,31 @@ def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
     return found
 
 
-def restore_groups(
-    namespace: Namespace, stream: str, identity: int, groups: dict[str, Any]
-) -> None:
-    """Make the groups that a card tells of, each where it was; what cannot be is logged."""
-    for name, told in groups.items():
+def restore_groups(namespace: Namespace, stored: StoredStream) -> None:
+    """Make the groups that a card tells of, each where it was; what cannot be is logged.
+
+    What a group has done may not have been on disk yet, nor the partitions that it was in: none
+    is ahead of where the files end, and what is appended there now is nothing that it has done.
+    """
+    for name, told in stored.groups.items():
         try:
-            roster = files.open_or_make(namespace, stream, identity, name, told["options"])
-            committed = list(told["committed"])
-            roster.widen(len(committed))
-            for partition, offset in enumerate(committed):
-                if offset is not None:
-                    roster.commit(partition, 0, offset)
-                    roster.begin(partition, offset)
-        except (ShmqError, KeyError, TypeError, ValueError) as error:
-            log.error("group %s of stream %s is not brought back: %s", name, stream, error)
+            _restore(namespace, stored, name, told["options"], told["committed"])
+        except (ShmqError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            log.error("group %s of stream %s is not brought back: %s", name, stored.name, error)
+
+
+def _restore(
+    namespace: Namespace,
+    stored: StoredStream,
+    name: str,
+    options: dict[str, Any],
+    committed: Sequence[int | None],
+) -> None:
+    roster = files.open_or_make(namespace, stored.name, stored.identity, name, options)
+    there = list(zip(committed, stored.ends, strict=False))
+    roster.widen(len(there))
+    for partition, (offset, end) in enumerate(there):
+        if offset is not None:
+            done = min(offset, end.next)
+            roster.commit(partition, 0, done)
+            roster.begin(partition, done)

@@ -92,5 +92,5 @@ def _rebuild(registry: Namespace, stored: StoredStream) -> None:
         eras=stored.eras,
         publish=False,
     )
-    restore_groups(registry, name, stored.identity, stored.groups)
+    restore_groups(registry, stored)
     control.publish()

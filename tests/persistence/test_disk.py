@@ -11,7 +11,7 @@ import pytest
 
 from shmq.persistence.catalog import aside, catalog, segment_name, snapshot_name, unfinished
 from shmq.persistence.disk import Disk
-from shmq.persistence.writing import write_whole
+from shmq.persistence.writing import write_pushed, write_whole
 from tests.persistence.faults import FailingDisk, ShortDisk
 
 
@@ -76,6 +76,19 @@ def test_a_disk_that_writes_nothing_has_failed(tmp_path: Path) -> None:
     file = disk.create("a")
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         write_whole(disk, file, [b"x"], 0)
+    disk.close(file)
+
+
+def test_a_file_system_that_takes_no_advice_is_written_to_all_the_same(tmp_path: Path) -> None:
+    class Unadvised(Disk):
+        def push(self, *_: object) -> None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    disk = Unadvised(tmp_path)
+    file = disk.create("a")
+    whole = bytes(range(256)) * (5 << 10)
+    assert write_pushed(disk, file, [whole[:300], whole[300:]], 0) == len(whole)
+    assert disk.read(file, 1 << 21, 0) == whole
     disk.close(file)
 
 

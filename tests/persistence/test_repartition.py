@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.client.groups import files
 from shmq.core import _log
 from shmq.health.stale import sweep
 from shmq.health.streams import examine_files
@@ -104,6 +105,28 @@ def test_a_group_keeps_the_order_of_each_key_across_the_loss_of_memory(
         with again.group(name).join() as member:
             found = by_key(records_of(member, len(wanted) * len(KEYS)))
         assert found == dict.fromkeys(KEYS, wanted)
+
+
+def test_a_group_that_saw_partitions_which_no_disk_has_comes_back_without_them(
+    broker: shmq.Broker, stream: Any, persister: Persister
+) -> None:
+    append_round(stream, 0)
+    with stream.group("g").join() as member:
+        records_of(member, len(KEYS))
+    roster = files.look_at(Namespace.of(persister.namespace), stream.identity, "g")
+    assert roster is not None
+    roster.widen(6)  # as a member does, before the files are of that shape
+    roster.commit(4, 0, 3)
+    lose_the_machine(persister, stream, killed=False)
+
+    again = broker.stream("s")
+    append_round(again, 1)
+    with again.group("g").join() as member:
+        assert member.assignment == {0, 1}
+        assert by_key(records_of(member, len(KEYS))) == {key: [1] for key in KEYS}
+        again.repartition(4)
+        append_round(again, 2)
+        assert by_key(records_of(member, len(KEYS))) == {key: [2] for key in KEYS}
 
 
 def records_of(member: shmq.Member, count: int) -> list[shmq.Record]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -321,6 +322,16 @@ def test_a_card_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
     data = bytearray(disk.path(CARD).read_bytes())
     data[-1] ^= 1
     disk.path(CARD).write_bytes(data)
+    with pytest.raises(DamagedFile, match="card"):
+        read_card(disk)
+
+
+@pytest.mark.parametrize(
+    "second", [(2, 1 << 63), (2, -1), (0, 7), (-1, 7), (1024, 7), (2, math.inf), (2, math.nan)]
+)
+def test_a_card_of_partitions_that_cannot_be_is_damaged(tmp_path: Path, second: Any) -> None:
+    disk = Disk(tmp_path)
+    write_card(disk, IDENTITY, StreamCard({}, eras_of([(1, 0), second])))
     with pytest.raises(DamagedFile, match="card"):
         read_card(disk)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,17 @@ from shmq.client.groups import files
 from shmq.health.stale import sweep
 from shmq.health.streams import examine_files
 from shmq.persistence.disk import Disk
-from shmq.persistence.stream_places import STREAMS, bases, partition_directory, segment_file
+from shmq.persistence.stream_card import read_card, write_card
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_places import (
+    STREAMS,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+)
 from shmq.registry import Namespace
+from shmq.stream_era import Era
 from tests.persistence.losing import bring_back, lose_memory
 from tests.persisting import Persister
 from tests.processes.tools import eventually
@@ -210,6 +220,66 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     assert restored is not None
     assert [restored.committed(0), restored.committed(1)] == [450, None]
     files.remove_all(registry, identity)
+
+
+def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
+    broker: shmq.Broker, persister: Persister, namespace: str
+) -> None:
+    stream = create(broker)
+    filled(stream, 5)
+    stream.group("g")
+    stream.share("h")
+    for name in "gh":
+        roster = files.look_at(Namespace.of(namespace), stream.identity, name)
+        assert roster is not None
+        roster.widen(1)
+        roster.commit(0, 0, 10)  # records of the ring, which went with the memory
+    persister.stop()
+    stream.close()
+    lose_memory(namespace)
+    bring_back(namespace, persister.folder)
+
+    again = broker.stream("s")
+    again.append_many([value(n) for n in range(5, 12)], partition=0)
+    wanted = [value(n) for n in range(5, 12)]
+    with again.group("g").join() as member:
+        (records,) = member.poll(timeout=PATIENCE)
+        assert [bytes(each) for each in records.values()] == wanted
+    with again.share("h") as share:
+        assert [each.value for each in share.get_many(7, timeout=PATIENCE)] == wanted
+
+
+def test_a_card_that_tells_what_cannot_be_keeps_no_other_stream_away(
+    broker: shmq.Broker, persister: Persister, namespace: str
+) -> None:
+    for name in "rst":
+        filled(create(broker, name), 10)
+    persister.stop()
+    tell(persister, broker.stream("s"), eras=[Era(0, 1), Era(1, 1, 1 << 63)])
+    groups = {
+        "a": {"options": GROUP, "committed": [-1]},
+        "b": {"options": {**GROUP, "dead_letter": 5}, "committed": [3]},
+        "c": {"options": GROUP, "committed": [3]},
+    }
+    again = broker.stream("t")
+    tell(persister, again, groups=groups)
+    lose_memory(namespace)
+    bring_back(namespace, persister.folder)
+    assert [one.name for one in broker.list_streams()] == ["r", "t"]
+    whole = files.look_at(Namespace.of(namespace), again.identity, "c")
+    assert whole is not None
+    assert whole.committed(0) == 3
+
+
+def tell(persister: Persister, stream: Any, **changed: Any) -> None:
+    """Have the stream's card say something else; it is closed."""
+    own = Disk(persister.folder).under(stream_directory(stream.name, stream.identity))
+    card = read_card(own)
+    assert card is not None
+    header, told = card
+    identity = StreamIdentity(header.name, header.queue_id, header.hash_key, dict(header.options))
+    write_card(own, identity, replace(told, **changed))
+    stream.close()
 
 
 def test_what_lost_its_memory_while_it_was_written_comes_back_as_far_as_it_was_confirmed(
