@@ -126,7 +126,10 @@ class Held:
 
 
 def drop_dead(namespace: Namespace, log: _log.Partition) -> None:
-    """Drop what dead processes hold of a partition."""
+    """Drop what dead processes hold of a partition.
+
+    Others may do so at the same time: what the living hold in the places of the dead stays.
+    """
     for number, owner, _, _ in log.holders():
         if owner and not namespace.is_alive(owner):
-            log.drop(number)
+            log.drop_of(number, owner)
