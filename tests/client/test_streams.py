@@ -14,11 +14,12 @@ from typing import cast
 import pytest
 
 import shmq
-from shmq.client.holding import drop_dead
+from shmq.client.holding import Held, drop_dead
 from shmq.client.streams import LocalStream
 from shmq.compression import compressor
 from shmq.core import _log
 from shmq.names import SHM
+from shmq.persistence.stream_places import partition_directory
 from shmq.registry import Namespace
 
 from ..conformance.tools import in_thread, outcome
@@ -147,6 +148,24 @@ def test_who_looks_for_the_dead_drops_nothing_of_who_took_their_places(
     drop_dead(Overtaken(stream.namespace.name), log)
 
     assert log.holders() == [(0, 0, 7, False)]
+
+
+def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_path: Path) -> None:
+    stream = cast(
+        LocalStream, broker.create_stream("kept", 2, overflow="block", durability="journal")
+    )
+    files = tmp_path / partition_directory("kept", stream.identity, 1)
+    files.parent.mkdir(parents=True)
+    files.touch()  # it should be a directory
+    stream.namespace.keep_in(tmp_path)
+    held = Held(stream)
+
+    with pytest.raises(shmq.ShmqError, match="the files of stream 'kept' cannot be read"):
+        held.take({0: 0, 1: 0})
+
+    assert held.is_empty
+    assert [log.holders() for log in stream.logs] == [[], []]
+    stream.namespace.keep_no_more()
 
 
 def test_an_append_waits_for_who_reads_along(broker: shmq.Broker) -> None:
