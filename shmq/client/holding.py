@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shmq import contract
-from shmq.core import _log
-from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange
+from shmq.core import _core, _log
+from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
 from shmq.registry import Namespace
 
 __all__ = ["REMOTE", "Held", "drop_dead"]
@@ -23,6 +23,7 @@ _MOST_REMOTE: Final = 128
 class Held:
     """See :class:`shmq.client.subscribing.Floors`. It ends with the process at the latest.
 
+    In a fork's child it holds nothing, and takes holds of its own: what its parent holds stays.
     ``tag``: 0, or `REMOTE`. Raises InvalidOption if nobody can hold the stream back.
     """
 
@@ -34,7 +35,8 @@ class Held:
             )
         self.stream = stream
         self._tag = tag
-        self._owner = stream.namespace.process_number()
+        self._generation = _core.generation()
+        self._closed = False
         self._holds: dict[int, int] = {}
 
     @property
@@ -44,22 +46,32 @@ class Held:
 
     def take(self, position: Mapping[int, int]) -> None:
         """See :class:`shmq.client.subscribing.Floors`."""
-        taken: list[int] = []
+        if self._closed:
+            raise ShmqError(f"what held stream {self.stream.name!r} back is closed: subscribe anew")
+        self._forget_parents()
         gone: OffsetOutOfRange | None = None
-        try:
+        with self.whole():
             for partition, offset in position.items():
                 if partition in self._holds:
                     self._partition(partition).move(self._holds[partition], offset)
                     continue
                 error = self._hold(partition, offset)
-                taken.append(partition)
                 gone = gone or error
+            if gone is not None:
+                raise gone
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Of an error, but for OffsetOutOfRange, nothing is held that was not before."""
+        before = set(self._holds)
+        try:
+            yield
+        except OffsetOutOfRange:
+            raise
         except BaseException:
-            for partition in taken:
+            for partition in self._holds.keys() - before:
                 self._partition(partition).drop(self._holds.pop(partition))
             raise
-        if gone is not None:
-            raise gone
 
     def move(self, position: Mapping[int, int]) -> None:
         """See :class:`shmq.client.subscribing.Floors`."""
@@ -73,11 +85,19 @@ class Held:
 
     def close(self) -> None:
         """See :class:`shmq.client.subscribing.Floors`."""
+        self._closed = True
+        self._forget_parents()
         while self._holds:
             partition, hold = self._holds.popitem()
             self._partition(partition).drop(hold)
 
     drop = close
+
+    def _forget_parents(self) -> None:
+        """In a fork's child: what was taken before it is the parent's."""
+        if _core.generation() != self._generation:
+            self._generation = _core.generation()
+            self._holds.clear()
 
     def _partition(self, partition: int) -> _log.Partition:
         found: _log.Partition = self.stream.logs[partition]
@@ -106,9 +126,10 @@ class Held:
         )
 
     def _hold_of(self, log: _log.Partition, offset: int) -> int:
+        owner = self.stream.namespace.process_number()
         while True:
             try:
-                return log.hold(offset, self._owner, self._tag)
+                return log.hold(offset, owner, self._tag)
             except OffsetOutOfRange as error:
                 offset = error.earliest if offset < error.earliest else error.latest
 
@@ -126,7 +147,10 @@ class Held:
 
 
 def drop_dead(namespace: Namespace, log: _log.Partition) -> None:
-    """Drop what dead processes hold of a partition."""
+    """Drop what dead processes hold of a partition.
+
+    Others may do so at the same time: what the living hold in the places of the dead stays.
+    """
     for number, owner, _, _ in log.holders():
         if owner and not namespace.is_alive(owner):
-            log.drop(number)
+            log.drop_of(number, owner)

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from shmq import contract
 from shmq.core import _core
-from shmq.errors import OffsetOutOfRange
+from shmq.errors import OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
 from shmq.routing.topic import Topics, check_pattern
 
@@ -157,6 +157,7 @@ class Subscription(contract.Subscription):
     def poll(self, timeout: float | None = 0.0) -> list[contract.Record]:
         """See :class:`shmq.contract.Subscription`."""
         _core.check_timeout(timeout)
+        self._check_open()
         if not self._ready:
             self._fill(timeout)
         found = list(self._ready)
@@ -177,6 +178,7 @@ class Subscription(contract.Subscription):
         until = None if timeout is None else time.monotonic() + timeout
         left = timeout
         while not self._ready:
+            self._check_open()  # before anything is held again
             self._floors.move(self._reader.position)
             found = self._reader.poll(left)
             self._tell()
@@ -186,6 +188,10 @@ class Subscription(contract.Subscription):
             if not found and left is not None and left <= 0:
                 return
             left = None if left is None else max(0.0, left)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShmqError("this subscription is closed: subscribe anew")
 
     def _tell(self) -> None:
         """Say what is lost, before what came behind it."""

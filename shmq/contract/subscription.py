@@ -47,7 +47,8 @@ class Subscription(abc.ABC):
     def poll(self, timeout: float | None = 0.0) -> list[Record]:
         """What has come that matches, waiting for the first of it.
 
-        None: without end. Empty if nothing came in time.
+        None: without end. Empty if nothing came in time. Raises :class:`~shmq.ShmqError` once
+        it is closed.
         """
 
     @abc.abstractmethod

@@ -19,7 +19,8 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from posix.unistd cimport close
+from posix.types cimport pid_t
+from posix.unistd cimport close, getpid
 
 from _c cimport *
 from _logs cimport *

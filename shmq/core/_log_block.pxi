@@ -15,6 +15,7 @@ cdef class Records:
     cdef Partition log            # what a view is of; None: of nothing that changes
     cdef uint64_t begin           # position in its ring
     cdef int64_t pin              # its hold; -1: none
+    cdef pid_t pinner             # whose hold that is: a fork's child drops none of its parent's
     cdef const unsigned char *at[2]
     cdef uint64_t bytes_of[2]
     cdef uint64_t others          # of those bytes: records of other types, between the entries
@@ -28,9 +29,16 @@ cdef class Records:
         self.bytes_of[0] = self.bytes_of[1] = self.others = 0
 
     def __dealloc__(self):
-        if self.pin >= 0:
-            shmq_log_drop(&self.log.c, <uint32_t>self.pin)
+        self._unpin()
         free(self.index)
+
+    cdef bint _pins(self):
+        return self.pin >= 0 and self.pinner == getpid()
+
+    cdef void _unpin(self):
+        if self._pins():
+            shmq_log_drop(&self.log.c, <uint32_t>self.pin)
+        self.pin = -1
 
     @property
     def data(self):
@@ -179,14 +187,13 @@ cdef class Records:
 
     def check(self):
         """See shmq.contract.Records."""
-        if self.log is not None and self.pin < 0 and not shmq_log_holds(&self.log.c, self.begin):
+        if self.log is not None and not self._pins() \
+                and not shmq_log_holds(&self.log.c, self.begin):
             raise self._overtaken()
 
     def release(self):
         """See shmq.contract.Records."""
-        if self.pin >= 0:
-            shmq_log_drop(&self.log.c, <uint32_t>self.pin)
-            self.pin = -1
+        self._unpin()
 
     def __enter__(self):
         return self

@@ -240,7 +240,8 @@ cdef class Partition(Segment):
         shmq_log_pieces(&self.c, &x, made.at, made.bytes_of)
         if not x.entries:
             made.bytes_of[0] = 0
-        made.pin = pin
+        if pin >= 0 and x.entries:  # else it stays the caller's
+            made.pin, made.pinner = pin, getpid()
         return made
 
     def expire(self):
@@ -347,6 +348,19 @@ cdef class Partition(Segment):
     def drop(self, uint32_t hold):
         """End a hold."""
         shmq_log_drop(&self.c, hold)
+
+    def drop_of(self, uint32_t hold, uint64_t owner):
+        """End a hold if it is that owner's; whether it was.
+
+        Nobody else gets its place meanwhile, as holds are taken under the lock.
+        """
+        self._lock()
+        cdef shmq_hold *found = &self.c.holds[hold % SHMQ_HOLDS]
+        cdef bint its = found.kind != SHMQ_HOLD_FREE and found.owner == owner
+        if its:
+            shmq_log_drop(&self.c, hold)
+        shmq_log_unlock(&self.c)
+        return its
 
     def holders(self):
         """(number, owner, tag, whether it is a pin) of each hold."""

@@ -72,7 +72,7 @@ def _held(registry: Namespace, stream: LocalStream, fix: bool) -> Iterator[dict[
         for number, owner, _, _ in log.holders():
             if owner and not registry.is_alive(owner):
                 if fix:
-                    log.drop(number)
+                    log.drop_of(number, owner)
                 what = f"partition {log.number} is held by process {owner}, which is dead"
                 yield _found(registry, "hold", stream.name, what, fix)
 

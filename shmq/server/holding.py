@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from shmq.client.holding import REMOTE, Held
@@ -25,12 +26,15 @@ class Holding:
     def __init__(self) -> None:
         self._held: dict[Session, dict[_Key, Held]] = {}
 
-    def keep(
+    @contextlib.contextmanager
+    def keeping(
         self, session: Session, stream: LocalStream, number: int, position: Mapping[int, int]
-    ) -> None:
-        """Take the hold, or move it. Raises InvalidOption, NoSpace, and OffsetOutOfRange.
+    ) -> Iterator[None]:
+        """Take the hold, or move it, for the rest of the request.
 
-        With the last one it is held nevertheless, from what is left on.
+        Raises InvalidOption, NoSpace, and OffsetOutOfRange. With the last one it is held
+        nevertheless, from what is left on; with any other error, of the rest as well, nothing
+        is that was not before.
         """
         mine = self._held.setdefault(session, {})
         key = stream.identity, number
@@ -42,7 +46,9 @@ class Holding:
                 )
             mine[key] = Held(stream, REMOTE)
         try:
-            mine[key].take(position)
+            with mine[key].whole():
+                mine[key].take(position)
+                yield
         finally:
             if mine[key].is_empty:
                 del mine[key]

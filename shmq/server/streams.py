@@ -217,8 +217,8 @@ class Streams:
         if not asked.places:
             self._holding.end(session, stream, asked.number)
             return b""
-        with well_formed():
-            self._holding.keep(session, stream, asked.number, dict(asked.places))
+        places = dict(asked.places)
+        with well_formed(), self._holding.keeping(session, stream, asked.number, places):
             return self._fetching.begin(session, stream, asked.fetch) if asked.fetch else b""
 
     def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -13,10 +14,13 @@ from typing import cast
 import pytest
 
 import shmq
+from shmq.client.holding import Held, drop_dead
 from shmq.client.streams import LocalStream
 from shmq.compression import compressor
 from shmq.core import _log
 from shmq.names import SHM
+from shmq.persistence.stream_places import partition_directory
+from shmq.registry import Namespace
 
 from ..conformance.tools import in_thread, outcome
 
@@ -84,6 +88,85 @@ def test_a_dead_process_pins_nothing(stream: LocalStream) -> None:
     fill(stream)
     assert stream.earliest(0) > 0
     assert stream.logs[0].holders() == []
+
+
+def test_a_child_of_a_fork_drops_none_of_its_parents_pins(stream: LocalStream) -> None:
+    stream.append(b"abc")
+    kept = [stream.read(0, 0, view=True, pin=True) for _ in range(2)]
+
+    def drop() -> None:
+        kept[0].release()
+        kept.clear()
+        gc.collect()
+
+    assert run_to_its_end(drop) == 0
+    assert len(stream.logs[0].holders()) == 2
+    for records in kept:
+        records.release()
+    assert stream.logs[0].holders() == []
+
+
+def test_in_a_child_of_a_fork_views_are_right_for_as_long_as_the_parent_pins_them(
+    stream: LocalStream,
+) -> None:
+    stream.append(b"abc")
+    kept = stream.read(0, 0, view=True, pin=True)
+
+    def look() -> None:
+        kept.check()
+        stream.logs[0].drop(0)  # as the parent does
+        fill(stream)
+        with pytest.raises(shmq.OffsetOutOfRange):
+            kept.check()
+
+    assert run_to_its_end(look) == 0
+
+
+def test_a_pin_of_nothing_ends_once(stream: LocalStream) -> None:
+    nothing = stream.read(0, 0, view=True, pin=True)
+    stream.append(b"abc")
+    with stream.read(0, 0, view=True, pin=True):
+        del nothing
+        gc.collect()
+        assert len(stream.logs[0].holders()) == 1
+
+
+def test_who_looks_for_the_dead_drops_nothing_of_who_took_their_places(
+    stream: LocalStream,
+) -> None:
+    log, nobody = stream.logs[0], 1 << 40
+    log.hold(0, nobody)
+    stream.namespace.process_number()  # or nobody can tell who lives
+
+    class Overtaken(Namespace):
+        """While it looks, another process drops the hold, and a third one takes its place."""
+
+        def is_alive(self, number: int) -> bool:
+            drop_dead(stream.namespace, log)
+            log.hold(0, tag=7)
+            return stream.namespace.is_alive(number)
+
+    drop_dead(Overtaken(stream.namespace.name), log)
+
+    assert log.holders() == [(0, 0, 7, False)]
+
+
+def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_path: Path) -> None:
+    stream = cast(
+        LocalStream, broker.create_stream("kept", 2, overflow="block", durability="journal")
+    )
+    files = tmp_path / partition_directory("kept", stream.identity, 1)
+    files.parent.mkdir(parents=True)
+    files.touch()  # it should be a directory
+    stream.namespace.keep_in(tmp_path)
+    held = Held(stream)
+
+    with pytest.raises(shmq.ShmqError, match="the files of stream 'kept' cannot be read"):
+        held.take({0: 0, 1: 0})
+
+    assert held.is_empty
+    assert [log.holders() for log in stream.logs] == [[], []]
+    stream.namespace.keep_no_more()
 
 
 def test_an_append_waits_for_who_reads_along(broker: shmq.Broker) -> None:

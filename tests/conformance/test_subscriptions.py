@@ -293,6 +293,20 @@ def test_a_closed_one_ends(stream: Stream) -> None:
     subscription.close()
 
     assert list(subscription) == []
+    with pytest.raises(shmq.ShmqError, match="subscription is closed"):
+        subscription.poll()
+
+
+def test_a_closed_one_that_is_polled_holds_back_nobody(broker: Broker) -> None:
+    stream = broker.create_stream("small", 1, ring_bytes=64 << 10, overflow="block")
+    subscription = stream.subscribe(policy="block")
+    subscription.close()
+
+    for _ in range(2):
+        with pytest.raises(shmq.ShmqError, match="subscription is closed"):
+            subscription.poll()
+
+    eventually(lambda: fill(stream) == ENDLESS, "nobody holds it back")
 
 
 def test_a_position_goes_on_behind_what_was_read(stream: Stream) -> None:

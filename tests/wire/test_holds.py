@@ -91,6 +91,17 @@ def test_where_records_are_gone_it_tells_and_keeps_what_is_left(wire: Wire, stre
     assert part.entries[0].offset == earliest
 
 
+def test_of_what_is_refused_nothing_is_held_that_was_not_before(wire: Wire, stream: str) -> None:
+    reading = fetch(stream, (9, 0))  # there is no such partition
+    assert wire.status(T.HOLD, hold(stream, 1, (0, 0), fetching=reading)) == S.BAD_REQUEST
+    assert fill(wire, stream) == ENDLESS
+    wire.ok(T.HOLD, hold(stream, 1, (1, 0)))
+    places = (0, ENDLESS), (1, 0)
+    assert wire.status(T.HOLD, hold(stream, 1, *places, fetching=reading)) == S.BAD_REQUEST
+    assert fill(wire, stream) == ENDLESS
+    assert fill(wire, stream, 1) < ENDLESS  # which was held before
+
+
 def test_the_end_of_a_connection_ends_its_holds(wire: Wire, address: Address, stream: str) -> None:
     with Wire(address) as other:
         other.ok(T.HOLD, hold(stream, 1, (0, 0)))

@@ -23,9 +23,6 @@ class Grouping:
 
     _namespace: Namespace
 
-    #: What attaches to a queue, for dead letters: set by the module that has the queues,
-    #: which is above this one.
-
     def check_there(self) -> None:
         """Raises StreamDeleted, and ShmqError if this handle is closed."""
         stream: Any = self

@@ -33,7 +33,7 @@ enum shmq_assignment { SHMQ_RANGE = 0, SHMQ_ROUND_ROBIN = 1, SHMQ_STICKY = 2, SH
 
 /* Fixed before it is published. Times in ns. */
 struct shmq_roster_options {
-    uint64_t group_id;  /* 63 random bits and a 1                                       */
+    uint64_t group_id;  /* 62 random bits and a 1                                       */
     uint64_t stream_id; /* a new stream of an old name has none of its groups           */
     int64_t created_at; /* since 1970                                                   */
     int64_t session;    /* a member that is silent for longer is out; 0: no limit       */
