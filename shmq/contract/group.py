@@ -238,7 +238,8 @@ class Group(abc.ABC):
         never. It reads up to ``limit`` ahead. ``on_assigned`` is called with partitions that
         it has got, ``on_revoked`` with those that it is about to lose, and may still commit
         in, or has lost; what they raise is raised to who called, and the partitions go all the
-        same. ``where`` leaves out records, as ``Stream.read`` does. Raises
+        same. ``where`` leaves out records, as ``Stream.read`` does: they count as handed out
+        once it has passed over them, and `commit` commits that, too. Raises
         :class:`~shmq.Full` where there are 512 members.
         """
 

@@ -315,6 +315,37 @@ def test_an_expression_leaves_out_records_and_they_are_done(stream: Stream) -> N
         member.commit({0: 4})
 
 
+def test_what_an_expression_leaves_out_is_passed_over_though_nothing_is_found(
+    stream: Stream, other: Stream
+) -> None:
+    group = stream.group("g")
+    with group.join(where="codec = 'msgpack'") as member:
+        assert member.poll(timeout=SOON) == []
+        assert member.position == dict.fromkeys(range(PARTITIONS), 3)
+        member.commit()
+        assert set(group.lag().values()) == {0}
+    stream.append({"n": 7}, partition=0)
+    stream.append(b"more", partition=0)
+    with other.group("g").join(where="codec = 'msgpack'", timeout=0) as member:
+        assert [record.body for record in member] == [{"n": 7}]
+        member.commit()
+    assert group.committed() == {0: 5, 1: 3, 2: 3, 3: 3}
+
+
+def test_what_an_expression_leaves_out_is_passed_over_before_what_is_read_ahead(
+    stream: Stream,
+) -> None:
+    for partition in range(PARTITIONS):
+        stream.append({"n": partition}, partition=partition)
+    with stream.group("g").join(where="codec = 'msgpack'", timeout=0) as member:
+        first = next(member)
+        behind = {first.partition: first.offset + 1}
+        assert member.position == dict.fromkeys(range(PARTITIONS), 3) | behind
+        member.commit()
+    with stream.group("g").join(where="codec = 'msgpack'", timeout=0) as member:
+        assert len(list(member)) == PARTITIONS - 1
+
+
 def test_a_deleted_group_tells_its_members_and_is_forgotten(stream: Stream) -> None:
     member = stream.group("g").join()
     member.commit({0: 1})

@@ -189,6 +189,25 @@ def test_a_group_goes_over_once_it_has_committed_what_was_before(
         assert by_key(second) == {key: [1] for key in KEYS}
 
 
+def test_a_group_goes_over_though_an_expression_leaves_out_all_that_was_before(
+    stream: Stream,
+) -> None:
+    append_round(stream, 0)
+    with stream.group("g").join(where="codec = 'msgpack'") as member:
+        stream.repartition(3)
+        stream.append({"n": 7}, key="a")
+        found: list[Any] = []
+
+        def came() -> bool:
+            found.extend(r.body for rs in member.poll() for r in rs)
+            member.commit()
+            return bool(found)
+
+        eventually(came, "the group has read the new partitions")
+        assert found == [{"n": 7}]
+        assert set(stream.group("g").lag().values()) == {0}
+
+
 def test_a_group_that_begins_at_the_end_misses_nothing_of_what_comes(stream: Stream) -> None:
     append_round(stream, 0)
     with stream.group("g", start="latest").join() as member:

@@ -129,7 +129,7 @@ class LocalMember(contract.Member):
         self._check_process()
         if self._beat() != self._change:
             self._attend()
-        while not self._current:
+        if not self._current:
             self._next_records()
         record = self._current.popleft()
         self._handed[record.partition] = record.offset + 1
@@ -141,10 +141,7 @@ class LocalMember(contract.Member):
             self._ahead.extend(self._gather(self._limit, self._timeout))
         if not self._ahead:
             raise StopIteration
-        records = self._ahead.popleft()
-        self._current.extend(records)
-        if not self._current:  # all of them were left out by `where`
-            self._handed[records.partition] = records.next_offset
+        self._current.extend(self._ahead.popleft())
 
     def _gather(self, limit: int, timeout: float | None) -> list[contract.Records]:
         end = None if timeout is None else time.monotonic() + timeout
@@ -156,10 +153,19 @@ class LocalMember(contract.Member):
             left = SLICE if end is None else min(SLICE, end - time.monotonic())
             if reader is None:
                 time.sleep(max(left, 0.0))
-            elif found := reader.poll(max(left, 0.0)):
-                return found
+            else:
+                found = reader.poll(max(left, 0.0))
+                self._pass_over(reader, found)
+                if found:
+                    return found
             if left <= 0:
                 return []
+
+    def _pass_over(self, reader: contract.Reader, found: list[contract.Records]) -> None:
+        """Its position is behind what was left out or lost, and before what was found."""
+        self._handed.update(reader.position)
+        for records in found:
+            self._handed[records.partition] = records[0].offset
 
     def _reader_of(self, limit: int) -> contract.Reader | None:
         """A reader of what it has and has not paused; None if that is nothing."""
