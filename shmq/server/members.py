@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from shmq.client.groups import files
 from shmq.client.groups.burial import Graves, bury
 from shmq.client.groups.group import LocalGroup
 from shmq.client.groups.member import LOOK_EVERY
@@ -15,7 +16,7 @@ from shmq.client.groups.share import LocalShare
 from shmq.client.streams import LocalStream
 from shmq.core import _roster
 from shmq.core._core import CONSUME_RIGHT, PRODUCE_RIGHT, Session
-from shmq.errors import MemberFenced
+from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.protocol import Status, Type
 from shmq.server.answering import Refusal, map_of, packed, well_formed
 from shmq.server.group_forms import Asked, Places, Take, receipts_of
@@ -220,6 +221,8 @@ class Members:
                 return packed({})
             if action != "look":
                 raise TypeError("'action' must be 'list', 'look' or 'delete'")
+            if "group_id" in asked:
+                _check_same(stream, group, asked.pop("group_id"))
             return packed(_shown(stream.group(group, **asked)))
 
     # ---- finding ----
@@ -298,6 +301,13 @@ class Seat:
 
 def _gone(asked: Asked) -> MemberFenced:
     return MemberFenced(f"member {asked.member} of group {asked.group!r} is no member any more")
+
+
+def _check_same(stream: LocalStream, group: str, known: object) -> None:
+    """Raises NoSuchGroup if there is no such group any more, or another one of its name."""
+    roster = files.look_at(stream.namespace, stream.identity, group)
+    if roster is None or roster.options["group_id"] != known:
+        raise NoSuchGroup(f"the group {group!r} was deleted")
 
 
 def _shown(group: LocalGroup) -> dict[str, Any]:

@@ -360,6 +360,20 @@ def test_a_deleted_group_tells_its_members_and_is_forgotten(stream: Stream) -> N
         stream.delete_group("h")
 
 
+def test_a_deleted_group_is_not_made_again_by_who_looks_at_it(stream: Stream) -> None:
+    group = stream.group("g")
+    stream.delete_group("g")
+    for look in (group.lag, group.committed, group.members, group.join):
+        with pytest.raises(shmq.StreamDeleted, match="group 'g'"):
+            look()
+    with pytest.raises(shmq.StreamDeleted, match="group 'g'"):
+        group.reset("latest")
+    assert stream.groups() == []
+    stream.group("g")
+    with pytest.raises(shmq.StreamDeleted, match="group 'g'"):
+        group.lag()
+
+
 def test_a_stream_takes_its_groups_with_it(broker: Broker, stream: Stream) -> None:
     member = stream.group("g").join()
     member.commit({0: 3})

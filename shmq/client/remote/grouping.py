@@ -53,6 +53,7 @@ class RemoteGroup(LocalGroup):
 
     def join(self, name: str | None = None, **options: Any) -> LocalMember:
         """See :class:`shmq.contract.Group`."""
+        self._remote.look()  # which raises where a JOIN would make the group again
         made = RemoteGroup(self._place.stream, self.name, self._remote.member())
         return LocalGroup.join(made, name, **options)
 

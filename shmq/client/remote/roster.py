@@ -66,9 +66,17 @@ class RemoteRoster:
         self.options: dict[str, Any] = {}
 
     def look(self) -> dict[str, Any]:
-        """Everything that is known of the group now; it is made if there is none."""
+        """Everything that is known of the group now; the first look makes it if there is none.
+
+        Raises StreamDeleted if the group that was looked at before is no more.
+        """
         asked = {"identity": self._stream.identity, "action": "look", "group": self._name}
-        answer = self._stream.ask(Type.STREAM_GROUPS, msgpack.packb({**asked, **self._given}))
+        if self.options:
+            asked["group_id"] = self.options["group_id"]
+        try:
+            answer = self._stream.ask(Type.STREAM_GROUPS, msgpack.packb({**asked, **self._given}))
+        except errors.NoSuchGroup as error:
+            raise errors.StreamDeleted(str(error)) from error
         shown: dict[str, Any] = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
         self.options = shown["options"]
         self._seats = [tuple(each) for each in shown["seats"]]
