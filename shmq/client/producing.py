@@ -80,6 +80,8 @@ class Producer(contract.Producer):
         self._batch_bytes = check_whole("batch_bytes", batch_bytes, 1)
         self._linger = check_seconds("linger", linger, 0.0)
         self._drops = acks == "none"
+        #: For room: as the stream's overflow says, unless what finds none is dropped.
+        self._waits = False if self._drops else None
         self._confirm: Confirm = "disk" if acks == "disk" else "memory"
         self._id = secrets.randbits(63) | 1 if idempotent else None
         self._codec = codec
@@ -93,7 +95,8 @@ class Producer(contract.Producer):
         self._lock = threading.RLock()
         self._stirred = threading.Condition(self._lock)
         self._clock: threading.Thread | None = None
-        self._appended = self._failed = 0
+        #: How many were sent, and what became of them: the rest is in the batches.
+        self._sent = self._appended = self._failed = 0
         self._closed = False
 
     @property
@@ -104,8 +107,8 @@ class Producer(contract.Producer):
     @property
     def pending(self) -> int:
         """See :class:`shmq.contract.Producer`."""
-        with self._lock:
-            return sum(len(each.values) for found in self._batches.values() for each in found)
+        over = self._appended + self._failed  # before those that are sent meanwhile
+        return self._sent - over
 
     @property
     def appended(self) -> int:
@@ -137,6 +140,7 @@ class Producer(contract.Producer):
             batch.keys.append(known_as)
             batch.headers.append(headers)
             batch.size += size
+            self._sent += 1
             if batch.size >= self._batch_bytes or not self._linger:
                 self._stuck_to = next(self._sticky)
                 self._append(chosen)
@@ -207,14 +211,16 @@ class Producer(contract.Producer):
                 self._appended += len(batch.values)
                 raise
             except PartitionSealed as error:
-                self._move(partition, sum(done.count for done in getattr(error, "appended", ())))
+                self._move(partition, _appended_before(error))
                 return
             except ShmqError as error:
                 if not self._drops:
                     raise
                 log.warning("stream %s: records are dropped: %s", self._stream.name, error)
                 self._over(partition, batch)
-                self._failed += len(batch.values)
+                appended = _appended_before(error)
+                self._appended += appended
+                self._failed += len(batch.values) - appended
             else:
                 self._over(partition, batch)
                 self._appended += len(batch.values)
@@ -258,14 +264,19 @@ class Producer(contract.Producer):
         keys = batch.keys if any(key is not None for key in batch.keys) else None
         headers = batch.headers if any(batch.headers) else None
         how: dict[str, Any] = {"partition": partition}
-        if self._confirm == "disk":
-            how["confirm"] = "disk"
+        if self._drops or self._confirm == "disk":
+            how["confirm"] = self._confirm
         if self._id is not None:
             # Those of a batch that was dropped are left out.
             how |= {"producer": self._id, "sequence": batch.sequence, "gaps": self._drops}
         if self._compress is None or not self._append_compressed(batch, keys, headers, how):
             self._stream.append_many(
-                batch.values, keys=keys, headers=headers, codec=self._codec, **how
+                batch.values,
+                keys=keys,
+                headers=headers,
+                codec=self._codec,
+                block=self._waits,
+                **how,
             )
 
     def _append_compressed(
@@ -286,7 +297,12 @@ class Producer(contract.Producer):
         count, raw_bytes = len(batch.values), len(block)
         with contextlib.suppress(MessageTooLarge):
             self._stream.append_block(
-                packed, count=count, compression=self._compression, raw_bytes=raw_bytes, **how
+                packed,
+                count=count,
+                compression=self._compression,
+                raw_bytes=raw_bytes,
+                wait=self._waits,
+                **how,
             )
             return True
         return False
@@ -336,6 +352,11 @@ class Producer(contract.Producer):
             finally:
                 self._closed = True
                 self._stirred.notify_all()
+
+
+def _appended_before(error: ShmqError) -> int:
+    """How many records of its batch were appended before the error."""
+    return sum(done.count for done in getattr(error, "appended", ()))
 
 
 def _bytes_of(key: bytes | str | None) -> bytes | None:

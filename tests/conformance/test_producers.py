@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import sys
 import zlib
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from shmq import Stream
 from tests.persisting import Persister, persisting
 
 from .conftest import Connect
-from .tools import LATER, eventually
+from .tools import LATER, eventually, in_thread, outcome
 
 #: What there is much the same of, as bytes.
 LINES = [b"user %d has seen page %d of the catalogue" % (n % 7, n) for n in range(300)]
@@ -152,6 +153,53 @@ def test_what_is_dropped_keeps_its_numbers(stream: Stream, monkeypatch: pytest.M
             producer.send(value, partition=0)
     assert (producer.failed, producer.appended) == (1, 2)
     assert values(stream, 0) == [b"perhaps", b"two", b"three"]
+
+
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_without_acknowledgements_what_finds_no_room_is_dropped_and_counted(
+    broker: shmq.Broker, compression: Any
+) -> None:
+    stream = broker.create_stream("full", 1, ring_bytes=64 << 10, overflow="block")
+    stream.group("g")  # which reads nothing
+    with stream.producer(acks="none", compression=compression) as producer:
+
+        def send() -> None:
+            for n in range(100):
+                producer.send(bytes([n]) + random.Random(n).randbytes(999) + bytes(1000))
+
+        outcome(in_thread(send))
+        assert producer.failed > 0
+        assert producer.appended == stream.latest(0) > 0
+        assert (producer.appended + producer.failed, producer.pending) == (100, 0)
+
+        stream.delete_group("g")
+        producer.send(b"there is room")
+    assert stream.read(0, producer.appended - 1).values() == [b"there is room"]
+
+
+def test_of_a_batch_that_is_dropped_what_went_in_is_not_counted(broker: shmq.Broker) -> None:
+    stream = broker.create_stream("full", 1, ring_bytes=64 << 10, overflow="block")
+    stream.group("g")
+    producer = stream.producer(acks="none", linger=LATER, batch_bytes=1 << 20)
+    for _ in range(100):
+        producer.send(bytes(1000))
+    outcome(in_thread(producer.close))
+    assert producer.appended == stream.latest(0) > 0
+    assert producer.appended + producer.failed == 100
+
+
+def test_how_many_wait_is_known_while_an_append_waits_for_room(broker: shmq.Broker) -> None:
+    stream = broker.create_stream("full", 1, ring_bytes=64 << 10, overflow="block")
+    stream.group("g")
+    with pytest.raises(shmq.Full):
+        for _ in range(100):
+            stream.append(bytes(1000), block=False)
+    producer = stream.producer()
+    sending = in_thread(producer.send, bytes(1000))
+    eventually(lambda: outcome(in_thread(lambda: producer.pending)) == 1, "the record waits")
+    stream.delete_group("g")
+    outcome(sending)
+    assert (producer.pending, producer.appended) == (0, 1)
 
 
 def test_a_record_that_is_too_large_with_its_key_is_in_no_batch(stream: Stream) -> None:
