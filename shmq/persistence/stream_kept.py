@@ -241,7 +241,7 @@ def _is_astray(disk: Disk, synced: int) -> bool:
 
 
 class KeptStream:
-    """One durable stream, with a thread for each partition from `start` to `close`.
+    """One durable stream, with a thread for each partition that is kept, from `start` to `close`.
 
     ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` gives
     what is to be on the card: whatever is of the groups' making. Raises ShmqError and OSError.
@@ -283,15 +283,22 @@ class KeptStream:
         return bool(self.handle.control.deleted)
 
     def start(self) -> None:
-        """Begin to write, in threads."""
+        """Begin to write, in threads; `grow` asks again for those that cannot be had now."""
         self._started = True
-        for number in range(len(self.partitions)):
-            self._run(number)
+        ready, self.partitions = self.partitions, []
+        try:
+            for partition in ready:
+                self._take(partition)
+        except OSError:
+            for partition in ready[len(self.partitions) :]:
+                partition.close()
+        self.grow()  # which tells what is wrong, if it still is
 
     def grow(self) -> None:
         """Keep partitions that came as soon as all before them is on disk.
 
-        Until then, and where the disk refuses, whoever waits for them is told what is wrong.
+        Until then, and where the disk or the machine refuses, whoever waits for them is told
+        what is wrong.
         """
         if self.deleted or time.monotonic() < self._grow_at:
             return
@@ -305,7 +312,10 @@ class KeptStream:
             if self.deleted:
                 return
             if not self._grow_at:
-                log.error("stream %s: its new partitions are not kept: %s", self.name, error)
+                first = len(self.partitions)
+                log.error(
+                    "stream %s: its partitions from %d on are not kept: %s", self.name, first, error
+                )
             refusal = getattr(error, "errno", None) or errno.EIO
             self._grow_at = time.monotonic() + RETRY
         else:
@@ -363,9 +373,21 @@ class KeptStream:
         self.identity = replace(self.identity, options=options)
         self._tell(replace(self._told, eras=eras))
         for number in range(len(self.partitions), eras[-1].end):
-            self.partitions.append(self._partition(number))
+            self._take(self._partition(number))
+
+    def _take(self, partition: KeptPartition) -> None:
+        """Have it among those that are kept: once started, none is without a thread.
+
+        Raises OSError; it is closed then.
+        """
+        try:
             if self._started:
-                self._run(number)
+                self._run(partition)
+        except BaseException:
+            partition.close()
+            self._refused = 0, 0  # it was told that all is well
+            raise
+        self.partitions.append(partition)
 
     def _partition(self, number: int) -> KeptPartition:
         below = self.disk.under(partition_directory(self.name, self.identity.identity, number))
@@ -389,12 +411,16 @@ class KeptStream:
 
     # ---- the threads ----
 
-    def _run(self, number: int) -> None:
-        thread = threading.Thread(
-            target=self._follow, args=(self.partitions[number],), name=f"{self.name}/{number}"
-        )
+    def _run(self, partition: KeptPartition) -> None:
+        """Begin to write the next partition. Raises OSError."""
+        name = f"{self.name}/{len(self.partitions)}"
+        thread = threading.Thread(target=self._follow, args=(partition,), name=name)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            what = f"{error}: allow the process more of them (ulimit -u, pids.max)"
+            raise OSError(errno.EAGAIN, what) from None
         self._threads.append(thread)
-        thread.start()
 
     def _follow(self, partition: KeptPartition) -> None:
         while not self._stopped and not self.deleted:

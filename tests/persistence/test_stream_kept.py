@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
 from shmq.stream_era import Era, eras_of
 from tests.persistence.entries import IDENTITY, TICK, entry, value_of
 from tests.persistence.faults import FailingDisk
+from tests.processes.tools import eventually
 
 SMALL = Sizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
 OPTIONS = {"partitions": 2, "segment_bytes": 64 << 10, "retention_bytes": None}
@@ -428,8 +431,57 @@ def test_who_waits_for_a_partition_that_came_is_told_that_the_disk_refuses(
         assert len(kept.partitions) == 2
         disk.failing = range(0)
         kept.partitions[1].step()
-    assert caplog.text.count("its new partitions are not kept") == 1
+    assert caplog.text.count("its partitions from 2 on are not kept") == 1
     kept._grow_at = 0.0
     kept.grow()
     assert [ring.code for ring in handle.logs] == [0] * 5
     assert len(kept.partitions) == 5
+
+
+@contextlib.contextmanager
+def no_more_threads() -> Iterator[None]:
+    """None can be started: there is no room for its stack."""
+    before = threading.stack_size(1 << 50)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+def test_what_no_thread_can_be_had_for_is_kept_once_there_is_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(tmp_path)
+    handle = Handle([Ring(), Ring()])
+    identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
+    kept = KeptStream(disk, handle, identity, SMALL)
+    for ring in handle.logs:
+        ring.add(4)
+    with no_more_threads():
+        kept.start()
+        for _ in range(2):
+            assert [ring.code for ring in handle.logs] == [errno.EAGAIN] * 2
+            kept._grow_at = 0.0
+            kept.grow()
+    kept._grow_at = 0.0
+    kept.grow()
+    eventually(lambda: [ring.synced for ring in handle.logs] == [4, 4], "they are written")
+    handle.repartition(1)
+    handle.logs[2].add(3)
+    with no_more_threads():
+        kept.grow()
+        assert [ring.code for ring in handle.logs] == [0, 0, errno.EAGAIN]
+    kept.close()
+    assert "from 2 on are not kept: [Errno 11] can't start new thread: allow" in caplog.text
+    assert [(ring.code, ring.synced) for ring in handle.logs] == [(0, 4), (0, 4), (0, 3)]
+    assert [end.next for end in plan_streams(disk)["s"].ends] == [4, 4, 3]
+
+
+def test_what_is_kept_ends_well_where_no_thread_was_ever_had(tmp_path: Path) -> None:
+    handle = Handle([Ring(), Ring()])
+    identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
+    kept = KeptStream(Disk(tmp_path), handle, identity, SMALL)
+    with no_more_threads():
+        kept.start()
+        kept.close()
+    assert handle.closed
