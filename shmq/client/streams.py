@@ -445,6 +445,8 @@ class LocalStreams:
             if opened is None:
                 return self._make(name, wanted)
         differences = StreamOptions(**opened[0].options).differences(wanted)
+        if sum(not log.behind for log in opened[1]) == wanted.partitions:  # when it was made
+            differences.pop("partitions", None)
         if differences:
             told = ", ".join(
                 f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()

@@ -206,8 +206,9 @@ class Broker(abc.ABC):
         """Make the stream ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.StreamOptions`, by name. A stream that
-        exists with the same ones is attached to. A stream and a queue may have the same name.
-        Raises :class:`~shmq.StreamExists` if it exists with others (and says which differ),
+        exists with the same ones is attached to; of one that was repartitioned ``partitions``
+        may be what it was made with. A stream and a queue may have the same name. Raises
+        :class:`~shmq.StreamExists` if it exists with others (and says which differ),
         :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for an unknown option or a
         value out of range, :class:`~shmq.NoSpace`, and TypeError for a value of the wrong type.
         """

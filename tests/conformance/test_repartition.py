@@ -302,3 +302,15 @@ def test_nothing_is_lost_and_no_key_is_out_of_order_while_others_append(
     for thread in threads:
         thread.join(PATIENCE)
     assert by_key(list(stream.reader(timeout=SOON))) == {key: list(range(rounds)) for key in KEYS}
+
+
+def test_who_makes_it_again_gets_it_though_it_has_more_partitions(
+    broker: Broker, stream: Stream, options: dict[str, Any]
+) -> None:
+    stream.repartition(3)
+    stream.repartition(5)
+
+    for partitions in (2, 5):  # what it was made with, and what it has
+        assert broker.create_stream("events", partitions, **options).identity == stream.identity
+    with pytest.raises(shmq.StreamExists, match="partitions is 5, not 3"):
+        broker.create_stream("events", 3, **options)

@@ -185,6 +185,17 @@ def test_a_producer_appends_nothing_twice(stream: Stream) -> None:
     assert (refused.value.expected, refused.value.given) == (3, 9)
 
 
+def test_the_sequence_of_a_producer_needs_its_partition(stream: Stream) -> None:
+    for call in (
+        lambda: stream.append(b"a", producer=5, sequence=0),
+        lambda: stream.append(b"a", key="k", producer=5, sequence=0),
+        lambda: stream.append_many([b"a"], producer=5, sequence=0),
+    ):
+        with pytest.raises(shmq.InvalidOption, match="of one partition: give it"):
+            call()
+    assert stream.latest(0) == 0
+
+
 def test_an_expression_leaves_records_out(stream: Stream) -> None:
     stream.append_many([b"a", b"b", b"c"], headers=[{"kind": "x"}, None, {"kind": "x"}])
     records = stream.read(0, 0, where="header.kind = 'x'")

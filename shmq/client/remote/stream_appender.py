@@ -60,6 +60,11 @@ class How:
         self.sequence = sequence
         self.gaps = gaps
 
+    def check_place(self, partition: int | None) -> None:
+        """Raises InvalidOption for a sequence that is of no partition."""
+        if self.producer is not None and partition is None:
+            raise errors.InvalidOption("a producer's sequence is of one partition: give it")
+
     def waits(self, options: Any) -> bool:
         """Whether it waits for room."""
         if self.wait is None:
@@ -93,6 +98,7 @@ class Appender:
         how: How,
     ) -> contract.Appended:
         """See :meth:`shmq.contract.Stream.append`."""
+        how.check_place(partition)
         block = _log.pack_records(
             [value],
             None if key is None else [key],
@@ -122,8 +128,7 @@ class Appender:
         how: How,
     ) -> list[contract.AppendedRange]:
         """See :meth:`shmq.contract.Stream.append_many`."""
-        if how.producer is not None and partition is None:
-            raise errors.InvalidOption("what has a producer needs a partition: give partition=")
+        how.check_place(partition)
         _log.check_many(values)
         all_values = values if isinstance(values, list) else list(values)
         _check_lengths(len(all_values), keys=keys, headers=headers)
