@@ -423,9 +423,10 @@ class Stream(abc.ABC):
         """The records whose keys match the pattern, as they come: an iterator.
 
         A key is words separated by dots; in the pattern ``*`` is one word and ``#`` any number
-        of them, none included. The ``history`` newest matching records come first (None: all
-        that there are), by their time. It reads up to ``limit`` ahead; it ends where nothing
-        matching comes within ``timeout`` seconds (None: never).
+        of them, none included. The ``history`` newest matching records come first, by their
+        time (None: all that there are, in the order of each partition alone). It reads up to
+        ``limit`` ahead; it ends where nothing matching comes within ``timeout`` seconds (None:
+        never).
 
         A subscriber that is too slow loses with ``policy="drop-oldest"`` what is overwritten:
         ``on_lost`` is called with how many records these were before the next one comes, and
