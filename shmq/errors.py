@@ -127,7 +127,10 @@ class OffsetOutOfRange(ShmqError, LookupError):
 
 
 class OutOfSequence(ShmqError):
-    """A producer's records before this one were never appended."""
+    """A producer's records do not begin where those that were appended end.
+
+    Some before them were left out, or the first of them are there and the last are not.
+    """
 
     #: The sequence number that comes next, and the one that was given.
     expected: int

@@ -24,7 +24,6 @@ from shmq.client.subscribing import Subscription
 from shmq.client.transactions.settling import look
 from shmq.core import _log
 from shmq.errors import (
-    ForeignSegment,
     InvalidOption,
     NoSuchStream,
     OffsetOutOfRange,
@@ -57,9 +56,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
     def __init__(self, namespace: Namespace, name: str, opened: stream_registry.Opened) -> None:
         self._namespace = namespace
         self._hub: StreamHub | None = None
-        control = opened[0]
-        durable = control.options["durability"] != "memory"
-        self._files = Below(namespace, name, control.identity) if durable else None
+        self._files = _files_of(namespace, opened[0])
         super().__init__(name, *opened)
 
     @property
@@ -282,11 +279,9 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
     def _offsets(self, partition: int) -> contract.PartitionOffsets:
         log = self._partition(partition)
         sealed = log.sealed  # before its bounds: they are its last ones then
-        earliest, latest, first, last, size = log.bounds()
-        below = self._files.earliest(log) if self._files is not None else None
-        if self._files is not None and below is not None and below < earliest:
-            # Between the files and the ring nothing is missing, and some of it is in both.
-            earliest, size = below, self._files.size(log)
+        earliest, latest, size = _extent(log, self._files)
+        ring, _, first, last, _ = log.bounds()
+        if self._files is not None and earliest < ring:
             first, below = self._files.times(log)
             last = last or below
         return contract.PartitionOffsets(
@@ -360,6 +355,23 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
 
 document(LocalStream, contract.Stream)
+
+
+def _files_of(namespace: Namespace, control: _log.Control) -> Below | None:
+    """The files of a durable stream; None: it has none."""
+    if control.options["durability"] == "memory":
+        return None
+    return Below(namespace, control.name, control.identity)
+
+
+def _extent(log: _log.Partition, files: Below | None) -> tuple[int, int, int]:
+    """The offsets of the first record that can be read and of the next one, and the bytes."""
+    earliest, latest, _, _, size = log.bounds()
+    below = None if files is None else files.earliest(log)
+    if files is None or below is None or below >= earliest:
+        return earliest, latest, size
+    # Between the files and the ring nothing is missing, and some of it is in both.
+    return below, latest, files.size(log)
 
 
 class _Asked:
@@ -509,18 +521,19 @@ class LocalStreams:
     def _summary(self, name: str) -> contract.StreamSummary | None:
         try:
             control, logs = stream_registry.open_stream(self._namespace, name)
-            bounds = [log.bounds() for log in logs]
+            files = _files_of(self._namespace, control)
+            extents = [_extent(log, files) for log in logs]
         except (NoSuchStream, StreamDeleted):
             return None
-        except (SegmentError, ForeignSegment) as error:
+        except ShmqError as error:
             return contract.StreamSummary(
                 name=name, partitions=0, records=0, bytes=0, problem=str(error)
             )
         return contract.StreamSummary(
             name=name,
             partitions=len(logs),
-            records=sum(bound[1] - bound[0] for bound in bounds),
-            bytes=sum(bound[4] for bound in bounds),
+            records=sum(latest - earliest for earliest, latest, _ in extents),
+            bytes=sum(size for _, _, size in extents),
             durability=control.options["durability"],
         )
 

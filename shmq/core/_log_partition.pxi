@@ -148,11 +148,17 @@ cdef class Partition(Segment):
         if status == SHMQ_FULL or status == SHMQ_SEALED:
             return status
         if status == SHMQ_GAP:
-            raise _errors.OutOfSequence(
-                f"producer {piece.producer} comes with sequence {piece.sequence} to partition "
-                f"{self.number} of stream {self.control.name!r}, where {out.expected} is next: "
-                f"append what is missing first", out.expected, piece.sequence)
+            raise self._out_of_sequence(piece, out)
         raise self._error(status)
+
+    cdef object _out_of_sequence(self, shmq_log_piece *piece, shmq_log_appended *out):
+        what = (f"producer {piece.producer} comes with sequence {piece.sequence} to partition "
+                f"{self.number} of stream {self.control.name!r}")
+        told = f"{what}, where {out.expected} is next: append what is missing first"
+        if piece.sequence < out.expected:
+            told = (f"{what}, which has its records up to {out.expected - 1}, and not all of "
+                    f"these {out.records}: none was appended; go on with {out.expected}")
+        return _errors.OutOfSequence(told, out.expected, piece.sequence)
 
     cdef int _append_waiting(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
                              handle, shmq_log_appended *out) except -1:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
 import shmq
 from shmq import Broker, Stream
+from shmq.core import _log
 
 from .tools import MOMENT, in_thread, outcome
 
@@ -183,6 +185,21 @@ def test_a_producer_appends_nothing_twice(stream: Stream) -> None:
     with pytest.raises(shmq.OutOfSequence) as refused:
         stream.append(b"x", partition=0, producer=5, sequence=9)
     assert (refused.value.expected, refused.value.given) == (3, 9)
+
+
+def test_a_batch_that_is_there_in_part_is_refused_as_a_whole(stream: Stream) -> None:
+    how: dict[str, Any] = {"partition": 0, "producer": 5}
+    stream.append_many([b"a", b"b", b"c"], sequence=0, **how)
+
+    for gaps in (False, True):
+        with pytest.raises(shmq.OutOfSequence, match="none was appended; go on with 3") as refused:
+            stream.append_many([b"c", b"d"], sequence=2, gaps=gaps, **how)
+        assert (refused.value.expected, refused.value.given) == (3, 2)
+    with pytest.raises(shmq.OutOfSequence):
+        stream.append_block(_log.pack_records([b"c", b"d"]), sequence=2, **how)
+    assert stream.append_many([b"b", b"c"], sequence=1, **how)[0].duplicate  # a part of it
+    stream.append_many([b"d"], sequence=3, **how)
+    assert stream.read(0, 0).values() == [b"a", b"b", b"c", b"d"]
 
 
 def test_the_sequence_of_a_producer_needs_its_partition(stream: Stream) -> None:

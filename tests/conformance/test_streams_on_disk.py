@@ -129,6 +129,17 @@ def test_what_is_read_and_kept_of_a_file_that_grows_holds_no_descriptors(
     assert all(records.values() == values[:5] for records in kept)
 
 
+def test_the_list_counts_what_is_in_the_files_too(connect: Connect, persister: Persister) -> None:
+    broker = connect()
+    stream = create(broker)
+    filled(stream, 2000)
+    (listed,) = broker.list_streams()
+    offsets = stream.offsets()[0]
+    assert offsets.earliest == 0
+    assert listed.records == offsets.latest == 2000
+    assert listed.bytes == offsets.bytes > RING
+
+
 def test_a_time_that_has_left_the_ring_is_found(connect: Connect, persister: Persister) -> None:
     stream = create(connect())
     filled(stream, 2000)

@@ -149,11 +149,14 @@ def error(answer: _core.Answer, name: str) -> errors.ShmqError:
         return errors.OffsetOutOfRange(told, asked, earliest, latest)
     if answer.status == Status.OUT_OF_SEQUENCE:
         expected, given = _SEQUENCE.unpack_from(_whole(answer, _SEQUENCE.size))
-        return errors.OutOfSequence(
-            f"{what} expects the sequence {expected} of this producer, not {given}",
-            expected,
-            given,
+        told = f"{what} expects the sequence {expected} of this producer, not {given}"
+        told += (
+            ": append what is missing first"
+            if given > expected
+            else f": it has the records up to {expected - 1}, and not all of these; none was "
+            f"appended; go on with {expected}"
         )
+        return errors.OutOfSequence(told, expected, given)
     return refusal(answer, what)
 
 

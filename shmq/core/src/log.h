@@ -14,7 +14,7 @@
 /* Beside enum shmq_status. */
 enum shmq_log_status {
     SHMQ_OUT_OF_RANGE = 64, /* the offset is gone, or beyond the next                   */
-    SHMQ_GAP,               /* a producer's sequence numbers were left out              */
+    SHMQ_GAP,               /* a producer's sequence numbers do not begin where it is    */
     SHMQ_MALFORMED,         /* bytes from outside are no block of entries               */
     SHMQ_SEALED,            /* the partition takes no records any more                  */
 };

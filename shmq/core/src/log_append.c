@@ -65,7 +65,7 @@ static uint64_t look_back(const struct shmq_log *log, const struct shmq_log_piec
     return UINT64_MAX;
 }
 
-/* SHMQ_DUPLICATE: it has been appended before. */
+/* SHMQ_DUPLICATE: all of it has been appended before. */
 static int check_producer(struct shmq_log *log, const struct shmq_log_piece *piece,
                           struct shmq_log_appended *out)
 {
@@ -77,6 +77,8 @@ static int check_producer(struct shmq_log *log, const struct shmq_log_piece *pie
         return SHMQ_GAP;
     if (piece->sequence >= expected)
         return SHMQ_OK;
+    if (expected - piece->sequence < out->records)
+        return SHMQ_GAP;
     out->duplicate = true;
     out->first = piece->sequence >= known->sequence
                      ? known->offset + (piece->sequence - known->sequence)
