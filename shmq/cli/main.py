@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -31,10 +31,6 @@ _VERSION = (
 )
 
 
-#: What a group without a command raises: its help. Before click 8.2 it prints that itself.
-_HELP: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
-
-
 class _Group(click.Group):
     """A group that turns every failure into one line on stderr and an exit code."""
 
@@ -46,9 +42,8 @@ class _Group(click.Group):
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get("SHMQ_TRACEBACK") == "1":
                 raise
-            if isinstance(error, _HELP):
-                error.show()
-            elif line := describe(error):
+            line = describe(error)
+            if line:
                 note(line)
             code = code_of(error)
         sys.exit(code if isinstance(code, int) else Code.OK)

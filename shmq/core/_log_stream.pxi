@@ -21,7 +21,9 @@ cdef class StreamHandle:
         self.logs = logs
         self.open_ = True
         self.sticky = int.from_bytes(_os.urandom(4), "little")
-        self._set_shape(control.shape[0], <uint32_t>len(logs))
+        # Where all of `logs` were sealed since they were opened, an append finds the others.
+        begin = control.shape[0]
+        self._set_shape(begin if begin < len(logs) else 0, <uint32_t>len(logs))
         self.sticky_left = STICKY_BYTES
         self.most = o["max_record_bytes"]
         self.blocks = o["overflow"] == "block"
@@ -50,7 +52,12 @@ cdef class StreamHandle:
     # ---- partitions that come ----
 
     cpdef _set_shape(self, uint32_t first, uint32_t count):
-        """``logs`` has so many, of which those from ``first`` on take records."""
+        """``logs`` has so many, of which those from ``first`` on take records.
+
+        Both only rise: what a thread says that looked before another one did is passed over.
+        """
+        if count < self.count or first < self.first:
+            return
         if not first < count <= <uint32_t>len(self.logs):
             raise _damaged_error(self.name)
         self.first, self.count = first, count

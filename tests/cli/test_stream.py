@@ -139,12 +139,3 @@ def test_the_groups_are_shown_and_reset(invoke: Invoke, stream: shmq.Stream) -> 
     assert invoke("stream", "reset", "events", "-g", "g").exit_code == Code.USAGE
     assert invoke("stream", "delete", "events", "--group", "g", "--yes").exit_code == Code.OK
     assert [it.name for it in stream.groups()] == ["s"]
-
-
-@pytest.mark.parametrize("group", ["stream", "exchange", "schema", "context"])
-def test_a_group_without_a_command_shows_its_help(invoke: Invoke, group: str) -> None:
-    shown = invoke(group)
-    assert shown.exit_code in (0, 2)  # before click 8.2, and since
-    lines = (shown.stdout + shown.stderr).splitlines()
-    assert f"{group} [OPTIONS] COMMAND" in lines[0]
-    assert len(lines) > 5
