@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from shmq import Forbidden, NoSuchQueue, ShmqError
 from shmq.spark.jobs.batches import each_batch
@@ -66,6 +69,81 @@ def test_a_stream_stops_after_its_batch_and_goes_on_with_the_next(
     assert last.batch == done[-1]
     assert {progress.batch for progress in told} == set(done)
     assert sum(1 for progress in told if progress.rows == 10) == 2, "it counts from each start"
+
+
+def slow(folder: Path, done: list[int]) -> Stream:
+    """A job whose batches take their time while they are planned, and say when they are."""
+
+    class Reader(DataSourceStreamReader):
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+            return {"at": 0}
+
+        def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
+            at = len(list(folder.iterdir())) + 1
+            (folder / str(at)).touch()
+            time.sleep(1)
+            return {"at": at}
+
+        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+            return [InputPartition((start["at"], end["at"]))]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            yield from ((number,) for number in range(*partition.value))
+
+    class Slow(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "slow"
+
+        def schema(self) -> str:
+            return "number int"
+
+        def streamReader(self, schema: object) -> Reader:  # noqa: N802
+            return Reader()
+
+    def put(batch: DataFrame, _: str, number: int) -> None:
+        assert batch.count() == 1
+        done.append(number)
+
+    def build(session: SparkSession, _: Config) -> DataStreamWriter:
+        session.dataSource.register(Slow)
+        return each_batch(session.readStream.format("slow").load(), put)
+
+    return Stream(name="slow", about="Plans slowly.", tables=(), build=build)
+
+
+def test_a_batch_is_finished_that_was_being_planned_when_the_stream_was_stopped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    planned = tmp_path / "planned"
+    planned.mkdir()
+    done: list[int] = []
+
+    last = run(
+        slow(planned, done),
+        settings(tmp_path),
+        spark,
+        lambda _: None,
+        lambda: any(planned.iterdir()),
+    )
+
+    assert [path.name for path in planned.iterdir()] == ["1"]
+    assert done == [0]
+    assert (tmp_path / "checkpoint/commits/0").exists()
+    assert last.batch == 0
+
+
+def test_a_stream_that_sleeps_until_its_next_batch_is_woken_to_stop(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    done: list[int] = []
+    hours = Config(tmp_path / "job.toml", {"": {**settings(tmp_path)[""], "trigger": 7200.0}})
+
+    last = run(stream(done), hours, spark, lambda _: None, lambda: bool(done))
+
+    assert done == [0]
+    assert (tmp_path / "checkpoint/commits/0").exists()
+    assert last.batch == 0
 
 
 def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
