@@ -150,9 +150,10 @@ def members_of(kind: type) -> Iterator[tuple[str, Any]]:
     """The public methods and properties of a class, in the order of its source."""
     fields = {field.name for field in _fields_of(kind)}
     found: dict[str, Any] = {}
+    own = vars(kind)
     for each in lineage(kind):
-        found.update(vars(each))
-    for name, value in found.items():
+        found.update((name, value) for name, value in vars(each).items() if name not in own)
+    for name, value in (found | own).items():
         if not name.startswith("_") and name not in fields:
             yield name, value
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from shmq.contract.closing import Closing
 from shmq.errors import InvalidOption, Unsupported
 from shmq.options import check_whole
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shmq.contract.transaction import Transaction
 
 
-class Broker(abc.ABC):
+class Broker(Closing):
     """Makes, finds, lists and deletes the queues and exchanges of one namespace.
 
     A broker is a context manager that closes itself and every queue it opened. A method of
@@ -297,17 +297,6 @@ class Broker(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Detach from every queue and stream this broker opened. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _no_streams(*asked: object) -> Unsupported:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
+
+from shmq.contract.closing import Closing
 
 if TYPE_CHECKING:
     from shmq.contract.message import Body
@@ -61,7 +62,7 @@ class ExchangeSummary:
     bindings: int
 
 
-class Exchange(abc.ABC):
+class Exchange(Closing):
     """Puts a copy of what is published into each queue and stream whose binding matches.
 
     A ``direct`` exchange passes on what has the binding's key; a ``topic`` exchange what its
@@ -170,14 +171,3 @@ class Exchange(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Detach from the queues it has put into. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
+
+from shmq.contract.closing import Closing
 
 if TYPE_CHECKING:
     from shmq.contract.record import Record, Records
@@ -94,7 +95,7 @@ class GroupPartition:
     lag: int
 
 
-class Member(abc.ABC):
+class Member(Closing):
     """One member of a group: an iterator over the records of its partitions.
 
     It has to be heard of once within the group's session timeout: by the next record, `poll`,
@@ -185,17 +186,6 @@ class Member(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Leave: its partitions go to the others at once. Commits nothing. May be repeated."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Group(abc.ABC):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
+
+from shmq.contract.closing import Closing
 
 __all__ = ["Acks", "Partitioner", "Producer"]
 
@@ -16,7 +17,7 @@ Acks = Literal["none", "memory", "disk"]
 Partitioner = Callable[[bytes | None, int], int]
 
 
-class Producer(abc.ABC):
+class Producer(Closing):
     """Appends records to a stream in batches, one of each partition at a time.
 
     A batch goes when it has ``batch_bytes``, when its oldest record has waited for ``linger``
@@ -67,14 +68,3 @@ class Producer(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Flush and end. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

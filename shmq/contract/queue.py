@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from shmq.contract.closing import Closing
 from shmq.options import STAGING_BYTES, Confirm, QueueOptions
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Loan(abc.ABC):
     ) -> None: ...
 
 
-class Consumer(abc.ABC):
+class Consumer(Closing):
     """An iterator over a queue's messages that leases some ahead.
 
     An acknowledgement counts at once; what is acknowledged is set free in batches: when
@@ -80,17 +81,6 @@ class Consumer(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Flush, return what was not handed out, and end the iteration."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class AsyncConsumer(abc.ABC):
@@ -127,7 +117,7 @@ class AsyncConsumer(abc.ABC):
         await self.aclose()
 
 
-class Queue(abc.ABC):
+class Queue(Closing):
     """A named queue that any number of processes and threads share.
 
     Times are in seconds. A ``timeout`` of None waits without limit, one of 0 tries once.
@@ -600,14 +590,3 @@ class Queue(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Detach; what this handle holds leased goes back at once. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

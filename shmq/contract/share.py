@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from shmq.contract.closing import Closing
+
 __all__ = ["Share", "SharedRecord"]
 
 
@@ -113,7 +115,7 @@ class SharedRecord(abc.ABC):
             self.nack()
 
 
-class Share(abc.ABC):
+class Share(Closing):
     """A member of a group that shares a stream, as consumers share a queue.
 
     Records of a partition are lent in the order of their offsets, to whoever asks, and settled
@@ -158,14 +160,3 @@ class Share(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Leave: what it has not settled goes back. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from shmq.contract.closing import Closing
 from shmq.errors import Unsupported
 from shmq.options import Confirm, check_seconds
 
@@ -98,7 +99,7 @@ class PartitionRate:
     hot: bool
 
 
-class Reader(abc.ABC):
+class Reader(Closing):
     """An iterator over a stream's records that follows it.
 
     Within a partition the records come in order of their offsets, between partitions in
@@ -138,17 +139,6 @@ class Reader(abc.ABC):
     def close(self) -> None:
         """End the iteration. May be called again."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class AsyncReader(abc.ABC):
     """As :class:`Reader`, asynchronous. It is for one task at a time."""
@@ -180,7 +170,7 @@ class AsyncReader(abc.ABC):
         await self.aclose()
 
 
-class Stream(abc.ABC):
+class Stream(Closing):
     """A stream of records in partitions. Threads may share a handle.
 
     Every method raises :class:`~shmq.StreamDeleted` once the stream was deleted, and
@@ -543,17 +533,6 @@ class Stream(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Detach. Records that were read stay usable, but for views. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _no_groups(what: str) -> Unsupported:

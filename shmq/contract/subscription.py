@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
+
+from shmq.contract.closing import Closing
 
 if TYPE_CHECKING:
     from shmq.contract.record import Record
@@ -16,7 +17,7 @@ __all__ = ["Policy", "Subscription"]
 Policy = Literal["drop-oldest", "block"]
 
 
-class Subscription(abc.ABC):
+class Subscription(Closing):
     """An iterator over the records whose keys match a pattern, each subscriber at its own pace.
 
     It takes nothing away from anybody: the records are in the stream once, and each
@@ -60,14 +61,3 @@ class Subscription(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """End it, and hold nothing back any more. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
