@@ -32,13 +32,13 @@ LOG = ("append", "lock", "places", "producers", "read", "room", "wait")
 ALONE = {
     "_log": ("entry", "log", *(f"log_{part}" for part in LOG)),
     "_arrow": ("log_columns",),
-    "_roster": ("robust", "roster", "share"),
+    "_roster": ("roster", "share"),
     "_spill": ("spill",),
 }
 BESIDE = {
     "_arrow": ("crc32c", "entry"),
-    "_log": ("clock", "crash", "crc32c", "msgpack"),
-    "_roster": ("clock", "crash", "crc32c"),
+    "_log": ("clock", "crash", "crc32c", "msgpack", "robust"),
+    "_roster": ("clock", "crash", "crc32c", "robust"),
     "_spill": ("crc32c", "record"),
 }
 

@@ -9,31 +9,17 @@
 #include "exchange.h"
 #include "journal.h"
 #include "recover.h"
+#include "robust.h"
 #include "sleep.h"
 
 #define SPINS 200
 #define EVERYTHING UINT32_MAX
 
-static int make(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attributes;
-    int error;
-
-    if (pthread_mutexattr_init(&attributes))
-        return SHMQ_DAMAGED;
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    error = pthread_mutex_init(mutex, &attributes);
-    shmq_mark();
-    pthread_mutexattr_destroy(&attributes);
-    return error ? SHMQ_DAMAGED : SHMQ_OK;
-}
-
 int shmq_lock_init(struct shmq_header *h)
 {
-    int status = make(&h->lock.mutex);
+    int status = shmq_robust_init(&h->lock);
 
-    return status ? status : make(&h->put_lock.mutex);
+    return status ? status : shmq_robust_init(&h->put_lock);
 }
 
 static void drop_gets(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->lock.mutex); }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "robust.h"
 
 static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
 
@@ -81,21 +82,6 @@ int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size)
     return error ? SHMQ_NO_SPACE : SHMQ_OK;
 }
 
-static int make_lock(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attributes;
-    int error;
-
-    if (pthread_mutexattr_init(&attributes))
-        return SHMQ_DAMAGED;
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    error = pthread_mutex_init(mutex, &attributes);
-    shmq_mark();
-    pthread_mutexattr_destroy(&attributes);
-    return error ? SHMQ_DAMAGED : SHMQ_OK;
-}
-
 int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *options,
                      int64_t last_timestamp)
 {
@@ -110,7 +96,7 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->segment_bytes, geo.segment_bytes);
     SET(h->crc, checksum(h));
     know(log, &h->options);
-    if ((status = make_lock(&h->lock.mutex)))
+    if ((status = shmq_robust_init(&h->lock)))
         return status;
     SET(h->last_timestamp, last_timestamp);
     atomic_store_explicit(&h->next, options->first, memory_order_relaxed);

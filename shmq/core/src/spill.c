@@ -1,12 +1,11 @@
 #include "spill.h"
 
 #include "crc32c.h"
+#include "entry.h"
 #include "record.h"
 
 #include <string.h>
 
-#define ENTRY 10u       /* the type of an entry's record                                  */
-#define ENTRY_HEAD 48u  /* bytes of its head, record head included                        */
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
 /* What the head of an entry says. */
@@ -49,7 +48,7 @@ static inline bool sealed(const unsigned char *bytes, size_t size, uint32_t salt
 
 static inline bool is_entry(const unsigned char *bytes, size_t size)
 {
-    return size >= ENTRY_HEAD && bytes[SHMQ_RECORD_HEAD] == ENTRY;
+    return size >= SHMQ_ENTRY_HEAD && bytes[SHMQ_RECORD_HEAD] == SHMQ_R_ENTRY;
 }
 
 static inline struct head head_of(const unsigned char *bytes)
