@@ -58,8 +58,12 @@ class Below:
         block = self._block(log, offset, limit, most_bytes, end)
         return None if block is None else (_spill.entries(block.data), block.next)
 
-    def earliest(self, log: _log.Partition) -> int | None:
-        """The first offset that there is a file of, if records are published from there on."""
+    def before(self, log: _log.Partition, ring: int) -> int | None:
+        """The first offset that can be read from a file; None: none before ``ring`` can.
+
+        Between the files and the ring, whose first offset that is, nothing is missing, and some
+        of it is in both.
+        """
         files = self._of(log.number)
         if files is None:
             return None
@@ -67,7 +71,7 @@ class Below:
             found = files.earliest()
         except OSError as error:
             raise self._unreadable(error) from error
-        return None if found is None or found >= log.synced else found
+        return None if found is None or found >= min(ring, log.synced) else found
 
     def times(self, log: _log.Partition) -> tuple[int, int]:
         """The times of the first record and of the last one, in ns; 0: there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq import contract
@@ -110,7 +110,7 @@ class Exchanges:
             return table.summaries()
 
 
-class LocalExchange(contract.Exchange):
+class LocalExchange(publishing.Publisher):
     """An exchange of this host. Threads may share it; one that is pickled attaches anew."""
 
     def __init__(
@@ -204,28 +204,6 @@ class LocalExchange(contract.Exchange):
             return table.bindings(self.name)
 
     # ---- publishing ----
-
-    def publish(
-        self,
-        body: contract.Body,
-        key: str = "",
-        block: bool | None = None,
-        timeout: float | None = None,
-        **properties: Any,
-    ) -> contract.Published:
-        """See :class:`shmq.contract.Exchange`."""
-        return self._publish([body], key, block, timeout, properties)
-
-    def publish_many(
-        self,
-        bodies: Iterable[contract.Body],
-        key: str = "",
-        block: bool | None = None,
-        timeout: float | None = None,
-        **properties: Any,
-    ) -> contract.Published:
-        """See :class:`shmq.contract.Exchange`."""
-        return self._publish(publishing.many(bodies, properties), key, block, timeout, properties)
 
     def _publish(
         self,

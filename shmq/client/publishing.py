@@ -7,6 +7,7 @@ copies; those without are waited for, one after the other, and hold back nobody.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import time
 from collections.abc import Iterable, Mapping
@@ -25,7 +26,54 @@ from shmq.errors import (
     Unroutable,
 )
 
-__all__ = ["Copy", "Letters", "Outcome", "begin", "finish", "is_synced", "letters", "many", "told"]
+__all__ = [
+    "Copy",
+    "Letters",
+    "Outcome",
+    "Publisher",
+    "begin",
+    "finish",
+    "is_synced",
+    "letters",
+    "told",
+]
+
+
+class Publisher(contract.Exchange):
+    """An exchange that publishes one body as it publishes many."""
+
+    def publish(
+        self,
+        body: contract.Body,
+        key: str = "",
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Published:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._publish([body], key, block, timeout, properties)
+
+    def publish_many(
+        self,
+        bodies: Iterable[contract.Body],
+        key: str = "",
+        block: bool | None = None,
+        timeout: float | None = None,
+        **properties: Any,
+    ) -> contract.Published:
+        """See :class:`shmq.contract.Exchange`."""
+        return self._publish(many(bodies, properties), key, block, timeout, properties)
+
+    @abc.abstractmethod
+    def _publish(
+        self,
+        bodies: list[Any],
+        key: str,
+        block: bool | None,
+        timeout: float | None,
+        properties: dict[str, Any],
+    ) -> contract.Published:
+        """Publish the bodies in order; ``properties`` is its own."""
 
 
 @dataclasses.dataclass(slots=True)

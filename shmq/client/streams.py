@@ -279,11 +279,11 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
     def _offsets(self, partition: int) -> contract.PartitionOffsets:
         log = self._partition(partition)
         sealed = log.sealed  # before its bounds: they are its last ones then
-        earliest, latest, size = _extent(log, self._files)
-        ring, _, first, last, _ = log.bounds()
-        if self._files is not None and earliest < ring:
-            first, below = self._files.times(log)
-            last = last or below
+        earliest, latest, first, last, size = log.bounds()
+        if self._files is not None and (below := self._files.before(log, earliest)) is not None:
+            earliest, size = below, self._files.size(log)
+            first, late = self._files.times(log)
+            last = last or late
         return contract.PartitionOffsets(
             partition=partition,
             earliest=earliest,
@@ -300,8 +300,8 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         """See :class:`shmq.contract.Stream`."""
         log = self._partition(partition)
         earliest: int = log.bounds()[0]
-        below = self._files.earliest(log) if self._files is not None else None
-        return earliest if below is None else min(below, earliest)
+        below = None if self._files is None else self._files.before(log, earliest)
+        return earliest if below is None else below
 
     def latest(self, partition: int) -> int:
         """See :class:`shmq.contract.Stream`."""
@@ -367,11 +367,9 @@ def _files_of(namespace: Namespace, control: _log.Control) -> Below | None:
 def _extent(log: _log.Partition, files: Below | None) -> tuple[int, int, int]:
     """The offsets of the first record that can be read and of the next one, and the bytes."""
     earliest, latest, _, _, size = log.bounds()
-    below = None if files is None else files.earliest(log)
-    if files is None or below is None or below >= earliest:
-        return earliest, latest, size
-    # Between the files and the ring nothing is missing, and some of it is in both.
-    return below, latest, files.size(log)
+    if files is not None and (below := files.before(log, earliest)) is not None:
+        return below, latest, files.size(log)
+    return earliest, latest, size
 
 
 class _Asked:

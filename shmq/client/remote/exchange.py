@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -85,7 +85,7 @@ def _map_of(answer: _core.Answer) -> Told:
     return found
 
 
-class RemoteExchange(contract.Exchange):
+class RemoteExchange(publishing.Publisher):
     """An exchange of a server. Threads may share it; it shares its broker's connection."""
 
     def __init__(self, broker: Any, connection: Connection, name: str, told: Told) -> None:
@@ -169,32 +169,6 @@ class RemoteExchange(contract.Exchange):
 
     # ---- publishing ----
 
-    def publish(
-        self,
-        body: contract.Body,
-        key: str = "",
-        block: bool | None = None,
-        timeout: float | None = None,
-        **properties: Any,
-    ) -> contract.Published:
-        """See :class:`shmq.contract.Exchange`."""
-        return self._publish([body], key, block, timeout, properties)
-
-    def publish_many(
-        self,
-        bodies: Iterable[contract.Body],
-        key: str = "",
-        block: bool | None = None,
-        timeout: float | None = None,
-        **properties: Any,
-    ) -> contract.Published:
-        """See :class:`shmq.contract.Exchange`.
-
-        What is more than a frame takes is published frame by frame, and ends with the first
-        one of which something was refused.
-        """
-        return self._publish(publishing.many(bodies, properties), key, block, timeout, properties)
-
     def _publish(
         self,
         bodies: list[Any],
@@ -203,6 +177,11 @@ class RemoteExchange(contract.Exchange):
         timeout: float | None,
         properties: dict[str, Any],
     ) -> contract.Published:
+        """See :class:`shmq.client.publishing.Publisher`.
+
+        What is more than a frame takes is published frame by frame, and ends with the first
+        one of which something was refused.
+        """
         _core.check_timeout(timeout)
         self._check_open()
         publishing.check_headers(properties.get("headers"))
