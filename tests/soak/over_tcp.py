@@ -8,13 +8,14 @@ import shutil
 import signal
 import tempfile
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
 import shmq
 from shmq.stress.crew import Crew
-from shmq.stress.journal import Journal, read_all
+from shmq.stress.journal import GOT, Journal, Record, read_all
 from shmq.stress.verdict import Verdict, judge
 from tests.processes.tools import PATIENCE
 from tests.serving import Server, serve
@@ -108,7 +109,9 @@ def soak(seconds: float, seed: int, least: int = 0) -> tuple[Verdict, int, int]:
             front.is_over()
         drain(queue, Journal(directory, 0))
         check(queue)
-        verdict = judge(read_all(directory), _killed_at(directory, crew, front))
+        served_until = _served_until(directory, front)
+        records = known(read_all(directory), served_until)
+        verdict = judge(records, _killed_at(directory, crew, served_until))
         return verdict, crew.killed, len(front.killed_at)
     finally:
         if crew is not None:
@@ -130,15 +133,36 @@ def _kill_one(crew: Crew, front: Front, chance: random.Random) -> None:
         crew.hire(crew.kill(chance.choice(crew.alive)))
 
 
-def _killed_at(directory: Path, crew: Crew, front: Front) -> dict[int, int]:
+def known(records: Iterable[Record], served_until: Mapping[int, int]) -> Iterator[Record]:
+    """The records without what connections delivered once their server may have been dead.
+
+    That can have been on its way, or wait to be read, since the lease was the connection's;
+    it has gone back meanwhile, and others may have had the message and acknowledged it.
+    """
+    for record in records:
+        late = record.at > served_until.get(record.worker, record.at)
+        if not (late and record.kind == GOT):
+            yield record
+
+
+def _served_until(directory: Path, front: Front) -> dict[int, int]:
+    """By connection: when the process that served it was last known to be well."""
+    found = {}
+    for path in directory.glob("*.host"):
+        at = front.killed_at.get(int(path.read_text() or 0))
+        if at is not None:
+            found[int(path.stem)] = at
+    return found
+
+
+def _killed_at(directory: Path, crew: Crew, served_until: Mapping[int, int]) -> dict[int, int]:
     """When each journal's writer was last known to have what it had.
 
     A connection has its leases until its client is killed, or what serves it.
     """
     found = dict(crew.killed_at)
-    for path in directory.glob("*.host"):
-        number, host = int(path.stem), int(path.read_text() or 0)
-        times = [crew.killed_at.get(number >> links.CONNECTION_BITS), front.killed_at.get(host)]
+    for number in (int(path.stem) for path in directory.glob("*.host")):
+        times = (crew.killed_at.get(number >> links.CONNECTION_BITS), served_until.get(number))
         if known := [each for each in times if each is not None]:
             found[number] = min(known)
     return found

@@ -45,6 +45,15 @@ def test_an_ack_that_the_lost_memory_alone_knew_does_not_count() -> None:
     assert judge(sure, killed_at).back_after_ack == {7}
 
 
+def test_what_waits_to_be_read_as_its_server_is_killed_is_not_delivered_again() -> None:
+    steps = [record(INTENT, 1), record(PUT, 2), record(GOT, 4), record(ACKING, 5)]
+    steps += [record(ACKED, 6), record(GOT, 9, worker=2)]
+
+    assert not judge(over_tcp.known(steps, {2: 3}), {2: 3}).wrong()
+    assert judge(over_tcp.known(steps, {1: 3}), {1: 3}).back_after_ack == {7}
+    assert judge(over_tcp.known(steps, {2: 10}), {2: 10}).back_after_ack == {7}
+
+
 def record(kind: int, at: int, worker: int = 1, message: int = 7) -> Record:
     return Record(at, worker, kind, message)
 
