@@ -20,7 +20,19 @@ from shmq.contract import Message
 from shmq.errors import InvalidOption, ShmqError
 from shmq.shape import shape_of
 
-__all__ = ["LONGEST", "Comparison", "Field", "Joined", "Node", "Not", "Where", "parse", "quoted"]
+__all__ = [
+    "LONGEST",
+    "Asked",
+    "Comparison",
+    "Field",
+    "Joined",
+    "Node",
+    "Not",
+    "Where",
+    "parse",
+    "quoted",
+    "test_of",
+]
 
 #: The most characters of an expression.
 LONGEST: Final = 1 << 16
@@ -30,39 +42,43 @@ _DEEPEST: Final = 50
 
 Kind = Literal["text", "number", "seconds", "bytes", "moment", "any"]
 Relation = Literal["=", "<", "<=", ">", ">=", "like"]
-Test = Callable[["_Letter"], bool]
+Test = Callable[[Any], bool]
 
 
-class _Letter:
-    """A dead letter, each part of it read once, when it is first asked for."""
+class Asked:
+    """What an expression is asked of, each part of it read once, when it is first asked for."""
 
-    def __init__(self, message: Message, now: float) -> None:
-        self.message = message
-        self.dead = message.dead
+    def __init__(self, what: Any, now: float) -> None:
+        self.what = what
         self.now = now
 
     @functools.cached_property
     def raw(self) -> bytes:
-        with self.message.view as view:
+        """The bytes of its body."""
+        with self.what.view as view:
             return bytes(view)
 
     @functools.cached_property
     def shape(self) -> str:
-        return shape_of(self.message.codec, self.raw)
+        """What its body looks like."""
+        return shape_of(self.what.codec, self.raw)
 
     @functools.cached_property
     def body(self) -> Any:
+        """Its body; None if it is not what its codec says."""
         try:
-            return self.message.body
+            return self.what.body
         except (ShmqError, ValueError, TypeError, RecursionError):
-            return None  # it is not what its codec says
+            return None
 
     @functools.cached_property
     def headers(self) -> Mapping[str, Any]:
+        """Its headers; none if they are damaged."""
         try:
-            return self.message.headers
+            headers: Mapping[str, Any] = self.what.headers
         except ShmqError:
-            return {}  # a damaged record has none
+            return {}
+        return headers
 
     def part(self, path: tuple[str, ...]) -> Any:
         """What is in the body under the keys, one within the other; None if nothing is."""
@@ -72,12 +88,22 @@ class _Letter:
         return value
 
 
+class _Letter(Asked):
+    """A dead letter, or any other message."""
+
+    what: Message
+
+    @property
+    def dead(self) -> Any:
+        return self.what.dead
+
+
 class Field(NamedTuple):
     """What is compared; ``path``: of a header its name, of a body its keys."""
 
     name: str
     kind: Kind
-    read: Callable[[_Letter], Any]
+    read: Callable[[Any], Any]
     path: tuple[str, ...] = ()
 
 
@@ -110,13 +136,13 @@ _FIELDS: Final[dict[str, Field]] = {
     for field in (
         Field("reason", "text", lambda letter: letter.dead and letter.dead.reason),
         Field("queue", "text", lambda letter: letter.dead and letter.dead.queue),
-        Field("codec", "text", lambda letter: letter.message.codec),
-        Field("group", "text", lambda letter: letter.message.group),
-        Field("correlation", "text", lambda letter: letter.message.correlation),
+        Field("codec", "text", lambda letter: letter.what.codec),
+        Field("group", "text", lambda letter: letter.what.group),
+        Field("correlation", "text", lambda letter: letter.what.correlation),
         Field("shape", "text", lambda letter: letter.shape),
         Field("deliveries", "number", lambda letter: letter.dead and letter.dead.deliveries),
-        Field("priority", "number", lambda letter: letter.message.priority),
-        Field("sequence", "number", lambda letter: letter.message.sequence),
+        Field("priority", "number", lambda letter: letter.what.priority),
+        Field("sequence", "number", lambda letter: letter.what.sequence),
         Field("size", "bytes", lambda letter: len(letter.raw)),
         Field("age", "seconds", lambda letter: letter.dead and letter.now - letter.dead.at),
         Field("at", "moment", lambda letter: letter.dead and letter.dead.at),
@@ -174,6 +200,9 @@ class _Token(NamedTuple):
         return repr(self.text + self.unit) if self.kind != "end" else "the end"
 
 
+Fields = Mapping[str, Field]
+
+
 class Where:
     """An expression that says of a dead letter whether it is meant.
 
@@ -183,7 +212,7 @@ class Where:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._test = _test_of(parse(text))
+        self._test = test_of(parse(text))
 
     def matches(self, message: Message, now: float | None = None) -> bool:
         """Whether a message is meant; ``now`` is in seconds since 1970.
@@ -197,13 +226,16 @@ class Where:
         return f"Where({self.text!r})"
 
 
-def parse(text: str) -> Node:
-    """Read an expression. Raises :class:`~shmq.InvalidOption` as :class:`Where` does."""
+def parse(text: str, fields: Fields = _FIELDS) -> Node:
+    """Read an expression over these fields, headers and bodies; over those of a message.
+
+    Raises :class:`~shmq.InvalidOption` as :class:`Where` does.
+    """
     if not isinstance(text, str):
         raise TypeError(f"where={text!r:.80} must be a str, not {type(text).__name__}")
     if len(text) > LONGEST:
         raise InvalidOption(f"where has {len(text)} characters: it may have {LONGEST} at most")
-    return _Parser(text).parse()
+    return _Parser(text, fields).parse()
 
 
 def quoted(text: str) -> str:
@@ -215,8 +247,9 @@ def quoted(text: str) -> str:
 class _Parser:
     """Reads an expression, token by token."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, fields: Fields) -> None:
         self._text = text
+        self._fields = fields
         self._tokens = self._split(text)
         self._next = 0
         self._deep = 0
@@ -297,15 +330,15 @@ class _Parser:
         if name == "body":
             path = self._path(most=20)
             return Field(name, "any", lambda letter: letter.part(path), path)
-        if name not in _FIELDS:
-            known = [*_FIELDS, "header.NAME", "body.KEY"]
+        if name not in self._fields:
+            known = [*self._fields, "header.NAME", "body.KEY"]
             near = difflib.get_close_matches(name, known, 1)
             raise self._refused(
                 f"there is no field {name!r}"
                 + (f": did you mean {near[0]}?" if near else f": there are {', '.join(known)}"),
                 token,
             )
-        return _FIELDS[name]
+        return self._fields[name]
 
     def _path(self, most: int) -> tuple[str, ...]:
         path: list[str] = []
@@ -425,12 +458,13 @@ _VALUES: Final[dict[Kind, Callable[[_Token], Any]]] = {
 # ---- tests ----
 
 
-def _test_of(node: Node) -> Test:
+def test_of(node: Node) -> Test:
+    """What says of something that is asked whether it is meant."""
     if isinstance(node, Not):
-        return _not(_test_of(node.part))
+        return _not(test_of(node.part))
     if isinstance(node, Joined):
         join = any if node.word == "or" else all
-        tests = [_test_of(part) for part in node.parts]
+        tests = [test_of(part) for part in node.parts]
         return lambda letter: join(test(letter) for test in tests)
     read, value = node.field.read, node.value
     if node.relation == "=":
@@ -445,15 +479,13 @@ def _not(test: Test) -> Test:
     return lambda letter: not test(letter)
 
 
-def _equals(read: Callable[[_Letter], Any], value: Any) -> Test:
+def _equals(read: Callable[[Any], Any], value: Any) -> Test:
     if value is None:
         return lambda letter: read(letter) is None
     return lambda letter: _alike(found := read(letter), value) and bool(found == value)
 
 
-def _ordered(
-    read: Callable[[_Letter], Any], compare: Callable[[Any, Any], bool], value: Any
-) -> Test:
+def _ordered(read: Callable[[Any], Any], compare: Callable[[Any, Any], bool], value: Any) -> Test:
     return lambda letter: _alike(found := read(letter), value) and compare(found, value)
 
 
@@ -466,7 +498,7 @@ def _alike(one: Any, other: Any) -> bool:
     return isinstance(one, str) and isinstance(other, str)
 
 
-def _like(read: Callable[[_Letter], Any], pattern: str) -> Test:
+def _like(read: Callable[[Any], Any], pattern: str) -> Test:
     """``%`` stands for any text, and nothing else for anything but itself."""
     first, *rest = pattern.split("%")
 

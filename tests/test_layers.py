@@ -49,6 +49,7 @@ LAYERS = (
         "shmq.schemas",
         "shmq.shape",
         "shmq.where",
+        "shmq.record_where",
         "shmq.filters",
     ),
     ("shmq.client",),

@@ -10,7 +10,7 @@ from shmq import contract
 from shmq.core import _log
 from shmq.errors import InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
-from shmq.where import Where
+from shmq.record_where import RecordWhere
 
 __all__ = ["AsyncReader", "Position", "Reader", "checked_position", "where_from"]
 
@@ -37,7 +37,7 @@ class Position:
         self.limit = check_whole("limit", limit, 1)
         self.skips = check_one_of("lapped", lapped, ("raise", "skip")) == "skip"
         if where is not None:
-            Where(where)
+            RecordWhere(where)
         self.where = where
         self.offsets = where_from(stream, start, partitions)
         self.lost = 0

@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import shmq.client.records  # noqa: F401 - what is read is made of them
 from shmq import contract, repartition, stream_registry
@@ -34,10 +34,10 @@ from shmq.errors import (
 )
 from shmq.names import check_name
 from shmq.options import check_whole
+from shmq.record_where import RecordWhere
 from shmq.registry import Namespace
 from shmq.routing.book import Book
 from shmq.stream_options import StreamOptions
-from shmq.where import Where
 
 if TYPE_CHECKING:
     from shmq.client.stream_hub import StreamHub
@@ -267,8 +267,8 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     def _test(self, where: str) -> Callable[[_log.Records], _log.Records]:
         """What leaves out the records that are not meant."""
-        meant = Where(where)
-        return lambda records: records.select([meant.matches(_asked(it)) for it in records])
+        meant = RecordWhere(where)
+        return lambda records: records.select([meant.matches(record) for record in records])
 
     # ---- looking ----
 
@@ -370,41 +370,6 @@ def _extent(log: _log.Partition, files: Below | None) -> tuple[int, int, int]:
     if files is not None and (below := files.before(log, earliest)) is not None:
         return below, latest, files.size(log)
     return earliest, latest, size
-
-
-class _Asked:
-    """A record as an expression of a queue asks for it."""
-
-    dead = None
-    group = reply_to = correlation = None
-    priority = sequence = delivery_count = 0
-
-    def __init__(self, record: contract.Record) -> None:
-        self._record = record
-
-    @property
-    def body(self) -> Any:
-        """The record's."""
-        return self._record.body
-
-    @property
-    def headers(self) -> Mapping[str, Any]:
-        """The record's."""
-        return self._record.headers
-
-    @property
-    def codec(self) -> str:
-        """The record's."""
-        return self._record.codec
-
-    @property
-    def view(self) -> memoryview:
-        """The record's bytes."""
-        return memoryview(self._record.value)
-
-
-def _asked(record: contract.Record) -> contract.Message:
-    return cast(contract.Message, _Asked(record))
 
 
 def _timestamp_ns(timestamp: float) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from shmq import contract
 from shmq.client.producing import Producer
+from shmq.core import _log
 from shmq.errors import SchemaError
 from shmq.schemas.check import checker
 
@@ -144,7 +145,9 @@ class TypedStream(contract.TypedStream):
         **how: Any,
     ) -> list[contract.AppendedRange]:
         """See :class:`shmq.contract.TypedStream`."""
+        _log.check_many(values)
         plain = [self._bodies.plain(value) for value in values]
+        _log.check_each("headers", headers, len(plain))
         given = [None] * len(plain) if headers is None else headers
         more = [self._bodies.headers(each) for each in given]
         return self._stream.append_many(plain, headers=more, **{"codec": "msgpack", **how})

@@ -152,7 +152,8 @@ class Broker(Closing):
 
         Raises :class:`~shmq.SchemaError`, which names the field, if it is not so;
         :class:`~shmq.InvalidOption` for what is no JSON Schema, :class:`~shmq.NoSuchQueue` if
-        there is neither a queue nor a stream of that name. A schema goes with those.
+        there is neither a queue nor a stream of that name. A schema goes with those; a queue and
+        a stream of one name share it.
         """
 
     @abc.abstractmethod

@@ -229,8 +229,10 @@ class Group(abc.ABC):
         it has got, ``on_revoked`` with those that it is about to lose, and may still commit
         in, or has lost; what they raise is raised to who called, and the partitions go all the
         same. ``where`` leaves out records, as ``Stream.read`` does: they count as handed out
-        once it has passed over them, and `commit` commits that, too. Raises
-        :class:`~shmq.Full` where there are 512 members.
+        once it has passed over them, and `commit` commits that, too; where nothing but such
+        records is left of a partition that was sealed, the member commits them itself while it
+        waits, as the group reads on elsewhere then. Raises :class:`~shmq.Full` where there are
+        512 members.
         """
 
     @abc.abstractmethod

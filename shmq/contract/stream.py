@@ -346,8 +346,9 @@ class Stream(Closing):
         None of ``end`` or behind it, if that is given. Nothing there yet: none, or with
         ``block`` it waits up to ``timeout`` seconds (None: without end) for the first. With
         ``view`` the values are not copied, and with ``pin`` they are kept until
-        ``Records.release``, or this process's end. ``where`` leaves out records, as the same
-        expression of a queue does; ``next_offset`` is behind them.
+        ``Records.release``, or this process's end. ``where`` leaves out the records that an
+        expression over their keys, headers, ages and so on does not mean; ``next_offset`` is
+        behind them.
 
         Raises :class:`~shmq.OffsetOutOfRange` for an offset that is gone, or that is beyond
         the next one to come.

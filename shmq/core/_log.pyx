@@ -28,6 +28,7 @@ from _logs cimport *
 import binascii as _binascii
 import os as _os
 import time as _time
+from collections.abc import Sequence as _Sequence
 
 from shmq import errors as _errors
 

@@ -493,8 +493,8 @@ cdef class Items:
         cdef tuple all_values = tuple(values)  # ours, as the caller's may change meanwhile
         cdef uint64_t i, count = len(all_values)
         cdef object value
-        _check_length("keys", keys, count)
-        _check_length("headers", headers, count)
+        check_each("keys", keys, count)
+        check_each("headers", headers, count)
         self._room(count)
         self.keep.append(all_values)
         for i in range(count):
@@ -624,10 +624,16 @@ def check_many(values):
             f"values={values!r:.60} is one value, not many: put it in a list, or use append")
 
 
-cdef int _check_length(str what, given, uint64_t count) except -1:
-    if given is not None and <uint64_t>len(given) != count:
+def check_each(str what, given, uint64_t count):
+    """Raise TypeError, InvalidOption for what is not one entry for each of so many records."""
+    if given is None:
+        return
+    if isinstance(given, (str, bytes, bytearray, memoryview)) or not isinstance(given, _Sequence):
+        raise TypeError(
+            f"{what}={given!r:.60} must be a list with one entry for each record, "
+            f"not {type(given).__name__}")
+    if <uint64_t>len(given) != count:
         raise _errors.InvalidOption(f"{what} has {len(given)} entries for {count} records")
-    return 0
 
 
 cdef inline uint32_t _small(str what, uint64_t size) except? 0xFFFFFFFF:

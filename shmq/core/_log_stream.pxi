@@ -244,12 +244,11 @@ cdef class StreamHandle:
                 if rest is not None:
                     self._reroute(log, partition)
                     lots[:0] = self._by_partition(rest)
+            for done in made if confirms else ():
+                self._confirm(self._log(done.partition), done.first + <int64_t>done.count, timeout)
         except _errors.ShmqError as error:
             error.appended = made
             raise
-        if confirms:
-            for done in made:
-                self._confirm(self._log(done.partition), done.first + <int64_t>done.count, timeout)
         return made
 
     cdef list _by_partition(self, Items items):

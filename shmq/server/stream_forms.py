@@ -8,8 +8,8 @@ from typing import Final
 
 from shmq.errors import InvalidOption
 from shmq.protocol import Flag, Status
+from shmq.record_where import RecordWhere
 from shmq.server.answering import Refusal
-from shmq.where import Where
 
 __all__ = ["Append", "At", "Fetch", "Hold", "Repartition"]
 
@@ -169,7 +169,7 @@ def _where(raw: bytes) -> str | None:
         return None
     try:
         text = raw.decode()
-        Where(text)
+        RecordWhere(text)
     except (UnicodeDecodeError, InvalidOption) as error:
         raise _bad(str(error)) from error
     return text

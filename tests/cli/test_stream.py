@@ -62,6 +62,17 @@ def test_records_are_appended_from_flags_and_lines(
         "stream", "append", "events", "--key-separator", ":", stdin=b"none\n", code=Code.REFUSED
     )
     assert "0 records appended" in bad.text
+    half = shell(
+        "stream",
+        "append",
+        "events",
+        "--key-separator",
+        ":",
+        stdin=b"c:3\nnone\nd:4\n",
+        code=Code.REFUSED,
+    )
+    assert "record 4 appended to partition 1" in half.text
+    assert b"the line b'none' has no b':'" in half.err
 
 
 def test_records_are_read_and_stay(invoke: Invoke, stream: shmq.Stream) -> None:
@@ -73,6 +84,8 @@ def test_records_are_read_and_stay(invoke: Invoke, stream: shmq.Stream) -> None:
     assert invoke("stream", "read", "events", "--from", "latest").exit_code == Code.NOTHING
     assert invoke("stream", "read", "events", "-p", "0", "--with-key").stdout.startswith("a\tone\n")
     assert invoke("stream", "read", "events", "--offset", "1").exit_code == Code.USAGE
+    both = invoke("stream", "read", "events", "-p", "0", "--offset", "1", "--from", "latest")
+    assert (both.exit_code, "exclude each other" in both.stderr) == (Code.USAGE, True)
     shown = json.loads(invoke("stream", "read", "events", "-p", "1", "--json").stdout)
     assert (shown["value"], shown["encoding"], shown["headers"]) == ({"n": 4}, "json", {"h": "v"})
     chosen = invoke("stream", "read", "events", "--where", "codec = 'msgpack'")

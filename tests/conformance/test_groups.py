@@ -350,7 +350,7 @@ def test_a_deleted_group_tells_its_members_and_is_forgotten(stream: Stream) -> N
     member = stream.group("g").join()
     member.commit({0: 1})
     stream.delete_group("g")
-    with pytest.raises(shmq.StreamDeleted):
+    with pytest.raises(shmq.StreamDeleted, match="group 'g' was deleted"):
         for _ in range(1000):
             member.poll(timeout=SOON)
     member.close()

@@ -209,6 +209,31 @@ def test_a_group_goes_over_though_an_expression_leaves_out_all_that_was_before(
         assert set(stream.group("g").lag().values()) == {0}
 
 
+def test_a_member_that_waits_goes_over_what_is_left_out_at_the_end_of_what_was_before(
+    stream: Stream,
+) -> None:
+    append_round(stream, 0)
+    with stream.group("g").join(where="codec = 'msgpack'", timeout=PATIENCE) as member:
+        stream.repartition(3)
+        stream.append({"n": 7}, key="a")
+        assert next(member).body == {"n": 7}
+    assert set(stream.group("g").lag().values()) <= {0, 1}
+
+
+def test_what_a_member_was_handed_is_not_done_before_it_says_so(stream: Stream) -> None:
+    stream.append({"n": 0}, partition=0)
+    append_round(stream, 0)
+    group = stream.group("g")
+    with group.join(where="codec = 'msgpack'", timeout=SOON) as member:
+        assert next(member).body == {"n": 0}
+        stream.repartition(3)
+        stream.append({"n": 1}, key="a")
+        assert next(member, None) is None
+        assert group.committed()[0] is None
+        member.commit()
+        assert next(member).body == {"n": 1}
+
+
 def test_a_group_that_begins_at_the_end_misses_nothing_of_what_comes(stream: Stream) -> None:
     append_round(stream, 0)
     with stream.group("g", start="latest").join() as member:

@@ -225,6 +225,62 @@ def test_an_expression_leaves_records_out(stream: Stream) -> None:
     assert reader.position == {0: 3}
 
 
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("key = 'ann'", [b"a", b"c"]),
+        ("key like 'a%' and offset > 0", [b"c"]),
+        ("key = null", [b"d"]),
+        ("key != null", [b"a", b"b", b"c", b"e"]),
+        ("key in ('bob', 'eve')", [b"b"]),
+        ("partition = 1", []),
+        ("partition = 0 and offset in (1, 3)", [b"b", b"d"]),
+        ("size >= 2", []),
+        ("codec = 'bytes' and not key = 'ann'", [b"b", b"d", b"e"]),
+        ("age < 1h and at > '2020-01-01T00:00:00Z'", [b"a", b"b", b"c", b"d", b"e"]),
+        ("age > 1h", []),
+        ("header.kind = 'x'", [b"c"]),
+        ("shape like '1-3 B %'", []),
+    ],
+)
+def test_an_expression_asks_for_what_a_record_has(
+    stream: Stream, where: str, found: list[bytes]
+) -> None:
+    keys = ["ann", "bob", "ann", None, b"\xff"]
+    headers = [None, None, {"kind": "x"}, None, None]
+    stream.append_many([b"a", b"b", b"c", b"d", b"e"], keys=keys, headers=headers)
+
+    assert stream.read(0, 0, where=where).values() == found
+    assert [record.value for record in stream.reader(where=where, timeout=0)] == found
+
+
+@pytest.mark.parametrize("field", ["reason", "queue", "group", "priority", "sequence", "keys"])
+def test_an_expression_may_not_ask_for_what_no_record_has(stream: Stream, field: str) -> None:
+    with pytest.raises(shmq.InvalidOption, match=f"there is no field '{field}'"):
+        stream.read(0, 0, where=f"{field} = null")
+    with pytest.raises(shmq.InvalidOption, match="field"):
+        stream.reader(where=f"{field} = null")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"keys": "ab"},
+        {"keys": b"ab"},
+        {"keys": {"a", "b"}},
+        {"keys": 7},
+        {"headers": {"kind": 1, "more": 2}},
+        {"headers": "ab"},
+        {"headers": iter([None, None])},
+    ],
+)
+def test_what_goes_with_many_records_is_a_list(stream: Stream, given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(TypeError, match=f"{name}=.* must be a list with one entry"):
+        stream.append_many([b"a", b"b"], **given)
+    assert stream.latest(0) == 0
+
+
 def test_a_reader_can_be_moved_and_read_in_blocks(stream: Stream) -> None:
     stream.append_many([b"%d" % n for n in range(10)])
     reader = stream.reader(limit=4)

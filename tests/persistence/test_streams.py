@@ -128,6 +128,10 @@ def test_nothing_that_is_not_on_disk_gives_way(broker: shmq.Broker) -> None:
     assert stream.earliest(0) == 0
     with pytest.raises(shmq.NotConfirmed, match="shmq persist"):
         create(broker, "t").append(b"x", confirm="disk", timeout=0.01)
+    with pytest.raises(shmq.NotConfirmed) as error:
+        create(broker, "u").append_many([b"x", b"y"], partition=0, confirm="disk", timeout=0.01)
+    (done,) = error.value.appended  # type: ignore[attr-defined]
+    assert (done.partition, done.first, done.count) == (0, 0, 2)
 
 
 def test_a_ring_that_is_full_goes_on_once_somebody_writes(

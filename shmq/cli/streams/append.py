@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -105,13 +108,20 @@ class _Appending:
         self._ranges: list[shmq.AppendedRange] = []
 
     def append(self, lines: list[bytes]) -> None:
-        """Append them; what came before a failure is counted."""
-        keys: list[bytes | str | None] | None = None
-        if self._separator is not None:
-            pairs = [self._split(line) for line in lines]
-            keys, lines = [key for key, _ in pairs], [value for _, value in pairs]
-        elif self._key is not None:
-            keys = [self._key] * len(lines)
+        """Append them, up to the first without a key if they are to have one each.
+
+        What came before a failure is counted.
+        """
+        if self._separator is None:
+            self._put(lines, None if self._key is None else [self._key] * len(lines))
+            return
+        pairs = [line.partition(self._separator) for line in lines]
+        keyed = list(itertools.takewhile(operator.itemgetter(1), pairs))
+        self._put([value for _, _, value in keyed], [key for key, _, _ in keyed])
+        if len(keyed) < len(pairs):
+            raise self._without_key(lines[len(keyed)])
+
+    def _put(self, lines: list[bytes], keys: Sequence[bytes | str] | None) -> None:
         try:
             self._ranges += self._stream.append_many(
                 [
@@ -126,15 +136,11 @@ class _Appending:
             self._ranges += getattr(error, "appended", [])
             raise
 
-    def _split(self, line: bytes) -> tuple[bytes, bytes]:
-        assert self._separator is not None
-        key, found, value = line.partition(self._separator)
-        if not found:
-            raise click.ClickException(
-                f"the line {line[:80]!r} has no {self._separator!r}, so no key: mend it, or drop "
-                f"--key-separator"
-            )
-        return key, value
+    def _without_key(self, line: bytes) -> click.ClickException:
+        return click.ClickException(
+            f"the line {line[:80]!r} has no {self._separator!r}, so no key: mend it, or drop "
+            f"--key-separator; it and what follows was not appended"
+        )
 
     def report(self, as_json: bool) -> None:
         """Say what was appended."""

@@ -71,6 +71,9 @@ def read(
     """
     if offset is not None and partition is None:
         raise click.UsageError("--offset is of one partition: give -p, too")
+    source = context.get_parameter_source("start")
+    if offset is not None and source != click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--from and --offset exclude each other: drop one")
     patience = float("inf") if follow and timeout is None else timeout or 0.0
     with broker.stream(name) as stream, Stop() as stop:
         begin = start if partition is None or offset is None else {partition: offset}

@@ -32,7 +32,8 @@ class LocalMember(contract.Member):
     """See :class:`shmq.contract.Member`.
 
     ``_handed`` is behind what the application has had, ``_reader`` behind what was read for
-    it; ``_ahead`` is what lies between the two while it iterates.
+    it; ``_ahead`` is what lies between the two while it iterates. ``_left_out`` is the newest
+    run of offsets of a partition that it has gone past, as ``where`` leaves them out.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LocalMember(contract.Member):
         self._on_revoked = on_revoked
         self._handed: dict[int, int] = {}
         self._committed: dict[int, int | None] = {}
+        self._left_out: dict[int, tuple[int, int]] = {}
         self._paused: set[int] = set()
         self._ahead: deque[contract.Records] = deque()
         self._current: deque[contract.Record] = deque()
@@ -158,14 +160,37 @@ class LocalMember(contract.Member):
                 self._pass_over(reader, found)
                 if found:
                     return found
+                self._commit_left_out()
             if left <= 0:
                 return []
 
     def _pass_over(self, reader: contract.Reader, found: list[contract.Records]) -> None:
         """Its position is behind what was left out or lost, and before what was found."""
-        self._handed.update(reader.position)
+        position = reader.position
         for records in found:
-            self._handed[records.partition] = records[0].offset
+            position[records.partition] = records[0].offset
+        for partition, end in position.items():
+            at = self._handed[partition]
+            if end > at:
+                first, last = self._left_out.get(partition, (at, at))
+                self._left_out[partition] = (first if last == at else at, end)
+        self._handed.update(position)
+
+    def _commit_left_out(self) -> None:
+        """Commit the end of sealed partitions where all behind what is committed was left out.
+
+        The group reads on in other partitions once that is done, and whoever waits for a record
+        cannot do it.
+        """
+        sealed = self._place.stream.open_partitions.start
+        for partition, (first, end) in self._left_out.items():
+            done = self._committed.get(partition)
+            if partition >= sealed or end != self._handed[partition]:
+                continue
+            if done is None:
+                done = self._place.start_of(partition)
+            if first <= done < end:
+                self._commit(partition, end)
 
     def _reader_of(self, limit: int) -> contract.Reader | None:
         """A reader of what it has and has not paused; None if that is nothing."""
@@ -215,6 +240,7 @@ class LocalMember(contract.Member):
         self._check_open()
         self._check_own(partition)
         self._handed[partition] = check_whole("offset", offset, 0, (1 << 63) - 1)
+        self._left_out.pop(partition, None)
         self._read_anew()
 
     def pause(self, *partitions: int) -> None:
@@ -398,6 +424,7 @@ class LocalMember(contract.Member):
         for partition in partitions:
             del self._handed[partition]
             self._committed.pop(partition, None)
+            self._left_out.pop(partition, None)
             self._paused.discard(partition)
 
     def _revoke(self, partitions: frozenset[int]) -> None:

@@ -130,7 +130,11 @@ class RemoteRoster:
                 f"member any more, or the partition is no longer its own"
             )
         if answer.status != Status.OK:
-            raise error_of(answer, self._stream.name)
+            error = error_of(answer, self._stream.name)
+            if member and isinstance(error, errors.StreamDeleted):
+                self._stream.offsets()  # raises the same if it is the stream that is gone
+                raise errors.StreamDeleted(f"the group {self._name!r} was deleted")
+            raise error
         return answer
 
     def _sent(self, kind: int, member: int, rest: bytes) -> _core.Answer:

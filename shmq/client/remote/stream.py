@@ -31,8 +31,8 @@ from shmq.core import _core, _log
 from shmq.names import check_name
 from shmq.options import Confirm, check_whole
 from shmq.protocol import Status, Type
+from shmq.record_where import RecordWhere
 from shmq.stream_options import MAX_PARTITIONS, StreamOptions
-from shmq.where import Where
 
 __all__ = ["RemoteStream", "attach"]
 
@@ -349,7 +349,7 @@ class RemoteStream(contract.Stream):
     ) -> None:
         self._check_partition(partition)
         if where is not None:
-            Where(where)
+            RecordWhere(where)
         check_whole("offset", offset, 0)
         check_whole("limit", limit, 1)
         check_whole("max_bytes", max_bytes, 1)

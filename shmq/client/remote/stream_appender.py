@@ -131,7 +131,8 @@ class Appender:
         how.check_place(partition)
         _log.check_many(values)
         all_values = values if isinstance(values, list) else list(values)
-        _check_lengths(len(all_values), keys=keys, headers=headers)
+        _log.check_each("keys", keys, len(all_values))
+        _log.check_each("headers", headers, len(all_values))
         done: list[contract.AppendedRange] = []
         try:
             lots = self._lots(_Lot(all_values, keys, headers), partition)
@@ -354,9 +355,3 @@ def _raw(key: bytes | str) -> bytes:
         raise TypeError(
             f"key={key!r:.80} must be bytes or a str, not {type(key).__name__}"
         ) from None
-
-
-def _check_lengths(count: int, **given: Sequence[Any] | None) -> None:
-    for name, each in given.items():
-        if each is not None and len(each) != count:
-            raise errors.InvalidOption(f"{name} has {len(each)} entries for {count} records")

@@ -12,7 +12,7 @@ from shmq.client.reading import checked_position
 from shmq.core import _core
 from shmq.errors import OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
-from shmq.where import Where
+from shmq.record_where import RecordWhere
 
 __all__ = ["RemoteAsyncReader", "RemoteReader"]
 
@@ -45,7 +45,7 @@ class _Place:
     ) -> None:
         check_one_of("lapped", lapped, ("raise", "skip"))
         if where is not None:
-            Where(where)
+            RecordWhere(where)
         self.where = where
         self.limit = check_whole("limit", limit, 1)
         self.position = position

@@ -1,0 +1,69 @@
+"""Which records of a stream: an expression over what is known of each.
+
+``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.where`; what can be asked
+for is what a record has.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from shmq.contract import Record
+from shmq.where import Asked, Field, parse, test_of
+
+__all__ = ["RecordWhere"]
+
+
+class _Entry(Asked):
+    """A record."""
+
+    what: Record
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of its value."""
+        return bytes(self.what.value)
+
+
+def _key(entry: _Entry) -> Any:
+    """Its key as text; what is no UTF-8 stays bytes, and is like no text."""
+    key = entry.what.key
+    try:
+        return None if key is None else bytes(key).decode()
+    except UnicodeDecodeError:
+        return key
+
+
+_FIELDS: Final[dict[str, Field]] = {
+    field.name: field
+    for field in (
+        Field("key", "text", _key),
+        Field("codec", "text", lambda entry: entry.what.codec),
+        Field("shape", "text", lambda entry: entry.shape),
+        Field("partition", "number", lambda entry: entry.what.partition),
+        Field("offset", "number", lambda entry: entry.what.offset),
+        Field("size", "bytes", lambda entry: len(entry.what.value)),
+        Field("age", "seconds", lambda entry: entry.now - entry.what.timestamp),
+        Field("at", "moment", lambda entry: entry.what.timestamp),
+    )
+}
+
+
+class RecordWhere:
+    """An expression that says of a record whether it is meant.
+
+    Raises :class:`~shmq.InvalidOption` for one that cannot be read, with the place and what
+    could stand there.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._test = test_of(parse(text, _FIELDS))
+
+    def matches(self, record: Record, now: float | None = None) -> bool:
+        """Whether a record is meant; ``now`` is in seconds since 1970."""
+        return self._test(_Entry(record, time.time() if now is None else now))
+
+    def __repr__(self) -> str:
+        return f"RecordWhere({self.text!r})"
