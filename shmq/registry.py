@@ -36,7 +36,8 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +75,6 @@ _DATA_DIR_AT: Final = 8
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
-_known_lock = threading.Lock()
 
 
 class Namespace:
@@ -90,7 +90,11 @@ class Namespace:
         self._fd = -1
         self._number = 0
         self._lock = threading.RLock()
+        #: How many sections hold the lock, one within the other.
+        self._held = 0
+        #: How many of them hold the registry lock.
         self._depth = 0
+        self._left: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
 
     @classmethod
@@ -101,8 +105,41 @@ class Namespace:
         file releases all the record locks that the process has on it.
         """
         check_name(name, "namespace")
-        with _known_lock:
-            return _known.setdefault(name, cls(name))
+        # One step, without a lock: a destructor may come here, whatever its thread was doing.
+        return _known.setdefault(name, cls(name))
+
+    # ---- what keeps this process's threads apart ----
+
+    @contextlib.contextmanager
+    def _section(self) -> Iterator[None]:
+        """Hold the lock. May be nested."""
+        with self._lock:
+            self._held += 1
+            try:
+                yield
+            finally:
+                self._held -= 1
+        self._do_left()
+
+    def when_free(self, deed: Callable[[], None]) -> None:
+        """Do it now, or once the section ends that a thread is in, this one maybe.
+
+        It is for destructors: the collector runs them anywhere, in the middle of a section of
+        their own thread as well. The deed raises nothing.
+        """
+        self._left.append(deed)
+        self._do_left()
+
+    def _do_left(self) -> None:
+        """Do what was left. Whoever is in a section looks again behind it."""
+        while self._left and self._lock.acquire(blocking=False):
+            try:
+                if self._held:
+                    return
+                with contextlib.suppress(IndexError):
+                    self._left.popleft()()
+            finally:
+                self._lock.release()
 
     # ---- processes ----
 
@@ -153,7 +190,7 @@ class Namespace:
 
     def unclaim(self, queue_id: int) -> None:
         """Give the claim up, if this process has it."""
-        with self._lock:
+        with self._section():
             if queue_id in self._claims:
                 self._claims.discard(queue_id)
                 if self._fd >= 0:
@@ -184,7 +221,7 @@ class Namespace:
         Whoever writes them has said so with `keep_in`; it is so until the last queue and
         the last process have gone.
         """
-        with self._lock:
+        with self._section():
             opened = self._fd < 0
             if opened:
                 try:
@@ -237,7 +274,7 @@ class Namespace:
 
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""
-        with self._lock:
+        with self._section():
             if self._fd >= 0:
                 self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
 
@@ -246,7 +283,7 @@ class Namespace:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the registry lock. May be nested."""
-        with self._lock:
+        with self._section():
             if not self._depth:
                 self._take_registry()
             self._depth += 1
@@ -291,7 +328,7 @@ class Namespace:
 
         A file that is someone else's is left alone.
         """
-        with self._lock, contextlib.suppress(ForeignSegment):
+        with self._section(), contextlib.suppress(ForeignSegment):
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
@@ -306,7 +343,7 @@ class Namespace:
         One that was touched within the last second may be about to be locked by its
         maker, and is not taken for deserted. Raises ForeignSegment.
         """
-        with self._lock:
+        with self._section():
             if not self.is_empty():
                 return False
             opened = self._fd < 0
@@ -336,7 +373,8 @@ class Namespace:
         """The child of a fork has the descriptor, but neither locks nor a number."""
         self._number = 0
         self._lock = threading.RLock()
-        self._depth = 0
+        self._held = self._depth = 0
+        self._left.clear()
         self._claims.clear()
 
     # ---- queues ----
@@ -561,8 +599,6 @@ def as_no_space(error: OSError, wanted: int) -> Exception:
 
 
 def _after_fork() -> None:
-    global _known_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
-    _known_lock = threading.Lock()
     _core.forked()
     for namespace in _known.values():
         namespace.after_fork()

@@ -701,9 +701,14 @@ def _sweep_replies(namespace: Namespace) -> None:
                     _remove(namespace, name)
 
 
-def _remove_owned(namespace: str, name: str, queue_id: int) -> None:
-    """Remove a client's own queue, if it is still that one."""
+def _remove_dropped(namespace: str, name: str, queue_id: int) -> None:
+    """Remove a client's own queue that was dropped without being closed."""
     found = Namespace.of(namespace)
+    found.when_free(lambda: _remove_owned(found, name, queue_id))
+
+
+def _remove_owned(found: Namespace, name: str, queue_id: int) -> None:
+    """Remove a client's own queue, if it is still that one."""
     with contextlib.suppress(ShmqError, OSError):
         with found.locked():
             if found.queue_id_of(name) == queue_id:
@@ -866,7 +871,7 @@ class LocalBroker(Asker, Registrar):
 
     def delete_own_queue(self, name: str, queue_id: int) -> None:
         """Delete what `create_own_queue` has made, if it is there still."""
-        _remove_owned(self._namespace.name, name, queue_id)
+        _remove_owned(self._namespace, name, queue_id)
 
     def _make_reply_queue(self) -> contract.Queue:
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
@@ -874,7 +879,7 @@ class LocalBroker(Asker, Registrar):
         # A loop that is gone, and a process that ends without closing, leave nothing.
         from multiprocessing import util  # noqa: PLC0415 - heavy, and for who asks alone
 
-        util.Finalize(queue, _remove_owned, args=own, exitpriority=3)
+        util.Finalize(queue, _remove_dropped, args=own, exitpriority=3)
         return queue
 
     def _remove_reply_queue(self, queue: contract.Queue) -> None:

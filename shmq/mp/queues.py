@@ -59,11 +59,11 @@ class _Queue:
         self._words = store.words
         self._lease = store.queue.get
         self._place = store.queue.put
-        util.Finalize(self, store.close, exitpriority=_AT_EXIT)
+        util.Finalize(self, store.drop, exitpriority=_AT_EXIT)
 
     # The parent's finalizers were dropped in the child.
     def _after_fork(self) -> None:
-        util.Finalize(self, self._store.close, exitpriority=_AT_EXIT)
+        util.Finalize(self, self._store.drop, exitpriority=_AT_EXIT)
 
     # ---- pickling ----
 

@@ -25,11 +25,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import itertools
 import mmap
 import os
 import re
-import threading
 from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
@@ -72,10 +72,6 @@ _LAST: Final = -20
 
 _count = itertools.count(1)
 
-# The collector may drop the last other queue while one is being made, which would end the
-# namespace under it: what is dropped then is let go afterwards.
-_local = threading.local()
-_late: list[tuple[Namespace, str]] = []
 _retiring: set[tuple[int, str]] = set()
 
 
@@ -109,14 +105,8 @@ class Store:
         Raises NoSpace, and ForeignSegment if someone else's namespace has the name.
         """
         namespace = Namespace.of(default_namespace())
-        _local.making = True
-        try:
-            with namespace.locked():
-                return cls._make(namespace, maxsize)
-        finally:
-            _local.making = False
-            while _late:
-                _let_go(*_late.pop())
+        with namespace.locked():
+            return cls._make(namespace, maxsize)
 
     @classmethod
     def _make(cls, namespace: Namespace, maxsize: int) -> Store:
@@ -204,8 +194,22 @@ class Store:
 
     def close(self) -> None:
         """Let go; the last to do so removes the queue. May be called again."""
+        if self._end():
+            _let_go(self.namespace, self.name)
+
+    def drop(self) -> None:
+        """The same, from a destructor.
+
+        The collector may run that while another queue is being made, and this was the last one
+        in the namespace: it would end under the other one.
+        """
+        if self._end():
+            self.namespace.when_free(functools.partial(_let_go, self.namespace, self.name))
+
+    def _end(self) -> bool:
+        """Close what it has open; whether it had."""
         if self._closed:
-            return
+            return False
         self._closed = True
         self.queue.close()
         if self._bell is not None:
@@ -215,14 +219,11 @@ class Store:
             os.close(self._lifeline)
         self.words.release()
         self._map.close()
-        if getattr(_local, "making", False):
-            _late.append((self.namespace, self.name))
-        else:
-            _let_go(self.namespace, self.name)
+        return True
 
     def __del__(self) -> None:
         if hasattr(self, "_closed"):  # its constructor came to its end
-            self.close()
+            self.drop()
 
 
 def _let_go(namespace: Namespace, name: str) -> None:

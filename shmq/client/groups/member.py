@@ -459,8 +459,12 @@ class LocalMember(contract.Member):
             self._roster.leave(self._id, False)
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self._end()
+        if not getattr(self, "_closed", True) and hasattr(self, "_id"):
+            self._drop()
+
+    def _drop(self) -> None:
+        """What a destructor does: it may come in the middle of anything."""
+        self._end()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -386,8 +386,12 @@ class LocalShare(contract.Share):
             self._roster.leave(self._id, False)
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
-            self.close()
+        if not getattr(self, "_closed", True) and hasattr(self, "_id"):
+            self._drop()
+
+    def _drop(self) -> None:
+        """What a destructor does: it may come in the middle of anything."""
+        self.close()
 
     @property
     def _what(self) -> str:

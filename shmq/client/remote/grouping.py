@@ -36,6 +36,11 @@ class RemoteMember(LocalMember):
         cast("MemberRoster", self._roster).forget()  # between two records it need not be asked
         super()._attend()
 
+    def _drop(self) -> None:
+        self._closed = True
+        if _core.generation() == self._generation:
+            cast("MemberRoster", self._roster).drop(self._id)
+
     def _why_out(self) -> str:
         if cast("MemberRoster", self._roster).has_lost_connection:
             return "the connection that it was one by was lost"
@@ -158,3 +163,8 @@ class RemoteShare(LocalShare):
             self._closed = True
             if _core.generation() == self._generation:
                 self._group.leave(self._id, False)
+
+    def _drop(self) -> None:
+        self._closed = True
+        if _core.generation() == self._generation:
+            self._group.drop(self._id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from collections.abc import Mapping
@@ -138,12 +139,15 @@ class RemoteRoster:
         return answer
 
     def _sent(self, kind: int, member: int, rest: bytes) -> _core.Answer:
-        raw = self._name.encode()
-        head = _SIZE.pack(len(raw)) + raw + _MEMBER.pack(self._stream.identity, member)
+        head = self._head(member)
         answer: _core.Answer = self._stream.connection.call(
             lambda wire: wire.request(kind, True, head + rest), again=kind != Type.JOIN
         )
         return answer
+
+    def _head(self, member: int) -> bytes:
+        raw = self._name.encode()
+        return _SIZE.pack(len(raw)) + raw + _MEMBER.pack(self._stream.identity, member)
 
 
 class MemberRoster(RemoteRoster):
@@ -204,6 +208,15 @@ class MemberRoster(RemoteRoster):
         except errors.ShmqError:
             return False  # it was none
         return True
+
+    def drop(self, member: int) -> None:
+        """Be none any more, without waiting for an answer, or for a connection: for destructors."""
+        wire = self._stream.connection.wire
+        if wire is None or self.has_lost_connection or not wire.is_of_this_process:
+            return  # the server knows
+        with contextlib.suppress(errors.ShmqError):
+            wire.forget(wire.request(Type.LEAVE, True, self._head(member)))
+            wire.send()
 
     def forget(self) -> None:
         """The next beat asks."""
