@@ -94,14 +94,18 @@ class BuildCore(build_ext):
             )
         super().run()
 
+    def build_extensions(self) -> None:
+        """Build one on each core at a time: each takes a compiler a minute or less."""
+        if self.parallel is None:
+            self.parallel = os.cpu_count()
+        super().build_extensions()
+
     def build_extension(self, ext: Extension) -> None:
         """Build all of it again, or nothing if no file and no switch has changed."""
         module = ext.name.rpartition(".")[2]
         depends = [*_sources(module), "setup.py", str(self._record_switches())]
-        wanted, forced = newer_group(depends, self.get_ext_fullpath(ext.name)), self.force
-        if not (forced or wanted):
+        if not (self.force or newer_group(depends, self.get_ext_fullpath(ext.name))):
             return
-        self.force = True
         ext.extra_objects = self._compile_c_files(ext, _c_files(module))
         (generated,) = cythonize(  # type: ignore[no-untyped-call]
             ext,
@@ -110,9 +114,8 @@ class BuildCore(build_ext):
             compiler_directives={"language_level": 3},
             force=True,
         )
-        ext.sources = generated.sources
+        ext.sources = generated.sources  # newer than what is there, so it is built
         super().build_extension(ext)
-        self.force = forced
 
     def _compile_c_files(self, ext: Extension, files: list[str]) -> list[str]:
         fatal = ["-Werror"] if _switched_on("SHMQ_WERROR") else []

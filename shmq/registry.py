@@ -113,13 +113,15 @@ class Namespace:
     @contextlib.contextmanager
     def _section(self) -> Iterator[None]:
         """Hold the lock. May be nested."""
-        with self._lock:
-            self._held += 1
-            try:
-                yield
-            finally:
-                self._held -= 1
-        self._do_left()
+        try:
+            with self._lock:
+                self._held += 1
+                try:
+                    yield
+                finally:
+                    self._held -= 1
+        finally:
+            self._do_left()
 
     def when_free(self, deed: Callable[[], None]) -> None:
         """Do it now, or once the section ends that a thread is in, this one maybe.

@@ -89,7 +89,15 @@ class Transaction(abc.ABC):
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Forget all of it. What is done with the transaction afterwards raises ShmqError."""
+        """Forget all of it. What is done with the transaction afterwards raises ShmqError.
+
+        Its block may go on to its end, and commits nothing.
+        """
+
+    @property
+    @abc.abstractmethod
+    def aborted(self) -> bool:
+        """Whether nothing of it will happen: it was aborted, or could not be committed."""
 
     @abc.abstractmethod
     def finish(self) -> None:
@@ -113,7 +121,7 @@ class Transaction(abc.ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.finish()
-        else:
+        if kind is not None:
             self.abort()
+        elif not self.aborted:
+            self.finish()

@@ -260,8 +260,8 @@ class Writer:
             self._kept[kept.name] = kept
         if isinstance(kept, Journaled):
             thread = threading.Thread(target=self._follow, args=(kept,), name=kept.name)
-            self._threads[kept.name] = thread
             thread.start()
+            self._threads[kept.name] = thread
         log.info("queue %s is kept in %s", kept.name, self._directory.path)
 
     def _leave(self, name: str) -> None:

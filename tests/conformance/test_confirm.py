@@ -159,6 +159,7 @@ def test_a_disk_that_fails_is_an_error_and_is_made_up_for(
 
 
 def test_what_a_pipeline_has_not_on_disk_is_told(journal: Queue, persister: Persister) -> None:
+    journal.put(b"before", confirm="disk")  # so the disk is found to fail by what comes next
     persister.fail(errno.EIO)
     with pytest.raises(shmq.PutsRefused) as error, journal.pipeline(confirm="disk") as pipe:
         pipe.put(b"x")
@@ -166,7 +167,7 @@ def test_what_a_pipeline_has_not_on_disk_is_told(journal: Queue, persister: Pers
     assert error.value.unconfirmed == [0, 1]
     assert error.value.refused == {}
     assert isinstance(error.value.__cause__, shmq.NotConfirmed)
-    assert journal.qsize() == 2
+    assert journal.qsize() == 3
 
 
 def test_a_queue_that_is_deleted_is_waited_for_no_longer(broker: Broker, unwritten: Queue) -> None:

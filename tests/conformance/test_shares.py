@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -52,6 +53,16 @@ def test_a_record_shows_what_was_appended(stream: Stream) -> None:
         assert record.settled
         with pytest.raises(shmq.LeaseExpired):
             record.ack()
+
+
+def test_a_record_keeps_the_member_that_it_is_lent_to(stream: Stream) -> None:
+    record = stream.share("g").get()
+    gc.collect()
+    record.ack()
+    assert record.settled
+    del record
+    gc.collect()
+    eventually(lambda: stream.groups()[0].members == 0, "the member has left")
 
 
 def test_a_stuck_record_holds_up_nothing(stream: Stream) -> None:

@@ -216,6 +216,11 @@ def test_it_is_over_once(broker: Broker, sink: Stream) -> None:
     aborted.abort()
     with pytest.raises(shmq.ShmqError, match="aborted already"):
         aborted.finish()
+    with broker.transaction() as given_up:
+        given_up.append(sink, b"z")
+        given_up.abort()
+    assert given_up.aborted
+    assert not transaction.aborted
     assert values(sink) == [b"x"]
 
 

@@ -101,6 +101,10 @@ def test_what_was_left_is_done_in_order_and_what_it_leaves_as_well(namespace: st
     assert done == [1, 2, 3]
     found.when_free(lambda: done.append(4))
     assert done[-1] == 4
+    with pytest.raises(KeyError), found.locked():
+        found.when_free(lambda: done.append(5))
+        raise KeyError
+    assert done[-1] == 5
     found.retire()
 
 

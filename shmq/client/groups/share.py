@@ -79,17 +79,20 @@ class LentRecord(contract.SharedRecord):
         "_record",
         "_roster",
         "_settled",
+        "_share",
         "_what",
     )
 
     def __init__(
         self,
+        share: contract.Share,
         roster: _roster.Roster,
         generation: int,
         what: str,
         record: contract.Record,
         lent: _Lent,
     ) -> None:
+        self._share = share  # which would end the lease, were it dropped
         self._roster = roster
         self._generation = generation  # of the process that it is lent to
         self._what = what
@@ -358,7 +361,7 @@ class LocalShare(contract.Share):
                 self._roster.lost(run.pop(0)[0])
                 continue
             found += [
-                LentRecord(self._roster, self._generation, self._what, record, lent)
+                LentRecord(self, self._roster, self._generation, self._what, record, lent)
                 for record, lent in zip(records, run, strict=False)
             ]
             if not records:

@@ -187,6 +187,11 @@ class LocalTransaction(contract.Transaction):
         if self._over is None:
             self._over = "aborted"
 
+    @property
+    def aborted(self) -> bool:
+        """See :class:`shmq.contract.Transaction`."""
+        return self._over == "aborted"
+
     # ---- committing ----
 
     def finish(self) -> None:

@@ -138,7 +138,7 @@ def test_the_command_archives_each_message_once_through_a_kill_and_stops_cleanly
     spark: SparkSession, broker: shmq.Broker, namespace: str, tmp_path: Path
 ) -> None:
     queue = broker.create_queue("results", dead_letter=None, max_deliveries=None)
-    bodies = [f"message {number}".encode() for number in range(1_500)]
+    bodies = [f"message {number}".encode() for number in range(900)]
     queue.put_many(bodies)
     written(tmp_path, FOR_EVER)
     versions = tmp_path / "archive" / "_spark_metadata"
