@@ -16,13 +16,15 @@ CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test test-core test-client test-python test-spark lint core-test model
+.PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
+.PHONY: lint-python core-test model
 .PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference clean
 
 help:
 	@echo 'make demo               the main job on real input'
 	@echo 'make test               lint, the core under sanitizers, the models, all tests;'
-	@echo '                        make test-core, test-client, test-python, test-spark'
+	@echo '                        make test-core, test-client, test-death, test-python,'
+	@echo '                        test-spark'
 	@echo 'make lint               ruff, mypy --strict, and the C core without a warning'
 	@echo 'make core-test          the C tests, plain and under sanitizers (VARIANTS=plain)'
 	@echo 'make model              the models of waiting, through spin'
@@ -42,23 +44,28 @@ demo: $(VENV)/demo
 	@mkdir -p build
 	$(BIN)/python -m shmq.demo --plot build/delays.png
 
-# Two at a time, as most of them wait for most of the time.
+# Three at a time, as most of them wait for much of the time; the longest come first.
 test: $(VENV)/test $(VENV)/bench
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory --jobs=2 test-client test-spark test-python test-core
+	@$(MAKE) --no-print-directory --jobs=2 lint
+	@$(MAKE) --no-print-directory --jobs=3 test-death test-spark test-client test-python test-core
 
 test-core:
 	@$(MAKE) --no-print-directory core-test
 	@$(MAKE) --no-print-directory model
 
-# What takes longest of Python's tests, and the rest of them.
+# What clients see; what is left after any death, of a process or of the power; and the rest.
 CLIENT := tests/bench tests/cli tests/client tests/conformance
+DEATH := tests/crash tests/model_based tests/persistence tests/powerloss tests/recovery tests/soak
+APART := $(CLIENT) $(DEATH) tests/spark
 
 test-client: $(VENV)/test $(VENV)/bench
 	$(BIN)/python -m pytest $(CLIENT)
 
+test-death: $(VENV)/test
+	$(BIN)/python -m pytest $(DEATH)
+
 test-python: $(VENV)/test $(VENV)/bench
-	$(BIN)/python -m pytest $(CLIENT:%=--ignore=%) --ignore=tests/spark
+	$(BIN)/python -m pytest $(APART:%=--ignore=%)
 
 test-spark: $(VENV)/test
 	$(BIN)/python -m pytest tests/spark
@@ -131,10 +138,14 @@ $(VENV)/bench $(VENV)/demo $(VENV)/spark $(VENV)/test: $(VENV)/%: $(VENV)/tools 
 	@$(PIP) --use-pep517 'shmq[$*]'
 	@touch $@
 
-lint: $(VENV)/test $(CORE_C:%.c=$(BUILD)/plain/%.o)
+lint: lint-python lint-core
+
+lint-python: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 
 # --- the C tests: each tests/core/test_*.c is a program of its own ---------------------
 

@@ -18,7 +18,7 @@ from shmq.demo import archive, command
 
 COMMAND = (sys.executable, "-m", "shmq.demo")
 #: For a run that hangs, in seconds.
-WATCHDOG = 120
+WATCHDOG = 280
 
 needs_spark = pytest.mark.skipif(
     archive.missing() is not None, reason=f"Spark has nothing to begin with: {archive.missing()}"
