@@ -44,19 +44,21 @@ demo: $(VENV)/demo
 	@mkdir -p build
 	$(BIN)/python -m shmq.demo --plot build/delays.png
 
-# Three at a time, as most of them wait for much of the time; the longest come first.
+# Three at a time, as most of them wait for much of the time; the longest begin first.
 test: $(VENV)/test $(VENV)/bench
 	@$(MAKE) --no-print-directory --jobs=2 lint
-	@$(MAKE) --no-print-directory --jobs=3 test-death test-spark test-client test-python test-core
+	@$(MAKE) --no-print-directory --jobs=3 test-spark test-death test-client test-python test-core
 
 test-core:
 	@$(MAKE) --no-print-directory core-test
 	@$(MAKE) --no-print-directory model
 
-# What clients see; what is left after any death, of a process or of the power; and the rest.
+# What clients see; what is left after any death, of a process or of the power; what starts
+# Spark; and the rest.
 CLIENT := tests/bench tests/cli tests/client tests/conformance
 DEATH := tests/crash tests/model_based tests/persistence tests/powerloss tests/recovery tests/soak
-APART := $(CLIENT) $(DEATH) tests/spark
+SPARK := tests/demo tests/test_docs.py tests/spark
+APART := $(CLIENT) $(DEATH) $(SPARK)
 
 test-client: $(VENV)/test $(VENV)/bench
 	$(BIN)/python -m pytest $(CLIENT)
@@ -67,8 +69,8 @@ test-death: $(VENV)/test
 test-python: $(VENV)/test $(VENV)/bench
 	$(BIN)/python -m pytest $(APART:%=--ignore=%)
 
-test-spark: $(VENV)/test
-	$(BIN)/python -m pytest tests/spark
+test-spark: $(VENV)/test $(VENV)/bench
+	$(BIN)/python -m pytest $(SPARK)
 
 # Without spin this is passed over, but where SPIN=required says that it must be there.
 model:

@@ -233,10 +233,12 @@ def test_one_who_sends_much_before_reading_gets_every_answer_in_order(
 ) -> None:
     """The server stops reading, and goes on where it stopped."""
     server = served(tls=files(server_pair) if secure else None)
-    count = 150_000
+    count = 300_000  # more than the buffers of the kernel grow to, in both directions
     pings = b"".join(frame(Type.PING, b"%064d" % n, n + 1) for n in range(count))
     answers, sent = bytearray(), 0
     with Peer(server, trusting if secure else None) as peer:
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            peer.socket.setsockopt(socket.SOL_SOCKET, buffer, 1 << 16)
         peer.socket.settimeout(1.0)
         with contextlib.suppress(TimeoutError):
             while sent < len(pings):
