@@ -147,15 +147,16 @@ def _is_protocol(kind: type) -> bool:
 
 
 def members_of(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class, in the order of its source."""
+    """The public methods and properties of a class, in the order of its source.
+
+    Each stands where the last of its bases, or the class itself, defines it.
+    """
     fields = {field.name for field in _fields_of(kind)}
-    found: dict[str, Any] = {}
-    own = vars(kind)
+    definer = {name: each for each in lineage(kind) for name in vars(each)}
     for each in lineage(kind):
-        found.update((name, value) for name, value in vars(each).items() if name not in own)
-    for name, value in (found | own).items():
-        if not name.startswith("_") and name not in fields:
-            yield name, value
+        for name, value in vars(each).items():
+            if definer[name] is each and not name.startswith("_") and name not in fields:
+                yield name, value
 
 
 def lineage(kind: type) -> Iterator[type]:

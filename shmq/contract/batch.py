@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from shmq.contract.settling import Settling
 
 __all__ = ["Batch", "LeasedRun", "Packed"]
 
 
-class LeasedRun(abc.ABC):
+class LeasedRun(Settling):
     """Messages leased in one step, without an object for each.
 
     As a context manager it acknowledges them all, and returns them all to the queue if
@@ -37,22 +38,6 @@ class LeasedRun(abc.ABC):
 
         Returns the receipts that were refused.
         """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.settled:
-            return
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()
 
     @abc.abstractmethod
     def __len__(self) -> int: ...

@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
+
+from shmq.contract.settling import Settling
 
 #: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
 Body = Any
@@ -61,7 +62,7 @@ class DeadLetter:
     at: float
 
 
-class Message(abc.ABC):
+class Message(Settling):
     """One leased message.
 
     As a context manager it acknowledges itself on success and returns itself to the
@@ -185,19 +186,3 @@ class Message(abc.ABC):
     @abc.abstractmethod
     def settled(self) -> bool:
         """Whether this object has settled its message (ack, nack or reject)."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.settled:
-            return
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from shmq.contract.closing import Closing
+from shmq.contract.settling import Settling
 
 __all__ = ["Share", "SharedRecord"]
 
 
-class SharedRecord(abc.ABC):
+class SharedRecord(Settling):
     """A record that is lent to this member until it settles it, or the lease ends.
 
     As a context manager it acknowledges itself on success and returns itself (``nack``) on an
@@ -97,22 +97,6 @@ class SharedRecord(abc.ABC):
         Raises :class:`~shmq.LeaseExpired`, and :class:`~shmq.InvalidOption` for seconds that
         are not more than 0, up to 1e9.
         """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.settled:
-            return
-        if kind is None:
-            self.ack()
-        else:
-            self.nack()
 
 
 class Share(Closing):
