@@ -6,11 +6,10 @@ for is what a record has.
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from shmq.contract import Record
-from shmq.where import Asked, Field, parse, test_of
+from shmq.where import Asked, Expression, Field, Fields
 
 __all__ = ["RecordWhere"]
 
@@ -35,7 +34,7 @@ def _key(entry: _Entry) -> Any:
         return key
 
 
-_FIELDS: Final[dict[str, Field]] = {
+_FIELDS: Final[Fields] = {
     field.name: field
     for field in (
         Field("key", "text", _key),
@@ -50,20 +49,8 @@ _FIELDS: Final[dict[str, Field]] = {
 }
 
 
-class RecordWhere:
-    """An expression that says of a record whether it is meant.
+class RecordWhere(Expression[Record]):
+    """An expression that says of a record of a stream whether it is meant."""
 
-    Raises :class:`~shmq.InvalidOption` for one that cannot be read, with the place and what
-    could stand there.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._test = test_of(parse(text, _FIELDS))
-
-    def matches(self, record: Record, now: float | None = None) -> bool:
-        """Whether a record is meant; ``now`` is in seconds since 1970."""
-        return self._test(_Entry(record, time.time() if now is None else now))
-
-    def __repr__(self) -> str:
-        return f"RecordWhere({self.text!r})"
+    _fields = _FIELDS
+    _asked = _Entry

@@ -14,7 +14,7 @@ import operator
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
 from shmq.contract import Message
 from shmq.errors import InvalidOption, ShmqError
@@ -24,14 +24,15 @@ __all__ = [
     "LONGEST",
     "Asked",
     "Comparison",
+    "Expression",
     "Field",
+    "Fields",
     "Joined",
     "Node",
     "Not",
     "Where",
     "parse",
     "quoted",
-    "test_of",
 ]
 
 #: The most characters of an expression.
@@ -43,6 +44,7 @@ _DEEPEST: Final = 50
 Kind = Literal["text", "number", "seconds", "bytes", "moment", "any"]
 Relation = Literal["=", "<", "<=", ">", ">=", "like"]
 Test = Callable[[Any], bool]
+T = TypeVar("T")
 
 
 class Asked:
@@ -93,7 +95,7 @@ class _Letter(Asked):
 
     what: Message
 
-    @property
+    @functools.cached_property
     def dead(self) -> Any:
         return self.what.dead
 
@@ -105,6 +107,10 @@ class Field(NamedTuple):
     kind: Kind
     read: Callable[[Any], Any]
     path: tuple[str, ...] = ()
+
+
+#: What can be asked for, by name.
+Fields = Mapping[str, Field]
 
 
 class Comparison(NamedTuple):
@@ -200,30 +206,37 @@ class _Token(NamedTuple):
         return repr(self.text + self.unit) if self.kind != "end" else "the end"
 
 
-Fields = Mapping[str, Field]
-
-
-class Where:
-    """An expression that says of a dead letter whether it is meant.
+class Expression(Generic[T]):
+    """What is to be true of something, so that it is meant.
 
     Raises :class:`~shmq.InvalidOption` for one that cannot be read, with the place and
     what could stand there.
     """
 
+    _fields: ClassVar[Fields]
+    _asked: ClassVar[type[Asked]]
+
     def __init__(self, text: str) -> None:
         self.text = text
-        self._test = test_of(parse(text))
+        self._test = _test_of(parse(text, self._fields))
 
-    def matches(self, message: Message, now: float | None = None) -> bool:
-        """Whether a message is meant; ``now`` is in seconds since 1970.
-
-        It must be a copy, or leased: its body is read. Of a message that is no dead letter
-        the reason, the queue, the deliveries and the times are null.
-        """
-        return self._test(_Letter(message, time.time() if now is None else now))
+    def matches(self, what: T, now: float | None = None) -> bool:
+        """Whether it is meant; ``now`` is in seconds since 1970."""
+        return self._test(self._asked(what, time.time() if now is None else now))
 
     def __repr__(self) -> str:
-        return f"Where({self.text!r})"
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class Where(Expression[Message]):
+    """An expression that says of a dead letter whether it is meant.
+
+    It must be a copy, or leased: its body is read. Of a message that is no dead letter
+    the reason, the queue, the deliveries and the times are null.
+    """
+
+    _fields = _FIELDS
+    _asked = _Letter
 
 
 def parse(text: str, fields: Fields = _FIELDS) -> Node:
@@ -458,13 +471,12 @@ _VALUES: Final[dict[Kind, Callable[[_Token], Any]]] = {
 # ---- tests ----
 
 
-def test_of(node: Node) -> Test:
-    """What says of something that is asked whether it is meant."""
+def _test_of(node: Node) -> Test:
     if isinstance(node, Not):
-        return _not(test_of(node.part))
+        return _not(_test_of(node.part))
     if isinstance(node, Joined):
         join = any if node.word == "or" else all
-        tests = [test_of(part) for part in node.parts]
+        tests = [_test_of(part) for part in node.parts]
         return lambda letter: join(test(letter) for test in tests)
     read, value = node.field.read, node.value
     if node.relation == "=":
