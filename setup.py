@@ -98,12 +98,13 @@ class BuildCore(build_ext):
         """Build one on each core at a time: each takes a compiler a minute or less."""
         if self.parallel is None:
             self.parallel = os.cpu_count()
+        self.switches = str(self._record_switches())
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         """Build all of it again, or nothing if no file and no switch has changed."""
         module = ext.name.rpartition(".")[2]
-        depends = [*_sources(module), "setup.py", str(self._record_switches())]
+        depends = [*_sources(module), "setup.py", self.switches]
         if not (self.force or newer_group(depends, self.get_ext_fullpath(ext.name))):
             return
         ext.extra_objects = self._compile_c_files(ext, _c_files(module))
