@@ -25,6 +25,7 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "LeaseExpired",
+    "LockTimeout",
     "MemberFenced",
     "MessageTooLarge",
     "NoReply",
@@ -159,6 +160,23 @@ class MessageTooLarge(ShmqError, ValueError):
 
 class LeaseExpired(ShmqError):
     """The receipt is no longer the holder's: nothing was settled by it."""
+
+
+class LockTimeout(ShmqError, TimeoutError):
+    """A lock was held for longer than the operation may wait: nothing was done.
+
+    Its holder is stopped, or very busy. The operation may be tried again.
+    """
+
+    #: The process that holds the lock; 0 where that is not known.
+    pid: int
+
+    def __init__(self, message: str, pid: int = 0) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, int]]:
+        return type(self), (str(self), self.pid)
 
 
 class NoSpace(ShmqError, OSError):

@@ -128,7 +128,7 @@ static void read_deliver(const struct shmq_frame *frame, const unsigned char *pa
 
 static bool is_status(uint16_t status)
 {
-    return status <= SHMQ_S_NO_GROUP ||
+    return status <= SHMQ_S_DAMAGED ||
            (status >= SHMQ_S_BAD_MAGIC && status <= SHMQ_S_TIMED_OUT);
 }
 

@@ -92,6 +92,8 @@ class S(enum.IntEnum):
     FENCED = 15
     OUT_OF_SEQUENCE = 16
     NO_GROUP = 17
+    BUSY = 18
+    DAMAGED = 19
     BAD_MAGIC = 0x8001
     BAD_VERSION = 0x8002
     FRAME_TOO_LARGE = 0x8003

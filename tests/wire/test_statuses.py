@@ -90,9 +90,9 @@ def test_each_status_is_the_answer_to_something(serve: Serve, status: S) -> None
 
 
 def test_the_tests_of_this_file_produce_every_status_but_those_of_streams() -> None:
-    streams = {S.OUT_OF_RANGE, S.FENCED, S.OUT_OF_SEQUENCE, S.NO_GROUP}
+    streams = {S.OUT_OF_RANGE, S.FENCED, S.OUT_OF_SEQUENCE, S.NO_GROUP, S.DAMAGED}
 
-    assert {*ORDINARY, S.NO_SPACE, S.SHUTTING_DOWN, S.INTERNAL} == set(S) - streams
+    assert {*ORDINARY, S.NO_SPACE, S.SHUTTING_DOWN, S.INTERNAL, S.BUSY} == set(S) - streams
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=f"no /dev/shm can be mounted here: {WHY_NOT}")

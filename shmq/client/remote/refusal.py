@@ -48,6 +48,9 @@ _ERRORS: dict[int, _Make] = {
         text or f"a member of a group of {what} is none any more, or lost its partition"
     ),
     Status.NO_GROUP: lambda what, text: errors.NoSuchGroup(text or f"{what} has no such group"),
+    Status.BUSY: lambda what, text: errors.LockTimeout(
+        text or f"a lock of {what} is held by a process that is stopped or very busy: try again"
+    ),
     Status.FRAME_TOO_LARGE: lambda what, text: errors.MessageTooLarge(
         text or f"a request about {what} is larger than the server takes"
     ),

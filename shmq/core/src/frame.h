@@ -87,6 +87,8 @@ enum shmq_frame_status {
     SHMQ_S_FENCED,
     SHMQ_S_OUT_OF_SEQUENCE,
     SHMQ_S_NO_GROUP,
+    SHMQ_S_BUSY,
+    SHMQ_S_DAMAGED,
     SHMQ_S_BAD_MAGIC = 0x8001, /* from 0x8000 on the connection is closed              */
     SHMQ_S_BAD_VERSION,
     SHMQ_S_FRAME_TOO_LARGE,
