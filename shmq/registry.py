@@ -246,33 +246,34 @@ class Namespace:
     def keep_in(self, directory: Path) -> None:
         """Be the one process that keeps the durable queues, until `keep_no_more` or death.
 
-        Everybody knows from now on that their files are in ``directory``. Raises
-        :class:`~shmq.ShmqError` if another process keeps them, there or elsewhere: a journal
-        has one writer.
+        Everybody knows from now on that their files are in ``directory``, which need not be
+        there yet. Raises :class:`~shmq.ShmqError`, with its process id, if another process
+        keeps them, there or elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
-        self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
-            other = self.data_dir
-            # Within one process a record lock keeps nobody out; the directory's own does.
-            if (
-                other is not None and erasing.is_written(other) and not other.samefile(directory)
-            ) or (not self._lock_keeper()):
-                raise ShmqError(
-                    f"another process keeps the durable queues of namespace {self.name!r} "
-                    f"already, in {other}: end it first; two cannot write one journal"
-                )
+            self.refuse_second_keeper(directory)
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
 
-    def _lock_keeper(self) -> bool:
-        try:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
-        except OSError as error:
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                return False
-            raise
-        return True
+    def refuse_second_keeper(self, directory: Path) -> None:
+        """Raises ShmqError if another process keeps the durable queues, there or elsewhere."""
+        self.process_number()  # the file is this process's for as long as it lives
+        with self.locked():
+            other = self.data_dir
+            request = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _KEEPER_BYTE, 1, 0)
+            kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, request))
+            if kind == fcntl.F_UNLCK:
+                # Within one process a record lock keeps nobody out; the directory's own does.
+                if other is None or _is_same(other, directory) or not erasing.is_written(other):
+                    return
+                pid = erasing.writer_of(other)
+        raise ShmqError(
+            f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
+            f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
+            f"journal"
+        )
 
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""
@@ -544,6 +545,14 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
         f"there is no queue {queue!r} in namespace {namespace!r}: create it first, "
         f"or see `shmq list`"
     )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether both are one directory; one that is not there is no other one."""
+    try:
+        return one.samefile(other)
+    except FileNotFoundError:
+        return False
 
 
 def new_identity() -> int:
