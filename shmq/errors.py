@@ -204,7 +204,10 @@ class DamagedSegment(SegmentError):
 
 
 class ForeignSegment(SegmentError):
-    """The segment belongs to someone else, or others may write to it."""
+    """The segment belongs to someone else, or others may write to it.
+
+    Also: processes of another PID or time namespace use the namespace.
+    """
 
 
 class FileError(ShmqError):

@@ -4,7 +4,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
     the namespace's file: the next process number, from byte 8 on the data directory if
-    there is one, and the byte ranges that its users lock. Byte 0 is the registry
+    there is one, at byte 4112 the PID and the time namespace of its processes, and the
+    byte ranges that its users lock. Byte 0 is the registry
     lock, held while queues are made and removed. Byte N is
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
@@ -39,7 +40,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from shmq.core import _core
 from shmq.errors import (
@@ -72,9 +73,37 @@ _KEEPER_BYTE: Final = 1 << 60
 #: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
+#: Where it names the kernel's namespaces of its processes, behind the longest of paths.
+_PLACE: Final = struct.Struct("<QQ")
+_PLACE_AT: Final = 4112
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
+
+
+class Place(NamedTuple):
+    """The kernel's namespaces that all processes of a namespace share, by their inode numbers.
+
+    A robust mutex knows its owner by a thread id of the PID namespace, and the time namespace
+    shifts the clock that every deadline is on. 0: not known.
+    """
+
+    pid: int
+    time: int
+
+    @classmethod
+    def here(cls) -> Place:
+        """That of this process; not known where /proc is not mounted."""
+        return cls(*(_inode(f"/proc/self/ns/{kind}") for kind in cls._fields))
+
+    @classmethod
+    def parsed(cls, raw: bytes) -> Place:
+        """That which a namespace's file names; not known if it names none."""
+        return cls(*_PLACE.unpack(raw.ljust(_PLACE.size, b"\0")))
+
+    def __str__(self) -> str:
+        pid, time_ = (number or "unknown" for number in self)
+        return f"PID namespace {pid} and time namespace {time_}"
 
 
 class Namespace:
@@ -285,7 +314,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the registry lock. May be nested."""
+        """Hold the registry lock. May be nested. Raises NoSpace, ForeignSegment."""
         with self._section():
             if not self._depth:
                 self._take_registry()
@@ -304,8 +333,39 @@ class Namespace:
                 self._fd = self._open()
             self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
             if self._is_current():
-                return
+                break
             self._close()  # the file was removed with the last queue
+        try:
+            self._take_place()
+        except BaseException:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+            raise
+
+    def _take_place(self) -> None:
+        """See that this process may use the namespace; the registry lock is held.
+
+        The first process decides where all are to be. Once none of them lives, the next one
+        does; but queues stay with the clock that their deadlines are on. Raises
+        ForeignSegment, NoSpace.
+        """
+        here = Place.here()
+        there = Place.parsed(os.pread(self._fd, _PLACE.size, _PLACE_AT))
+        if there == here:
+            return
+        if any(there):
+            alive = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0) != fcntl.F_UNLCK
+            if alive or (there.time != here.time and not self.is_empty()):
+                raise ForeignSegment(self._elsewhere(there, here, alive=alive))
+        self._write_at(_PLACE.pack(*here), _PLACE_AT)
+
+    def _elsewhere(self, there: Place, here: Place, *, alive: bool) -> str:
+        what = "is used by processes of" if alive else "has the deadlines of"
+        last = "" if alive else f", or remove {SHM}/*shmq@{self.name}* (its messages are lost)"
+        return (
+            f"namespace {self.name!r} {what} {there}, this process is in {here}: they cannot share "
+            f"queues; let them share both (docker: --pid=container:NAME, Kubernetes: "
+            f"shareProcessNamespace: true), connect over TCP, or use another namespace{last}"
+        )
 
     def _is_current(self) -> bool:
         try:
@@ -538,6 +598,13 @@ class Namespace:
             return
         path.unlink(missing_ok=True)
         _core.mark()
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
 
 
 def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:

@@ -58,6 +58,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         self._hub: StreamHub | None = None
         self._files = _files_of(namespace, opened[0])
         super().__init__(name, *opened)
+        namespace.process_number()  # who uses a stream is seen to live
 
     @property
     def namespace(self) -> Namespace:
