@@ -70,7 +70,7 @@ def test_a_declared_worker_plans_what_was_declared() -> None:
     assert handlers.declared.plan == Plan(
         handler="tests.workers.handlers:declared",
         queue="declared",
-        namespace="default",
+        namespace=f"default-{os.geteuid()}",
         processes=2,
         mode="keyed",
         idle_timeout=0.2,
