@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -25,7 +26,6 @@ ACT = "tests.workers.handlers:act"
 
 #: Two workers in one program, which is also what their processes import.
 SCRIPT = """
-import os
 import shmq
 
 namespace = os.environ["SHMQ_NAMESPACE"]
