@@ -47,6 +47,7 @@ LAYERS = (
         "shmq.stream_era",
         "shmq.codecs",
         "shmq.compression",
+        "shmq.name_book",
         "shmq.registry",
         "shmq.stream_registry",
         "shmq.repartition",
