@@ -4,7 +4,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
     the namespace's file: the next process number, from byte 8 on the data directory if
-    there is one, and the byte ranges that its users lock. Byte 0 is the registry
+    there is one, at byte 4112 the PID and the time namespace of its processes, and the
+    byte ranges that its users lock. Byte 0 is the registry
     lock, held while queues are made and removed. Byte N is
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
@@ -16,6 +17,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
+``names.shmq@NAMESPACE``
+    the names of its queues, streams and groups, see `shmq.name_book`.
 ``schemas.shmq@NAMESPACE``
     the schemas of its queues and streams, see `shmq.schemas.book`.
 ``stream.shmq@NAMESPACE@STREAM``, ``log.shmq@NAMESPACE@STREAM@PARTITION``
@@ -40,7 +43,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from shmq.core import _core
 from shmq.errors import (
@@ -51,6 +54,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
+from shmq.name_book import NameBook
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
 from shmq.persistence import erasing
@@ -77,9 +81,37 @@ _LOOK: Final = 0.02
 #: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
+#: Where it names the kernel's namespaces of its processes, behind the longest of paths.
+_PLACE: Final = struct.Struct("<QQ")
+_PLACE_AT: Final = 4112
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
+
+
+class Place(NamedTuple):
+    """The kernel's namespaces that all processes of a namespace share, by their inode numbers.
+
+    A robust mutex knows its owner by a thread id of the PID namespace, and the time namespace
+    shifts the clock that every deadline is on. 0: not known.
+    """
+
+    pid: int
+    time: int
+
+    @classmethod
+    def here(cls) -> Place:
+        """That of this process; not known where /proc is not mounted."""
+        return cls(*(_inode(f"/proc/self/ns/{kind}") for kind in cls._fields))
+
+    @classmethod
+    def parsed(cls, raw: bytes) -> Place:
+        """That which a namespace's file names; not known if it names none."""
+        return cls(*_PLACE.unpack(raw.ljust(_PLACE.size, b"\0")))
+
+    def __str__(self) -> str:
+        pid, time_ = (number or "unknown" for number in self)
+        return f"PID namespace {pid} and time namespace {time_}"
 
 
 class Namespace:
@@ -92,6 +124,7 @@ class Namespace:
         self.schemas_path = SHM / f"schemas.shmq@{name}"
         #: The file of the namespace's exchanges, which is there if there are any.
         self.exchanges_path = SHM / f"exchanges.shmq@{name}"
+        self._names = NameBook(name, refuse_foreign)
         self._fd = -1
         self._number = 0
         self._lock = threading.RLock()
@@ -349,7 +382,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the registry lock. May be nested."""
+        """Hold the registry lock. May be nested. Raises NoSpace, ForeignSegment."""
         with self._section():
             if not self._depth:
                 self._take_registry()
@@ -368,8 +401,39 @@ class Namespace:
                 self._fd = self._open()
             self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
             if self._is_current():
-                return
+                break
             self._close()  # the file was removed with the last queue
+        try:
+            self._take_place()
+        except BaseException:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+            raise
+
+    def _take_place(self) -> None:
+        """See that this process may use the namespace; the registry lock is held.
+
+        The first process decides where all are to be. Once none of them lives, the next one
+        does; but queues stay with the clock that their deadlines are on. Raises
+        ForeignSegment, NoSpace.
+        """
+        here = Place.here()
+        there = Place.parsed(os.pread(self._fd, _PLACE.size, _PLACE_AT))
+        if there == here:
+            return
+        if any(there):
+            alive = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0) != fcntl.F_UNLCK
+            if alive or (there.time != here.time and not self.is_empty()):
+                raise ForeignSegment(self._elsewhere(there, here, alive=alive))
+        self._write_at(_PLACE.pack(*here), _PLACE_AT)
+
+    def _elsewhere(self, there: Place, here: Place, *, alive: bool) -> str:
+        what = "is used by processes of" if alive else "has the deadlines of"
+        last = "" if alive else f", or remove {SHM}/*shmq@{self.name}* (its messages are lost)"
+        return (
+            f"namespace {self.name!r} {what} {there}, this process is in {here}: they cannot share "
+            f"queues; let them share both (docker: --pid=container:NAME, Kubernetes: "
+            f"shareProcessNamespace: true), connect over TCP, or use another namespace{last}"
+        )
 
     def _is_current(self) -> bool:
         try:
@@ -399,8 +463,10 @@ class Namespace:
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-                    if others == fcntl.F_UNLCK and self.is_empty():
-                        self._path.unlink(missing_ok=True)
+                    if self.is_empty():
+                        self._names.remove()
+                        if others == fcntl.F_UNLCK:
+                            self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
 
@@ -428,7 +494,7 @@ class Namespace:
 
     def is_empty(self) -> bool:
         """Whether there is neither a queue nor a stream nor an exchange."""
-        return not (self.queue_names() or self.stream_names() or self.exchanges_path.exists())
+        return not (self.has_names() or self.exchanges_path.exists())
 
     def _close(self) -> None:
         os.close(self._fd)
@@ -444,7 +510,53 @@ class Namespace:
         self._held = self._depth = 0
         self._left.clear()
         self._claims.clear()
+        self._names.release()
         self._keeps = False
+
+    # ---- names ----
+
+    def note(self, path: Path, there: bool) -> None:
+        """That file is about to be made, or was removed. Needs the registry lock.
+
+        A queue, a stream or a group that is not noted is found by no name but its own, until
+        the directory is listed. Raises NoSpace, ForeignSegment.
+        """
+        try:
+            self._names.note(path.name, there)
+        except OSError as error:
+            refusal = as_no_space(error, 4096)
+            if refusal is error:
+                refusal = as_foreign(error, self._names.path)
+            raise refusal from error
+
+    def names_of(self, kind: str, begin: str = "") -> list[str]:
+        """What there is of a kind of `shmq.name_book.KINDS` whose name begins so, sorted.
+
+        One may be half made or half removed, or have been removed by hand just now.
+        """
+        with self._section():
+            return self._names.names(kind, self._is_busy, begin)
+
+    def has_names(self) -> bool:
+        """Whether there is a queue or a stream."""
+        with self._section():
+            return self._names.has_any(("shmq", "stream.shmq"), self._is_busy)
+
+    def _is_busy(self) -> bool:
+        """Whether another process holds the registry lock. Needs the section."""
+        if self._depth:
+            return False
+        opened = self._fd < 0
+        if opened:
+            try:
+                self._fd = self._open(0)
+            except FileNotFoundError:
+                return False
+        try:
+            return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, _REGISTRY_BYTE) != fcntl.F_UNLCK
+        finally:
+            if opened:
+                self._close()
 
     # ---- queues ----
 
@@ -452,15 +564,17 @@ class Namespace:
         """Where the queue's segment is."""
         return SHM / f"shmq@{self.name}@{queue}"
 
-    def queue_names(self) -> list[str]:
-        """The names of all segments, sorted; one may be half made or half removed."""
-        prefix = f"shmq@{self.name}@"
-        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+    def stream_path(self, stream: str) -> Path:
+        """Where the stream's control segment is."""
+        return SHM / f"stream.shmq@{self.name}@{stream}"
+
+    def queue_names(self, begin: str = "") -> list[str]:
+        """The names of the queues that begin so, sorted; see `names_of`."""
+        return self.names_of("shmq", begin)
 
     def stream_names(self) -> list[str]:
-        """The names of all streams, sorted; one may be half made or half removed."""
-        prefix = f"stream.shmq@{self.name}@"
-        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+        """The names of the streams, sorted; see `names_of`."""
+        return self.names_of("stream.shmq")
 
     def open_segment(self, queue: str) -> _core.Segment:
         """The queue's segment, mapped. Raises NoSuchQueue, SegmentError.
@@ -523,9 +637,11 @@ class Namespace:
         queue_id = new_identity()
         path = self.path_of(queue)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.note(path, there=True)
         try:
             fd = os.open(path, flags, 0o600)
         except OSError as error:
+            self.note(path, path.exists())
             raise as_no_file(error, path) from error
         _core.mark()
         try:
@@ -600,10 +716,16 @@ class Namespace:
         if queue_id:
             remove_semaphores(self.name, queue_id)
             _core.mark()
-        elif not path.exists():
-            return
         path.unlink(missing_ok=True)
         _core.mark()
+        self.note(path, there=False)
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
 
 
 def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:

@@ -59,6 +59,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         self._hub: StreamHub | None = None
         self._files = _files_of(namespace, opened[0])
         super().__init__(name, *opened)
+        namespace.process_number()  # who uses a stream is seen to live
 
     @property
     def namespace(self) -> Namespace:
@@ -497,6 +498,8 @@ class LocalStreams:
 
     def _remove_groups(self) -> None:
         """Those of streams that there are no more; needs the registry lock."""
+        if not self._namespace.names_of("group.shmq"):
+            return
         identities = set()
         for name in self._namespace.stream_names():
             try:
