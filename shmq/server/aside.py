@@ -14,8 +14,9 @@ __all__ = ["Aside"]
 
 T = TypeVar("T")
 
-#: Jobs that are done at a time. One that meets a lock that is held is over in a tenth of a second.
-_THREADS: Final = 4
+#: Jobs that are done at a time: each that computes costs the event loop a turn of the interpreter.
+#: One that meets a lock that is held is over in a tenth of a second.
+_THREADS: Final = 2
 #: How soon a chore whose lock could not be had is tried again, in seconds.
 _AGAIN: Final = 0.05
 #: How often at the end.

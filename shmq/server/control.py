@@ -211,19 +211,28 @@ class Control:
         """
         if kind not in _ASIDE:
             return self._answer_here(session, kind, name, rest)
+        held = self._held.get(name)
+        if held is not None and held.until > time.monotonic():
+            return held.answer
         asked = session.asked
         session.park()
         self._aside.do(
             lambda: self._carry_out(session, kind, name, rest),
-            lambda done: self._answered(session, asked, kind, done),
+            lambda done: self._answered(session, asked, kind, name, done),
         )
         return Status.OK, None
 
-    def _answered(self, session: Session, asked: int, kind: int, done: Future[Answer]) -> None:
+    def _answered(
+        self, session: Session, asked: int, kind: int, name: str, done: Future[Answer]
+    ) -> None:
         error = done.exception()
         if error is not None:
             self.failed(error)
         status, payload = (Status.INTERNAL, b"") if error is not None else done.result()
+        if status == Status.BUSY:
+            self._held[name] = _Held.after(self._held.get(name), (status, payload))
+        else:
+            self._held.pop(name, None)
         if session.closed:
             self._left_own(session)  # what was made for it meanwhile
         session.unpark(asked, kind, status, payload)
