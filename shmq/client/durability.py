@@ -44,6 +44,8 @@ log = logging.getLogger("shmq")
 PATIENCE: Final = 120.0
 #: How soon a start that failed is tried again by those who wait for the disk, in seconds.
 AGAIN: Final = 5.0
+#: The same after one that succeeded.
+SOON: Final = 0.5
 
 _OFF: Final = ("0", "no", "off", "false")
 
@@ -124,11 +126,10 @@ def _launch(namespace: Namespace, end: float) -> str | None:
                 f"its log is writer.log there"
             ) from None
         reason = str(error)
-    if _is_kept(namespace, end):
+        _failed[namespace.name] = reason
+    else:
         _failed.pop(namespace.name, None)
-        return None
-    _failed[namespace.name] = reason
-    return reason
+    return None if _is_kept(namespace, end) else reason
 
 
 def _is_kept(namespace: Namespace, end: float) -> bool:
@@ -199,6 +200,8 @@ def bring_back_all(namespace: Namespace) -> None:
 
 def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
     """See that a writer runs, now that something durable is there; warn if none does."""
+    if namespace.keeper is not None:
+        return
     try:
         reason = attend(namespace)
     except LockTimeout as error:
@@ -246,18 +249,22 @@ def see_to_it(namespace: Namespace) -> None:
     if now < _again_at.get(namespace.name, 0.0) or namespace.keeper is not None:
         return
     if autostarts():
-        _again_at[namespace.name] = now + AGAIN
+        _again_at[namespace.name] = now + PATIENCE  # until it is known how that went
         threading.Thread(target=_start, args=(namespace,), name="shmq writer", daemon=True).start()
 
 
 def _start(namespace: Namespace) -> None:
     end = time.monotonic() + PATIENCE
+    pause = AGAIN
     try:
         with _alone(namespace, end):
-            if _is_kept(namespace, end) or _launch(namespace, end) is None:
-                _again_at.pop(namespace.name, None)
+            if not _is_kept(namespace, end):
+                _launch(namespace, end)
+        pause = SOON if namespace.name not in _failed else AGAIN
     except (ShmqError, OSError) as error:
         log.warning("no writer of namespace %r was started: %s", namespace.name, error)
+    finally:
+        _again_at[namespace.name] = time.monotonic() + pause
 
 
 def _forked() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
+from shmq.persistence.disk import Disk
 
 __all__ = ["IDLE", "chosen_idle", "launch"]
 
@@ -50,6 +51,12 @@ def launch(namespace: str, directory: Path, timeout: float) -> None:
         *_interpreter(), "-m", "shmq", "-n", namespace, "persist", "--data-dir", str(directory),
         "--idle", f"{chosen_idle():g}s", "--detach",
     ]  # fmt: skip
+    try:
+        Disk(directory).make()  # what can be refused now takes no process
+    except OSError as error:
+        raise ShmqError(
+            f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
+        ) from error
     try:
         done = subprocess.run(
             command,

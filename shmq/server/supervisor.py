@@ -11,11 +11,13 @@ import time
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+from shmq.client import durability
 from shmq.client.local import LocalBroker
 from shmq.errors import ShmqError
 from shmq.processes.nudge import Nudge
 from shmq.processes.post import LOOK, PipedPost, Post
 from shmq.processes.signals import caught
+from shmq.registry import Namespace
 from shmq.server import keeping, worker
 from shmq.server.census import Census
 from shmq.server.listening import listen, refuse, url_of
@@ -174,6 +176,8 @@ class Supervisor:
             self._persistence = PersistencePost(lambda: self.settings, log)
             self._posts = [self._persistence]
             self._manager.starting("recovering durable queues")
+        else:  # its workers, which wait for nothing, find what a writer brings back
+            durability.bring_back_all(Namespace.of(settings.namespace))
         if self._persistence is None or self._persistence.recovered:
             self._open_doors()
 

@@ -8,11 +8,13 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from shmq.errors import ShmqError
+from shmq.client import durability
+from shmq.errors import DurabilityWarning, ShmqError
 from shmq.processes.lines import show_on_stderr
 from shmq.processes.pulse import BEAT, Pulse, show_stack_on_demand
 from shmq.processes.signals import held_back, leave_to_the_supervisor
@@ -62,6 +64,10 @@ def main(
     limit_lock_waits(_LOCK_WAIT)
     leave_to_the_supervisor(lambda: os._exit(0))  # nothing is held so far
     show_on_stderr("shmq", settings.level)
+    durability.never_wait()
+    if settings.persist:  # the supervisor sees to the writer
+        os.environ["SHMQ_AUTOSTART"] = "0"
+        warnings.simplefilter("ignore", DurabilityWarning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(who, settings, listening, census, row, pulse, pipe))
 

@@ -19,6 +19,7 @@ from shmq.registry import Namespace
 from tests.cli.tools import Shell
 from tests.processes.tools import PATIENCE, ROOT, environment, eventually, run_script
 from tests.recovery.tools import lose, persisting
+from tests.serving import serve
 
 #: For how long a writer of these tests stays when nobody needs it, in seconds.
 IDLE = "0.4"
@@ -332,3 +333,19 @@ def test_sigterm_ends_it_and_the_next_who_needs_it_starts_another(writers: Write
     run_script(MAKE, "b")
     with shmq.connect() as broker:
         assert [message.body for message in broker.queue("orders").peek()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("persist", [True, False], ids=["its own writer", "no writer of its own"])
+def test_a_queue_that_is_made_over_tcp_is_as_durable_as_on_the_host(
+    writers: Writers, persist: bool
+) -> None:
+    for expected in ([], ["a"]):
+        with (
+            serve(writers.namespace, persist=persist) as server,
+            shmq.connect(server.url) as broker,
+        ):
+            queue = broker.ensure_queue("orders", durability="journal", dead_letter=None)
+            assert [message.body for message in queue.peek()] == expected
+            queue.put("a", confirm="disk", timeout=PATIENCE)
+            assert bool(writers.found()) is not persist
+        writers.reboot()
