@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from shmq.errors import DurabilityWarning, LockTimeout, ShmqError
+from shmq.names import default_namespace
 from shmq.registry import Namespace
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def never_wait() -> None:
 
 def command_for(namespace: str) -> str:
     """What a user types to have the namespace's durable queues written."""
-    return "shmq persist" if namespace == "default" else f"SHMQ_NAMESPACE={namespace} shmq persist"
+    named = "" if namespace == default_namespace() else f"SHMQ_NAMESPACE={namespace} "
+    return f"{named}shmq persist"
 
 
 def autostarts() -> bool:

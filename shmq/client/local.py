@@ -245,7 +245,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         meant = None if where is None else _meant(where)
         self.qsize()  # what is due is done first
         order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
-        first = heapq.nsmallest(limit, order) if meant is None else sorted(order)
+        first = heapq.nsmallest(limit, order) if meant is None else _sorted(order)
         copies = (self.copy_at(at, sequence) for _, sequence, at in first)
         there = (copy for copy in copies if copy is not None)
         if meant is None:
@@ -563,6 +563,12 @@ class LocalQueue(_core.Handle, contract.Queue):
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
         return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"
+
+
+def _sorted(rows: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Sorted in pieces: no thread has the interpreter for itself for long."""
+    pieces = iter(lambda: sorted(itertools.islice(rows, _SCAN)), [])
+    return heapq.merge(*pieces)
 
 
 class _Targets:

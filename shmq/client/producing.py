@@ -10,18 +10,26 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-from shmq import codecs, contract
+from shmq import contract
 from shmq.compression import LARGEST, compressor
 from shmq.core import _log
 from shmq.errors import (
+    Forbidden,
+    Full,
     InvalidOption,
+    LockTimeout,
     MessageTooLarge,
+    NoSpace,
     NotConfirmed,
+    OutOfSequence,
     PartitionSealed,
     ShmqError,
+    StreamDeleted,
+    Unauthorized,
+    Unsupported,
 )
 from shmq.options import Confirm, check_one_of, check_seconds, check_whole
 
@@ -29,24 +37,54 @@ __all__ = ["Producer", "producer"]
 
 log = logging.getLogger("shmq")
 
-#: What a record takes beside its value, its key and its headers, in bytes.
-_HEAD = 48
+#: What an entry takes beside its value, its key and its headers, in bytes.
+_HEAD: Final = 48
+
+#: After these nothing of the batch was appended. After any other error it may have been.
+_REFUSALS: Final = (
+    Forbidden,
+    Full,
+    InvalidOption,
+    LockTimeout,
+    MessageTooLarge,
+    NoSpace,
+    OutOfSequence,
+    PartitionSealed,
+    StreamDeleted,
+    Unauthorized,
+    Unsupported,
+)
+
+
+class _Record:
+    """A record as it is to be appended."""
+
+    __slots__ = ("block", "key", "partition")
+
+    def __init__(self, block: bytes, key: bytes | None, partition: int) -> None:
+        self.block = block
+        self.key = key
+        self.partition = partition
 
 
 class _Batch:
-    """Records of one partition. Once an attempt was made to append them, no more are added."""
+    """Records of one partition. Once an attempt to append them failed, no more are added."""
 
-    __slots__ = ("headers", "keys", "sequence", "since", "size", "tried", "values")
+    __slots__ = ("records", "sequence", "since", "size", "tried", "uncertain")
 
-    def __init__(self, sequence: int) -> None:
-        self.values: list[Any] = []
-        self.keys: list[bytes | None] = []
-        self.headers: list[Mapping[str, Any] | None] = []
-        #: That of the first record.
-        self.sequence = sequence
+    def __init__(self) -> None:
+        self.records: list[_Record] = []
+        #: That of the first record, from the first attempt on.
+        self.sequence: int | None = None
         self.since = time.monotonic()
         self.size = 0
         self.tried = False
+        #: Whether it may have been appended, for all that is known.
+        self.uncertain = False
+
+    def add(self, record: _Record) -> None:
+        self.records.append(record)
+        self.size += len(record.block)
 
 
 class Producer(contract.Producer):
@@ -77,7 +115,6 @@ class Producer(contract.Producer):
             )
         self._stream = stream
         self._partitioner = partitioner or _by_key
-        self._batch_bytes = check_whole("batch_bytes", batch_bytes, 1)
         self._linger = check_seconds("linger", linger, 0.0)
         self._drops = acks == "none"
         #: For room: as the stream's overflow says, unless what finds none is dropped.
@@ -87,9 +124,14 @@ class Producer(contract.Producer):
         self._codec = codec
         self._compression = compression
         self._compress = None if compression is None else compressor(compression)
+        self._max_record_bytes = stream.options.max_record_bytes
+        self._max_block_bytes = stream.max_block_bytes
+        #: A batch is appended in one piece, so it is no longer than one may be.
+        self._most = min(check_whole("batch_bytes", batch_bytes, 1), self._max_block_bytes)
         self._batches: dict[int, deque[_Batch]] = {}
         self._next: dict[int, int] = {}
-        self._opened = stream.open_partitions
+        #: The partitions that take records, and those of then when nothing was left for others.
+        self._opened = self._settled = stream.open_partitions
         self._sticky = itertools.count(secrets.randbelow(1 << 16))
         self._stuck_to = next(self._sticky)
         self._lock = threading.RLock()
@@ -97,6 +139,8 @@ class Producer(contract.Producer):
         self._clock: threading.Thread | None = None
         #: How many were sent, and what became of them: the rest is in the batches.
         self._sent = self._appended = self._failed = 0
+        #: Of records that are in the stream, and not known to be on disk.
+        self._unconfirmed: NotConfirmed | None = None
         self._closed = False
 
     @property
@@ -130,47 +174,47 @@ class Producer(contract.Producer):
     ) -> int:
         """See :class:`shmq.contract.Producer`."""
         known_as = _bytes_of(key)
-        size = self._size_of(value, known_as, headers)
+        block = self._packed(value, known_as, headers)
         with self._lock:
             if self._closed:
                 raise ShmqError(f"this producer of stream {self._stream.name!r} is closed")
-            chosen = self._chosen(known_as, partition)
-            batch = self._open_batch(chosen, size)
-            batch.values.append(value)
-            batch.keys.append(known_as)
-            batch.headers.append(headers)
-            batch.size += size
+            self._tell_unconfirmed()
+            record = _Record(block, known_as, self._chosen(known_as, partition))
+            self._make_room(record)
+            self._take(record)
             self._sent += 1
-            if batch.size >= self._batch_bytes or not self._linger:
-                self._stuck_to = next(self._sticky)
-                self._append(chosen)
+            if self._is_due(record.partition):
+                self._append_taken(record)
             else:
                 self._keep_time()
-            return chosen
+            return record.partition
 
-    def _size_of(self, value: Any, key: bytes | None, headers: Mapping[str, Any] | None) -> int:
-        size: int = memoryview(codecs.encode_body(value, self._codec)[0]).nbytes
-        size += len(key or b"")
+    def _packed(self, value: Any, key: bytes | None, headers: Mapping[str, Any] | None) -> bytes:
         if headers is not None and not isinstance(headers, Mapping):
             raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
-        size += len(codecs.pack_properties(dict(headers))) if headers else 0
-        most = self._stream.options.max_record_bytes
-        if most is not None and size > most:
+        block, size = _log.pack_record(value, key, headers or None, self._codec)
+        if size > self._max_record_bytes:
             raise MessageTooLarge(
-                f"the record has {size} bytes, and stream {self._stream.name!r} takes {most}: "
-                f"make it with a larger max_record_bytes"
+                f"the record has {size} bytes, and stream {self._stream.name!r} takes "
+                f"{self._max_record_bytes}: make it with a larger max_record_bytes"
             )
-        return size + _HEAD
+        if len(block) > self._max_block_bytes:
+            raise MessageTooLarge(
+                f"the record has {len(block)} bytes, and the server takes "
+                f"{self._max_block_bytes} of stream {self._stream.name!r} in one request"
+            )
+        return block
 
     def _chosen(self, key: bytes | None, partition: int | None) -> int:
-        opened = self._stream.open_partitions
-        if opened != self._opened:
-            self._go_over(opened)
-        if partition is None:
-            if key is None and self._partitioner is _by_key:
-                return opened[self._stuck_to % len(opened)]
-            return opened[self._checked(self._partitioner(key, len(opened)), range(len(opened)))]
-        return self._checked(partition, opened)
+        if self._stream.open_partitions != self._settled:
+            self._go_over()
+        return self._place_of(key) if partition is None else self._checked(partition, self._opened)
+
+    def _place_of(self, key: bytes | None) -> int:
+        opened = self._opened
+        if key is None and self._partitioner is _by_key:
+            return opened[self._stuck_to % len(opened)]
+        return opened[self._checked(self._partitioner(key, len(opened)), range(len(opened)))]
 
     def _checked(self, partition: Any, possible: range) -> int:
         if isinstance(partition, bool) or not isinstance(partition, int):
@@ -182,136 +226,196 @@ class Producer(contract.Producer):
             )
         return partition
 
-    def _open_batch(self, partition: int, size: int) -> _Batch:
-        """The batch that takes a record of that size."""
-        found = self._batches.setdefault(partition, deque())
-        full = found and found[-1].values and found[-1].size + size > self._batch_bytes
-        if full:
+    # ---- taking ----
+
+    def _make_room(self, record: _Record) -> None:
+        """What is before the record, and cannot wait with it, is appended; or it raises.
+
+        It may be for another partition then.
+        """
+        found = self._batches.get(record.partition)
+        if not found or not (found[0].tried or self._overflows(found[-1], record)):
+            return
+        if not found[0].tried:
             self._stuck_to = next(self._sticky)
-            self._append(partition)
-        if not found or found[-1].tried:
-            sequence = self._next.get(partition, 0)
-            if found:
-                sequence = found[-1].sequence + len(found[-1].values)
-            found.append(_Batch(sequence))
-        return found[-1]
+        partition = record.partition
+        self._append(partition)
+        if partition not in self._opened:  # it was sealed meanwhile
+            record.partition = self._place_of(record.key)
+
+    def _overflows(self, batch: _Batch, record: _Record) -> bool:
+        return bool(batch.records) and batch.size + len(record.block) > self._most
+
+    def _take(self, record: _Record) -> None:
+        """Put it into the last batch of its partition, or behind that."""
+        found = self._batches.setdefault(record.partition, deque())
+        if not found or found[-1].tried or self._overflows(found[-1], record):
+            found.append(_Batch())
+        found[-1].add(record)
+
+    def _is_due(self, partition: int) -> bool:
+        return not self._linger or self._batches[partition][-1].size >= self._most
+
+    def _append_taken(self, record: _Record) -> None:
+        """Append the batches of its partition. Raises if the record is in none of them then."""
+        self._stuck_to = next(self._sticky)
+        try:
+            self._append(record.partition)
+        except Exception as error:
+            if self._withdraw(record):
+                raise
+            log.warning("stream %s: a batch waits: %s", self._stream.name, error)
+
+    def _withdraw(self, record: _Record) -> bool:
+        """Whether the record, the last one that was sent, was taken back."""
+        found = self._batches.get(record.partition)
+        batch = found[-1] if found else None
+        if batch is None or batch.uncertain or batch.records[-1] is not record:
+            return False  # it is appended, or may be
+        batch.records.pop()
+        batch.size -= len(record.block)
+        if not batch.records:
+            self._batches[record.partition].pop()
+        self._sent -= 1
+        return True
 
     # ---- appending ----
 
     def _append(self, partition: int) -> None:
-        """Append the partition's batches in their order. What cannot be waits for the next call."""
+        """Append the partition's batches in their order. What cannot be waits for the next call.
+
+        Raises what the stream raises; the records are in their batches then.
+        """
         found = self._batches.get(partition)
         while found:
             batch = found[0]
-            batch.tried = True
             try:
                 self._append_batch(partition, batch)
-            except NotConfirmed:  # it is there, though not known to be on disk
-                self._over(partition, batch)
-                self._appended += len(batch.values)
-                raise
-            except PartitionSealed as error:
-                self._move(partition, _appended_before(error))
+            except PartitionSealed:
+                self._move(partition)
                 return
             except ShmqError as error:
-                if not self._drops:
-                    raise
-                log.warning("stream %s: records are dropped: %s", self._stream.name, error)
-                self._over(partition, batch)
-                appended = _appended_before(error)
-                self._appended += appended
-                self._failed += len(batch.values) - appended
+                self._failed_with(partition, batch, error)
+            except BaseException:
+                batch.tried = batch.uncertain = True
+                raise
             else:
                 self._over(partition, batch)
-                self._appended += len(batch.values)
+                self._appended += len(batch.records)
+
+    def _failed_with(self, partition: int, batch: _Batch, error: ShmqError) -> None:
+        """Drop the batch, or have it wait and raise."""
+        if self._drops:
+            log.warning("stream %s: records are dropped: %s", self._stream.name, error)
+            self._over(partition, batch)
+            self._failed += len(batch.records)
+            return
+        batch.tried = True
+        batch.uncertain |= not isinstance(error, _REFUSALS)
+        if isinstance(error, NotConfirmed) and self._id is None:
+            # It is there, and the stream would not know it again.
+            self._over(partition, batch)
+            self._appended += len(batch.records)
+            self._unconfirmed = error
+        raise error
 
     def _over(self, partition: int, batch: _Batch) -> None:
         """The batch is not tried again. Its numbers are spent: it may be there after all."""
         self._batches[partition].popleft()
-        self._next[partition] = batch.sequence + len(batch.values)
+        self._next[partition] = (batch.sequence or 0) + len(batch.records)
 
-    def _go_over(self, opened: range) -> None:
-        """What waits for partitions that are sealed goes before what comes."""
-        self._opened = opened
+    def _go_over(self) -> None:
+        """The stream has more partitions: what waits for sealed ones goes before what comes."""
+        self._opened = opened = self._stream.open_partitions
         for partition in sorted(self._batches):
             if partition not in opened:
                 self._append(partition)
+        self._settled = opened
 
-    def _move(self, sealed: int, appended: int) -> None:
-        """Append to other partitions what is left for a sealed one, as if it were sent now.
-
-        The first ``appended`` records of it are in the sealed one.
-        """
-        self._appended += appended
-        left = self._batches.pop(sealed)
+    def _move(self, sealed: int) -> None:
+        """Append to other partitions what is left for a sealed one, as if it were sent now."""
+        self._opened = self._stream.open_partitions
+        left = [record for batch in self._batches[sealed] for record in batch.records]
+        places = [self._place_of(record.key) for record in left]  # a partitioner may raise
+        del self._batches[sealed]
         self._next.pop(sealed, None)
-        chosen = set()
-        for batch in left:
-            for value, key, headers in zip(batch.values, batch.keys, batch.headers, strict=True):
-                if appended:
-                    appended -= 1
-                    continue
-                partition = self._chosen(key, None)
-                into = self._open_batch(partition, 0)
-                into.values.append(value)
-                into.keys.append(key)
-                into.headers.append(headers)
-                chosen.add(partition)
-        for partition in sorted(chosen):
+        for record, partition in zip(left, places, strict=True):
+            record.partition = partition
+            self._take(record)
+        for partition in sorted(set(places)):
             self._append(partition)
 
     def _append_batch(self, partition: int, batch: _Batch) -> None:
-        keys = batch.keys if any(key is not None for key in batch.keys) else None
-        headers = batch.headers if any(batch.headers) else None
-        how: dict[str, Any] = {"partition": partition}
+        block = b"".join(record.block for record in batch.records)
+        how: dict[str, Any] = {"partition": partition, "wait": self._waits}
         if self._drops or self._confirm == "disk":
             how["confirm"] = self._confirm
         if self._id is not None:
+            if batch.sequence is None:
+                batch.sequence = self._next.get(partition, 0)
             # Those of a batch that was dropped are left out.
             how |= {"producer": self._id, "sequence": batch.sequence, "gaps": self._drops}
-        if self._compress is None or not self._append_compressed(batch, keys, headers, how):
-            self._stream.append_many(
-                batch.values,
-                keys=keys,
-                headers=headers,
-                codec=self._codec,
-                block=self._waits,
-                **how,
-            )
+        count = len(batch.records)
+        if self._compress is None or not self._append_compressed(block, count, how):
+            self._stream.append_block(block, count=count, **how)
 
-    def _append_compressed(
-        self,
-        batch: _Batch,
-        keys: list[bytes | None] | None,
-        headers: list[Mapping[str, Any] | None] | None,
-        how: dict[str, Any],
-    ) -> bool:
+    def _append_compressed(self, block: bytes, count: int, how: dict[str, Any]) -> bool:
         """Whether it was appended; not if it gets no smaller, or is too large for one piece."""
         assert self._compress is not None
-        block = _log.pack_records(batch.values, keys, headers, self._codec)
-        if len(block) > min(LARGEST, self._stream.options.ring_bytes // 2):
+        if len(block) > LARGEST:
             return False
         packed = self._compress(block)
         if len(packed) + _HEAD >= len(block):
             return False
-        count, raw_bytes = len(batch.values), len(block)
         with contextlib.suppress(MessageTooLarge):
             self._stream.append_block(
-                packed,
-                count=count,
-                compression=self._compression,
-                raw_bytes=raw_bytes,
-                wait=self._waits,
-                **how,
+                packed, count=count, compression=self._compression, raw_bytes=len(block), **how
             )
             return True
         return False
 
+    # ---- the end ----
+
     def flush(self) -> None:
         """See :class:`shmq.contract.Producer`."""
         with self._lock:
-            for partition in sorted(self._batches):
-                self._append(partition)  # which may have another one take its records
+            failed = self._append_all()
+            if failed:
+                raise self._told(failed)
+            self._tell_unconfirmed()
+
+    def _append_all(self) -> dict[int, ShmqError]:
+        """Append every batch; why not, of partitions for which some are left."""
+        failed: dict[int, ShmqError] = {}
+        while left := [each for each, found in self._batches.items() if found]:
+            left = [partition for partition in sorted(left) if partition not in failed]
+            if not left:
+                break
+            for partition in left:  # which may have another one take its records
+                try:
+                    self._append(partition)
+                except ShmqError as error:
+                    failed[partition] = error
+        return failed
+
+    def _told(self, failed: dict[int, ShmqError]) -> ShmqError:
+        """The first of the errors, which says what is left of all of them."""
+        left = [each for each, found in self._batches.items() if found]
+        error = next(iter(failed.values()))
+        name = self._stream.name
+        error.args = (
+            (
+                f"{self.pending} records that were sent to stream {name!r} are not known to be "
+                f"appended, to {_listed(sorted(left))}: {error}"
+            ),
+            *error.args[1:],
+        )
+        return error
+
+    def _tell_unconfirmed(self) -> None:
+        error, self._unconfirmed = self._unconfirmed, None
+        if error is not None:
+            raise error
 
     # ---- time ----
 
@@ -339,7 +443,7 @@ class Producer(contract.Producer):
     def _append_late(self, partition: int) -> None:
         try:
             self._append(partition)
-        except ShmqError as error:  # the next call of the application is told
+        except Exception as error:  # noqa: BLE001 - the next call of the application is told
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
     def close(self) -> None:
@@ -354,9 +458,9 @@ class Producer(contract.Producer):
                 self._stirred.notify_all()
 
 
-def _appended_before(error: ShmqError) -> int:
-    """How many records of its batch were appended before the error."""
-    return sum(done.count for done in getattr(error, "appended", ()))
+def _listed(partitions: Iterable[int]) -> str:
+    numbers = ", ".join(map(str, partitions))
+    return f"partitions {numbers}" if "," in numbers else f"partition {numbers}"
 
 
 def _bytes_of(key: bytes | str | None) -> bytes | None:

@@ -56,15 +56,31 @@ class Producer(Closing):
     ) -> int:
         """Put a record into its partition's batch, and append that if it is full.
 
-        Returns the partition. Raises what ``Stream.append_many`` raises where a batch cannot
-        be appended: it waits then, to be tried again by the next call. A value that cannot be
-        encoded, or can never fit, raises at once and is in no batch.
+        Returns the partition. If it raises, the record was not taken: it is in no batch and not
+        in the stream, and whoever sends it again does not double it. It raises what
+        ``Stream.append_block`` raises, where the record itself is refused, or where records that
+        were taken before are to be appended first and cannot be.
+
+        If it is not known whether the record was appended (the connection is lost, or the disk
+        has not confirmed it), the record stays taken and `send` returns: the next call for that
+        partition tries again, and `flush` or `close` raises if that fails. Of a producer that is
+        not idempotent, what the disk has not confirmed is not tried again: the next `send`,
+        `flush` or `close` raises :class:`~shmq.NotConfirmed`. What a signal handler raises
+        (Ctrl-C) may come out of a `send` that has taken its record.
         """
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Append every batch. Raises as :meth:`send`."""
+        """Append every batch: nothing is pending afterwards, or it raises.
+
+        The error is the first that came of it. It says how many records are left, of which
+        partitions, and why; the next call tries them again.
+        """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Flush and end. May be called again."""
+        """Flush and end. May be called again.
+
+        Raises as :meth:`flush`; it is closed then all the same, and the records that the error
+        counts are not appended any more.
+        """

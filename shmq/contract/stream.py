@@ -279,6 +279,11 @@ class Stream(Closing):
         ``appended``, a list of ranges.
         """
 
+    @property
+    @abc.abstractmethod
+    def max_block_bytes(self) -> int:
+        """The longest block that :meth:`append_block` takes, in bytes."""
+
     @abc.abstractmethod
     def append_block(
         self,
@@ -318,9 +323,10 @@ class Stream(Closing):
         A record waits for others at most ``linger`` seconds; 0: for none. ``partitioner``, of
         the key and the number of partitions, says the partition; None: the key's CRC-32, and
         without a key one partition for each batch. With ``acks`` "none" what cannot be
-        appended is dropped and counted, with "memory" it waits and the call raises, with
-        "disk" a batch is over once it is on disk. ``idempotent``: a batch that is appended
-        again after an error is not there twice. Raises :class:`~shmq.InvalidOption`.
+        appended is dropped and counted; with "memory" it is not taken, or waits, as
+        ``Producer.send`` says; with "disk" a batch is over once it is on disk. ``idempotent``:
+        a batch that is appended again after an error is not there twice. Raises
+        :class:`~shmq.InvalidOption`.
         """
         raise Unsupported(f"stream {self.name!r} has no producers here: connect on its host")
 

@@ -435,6 +435,15 @@ def pack_records(values, keys=None, headers=None, codec=None, timestamp=None):
     return items.packed(_wall_ns(timestamp))
 
 
+def pack_record(value, key=None, headers=None, codec=None):
+    """One record as such a block, and the bytes of its value, its key and its headers."""
+    cdef Items items = Items.__new__(Items)
+    items.fill((value,), None if key is None else (key,), None if headers is None else (headers,),
+               codec)
+    items.measure()
+    return items.packed(0), items.largest
+
+
 def count_records(bytes block not None):
     """How many records a block has that ``append_block`` takes as it is: at least 1.
 

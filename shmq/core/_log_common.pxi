@@ -29,6 +29,11 @@ cdef object _unpack = None
 cdef dict _decompress = {}
 
 
+def set_patience(double seconds):
+    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    shmq_limit_patience(<int64_t>(seconds * 1e9))
+
+
 def install(encode, decode, pack, unpack):
     """Set how bodies and headers become bytes and back: see shmq/codecs.py."""
     global _encode, _decode, _pack, _unpack

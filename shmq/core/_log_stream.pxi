@@ -336,6 +336,11 @@ cdef class StreamHandle:
         made.append(done)
         return True
 
+    @property
+    def max_block_bytes(self):
+        """See shmq.contract.Stream."""
+        return (<Partition>self.logs[0]).c.ring_bytes // 2 - 2 * SHMQ_ENTRY_HEAD
+
     def append_block(self, block, *, partition, count=None, compression=None, raw_bytes=None,
                      wait=None, timeout=None, confirm=None, producer=None, sequence=None,
                      bint gaps=False):

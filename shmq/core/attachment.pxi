@@ -330,6 +330,18 @@ cdef class _Attachment:
             with nogil:
                 self._leave()
 
+    def leave(self):
+        """As `close`, unless the lock cannot be had: then LockTimeout, and all is as before."""
+        cdef int status = SHMQ_OK
+        if self.open_ and self.generation == fork_generation:
+            with nogil:
+                status = shmq_lock_even_deleted(&self.q, LEAVE_WITHIN)
+                if status == SHMQ_OK:
+                    self._unlock()
+        if status == SHMQ_BUSY:
+            raise self._locked_out(LEAVE_WITHIN)
+        self.close()
+
     @property
     def closed(self):
         """Whether the handle was closed."""

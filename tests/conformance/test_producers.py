@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import random
 import sys
 import zlib
@@ -108,11 +110,9 @@ def test_what_can_never_go_in_raises_at_once_and_is_in_no_batch(stream: Stream) 
 class Failing:
     """Appends, and then says that it could not."""
 
-    def __init__(
-        self, stream: Stream, monkeypatch: pytest.MonkeyPatch, how: str = "append_many"
-    ) -> None:
-        self._append, self.times = getattr(stream, how), 1
-        monkeypatch.setattr(stream, how, self, raising=False)
+    def __init__(self, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._append, self.times = stream.append_block, 1
+        monkeypatch.setattr(stream, "append_block", self, raising=False)
 
     def __call__(self, what: Any, **how: Any) -> Any:
         found = self._append(what, **how)
@@ -127,8 +127,7 @@ def test_a_batch_that_is_tried_again_is_not_there_twice(
 ) -> None:
     Failing(stream, monkeypatch)
     producer = stream.producer()
-    with pytest.raises(shmq.ConnectionLost):
-        producer.send(b"one", partition=0)
+    producer.send(b"one", partition=0)  # it may be there: `send` has taken it
     assert producer.pending == 1
     producer.send(b"two", partition=0)
 
@@ -260,7 +259,7 @@ def test_a_batch_that_is_too_large_for_one_piece_is_appended_as_it_is(
 def test_a_compressed_batch_that_is_tried_again_is_not_there_twice(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Failing(stream, monkeypatch, "append_block")
+    Failing(stream, monkeypatch)
     producer = stream.producer(linger=LATER, compression="zstd")
     for line in LINES[:100]:
         producer.send(line, partition=0)
@@ -304,20 +303,162 @@ def test_with_disk_a_batch_is_over_once_it_is_there(
 
     persister.fail(errno.ENOSPC)
     producer = stream.producer(acks="disk")
-    with pytest.raises(shmq.NotConfirmed):
-        producer.send(LINES[100])
-    assert (producer.appended, producer.pending) == (1, 0)
+    producer.send(LINES[100])
+    with pytest.raises(shmq.NotConfirmed, match=r"1 records .* partition 0: "):
+        producer.flush()
+    assert (producer.appended, producer.pending) == (0, 1)
     persister.mend()
     eventually(lambda: confirms(producer), "the disk works again")
-    assert stream.read(0, 0).values()[:101] == LINES[:101]
+    assert (producer.appended, producer.pending) == (1, 0)
+    assert stream.read(0, 0).values() == LINES[:101]
 
 
 def confirms(producer: shmq.Producer) -> bool:
     try:
-        producer.send(b"again")
+        producer.flush()
     except shmq.NotConfirmed:
         return False
     return True
+
+
+#: Every way in which a record waits for others, or does not.
+WAYS: dict[str, dict[str, Any]] = {
+    "each at once": {},
+    "full at once": {"linger": LATER, "batch_bytes": 1},
+    "in batches": {"linger": LATER, "batch_bytes": 400},
+    "in large batches": {"linger": LATER, "batch_bytes": 1 << 20},
+    "compressed": {"linger": LATER, "batch_bytes": 400, "compression": "lz4"},
+    "not idempotent": {"idempotent": False},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_send_that_raises_full_has_not_taken_the_record(
+    broker: shmq.Broker, namespace: str, way: str
+) -> None:
+    stream = broker.create_stream("full", 1, ring_bytes=64 << 10, durability="journal")
+    sent = [random.Random(n).randbytes(600) for n in range(200)]
+    refused = 0
+    with contextlib.ExitStack() as started, stream.producer(**WAYS[way]) as producer:
+        for value in sent:
+            try:
+                producer.send(value)
+            except shmq.Full:
+                refused += 1
+                if refused == 1:
+                    started.enter_context(persisting(namespace))  # which makes room
+                eventually(functools.partial(is_taken, producer, value), "there is room")
+        flushed(producer)
+        assert (producer.pending, producer.appended) == (0, 200)
+        assert [it.value for it in stream.reader("earliest", timeout=0)] == sent
+    assert refused
+
+
+def is_taken(producer: shmq.Producer, value: bytes) -> bool:
+    try:
+        producer.send(value)
+    except (shmq.Full, shmq.NotConfirmed):
+        return False
+    return True
+
+
+def flushed(producer: shmq.Producer) -> None:
+    """What finds no room yet finds some later."""
+
+    def is_over() -> bool:
+        with contextlib.suppress(shmq.Full):
+            producer.flush()
+        return not producer.pending
+
+    eventually(is_over, "there is room for all")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_send_that_is_refused_has_not_taken_the_record(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    append, refusals = stream.append_block, [shmq.LockTimeout("held"), shmq.NoSpace("none")]
+
+    def refuse(*what: Any, **how: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return append(*what, **how)
+
+    monkeypatch.setattr(stream, "append_block", refuse, raising=False)
+    with stream.producer(**WAYS[way]) as producer:
+        for line in LINES[:20]:
+            before = producer.pending
+            while True:
+                try:
+                    producer.send(line, partition=0)
+                    break
+                except (shmq.LockTimeout, shmq.NoSpace):
+                    assert producer.pending == before
+        while refusals:
+            with pytest.raises((shmq.LockTimeout, shmq.NoSpace), match="20 records"):
+                producer.flush()
+    assert values(stream, 0) == LINES[:20]
+    assert (producer.pending, producer.appended) == (0, 20)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_send_to_a_deleted_stream_has_not_taken_the_record(
+    connect: Connect, stream: Stream, way: str
+) -> None:
+    producer = stream.producer(**WAYS[way])
+    connect().delete_stream(stream.name)
+    taken = 0
+    for line in LINES[:20]:
+        with contextlib.suppress(shmq.StreamDeleted):
+            producer.send(line, partition=0)
+            taken += 1
+        assert producer.pending == taken
+    if not taken:
+        producer.close()
+        return
+    with pytest.raises(shmq.StreamDeleted, match=f"{taken} records .* partition 0: "):
+        producer.flush()
+    with pytest.raises(shmq.StreamDeleted, match=f"{taken} records"):
+        producer.close()
+    producer.close()
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_who_repeats_what_raised_while_the_disk_failed_doubles_nothing(
+    broker: shmq.Broker, persister: Persister, idempotent: bool
+) -> None:
+    stream = broker.create_stream("kept", 1, durability="journal")
+    stream.append(LINES[0], confirm="disk")
+    persister.fail(errno.ENOSPC)
+    producer = stream.producer(acks="disk", idempotent=idempotent)
+    producer.send(LINES[1])
+    with pytest.raises(shmq.NotConfirmed):
+        producer.send(LINES[2])
+    persister.mend()
+    eventually(functools.partial(is_taken, producer, LINES[2]), "the disk works again")
+    eventually(lambda: confirms(producer), "the disk works again")
+    producer.close()
+    assert stream.read(0, 0).values() == LINES[:3]
+
+
+def test_an_error_of_an_earlier_record_is_raised_by_flush_with_what_is_left(
+    broker: shmq.Broker,
+) -> None:
+    stream = broker.create_stream("s", 2)
+    with stream.producer(linger=LATER) as producer:
+        for partition in (0, 1, 1):
+            producer.send(b"x", partition=partition)
+        with pytest.MonkeyPatch.context() as patch:
+
+            def lost(*_: Any, **__: Any) -> None:
+                raise shmq.ConnectionLost("no server")
+
+            patch.setattr(stream, "append_block", lost, raising=False)
+            with pytest.raises(
+                shmq.ConnectionLost, match=r"3 records .* partitions 0, 1: no server"
+            ):
+                producer.flush()
+    assert [values(stream, 0), values(stream, 1)] == [[b"x"], [b"x", b"x"]]
 
 
 def test_a_stream_without_a_journal_has_no_acknowledgements_of_the_disk(stream: Stream) -> None:

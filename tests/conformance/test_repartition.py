@@ -84,6 +84,57 @@ def test_what_was_appended_before_stays_where_it_was(stream: Stream) -> None:
     assert stream.read(at.partition, at.offset).values() == [b"old"]
 
 
+BATCHES: dict[str, dict[str, Any]] = {
+    "in large batches": {"linger": LATER, "compression": "lz4"},
+    "in batches": {"linger": LATER, "batch_bytes": 200, "idempotent": False},
+    "soon": {"linger": 0.001},
+}
+
+
+@pytest.mark.parametrize("how", BATCHES)
+def test_what_a_producer_was_given_is_appended_after_the_stream_was_repartitioned(
+    stream: Stream, other: Stream, how: str
+) -> None:
+    with stream.producer(**BATCHES[how]) as producer:
+        for number in range(30):
+            if number in (10, 20):
+                other.repartition(len(other.open_partitions) + 1)
+            if number % 7 == 6:
+                producer.flush()
+            for key in KEYS:
+                producer.send(b"%d" % number, key=key)
+            producer.send(b"%d" % number)
+    assert (producer.pending, producer.appended) == (0, 30 * len(KEYS) + 30)
+    found = by_key(list(other.reader(timeout=0)))
+    assert sorted(found.pop(b"")) == list(range(30))
+    assert found == {key: list(range(30)) for key in KEYS}
+
+
+@pytest.mark.parametrize("how", BATCHES)
+def test_a_producer_loses_nothing_while_the_stream_is_repartitioned(
+    stream: Stream, other: Stream, how: str
+) -> None:
+    repartitioned = threading.Event()
+
+    def repartition() -> None:
+        for partitions in range(3, 9):
+            other.repartition(partitions)
+        repartitioned.set()
+
+    thread = threading.Thread(target=repartition)
+    number = 0
+    with stream.producer(**BATCHES[how]) as producer:
+        thread.start()
+        while not repartitioned.is_set() or number < 50:
+            for key in KEYS:
+                producer.send(b"%d" % number, key=key)
+            number += 1
+    thread.join()
+    assert (producer.pending, producer.appended) == (0, number * len(KEYS))
+    found = by_key(list(other.reader(timeout=0)))
+    assert found == {key: list(range(number)) for key in KEYS}
+
+
 def test_a_sealed_partition_takes_nothing(stream: Stream, other: Stream) -> None:
     stream.append(b"0", partition=1, producer=7, sequence=0)
     stream.repartition(3)

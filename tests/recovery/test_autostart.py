@@ -210,10 +210,10 @@ def test_an_operators_writer_takes_the_place_of_one_that_started_by_itself(
         queue.put("a", confirm="disk", timeout=PATIENCE)
         with persisting(writers.namespace, writers.directory) as persist:
             assert persist.process is not None
-            eventually(lambda: not writers.found(), "the other one ends")
-            assert Namespace.of(writers.namespace).keeper == persist.process.pid
-            queue.put("b", confirm="disk", timeout=PATIENCE)
             pid = persist.process.pid
+            eventually(lambda: not writers.found(), "the other one ends")
+            assert Namespace.of(writers.namespace).keeper == pid
+            queue.put("b", confirm="disk", timeout=PATIENCE)
             eventually(lambda: queue.stats().journal_writer_pid == pid, "it writes")
 
 

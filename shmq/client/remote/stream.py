@@ -207,6 +207,11 @@ class RemoteStream(contract.Stream):
         how = How(block, timeout, confirm, producer, sequence, gaps)
         return self._appender.many(values, keys, headers, timestamp, partition, codec, how)
 
+    @property
+    def max_block_bytes(self) -> int:
+        """See :class:`shmq.contract.Stream`; a frame holds it, too."""
+        return self._appender.max_block_bytes
+
     def append_block(
         self,
         block: bytes,

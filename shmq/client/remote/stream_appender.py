@@ -84,8 +84,13 @@ class Appender:
         self._options = stream.options
         self._sticky = random.randrange(1 << 16)
         self._left = _STICKY_BYTES
-        half = stream.options.ring_bytes // 2 - 2 * _HEAD
-        self._most = min(_BATCH_BYTES, half, stream.max_frame - _BESIDE)
+        self._most = min(_BATCH_BYTES, self.max_block_bytes)
+
+    @property
+    def max_block_bytes(self) -> int:
+        """See :class:`shmq.contract.Stream`."""
+        half = int(self._options.ring_bytes) // 2 - 2 * _HEAD
+        return min(half, int(self._stream.max_frame) - _BESIDE)
 
     def one(
         self,

@@ -172,8 +172,12 @@ uint64_t shmq_log_place_behind(const struct shmq_log *log, uint64_t position);
 /* ---- log_producers.c ---- */
 
 struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer);
-int shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
-                      uint32_t count);
+
+/* Gives the table of producers its memory: before anything of a producer is published, so that
+ * what is appended is remembered. SHMQ_NO_SPACE if there is none. */
+int shmq_log_back_producers(struct shmq_log *log);
+void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence,
+                       uint64_t offset, uint32_t count);
 
 /* ---- log_read.c ---- */
 

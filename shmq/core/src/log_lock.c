@@ -54,8 +54,8 @@ static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_gl
 
     shmq_log_place(log, h->last_begin, begin, g->offset, g->timestamp);
     if (shmq_entry_read(shmq_log_byte(log, begin), g->size, log->salt, false, &e, &next) ==
-            SHMQ_E_OK && e.flags & SHMQ_E_PRODUCED)
-        (void)shmq_log_remember(log, e.producer, e.sequence, e.offset, e.count);
+            SHMQ_E_OK && e.flags & SHMQ_E_PRODUCED && !shmq_log_back_producers(log))
+        shmq_log_remember(log, e.producer, e.sequence, e.offset, e.count);
     SET(h->last_begin, begin);
     if (g->timestamp > h->last_timestamp)
         SET_ATOMIC(h->last_timestamp, g->timestamp);

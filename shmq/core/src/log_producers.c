@@ -36,7 +36,7 @@ static struct shmq_produced *entry_for(struct shmq_log *log, uint64_t producer)
     return oldest;
 }
 
-static int back(struct shmq_log *log)
+int shmq_log_back_producers(struct shmq_log *log)
 {
     uint64_t begin = (uint64_t)((unsigned char *)log->producers - (unsigned char *)log->h);
     int status;
@@ -51,19 +51,14 @@ static int back(struct shmq_log *log)
 
 /* A death inside it leaves an entry that nobody has, or the same one again: what was published
  * is walked over once more after it. */
-int shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
-                      uint32_t count)
+void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence,
+                       uint64_t offset, uint32_t count)
 {
-    struct shmq_produced *entry;
-    int status = back(log);
+    struct shmq_produced *entry = entry_for(log, producer);
 
-    if (status)
-        return status;
-    entry = entry_for(log, producer);
     SET(entry->count, 0);
     SET(entry->producer, producer);
     SET(entry->sequence, sequence);
     SET(entry->offset, offset);
     SET(entry->count, count);
-    return SHMQ_OK;
 }
