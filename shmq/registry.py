@@ -44,11 +44,13 @@ from typing import Final
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
+    LockTimeout,
     NoSpace,
     NoSuchQueue,
     SegmentError,
     ShmqError,
 )
+from shmq.holders import take_file_lock
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
 from shmq.persistence import erasing
@@ -173,12 +175,8 @@ class Namespace:
         At most one process has it at any moment, and keeps it for as long as it lives.
         """
         self.process_number()  # the file is open
-        try:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, 1 + queue_id % _CLAIMS)
-        except OSError as error:
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                return False
-            raise
+        if not self._try_lock(1 + queue_id % _CLAIMS):
+            return False
         self._claims.add(queue_id)
         return True
 
@@ -210,9 +208,23 @@ class Namespace:
 
     def _set_lock(self, command: int, kind: int, start: int, length: int = 1) -> int:
         """fcntl(2) on bytes of the namespace's file; returns the l_type that came back."""
+        return self._lock_bytes(command, kind, start, length)[0]
+
+    def _lock_bytes(self, command: int, kind: int, start: int, length: int) -> tuple[int, int]:
+        """As `_set_lock`; the l_pid, too."""
         request = FLOCK.pack(kind, os.SEEK_SET, start, length, 0)
         answer = FLOCK.unpack(fcntl.fcntl(self._fd, command, request))
-        return int(answer[0])
+        return int(answer[0]), int(answer[4])
+
+    def _try_lock(self, byte: int) -> bool:
+        """Lock a byte of the namespace's file, unless another process has it."""
+        try:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, byte)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                return False
+            raise
+        return True
 
     # ---- the data directory ----
 
@@ -257,22 +269,13 @@ class Namespace:
             # Within one process a record lock keeps nobody out; the directory's own does.
             if (
                 other is not None and erasing.is_written(other) and not other.samefile(directory)
-            ) or (not self._lock_keeper()):
+            ) or (not self._try_lock(_KEEPER_BYTE)):
                 raise ShmqError(
                     f"another process keeps the durable queues of namespace {self.name!r} "
                     f"already, in {other}: end it first; two cannot write one journal"
                 )
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
-
-    def _lock_keeper(self) -> bool:
-        try:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
-        except OSError as error:
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                return False
-            raise
-        return True
 
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""
@@ -284,7 +287,10 @@ class Namespace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the registry lock. May be nested."""
+        """Hold the registry lock. May be nested.
+
+        Raises :class:`~shmq.LockTimeout`: after 100 ms if the process that has it stands still.
+        """
         with self._section():
             if not self._depth:
                 self._take_registry()
@@ -301,10 +307,19 @@ class Namespace:
         while True:
             if self._fd < 0:
                 self._fd = self._open()
-            self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
+            take_file_lock(
+                lambda: self._try_lock(_REGISTRY_BYTE),
+                f"the registry of namespace {self.name!r}",
+                self._registrar,
+            )
             if self._is_current():
                 return
             self._close()  # the file was removed with the last queue
+
+    def _registrar(self) -> int:
+        """The process that has the registry lock; 0: none."""
+        kind, pid = self._lock_bytes(fcntl.F_GETLK, fcntl.F_WRLCK, _REGISTRY_BYTE, 1)
+        return 0 if kind == fcntl.F_UNLCK else max(pid, 0)
 
     def _is_current(self) -> bool:
         try:
@@ -328,9 +343,9 @@ class Namespace:
     def retire(self) -> None:
         """Remove the namespace's file if nothing is left in it and nobody else is here.
 
-        A file that is someone else's is left alone.
+        A file that is someone else's is left alone, and so is one that cannot be locked.
         """
-        with self._section(), contextlib.suppress(ForeignSegment):
+        with self._section(), contextlib.suppress(ForeignSegment, LockTimeout):
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
