@@ -14,6 +14,7 @@ __all__ = [
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
+    "DurabilityWarning",
     "Empty",
     "ExchangeExists",
     "FileError",
@@ -58,6 +59,13 @@ __all__ = [
 
 class ShmqError(Exception):
     """The base of all errors of shmq."""
+
+
+class DurabilityWarning(RuntimeWarning):
+    """A durable queue or stream is not written to disk: no writer runs, and none could be started.
+
+    What is put there is lost with the machine's memory, until a writer is started.
+    """
 
 
 class Full(ShmqError, queue.Full):
@@ -207,7 +215,10 @@ class DamagedSegment(SegmentError):
 
 
 class ForeignSegment(SegmentError):
-    """The segment belongs to someone else, or others may write to it."""
+    """The segment belongs to someone else, or others may write to it.
+
+    Also: processes of another PID or time namespace use the namespace.
+    """
 
 
 class FileError(ShmqError):
