@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from shmq.errors import LockTimeout
 
-__all__ = ["Holder", "lock_timeout"]
+__all__ = ["Holder", "lock_timeout", "locker_of", "take_file_lock", "until_locked"]
+
+_T = TypeVar("_T")
 
 _PROC: Final = Path("/proc")
 _CGROUPS: Final = Path("/sys/fs/cgroup")
+
+#: How long an operation that is to be done at once waits for a file's lock whose holder stands
+#: still, and for any other, in seconds: what is done under such a lock writes files.
+_AT_ONCE: Final = 0.1
+_PATIENCE: Final = 5.0
+#: How long until the holder is looked at again, in seconds.
+_LOOK_AGAIN: Final = 0.5
+#: The first pause between two tries, and the longest.
+_PAUSE: Final = 0.0002
+_MOST_PAUSE: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -37,9 +52,9 @@ class Holder:
         return cls(pid, _field(status, "Name"), state)
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether it goes on by itself: it has work on a CPU, or waits for one or a disk."""
-        return self.state in {"running", "disk sleep"}
+    def stands_still(self) -> bool:
+        """Whether it goes on only if somebody else sees to it."""
+        return self.state in {"stopped", "tracing stop", "frozen"}
 
     @property
     def remedy(self) -> str:
@@ -56,14 +71,84 @@ class Holder:
 def lock_timeout(what: str, thread: int, seconds: float) -> LockTimeout:
     """The error of one who has waited so long for ``what``; 0: for nobody who is known."""
     if not thread:
-        return LockTimeout(f"{what} could not be locked within {seconds:.2f} s: try again")
+        return LockTimeout(
+            f"{what} was locked for {seconds:.2f} s, it is not known by whom: try again"
+        )
     holder = Holder.of(thread)
     return LockTimeout(
-        f"{what} is locked by process {holder.pid} ({holder.name}, {holder.state}), for "
-        f"{seconds:.2f} s at least: {holder.remedy}",
+        f"{what} is locked: held by PID {holder.pid} ({holder.state}), {holder.name}, for "
+        f"{seconds:.2f} s at least; {holder.remedy}",
         holder.pid,
         holder.state,
     )
+
+
+def take_file_lock(
+    attempt: Callable[[], bool], what: str, locker: Callable[[], int], until: float | None = None
+) -> None:
+    """Take the lock of a file that ``attempt()`` tries for, once it returns true.
+
+    ``locker()`` is the process that has it, 0 where that is not known. ``until``: the end of
+    the operation, as time.monotonic() has it, or math.inf; None: it is to be done at once.
+    Raises :class:`~shmq.LockTimeout`. Between two tries signals are handled.
+    """
+    begin = time.monotonic()
+    pause, look_at = _PAUSE, begin + _AT_ONCE
+    while not attempt():
+        now = time.monotonic()
+        if now >= look_at:
+            look_at = now + _LOOK_AGAIN
+            end = begin + _PATIENCE if until is None else until
+            holder = locker()
+            still = until is None and holder and Holder.of(holder).stands_still
+            if now >= end or still:
+                raise lock_timeout(what, holder, now - begin)
+            look_at = min(look_at, end)
+        time.sleep(pause)
+        pause = min(2 * pause, _MOST_PAUSE)
+
+
+def until_locked(deed: Callable[[], _T], until: float | None) -> _T:
+    """What ``deed()`` returns, which is to be done at once, for one who may wait for its locks.
+
+    It is tried again while it raises :class:`~shmq.LockTimeout`, and changes nothing then;
+    ``until`` as time.monotonic() has it; None: without end.
+    """
+    while True:
+        try:
+            return deed()
+        except LockTimeout:
+            if until is not None and time.monotonic() >= until:
+                raise
+
+
+def locker_of(fd: int) -> int:
+    """The process that has a lock on the file ``fd``; 0 if there is none, or it cannot be told.
+
+    The lock is that of flock(2), or one that belongs to an open file (F_OFD_SETLK).
+    """
+    status = os.fstat(fd)
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in _read(_PROC / "locks").splitlines():
+        words = line.split()
+        if words[5:6] == [file] and words[1] == "FLOCK":
+            return max(int(words[4]), 0)
+        if words[5:6] == [file] and words[1] == "OFDLCK":
+            return _opener_with_lock(file)
+    return 0
+
+
+def _opener_with_lock(file: str) -> int:
+    """The process with a descriptor of it by which it is locked: the list does not name it."""
+    own = os.getpid()
+    for process in _PROC.glob("[0-9]*"):
+        if int(process.name) == own:
+            continue
+        with contextlib.suppress(OSError):
+            for descriptor in (process / "fdinfo").iterdir():
+                if f"OFDLCK ADVISORY  WRITE -1 {file} " in _read(descriptor):
+                    return int(process.name)
+    return 0
 
 
 def _read(path: Path) -> str:

@@ -54,6 +54,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
+from shmq.holders import take_file_lock
 from shmq.name_book import NameBook
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
@@ -213,12 +214,8 @@ class Namespace:
         At most one process has it at any moment, and keeps it for as long as it lives.
         """
         self.process_number()  # the file is open
-        try:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, 1 + queue_id % _CLAIMS)
-        except OSError as error:
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                return False
-            raise
+        if not self._lock_byte(1 + queue_id % _CLAIMS):
+            return False
         self._claims.add(queue_id)
         return True
 
@@ -382,7 +379,11 @@ class Namespace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the registry lock. May be nested. Raises NoSpace, ForeignSegment."""
+        """Hold the registry lock. May be nested.
+
+        Raises NoSpace, ForeignSegment and, after 100 ms if the process that has it stands still,
+        :class:`~shmq.LockTimeout`.
+        """
         with self._section():
             if not self._depth:
                 self._take_registry()
@@ -399,7 +400,11 @@ class Namespace:
         while True:
             if self._fd < 0:
                 self._fd = self._open()
-            self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
+            take_file_lock(
+                lambda: self._lock_byte(_REGISTRY_BYTE),
+                f"the registry of namespace {self.name!r}",
+                lambda: self._locker_of(_REGISTRY_BYTE) or 0,
+            )
             if self._is_current():
                 break
             self._close()  # the file was removed with the last queue
@@ -457,9 +462,9 @@ class Namespace:
     def retire(self) -> None:
         """Remove the namespace's file if nothing is left in it and nobody else is here.
 
-        A file that is someone else's is left alone.
+        A file that is someone else's is left alone, and so is one that cannot be locked.
         """
-        with self._section(), contextlib.suppress(ForeignSegment):
+        with self._section(), contextlib.suppress(ForeignSegment, LockTimeout):
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)

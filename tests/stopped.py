@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Lock", "lock_of_partition", "locks_of_queue", "stopped_inside"]
+__all__ = [
+    "Lock",
+    "lock_of_partition",
+    "locks_of_group",
+    "locks_of_queue",
+    "stopped_inside",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 SHM = Path("/dev/shm")
@@ -75,6 +81,12 @@ def locks_of_queue(namespace: str, queue: str) -> dict[str, Lock]:
 def lock_of_partition(namespace: str, stream: str, partition: int = 0) -> Lock:
     """The lock of its appenders."""
     return Lock(SHM / f"log.shmq@{namespace}@{stream}@{partition}", LOG_LOCK)
+
+
+def locks_of_group(namespace: str, group: str) -> list[Lock]:
+    """The locks of all groups of that name."""
+    found = SHM.glob(f"group.shmq@{namespace}@*@{group}")
+    return [Lock(path, ROSTER_LOCK) for path in sorted(found)]
 
 
 @contextlib.contextmanager

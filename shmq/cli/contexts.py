@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import ShmqError
+from shmq.holders import locker_of, take_file_lock
 from shmq.names import check_name
 
 __all__ = ["Context", "Contexts", "ContextsError", "path", "read", "rewriting"]
@@ -104,13 +105,21 @@ def rewriting() -> Iterator[Contexts]:
     folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _check_folder(file.parent)
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        take_file_lock(lambda: _try_lock(folder), f"{file.parent}", lambda: locker_of(folder))
         contexts = read()
         yield contexts
         _replace(file, json.dumps(_encoded(contexts), indent=2) + "\n")
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _try_lock(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _replace(file: Path, text: str) -> None:

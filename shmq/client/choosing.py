@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from shmq.client.bells import Bells
 from shmq.client.watching import Watcher
 from shmq.core import _core
+from shmq.holders import until_locked
 
 __all__ = ["wait_chosen"]
 
@@ -22,6 +24,8 @@ def wait_chosen(queue: Any, attempt: Callable[[], _T], block: bool, timeout: flo
     ever: what comes rings all who wait here, and none of them in another's place.
     """
     until = None if timeout is None else time.monotonic() + timeout
+    if block and timeout != 0:
+        attempt = functools.partial(until_locked, attempt, until)
     found = attempt()
     if not found:
         queue.look_for_dead()
@@ -45,7 +49,7 @@ def _watch(
     while True:
         if stirs:
             if not watch.is_armed:
-                watch.arm()
+                until_locked(watch.arm, until)
             found = attempt()
             if found:
                 return found

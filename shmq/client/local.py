@@ -26,6 +26,7 @@ from shmq.errors import (
     Full,
     InvalidName,
     InvalidOption,
+    LockTimeout,
     NoSpace,
     NoSuchQueue,
     NotConfirmed,
@@ -351,7 +352,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         try:
             self._reclaim_dead()
             moving.resolve_orphans(self, self)
-        except QueueDeleted:
+        except (QueueDeleted, LockTimeout):
             return  # the next operation says so
         except (ShmqError, OSError) as error:
             log.warning("queue %s: what dead processes left waits, %s", self.name, error)
@@ -546,7 +547,8 @@ class LocalQueue(_core.Handle, contract.Queue):
             queue.close()
         self._stagings.clear()
         for consumer in list(self._consumers):
-            consumer.close()  # with the acknowledgements that it has gathered
+            with contextlib.suppress(LockTimeout):
+                consumer.close()  # with the acknowledgements that it has gathered
         if self._graves is not None:
             self._graves.close()
             self._graves = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +12,8 @@ from shmq.client.bells import Bells
 from shmq.client.local import LocalQueue
 from shmq.client.watching import Watcher
 from shmq.core import _core
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, LockTimeout
+from shmq.holders import until_locked
 
 __all__ = ["wait"]
 
@@ -29,12 +31,12 @@ def wait(queues: Iterable[contract.Queue], timeout: float | None = None) -> list
     _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     watched = _checked(queues)
-    found = _ready(watched)
+    found = until_locked(lambda: _ready(watched), until)
     if found:
         return found
     for queue in watched:
         queue.look_for_dead()
-    found = _ready(watched)
+    found = until_locked(lambda: _ready(watched), until)
     if found or timeout == 0:
         return found
     with _watches(watched) as (watcher, watches):
@@ -42,8 +44,9 @@ def wait(queues: Iterable[contract.Queue], timeout: float | None = None) -> list
         while True:
             for watch in stirring:
                 if not watch.is_armed:
-                    watch.arm()
-            if _ready(watch.queue for watch in stirring):
+                    until_locked(watch.arm, until)
+            stirred = [watch.queue for watch in stirring]
+            if until_locked(functools.partial(_ready, stirred), until):
                 return _ready(watched)
             left = _core.SLICE if until is None else until - time.monotonic()
             if left <= 0:
@@ -66,7 +69,18 @@ def _checked(queues: Iterable[contract.Queue]) -> list[LocalQueue]:
 
 
 def _ready(queues: Iterable[LocalQueue]) -> list[contract.Queue]:
-    return [queue for queue in queues if queue.has_message()]
+    """Those that have a message. Raises LockTimeout if none has, and not all could be asked."""
+    found: list[contract.Queue] = []
+    refusal = None
+    for queue in queues:
+        try:
+            if queue.has_message():
+                found.append(queue)
+        except LockTimeout as error:
+            refusal = error
+    if refusal is not None and not found:
+        raise refusal
+    return found
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """A lock between processes that its holder's death releases.
 
-It is an open-file-description lock (fcntl(2), F_OFD_SETLKW) on a file that all of them
+It is an open-file-description lock (fcntl(2), F_OFD_SETLK) on a file that all of them
 can open. Each lock object has a description of its own: two of them exclude each other
 in one process, too. A fork's child closes the description that it inherited, so that it
 does not keep the lock of a parent that dies.
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from shmq.holders import locker_of, take_file_lock
 from shmq.registry import FLOCK
 
 __all__ = ["Mutex"]
@@ -28,7 +29,11 @@ _all: weakref.WeakSet[Mutex] = weakref.WeakSet()
 
 
 class Mutex:
-    """A context manager that holds the lock on ``path``, which must exist. Not reentrant."""
+    """A context manager that holds the lock on ``path``, which must exist. Not reentrant.
+
+    To enter it raises :class:`~shmq.LockTimeout`: after 100 ms if the process that has the lock
+    stands still.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,7 +46,7 @@ class Mutex:
         try:
             if self._fd < 0:
                 self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLKW, _TAKE)
+            take_file_lock(self._try_it, f"the file {self._path}", lambda: locker_of(self._fd))
         except BaseException:  # an interrupt may come once the lock is ours
             self._release()
             raise
@@ -53,6 +58,13 @@ class Mutex:
         trace: TracebackType | None,
     ) -> None:
         self._release()
+
+    def _try_it(self) -> bool:
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _TAKE)
+        except BlockingIOError:
+            return False
+        return True
 
     def _release(self) -> None:
         try:

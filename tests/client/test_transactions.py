@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -180,7 +181,7 @@ def test_a_child_of_a_fork_does_not_keep_the_file_of_its_parent(broker: Broker) 
             os.close(begin)
             os.read(end, 1)
             os._exit(0)
-    with ledger.hold(namespace, number, make=False, wait=True) as again:
+    with ledger.hold(namespace, number, make=False, until=math.inf) as again:
         assert again is not None
         again.finish()
     os.close(begin)

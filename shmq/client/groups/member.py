@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from shmq import contract
 from shmq.core import _core, _log
 from shmq.errors import MemberFenced, ShmqError, StreamDeleted
+from shmq.holders import until_locked
 from shmq.options import check_whole
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class LocalMember(contract.Member):
     def _gather(self, limit: int, timeout: float | None) -> list[contract.Records]:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._attend()
+            until_locked(self._attend, end)
             if self._closed:
                 return []
             reader = self._reader_of(limit)

@@ -13,7 +13,8 @@ from shmq.client.groups.member import LOOK_EVERY, SLICE
 from shmq.client.groups.naming import member_name
 from shmq.client.groups.place import Place
 from shmq.core import _core, _log, _roster
-from shmq.errors import Empty, LeaseExpired, OffsetOutOfRange, ShmqError
+from shmq.errors import Empty, LeaseExpired, LockTimeout, OffsetOutOfRange, ShmqError
+from shmq.holders import until_locked
 from shmq.names import check_name
 from shmq.options import check_one_of, check_seconds, check_whole
 from shmq.registry import Namespace
@@ -284,8 +285,8 @@ class LocalShare(contract.Share):
         self._check_open()
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._attend()
-            found = self._lend(min(limit, _AT_ONCE))
+            until_locked(self._attend, end)
+            found = until_locked(lambda: self._lend(min(limit, _AT_ONCE)), end)
             left = SLICE if end is None else min(SLICE, end - time.monotonic())
             if found or left <= 0:
                 return found
@@ -321,7 +322,12 @@ class LocalShare(contract.Share):
             if len(found) >= limit:
                 break
             self._turn = (self._turn + 1) % partitions
-            found += self._read(self._lend_new(self._turn, limit - len(found)))
+            try:
+                found += self._read(self._lend_new(self._turn, limit - len(found)))
+            except LockTimeout:
+                if not found:
+                    raise
+                break
         return found
 
     def lent(self, limit: int) -> list[_Lent]:

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from shmq.codecs import pack_properties, unpack_properties
 from shmq.core import _core
-from shmq.errors import DamagedSegment, SegmentError
+from shmq.errors import DamagedSegment
+from shmq.holders import locker_of, take_file_lock
 from shmq.names import SHM
 from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
 
@@ -118,15 +119,16 @@ def _write(fd: int, what: bytes, where: int) -> None:
 
 @contextlib.contextmanager
 def hold(
-    namespace: Namespace, process: int, *, make: bool, wait: bool = False
+    namespace: Namespace, process: int, *, make: bool, until: float | None = None
 ) -> Iterator[Ledger | None]:
     """Hold the file of a process. It is removed at the end, unless it has what is to be done.
 
-    None: another thread or process holds it, and ``wait`` is false; or it is not there, and
-    ``make`` is false. Raises NoSpace, SegmentError.
+    None: another thread or process holds it; or it is not there, and ``make`` is false. It is
+    waited for with an end ``until``, as time.monotonic() has it. Raises NoSpace, SegmentError,
+    LockTimeout.
     """
     path = ledger_path(namespace, process)
-    fd = _take(path, make, wait)
+    fd = _take(path, make, until)
     if fd < 0:
         yield None
         return
@@ -142,7 +144,7 @@ def hold(
         os.close(fd)
 
 
-def _take(path: Path, make: bool, wait: bool) -> int:
+def _take(path: Path, make: bool, until: float | None) -> int:
     """The locked file that now bears the name; -1: none."""
     how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0)
     while True:
@@ -155,16 +157,29 @@ def _take(path: Path, make: bool, wait: bool) -> int:
         _core.mark()
         try:
             refuse_foreign(fd, path)
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if until is None and not _try_lock(fd):
+                os.close(fd)
+                return -1
+            if until is not None:
+                _lock_until(fd, path, until)
             if _is_current(fd, path):
                 return fd
-        except BlockingIOError:
-            os.close(fd)
-            return -1
-        except SegmentError:
+        except BaseException:
             os.close(fd)
             raise
         os.close(fd)  # who held it has removed it
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_until(fd: int, path: Path, until: float) -> None:
+    take_file_lock(lambda: _try_lock(fd), f"the file {path}", lambda: locker_of(fd), until)
 
 
 def _is_current(fd: int, path: Path) -> bool:

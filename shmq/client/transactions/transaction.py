@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
+import math
 import secrets
 import time
 import zlib
@@ -34,6 +36,7 @@ from shmq.errors import (
     Full,
     InvalidOption,
     LeaseExpired,
+    LockTimeout,
     MessageTooLarge,
     NoSpace,
     NotConfirmed,
@@ -43,6 +46,8 @@ from shmq.errors import (
 from shmq.registry import Namespace
 
 __all__ = ["LocalTransaction"]
+
+log = logging.getLogger("shmq")
 
 #: For how long messages stay leased from the moment of the commit, in seconds: until all of
 #: it has happened. A lease of a process that has died ends with it.
@@ -200,7 +205,8 @@ class LocalTransaction(contract.Transaction):
         self._over = "aborted"
         self._check_blocks()
         process = self._namespace.process_number()
-        with hold(self._namespace, process, make=True, wait=True) as ledger:
+        until = math.inf if self._timeout is None else time.monotonic() + self._timeout
+        with hold(self._namespace, process, make=True, until=until) as ledger:
             assert ledger is not None
             self._finish_what_was_left(ledger)
             with self._staged(process, ledger) as staged, self._leased(ledger):
@@ -274,7 +280,7 @@ class LocalTransaction(contract.Transaction):
         except BaseException:
             if not ledger.is_committed:
                 for queue, message in held:
-                    with contextlib.suppress(LeaseExpired):
+                    with contextlib.suppress(LeaseExpired, LockTimeout):
                         queue.extend(message.receipt, queue.options.visibility_timeout)
             raise
 
@@ -310,6 +316,11 @@ class LocalTransaction(contract.Transaction):
         record = ledger.read()
         try:
             self._do(record)
+        except LockTimeout as error:
+            # It is committed. Whoever holds that lock goes on, or dies: the next commit of
+            # this process does what is left, or whoever finds that the process has died.
+            log.warning("a part of a committed transaction waits: %s", error)
+            return
         except BaseException:
             if happen(self._doors, record, wait=False):
                 ledger.finish()
@@ -351,7 +362,8 @@ document(LocalTransaction, contract.Transaction)
 def _unstage(staged: dict[Any, list[int]]) -> None:
     for queue, receipts in staged.items():
         for receipt in receipts:
-            queue.abandon(receipt)
+            with contextlib.suppress(LockTimeout):  # it goes with the handle
+                queue.abandon(receipt)
 
 
 def _sequence(process: int, count: int) -> int:
