@@ -14,6 +14,7 @@ __all__ = [
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
+    "DurabilityWarning",
     "Empty",
     "ExchangeExists",
     "FileError",
@@ -58,6 +59,13 @@ __all__ = [
 
 class ShmqError(Exception):
     """The base of all errors of shmq."""
+
+
+class DurabilityWarning(RuntimeWarning):
+    """A durable queue or stream is not written to disk: no writer runs, and none could be started.
+
+    What is put there is lost with the machine's memory, until a writer is started.
+    """
 
 
 class Full(ShmqError, queue.Full):
@@ -170,13 +178,16 @@ class LockTimeout(ShmqError, TimeoutError):
 
     #: The process that holds the lock; 0 where that is not known.
     pid: int
+    #: What it does, as /proc has it: "running", "stopped", "frozen"; "" where that is not known.
+    state: str
 
-    def __init__(self, message: str, pid: int = 0) -> None:
+    def __init__(self, message: str, pid: int = 0, state: str = "") -> None:
         super().__init__(message)
         self.pid = pid
+        self.state = state
 
-    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, int]]:
-        return type(self), (str(self), self.pid)
+    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, int, str]]:
+        return type(self), (str(self), self.pid, self.state)
 
 
 class NoSpace(ShmqError, OSError):
@@ -204,7 +215,10 @@ class DamagedSegment(SegmentError):
 
 
 class ForeignSegment(SegmentError):
-    """The segment belongs to someone else, or others may write to it."""
+    """The segment belongs to someone else, or others may write to it.
+
+    Also: processes of another PID or time namespace use the namespace.
+    """
 
 
 class FileError(ShmqError):

@@ -4,17 +4,21 @@ Everything is in /dev/shm, owned by the user and closed to others:
 
 ``shmq@NAMESPACE``
     the namespace's file: the next process number, from byte 8 on the data directory if
-    there is one, and the byte ranges that its users lock. Byte 0 is the registry
+    there is one, at byte 4112 the PID and the time namespace of its processes, and the
+    byte ranges that its users lock. Byte 0 is the registry
     lock, held while queues are made and removed. Byte N is
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
     across PID namespaces, which a PID does not. Numbers are never used twice, and are
-    more than 2**60: a byte below is locked by the process that has claimed a queue, and
-    byte 2**60 by the one that keeps the durable queues on disk.
+    more than 2**60 + 1: a byte below is locked by the process that has claimed a queue, byte
+    2**60 by the one that keeps the durable queues on disk, and the next one by the one
+    that is about to start that one, or to take its place.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
+``names.shmq@NAMESPACE``
+    the names of its queues, streams and groups, see `shmq.name_book`.
 ``schemas.shmq@NAMESPACE``
     the schemas of its queues and streams, see `shmq.schemas.book`.
 ``stream.shmq@NAMESPACE@STREAM``, ``log.shmq@NAMESPACE@STREAM@PARTITION``
@@ -39,16 +43,18 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
+    LockTimeout,
     NoSpace,
     NoSuchQueue,
     SegmentError,
     ShmqError,
 )
+from shmq.name_book import NameBook
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
 from shmq.persistence import erasing
@@ -69,12 +75,43 @@ _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
 _KEEPER_BYTE: Final = 1 << 60
+_STARTER_BYTE: Final = _KEEPER_BYTE + 1
+#: How often it is tried to be the one that starts a writer, in seconds.
+_LOOK: Final = 0.02
 #: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
+#: Where it names the kernel's namespaces of its processes, behind the longest of paths.
+_PLACE: Final = struct.Struct("<QQ")
+_PLACE_AT: Final = 4112
 FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 
 _known: dict[str, Namespace] = {}
+
+
+class Place(NamedTuple):
+    """The kernel's namespaces that all processes of a namespace share, by their inode numbers.
+
+    A robust mutex knows its owner by a thread id of the PID namespace, and the time namespace
+    shifts the clock that every deadline is on. 0: not known.
+    """
+
+    pid: int
+    time: int
+
+    @classmethod
+    def here(cls) -> Place:
+        """That of this process; not known where /proc is not mounted."""
+        return cls(*(_inode(f"/proc/self/ns/{kind}") for kind in cls._fields))
+
+    @classmethod
+    def parsed(cls, raw: bytes) -> Place:
+        """That which a namespace's file names; not known if it names none."""
+        return cls(*_PLACE.unpack(raw.ljust(_PLACE.size, b"\0")))
+
+    def __str__(self) -> str:
+        pid, time_ = (number or "unknown" for number in self)
+        return f"PID namespace {pid} and time namespace {time_}"
 
 
 class Namespace:
@@ -87,6 +124,7 @@ class Namespace:
         self.schemas_path = SHM / f"schemas.shmq@{name}"
         #: The file of the namespace's exchanges, which is there if there are any.
         self.exchanges_path = SHM / f"exchanges.shmq@{name}"
+        self._names = NameBook(name, refuse_foreign)
         self._fd = -1
         self._number = 0
         self._lock = threading.RLock()
@@ -96,6 +134,8 @@ class Namespace:
         self._depth = 0
         self._left: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
+        #: Whether this process keeps the durable queues.
+        self._keeps = False
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -246,28 +286,85 @@ class Namespace:
     def keep_in(self, directory: Path) -> None:
         """Be the one process that keeps the durable queues, until `keep_no_more` or death.
 
-        Everybody knows from now on that their files are in ``directory``. Raises
-        :class:`~shmq.ShmqError` if another process keeps them, there or elsewhere: a journal
-        has one writer.
+        Everybody knows from now on that their files are in ``directory``, which need not be
+        there yet. Raises :class:`~shmq.ShmqError`, with its process id, if another process
+        keeps them, there or elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
+        with self.locked():
+            self.refuse_second_keeper(directory)
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
+            record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
+            self._write_at(record, _DATA_DIR_AT)
+            self._keeps = True
+
+    @property
+    def keeper(self) -> int | None:
+        """The PID of the process that keeps the durable queues; None if there is none.
+
+        It is 0 for a process of another PID namespace.
+        """
+        self.process_number()  # the file is open
+        with self._section():
+            return os.getpid() if self._keeps else self._locker_of(_KEEPER_BYTE)
+
+    def is_shared(self) -> bool:
+        """Whether other processes of the namespace are alive."""
+        self.process_number()
+        with self._section():
+            return self._locker_of(_STARTER_BYTE + 1, 0) is not None
+
+    @contextlib.contextmanager
+    def starting(self, timeout: float) -> Iterator[None]:
+        """Be the one process that starts a writer, or takes the place of one.
+
+        Threads of this process are not kept apart. Raises :class:`~shmq.LockTimeout`.
+        """
+        self.process_number()
+        end = time.monotonic() + timeout
+        while not self._lock_byte(_STARTER_BYTE):
+            if time.monotonic() >= end:
+                pid = self._locker_of(_STARTER_BYTE) or 0
+                raise LockTimeout(
+                    f"process {pid} has been starting the writer of namespace {self.name!r} for "
+                    f"more than {timeout:g} s: try again, or end it",
+                    pid,
+                )
+            time.sleep(_LOOK)
+        try:
+            yield
+        finally:
+            with self._section():
+                if self._fd >= 0:
+                    self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _STARTER_BYTE)
+
+    def refuse_second_keeper(self, directory: Path) -> None:
+        """Raises ShmqError if another process keeps the durable queues, there or elsewhere."""
         self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
             other = self.data_dir
-            # Within one process a record lock keeps nobody out; the directory's own does.
-            if (
-                other is not None and erasing.is_written(other) and not other.samefile(directory)
-            ) or (not self._lock_keeper()):
-                raise ShmqError(
-                    f"another process keeps the durable queues of namespace {self.name!r} "
-                    f"already, in {other}: end it first; two cannot write one journal"
-                )
-            record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
-            self._write_at(record, _DATA_DIR_AT)
+            pid = self._locker_of(_KEEPER_BYTE)
+            if pid is None:
+                # Within one process a record lock keeps nobody out; the directory's own does.
+                if other is None or _is_same(other, directory) or not erasing.is_written(other):
+                    return
+                pid = erasing.writer_of(other)
+        raise ShmqError(
+            f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
+            f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
+            f"journal"
+        )
 
-    def _lock_keeper(self) -> bool:
+    def _locker_of(self, start: int, length: int = 1) -> int | None:
+        """The PID of another process that has a lock on these bytes, or 0; None: nobody has."""
+        request = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, request))
+        return None if kind == fcntl.F_UNLCK else max(0, pid)
+
+    def _lock_byte(self, byte: int) -> bool:
+        """Whether this process has the byte's lock now: nobody else had it."""
         try:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, byte)
         except OSError as error:
             if error.errno in {errno.EACCES, errno.EAGAIN}:
                 return False
@@ -277,6 +374,7 @@ class Namespace:
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""
         with self._section():
+            self._keeps = False
             if self._fd >= 0:
                 self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
 
@@ -284,7 +382,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the registry lock. May be nested."""
+        """Hold the registry lock. May be nested. Raises NoSpace, ForeignSegment."""
         with self._section():
             if not self._depth:
                 self._take_registry()
@@ -303,8 +401,39 @@ class Namespace:
                 self._fd = self._open()
             self._set_lock(fcntl.F_SETLKW, fcntl.F_WRLCK, _REGISTRY_BYTE)
             if self._is_current():
-                return
+                break
             self._close()  # the file was removed with the last queue
+        try:
+            self._take_place()
+        except BaseException:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _REGISTRY_BYTE)
+            raise
+
+    def _take_place(self) -> None:
+        """See that this process may use the namespace; the registry lock is held.
+
+        The first process decides where all are to be. Once none of them lives, the next one
+        does; but queues stay with the clock that their deadlines are on. Raises
+        ForeignSegment, NoSpace.
+        """
+        here = Place.here()
+        there = Place.parsed(os.pread(self._fd, _PLACE.size, _PLACE_AT))
+        if there == here:
+            return
+        if any(there):
+            alive = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0) != fcntl.F_UNLCK
+            if alive or (there.time != here.time and not self.is_empty()):
+                raise ForeignSegment(self._elsewhere(there, here, alive=alive))
+        self._write_at(_PLACE.pack(*here), _PLACE_AT)
+
+    def _elsewhere(self, there: Place, here: Place, *, alive: bool) -> str:
+        what = "is used by processes of" if alive else "has the deadlines of"
+        last = "" if alive else f", or remove {SHM}/*shmq@{self.name}* (its messages are lost)"
+        return (
+            f"namespace {self.name!r} {what} {there}, this process is in {here}: they cannot share "
+            f"queues; let them share both (docker: --pid=container:NAME, Kubernetes: "
+            f"shareProcessNamespace: true), connect over TCP, or use another namespace{last}"
+        )
 
     def _is_current(self) -> bool:
         try:
@@ -334,8 +463,10 @@ class Namespace:
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-                    if others == fcntl.F_UNLCK and self.is_empty():
-                        self._path.unlink(missing_ok=True)
+                    if self.is_empty():
+                        self._names.remove()
+                        if others == fcntl.F_UNLCK:
+                            self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
 
@@ -363,13 +494,14 @@ class Namespace:
 
     def is_empty(self) -> bool:
         """Whether there is neither a queue nor a stream nor an exchange."""
-        return not (self.queue_names() or self.stream_names() or self.exchanges_path.exists())
+        return not (self.has_names() or self.exchanges_path.exists())
 
     def _close(self) -> None:
         os.close(self._fd)
         self._fd = -1
         self._number = 0
         self._claims.clear()
+        self._keeps = False
 
     def after_fork(self) -> None:
         """The child of a fork has the descriptor, but neither locks nor a number."""
@@ -378,6 +510,53 @@ class Namespace:
         self._held = self._depth = 0
         self._left.clear()
         self._claims.clear()
+        self._names.release()
+        self._keeps = False
+
+    # ---- names ----
+
+    def note(self, path: Path, there: bool) -> None:
+        """That file is about to be made, or was removed. Needs the registry lock.
+
+        A queue, a stream or a group that is not noted is found by no name but its own, until
+        the directory is listed. Raises NoSpace, ForeignSegment.
+        """
+        try:
+            self._names.note(path.name, there)
+        except OSError as error:
+            refusal = as_no_space(error, 4096)
+            if refusal is error:
+                refusal = as_foreign(error, self._names.path)
+            raise refusal from error
+
+    def names_of(self, kind: str, begin: str = "") -> list[str]:
+        """What there is of a kind of `shmq.name_book.KINDS` whose name begins so, sorted.
+
+        One may be half made or half removed, or have been removed by hand just now.
+        """
+        with self._section():
+            return self._names.names(kind, self._is_busy, begin)
+
+    def has_names(self) -> bool:
+        """Whether there is a queue or a stream."""
+        with self._section():
+            return self._names.has_any(("shmq", "stream.shmq"), self._is_busy)
+
+    def _is_busy(self) -> bool:
+        """Whether another process holds the registry lock. Needs the section."""
+        if self._depth:
+            return False
+        opened = self._fd < 0
+        if opened:
+            try:
+                self._fd = self._open(0)
+            except FileNotFoundError:
+                return False
+        try:
+            return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, _REGISTRY_BYTE) != fcntl.F_UNLCK
+        finally:
+            if opened:
+                self._close()
 
     # ---- queues ----
 
@@ -385,15 +564,17 @@ class Namespace:
         """Where the queue's segment is."""
         return SHM / f"shmq@{self.name}@{queue}"
 
-    def queue_names(self) -> list[str]:
-        """The names of all segments, sorted; one may be half made or half removed."""
-        prefix = f"shmq@{self.name}@"
-        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+    def stream_path(self, stream: str) -> Path:
+        """Where the stream's control segment is."""
+        return SHM / f"stream.shmq@{self.name}@{stream}"
+
+    def queue_names(self, begin: str = "") -> list[str]:
+        """The names of the queues that begin so, sorted; see `names_of`."""
+        return self.names_of("shmq", begin)
 
     def stream_names(self) -> list[str]:
-        """The names of all streams, sorted; one may be half made or half removed."""
-        prefix = f"stream.shmq@{self.name}@"
-        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+        """The names of the streams, sorted; see `names_of`."""
+        return self.names_of("stream.shmq")
 
     def open_segment(self, queue: str) -> _core.Segment:
         """The queue's segment, mapped. Raises NoSuchQueue, SegmentError.
@@ -456,9 +637,11 @@ class Namespace:
         queue_id = new_identity()
         path = self.path_of(queue)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.note(path, there=True)
         try:
             fd = os.open(path, flags, 0o600)
         except OSError as error:
+            self.note(path, path.exists())
             raise as_no_file(error, path) from error
         _core.mark()
         try:
@@ -533,10 +716,16 @@ class Namespace:
         if queue_id:
             remove_semaphores(self.name, queue_id)
             _core.mark()
-        elif not path.exists():
-            return
         path.unlink(missing_ok=True)
         _core.mark()
+        self.note(path, there=False)
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0
 
 
 def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
@@ -544,6 +733,14 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
         f"there is no queue {queue!r} in namespace {namespace!r}: create it first, "
         f"or see `shmq list`"
     )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether both are one directory; one that is not there is no other one."""
+    try:
+        return one.samefile(other)
+    except FileNotFoundError:
+        return False
 
 
 def new_identity() -> int:

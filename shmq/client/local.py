@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import codecs, contract
-from shmq.client import awaiting, confirming, hub, moving, openers, staging
+from shmq.client import awaiting, confirming, durability, hub, moving, openers, staging
 from shmq.client.asking import REPLY_OPTIONS, Asker
 from shmq.client.choosing import wait_chosen
 from shmq.client.documenting import document
@@ -272,6 +272,7 @@ class LocalQueue(_core.Handle, contract.Queue):
             oldest_age=age,
             shm_bytes=blocks * 512,
             journal_writer=self.has_writer(),
+            journal_writer_pid=self._namespace.keeper if self.has_writer() else None,
             **numbers,
         )
 
@@ -329,10 +330,24 @@ class LocalQueue(_core.Handle, contract.Queue):
     def _process_number(self) -> int:
         return self._namespace.process_number()
 
+    def await_writer(self) -> None:
+        """Have a persistence writer started if there is none; waits for nothing."""
+        durability.see_to_it(self._namespace)
+
+    def _why_unwritten(self, spent: int) -> str:
+        kept = f"{spent} of them are settled, and keep their space until that is on disk"
+        if self.journal_error:
+            return f"{kept}; the disk fails: {os.strerror(self.journal_error)}"
+        if not self.has_writer() and self._namespace.keeper is None:
+            return f"{kept}; {durability.missing(self._namespace)}"
+        return f"{kept}: wait (block=True), consume, or make it larger"
+
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
         return confirming.not_confirmed(self, sequence, taken)
 
     def _look_for_dead(self) -> None:
+        if self.spent:
+            self.await_writer()
         try:
             self._reclaim_dead()
             moving.resolve_orphans(self, self)
@@ -685,7 +700,7 @@ def _remove(namespace: Namespace, name: str) -> None:
 
 def _remove_stagings(namespace: Namespace, target: str) -> None:
     """Remove what is staged for a queue that is about to go. Needs the registry lock."""
-    for name in namespace.queue_names():
+    for name in namespace.queue_names(begin=f"{target}.staged."):
         if staging_target(name) == target:
             with contextlib.suppress(NoSuchQueue):
                 _remove(namespace, name)
@@ -693,7 +708,7 @@ def _remove_stagings(namespace: Namespace, target: str) -> None:
 
 def _sweep_replies(namespace: Namespace) -> None:
     """Remove the reply queues whose clients are gone. Needs the registry lock."""
-    for name in namespace.queue_names():
+    for name in namespace.queue_names(begin="reply."):
         if is_reply_name(name):
             with contextlib.suppress(ShmqError, OSError):
                 queue_id = namespace.queue_id_of(name)
@@ -742,10 +757,13 @@ class LocalBroker(Asker, Registrar):
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
+        self._bring_back(name)
         with self._namespace.locked():
             segment = _segment_if_any(self._namespace, name)
             if segment is None:
-                return self._make(name, wanted)
+                made = self._make(name, wanted)
+        if segment is None:
+            return self._kept(made)
         differences = QueueOptions(**segment.options).differences(wanted)
         if differences:
             told = ", ".join(
@@ -755,38 +773,53 @@ class LocalBroker(Asker, Registrar):
                 f"queue {name!r} exists with other options: {told}; use it as it is, "
                 f"or delete it first"
             )
-        return self._opened(LocalQueue(self._namespace, name, segment))
+        return self._kept(self._opened(LocalQueue(self._namespace, name, segment)))
+
+    def _bring_back(self, name: str) -> None:
+        """Have a queue that is on disk alone brought back. Raises ShmqError if that cannot be."""
+        if not self.has_queue(name):
+            durability.bring_back(self._namespace, "queue", name)
+
+    def _kept(self, queue: LocalQueue) -> LocalQueue:
+        """The queue, once a writer keeps it if it is durable; or a warning was given."""
+        if queue.segment.options["durability"] != "memory":
+            durability.warn_unkept(self._namespace, "queue", queue.name)
+        return queue
 
     def _make(self, name: str, options: QueueOptions) -> LocalQueue:
         """The dead-letter queue comes first: a queue is never without its own."""
         self._tidy_schemas()
-        before = self._namespace.queue_names()
+        names = (name, options.dead_letter)
+        missing = [new for new in names if new is not None and not self.has_queue(new)]
         try:
             if options.dead_letter is not None:
                 ensure_dead_letters(self._namespace, name, options)
             segment = self._namespace.make_segment(name, options)
             return self._opened(LocalQueue(self._namespace, name, segment))
         except BaseException:
-            for made in (name, options.dead_letter):
-                if made is not None and made not in before:
-                    with contextlib.suppress(NoSuchQueue):
-                        _remove(self._namespace, made)
+            for made in missing:
+                with contextlib.suppress(NoSuchQueue):
+                    _remove(self._namespace, made)
             raise
 
     def queue(self, name: str) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(attach(self._namespace, name))
+        self._bring_back(name)
+        return self._kept(self._opened(attach(self._namespace, name)))
 
     def ensure_queue(self, name: str, **options: Any) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        QueueOptions.for_queue(check_name(name), options)
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        self._bring_back(name)
         with self._namespace.locked():
             segment = _segment_if_any(self._namespace, name)
             if segment is None:
-                return self.create_queue(name, **options)
-        return self._opened(LocalQueue(self._namespace, name, segment))
+                made = self._make(name, wanted)
+            else:
+                made = self._opened(LocalQueue(self._namespace, name, segment))
+        return self._kept(made)
 
     def delete_queue(self, name: str) -> None:
         """See :class:`shmq.contract.Broker`."""
@@ -797,6 +830,7 @@ class LocalBroker(Asker, Registrar):
             if not self.has_queue(name) and not self.has_queue(target):
                 return  # it went with its target
             self._settle_rows(name, target)
+        self._bring_back(name)
         with self._namespace.locked():
             _remove_stagings(self._namespace, name)
             _remove(self._namespace, name)
@@ -806,15 +840,14 @@ class LocalBroker(Asker, Registrar):
 
     def _is_named(self, name: str) -> bool:
         """Whether there is a queue or a stream of that name."""
-        found = self._namespace
-        return found.path_of(name).exists() or name in found.stream_names()
+        return self._namespace.path_of(name).exists() or self.has_stream(name)
 
     def _forget_schemas(self) -> None:
         """Remove their file, in whatever state, where nobody can have one any more."""
         namespace = self._namespace
         if namespace.schemas_path.exists():
             with namespace.locked(), contextlib.suppress(OSError):
-                if not namespace.queue_names() and not namespace.stream_names():
+                if not namespace.has_names():
                     namespace.schemas_path.unlink(missing_ok=True)
 
     def _tidy_schemas(self) -> None:
@@ -891,11 +924,12 @@ class LocalBroker(Asker, Registrar):
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
+        durability.bring_back_all(self._namespace)
         summaries = (self.summary(name) for name in self._namespace.queue_names())
         return [summary for summary in summaries if summary is not None]
 
     def queue_names(self) -> list[str]:
-        """The names of the queues there are, sorted."""
+        """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._namespace.queue_names()
 
@@ -934,17 +968,23 @@ class LocalBroker(Asker, Registrar):
     def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(self._streams.create(name, {"partitions": partitions, **options}))
+        return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
+
+    def _kept_stream(self, stream: LocalStream) -> LocalStream:
+        """The stream, once a writer keeps it if it is durable; or a warning was given."""
+        if stream.control.options["durability"] != "memory":
+            durability.warn_unkept(self._namespace, "stream", stream.name)
+        return self._opened(stream)
 
     def stream(self, name: str) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(self._streams.attached(name))
+        return self._kept_stream(self._streams.attached(name))
 
     def ensure_stream(self, name: str, **options: Any) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(self._streams.ensure(name, options))
+        return self._kept_stream(self._streams.ensure(name, options))
 
     def delete_stream(self, name: str) -> None:
         """See :class:`shmq.contract.Broker`."""
@@ -955,6 +995,7 @@ class LocalBroker(Asker, Registrar):
     def list_streams(self) -> list[contract.StreamSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
+        durability.bring_back_all(self._namespace)
         return self._streams.summaries() if self.stream_names() else []
 
     def stream_names(self) -> list[str]:
@@ -964,7 +1005,7 @@ class LocalBroker(Asker, Registrar):
 
     def has_stream(self, name: str) -> bool:
         """Whether there is a stream of that name, in whatever state."""
-        return check_name(name, "stream") in self.stream_names()
+        return self._namespace.stream_path(check_name(name, "stream")).exists()
 
     # ---- transactions ----
 
@@ -1049,7 +1090,7 @@ class LocalBroker(Asker, Registrar):
         if self._namespace.schemas_path.exists():
             with self._namespace.locked():
                 self._tidy_schemas()
-        if not self._namespace.queue_names() and not self._namespace.stream_names():
+        if not self._namespace.has_names():
             self._forget_schemas()
             hub.rest(self._namespace)
             settle_all(self._namespace)

@@ -115,6 +115,7 @@ cdef extern from "log.h" nogil:
     void shmq_log_seal(shmq_log *log)
     void shmq_log_delete(shmq_log *log)
     int shmq_log_lock(shmq_log *log, int64_t ns)
+    uint32_t shmq_log_holder(const shmq_log *log)
     void shmq_log_unlock(shmq_log *log)
     int shmq_log_append(shmq_log *log, const shmq_log_piece *piece, shmq_log_appended *out)
     void shmq_log_expire(shmq_log *log)

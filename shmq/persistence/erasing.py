@@ -17,11 +17,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from shmq.persistence.catalog import SUFFIX, catalog
+from shmq.persistence.catalog import SUFFIX, Files, catalog
 from shmq.persistence.disk import Disk
 from shmq.persistence.writing import write_whole
 
-__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_written", "note"]
+__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_left", "is_written", "note", "writer_of"]
 
 #: The name of the file whose lock, flock(2), the directory's writer holds.
 LOCK: Final = "writer.lock"
@@ -47,9 +47,25 @@ def is_written(directory: Path) -> bool:
     return False
 
 
+def writer_of(directory: Path) -> int:
+    """The process id that the directory's writer has noted; 0: none is there to be read."""
+    try:
+        told = (directory / LOCK).read_text("ascii")
+    except (OSError, ValueError):
+        return 0
+    found = re.search(r"^pid (\d{1,18})$", told, re.MULTILINE | re.ASCII)
+    return int(found[1]) if found else 0
+
+
 def note(queue: str) -> str:
     """What says that the queue's files are to go."""
     return f".{queue}{SUFFIX}.gone"
+
+
+def is_left(disk: Disk, files: Files) -> bool:
+    """Whether any of the queue's files is of a life that its note does not name."""
+    told = _told(disk, note(files.queue))
+    return any(hash_key_of(disk, name) not in {None, *told} for name in files.names())
 
 
 def hash_key_of(disk: Disk, name: str) -> int | None:
