@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from shmq import contract
 from shmq.core import _log
-from shmq.errors import InvalidOption, OffsetOutOfRange, ShmqError
+from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
 from shmq.record_where import RecordWhere
 
@@ -52,17 +52,27 @@ class Position:
         self._known = 0
 
     def take(self) -> list[contract.Records]:
-        """What there is now, the partitions in turns."""
+        """What there is now, the partitions in turns.
+
+        Raises DamagedFile where that is all that keeps it from finding anything.
+        """
         found = []
         self._take_up()
         order = sorted(self.offsets)
         if self._behind:
             order = self._without_waiting(order)
         self._turn = (self._turn + 1) % len(order)
+        damage = None
         for partition in order[self._turn :] + order[: self._turn]:
-            records = self._read(partition)
+            try:
+                records = self._read(partition)
+            except DamagedFile as error:
+                damage = damage or error
+                continue
             if len(records):
                 found.append(records)
+        if damage is not None and not found:
+            raise damage
         return found
 
     def slice(self, left: float | None) -> float | None:

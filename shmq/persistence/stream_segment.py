@@ -148,8 +148,8 @@ class StreamSegment:
             self._data, at.at, self._salts, at.offset, at.time, stop_offset=until,
             most_bytes=most_bytes, most=most,
         )  # fmt: skip
-        self._refuse(how, end)
         if not count:
+            self._refuse(how, end)
             return None
         self._read_to = Place(end, behind, time)
         return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from shmq.client.streams import LocalStream
 from shmq.core._core import Session
-from shmq.errors import ShmqError
+from shmq.errors import DamagedFile, ShmqError
 from shmq.protocol import Status
 from shmq.server.answering import Refusal
 from shmq.server.statuses import refusal_of
@@ -85,16 +85,26 @@ class Fetching:
 
 
 def _found(stream: LocalStream, asked: Fetch) -> bytes:
-    """The partitions of which there is something, or something was left out."""
+    """The partitions of which there is something, or something was left out.
+
+    Raises DamagedFile if that is all that keeps it from finding anything.
+    """
     parts: list[bytes] = []
+    damage = None
     left = min(asked.size, _MOST)
     for partition, offset in asked.places:
         if left <= 0:
             break
-        raw, following = _entries(stream, asked, partition, offset, left)
+        try:
+            raw, following = _entries(stream, asked, partition, offset, left)
+        except DamagedFile as error:
+            damage = damage or error
+            continue
         if following > offset:
             parts += (_PART.pack(partition, following, stream.latest(partition), len(raw)), raw)
             left -= len(raw)
+    if damage is not None and not parts:
+        raise damage
     return b"".join(parts)
 
 

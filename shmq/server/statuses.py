@@ -5,7 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+import msgpack
+
 from shmq.errors import (
+    DamagedFile,
     Empty,
     ExchangeExists,
     Forbidden,
@@ -56,6 +59,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], Status], ...]] = (
     (MessageTooLarge, Status.TOO_LARGE),
     (LeaseExpired, Status.LEASE_EXPIRED),
     (LockTimeout, Status.BUSY),
+    (DamagedFile, Status.DAMAGED),
     (Full, Status.QUEUE_FULL),
     (Empty, Status.QUEUE_EMPTY),
     (NoSpace, Status.NO_SPACE),
@@ -82,5 +86,7 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
         return status, _RANGE.pack(error.asked, error.earliest, error.latest)
     if isinstance(error, OutOfSequence):
         return status, _SEQUENCE.pack(error.expected, error.given)
+    if isinstance(error, DamagedFile):
+        return status, msgpack.packb([error.path, error.offset, error.what])
     told = "the server has logged why" if status == Status.INTERNAL else str(error)
     return status, told.encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -223,3 +224,33 @@ def test_nothing_of_new_partitions_is_confirmed_while_nobody_writes(
         for partition in range(5, 9):
             stream.append(b"x", partition=partition, confirm="disk", timeout=PATIENCE)
         assert [found.earliest for found in stream.offsets()] == [0] * 9
+
+
+def test_a_flipped_bit_is_an_error_of_its_partition_alone(
+    connect: Connect, persister: Persister
+) -> None:
+    stream = create(connect(), partitions=2)
+    values = filled(stream, 2000)
+    paths = [path for path in persister.folder.rglob("*") if path.parent.name == "0"]
+    (path,) = [path for path in paths if values[100] in path.read_bytes()]
+    at = path.read_bytes().index(values[100])
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([values[100][0] ^ 1]))
+
+    other = connect().stream("s")
+    assert other.read(0, 0, 2000).values() == values[:100]
+    with pytest.raises(shmq.DamagedFile, match=f"{path} is damaged at byte") as caught:
+        other.read(0, 100)
+    assert (caught.value.path, caught.value.offset) == (str(path), at - 48)
+    assert other.read(0, 1900).values() == values[1900:]
+
+    reader = other.reader(timeout=0.0)
+    assert [record.value for record in itertools.islice(reader, 100)] == values[:100]
+    for n in range(3):
+        with pytest.raises(shmq.DamagedFile):
+            next(reader)
+        stream.append(b"%d" % n, partition=1)
+        assert next(reader).value == b"%d" % n
+    reader.seek({0: 1900})
+    assert [record.value for record in reader] == values[1900:]

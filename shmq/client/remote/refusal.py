@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgpack
+
 from shmq import errors
 from shmq.core import _core
 from shmq.protocol import Status
@@ -65,7 +67,20 @@ _ERRORS: dict[int, _Make] = {
 
 def refusal(answer: _core.Answer, what: str) -> errors.ShmqError:
     """The error that the status of ``answer`` means; ``what`` is the queue it is about."""
+    if answer.status == Status.DAMAGED:
+        return _damaged(answer.payload or b"", what)
     return of_status(answer.status, what, _text(answer.payload))
+
+
+def _damaged(payload: bytes, what: str) -> errors.ShmqError:
+    """What a server says of a file of its own: its path, the byte, and what is wrong there."""
+    try:
+        path, offset, wrong = msgpack.unpackb(payload)
+        return errors.DamagedFile(str(path), int(offset), str(wrong))
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        return errors.ServerError(
+            f"a file of {what} is damaged, and what the server says of it makes no sense: {error}"
+        )
 
 
 def of_status(status: int, what: str, text: str = "") -> errors.ShmqError:
