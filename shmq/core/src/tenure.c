@@ -88,6 +88,7 @@ void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view,
     t->seat = seat;
     t->of = of;
     t->bytes = view->body_bytes + view->meta_bytes;
+    t->number = of ? of->delivered : 0;
     append(seat, view->at);
     seat->count++;
     seat->session->unsettled++;
@@ -105,6 +106,20 @@ void shmq_tenure_end(struct shmq_desk *desk, uint64_t receipt)
         end(desk, slot);
 }
 
+/* Whether the client tells what its application gets, and this it did not get. */
+static bool is_unseen(const struct shmq_tenure *t)
+{
+    return t->of && t->of->tells && (int32_t)(t->number - t->of->handed) >= 0;
+}
+
+static void give_back(struct shmq_queue *q, const struct shmq_tenure *t, int64_t now)
+{
+    if (is_unseen(t))
+        (void)shmq_return_unseen(q, t->receipt, now);
+    else
+        (void)shmq_return(q, t->receipt, now);
+}
+
 /* Ends up to SHMQ_RUN of the seat's tenures, and returns those that it still holds. */
 static void return_some(struct shmq_seat *seat)
 {
@@ -114,7 +129,7 @@ static void return_some(struct shmq_seat *seat)
 
     for (uint32_t i = 0; i < SHMQ_RUN && seat->count; i++) {
         if (locked)
-            (void)shmq_return(desk->q, desk->tenures[seat->first].receipt, now);
+            give_back(desk->q, &desk->tenures[seat->first], now);
         end(desk, seat->first);
     }
     if (locked)

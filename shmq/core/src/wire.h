@@ -93,6 +93,7 @@ struct shmq_tenure {
     struct shmq_waiter *of;    /* the subscription whose credit it takes, or NULL        */
     uint32_t next, prev;       /* slots: the others of the seat, oldest first            */
     uint32_t bytes;
+    uint32_t number;           /* of the subscription's messages, from 0 on              */
 };
 
 /* What messages a waiter asks for. */
@@ -114,6 +115,9 @@ struct shmq_waiter {
     uint32_t id;
     uint32_t most;                   /* messages; of a subscription, unsettled ones      */
     uint32_t used;                   /* of these: the tenures that are its own           */
+    uint32_t delivered;              /* messages of a subscription, modulo 2^32          */
+    uint32_t handed;                 /* of these, that the application got, as it tells  */
+    bool tells;
     bool subscribes;
     bool settled;                    /* on delivery                                      */
     bool queued;
