@@ -75,6 +75,7 @@ class Type(enum.IntEnum):
     STAGE = 0x58
     PUBLISH = 0x59
     STAGED = 0x5A
+    HANDED = 0x5B
     SCHEMA = 0x5C
     RETURN = 0x5D
     PEEK = 0x5E
@@ -107,6 +108,7 @@ class Flag(enum.IntFlag):
     GAPS = 0x08  # APPEND: the sequence may jump forward
     SETTLED = 0x01  # CONSUME, SUBSCRIBE: settled on delivery
     CHOSEN = 0x04  # CONSUME, SUBSCRIBE: an expression follows
+    TELLS = 0x08  # SUBSCRIBE: HANDED says what the application has got
     REDELIVERED = 0x02  # DELIVER: it was delivered before
 
 

@@ -21,6 +21,7 @@ cdef class RemoteMessage:
     cdef readonly uint32_t delivery_count
     cdef readonly int priority
     cdef uint32_t stream         # of the subscription that it came by
+    cdef uint32_t number         # of the messages that came by it, from 1 on
     cdef int64_t deadline        # of its lease, at the earliest, in monotonic ns
     cdef bint is_decoded
     cdef bint _settled
@@ -338,6 +339,9 @@ def set_postman(bint walks):
     postman_walks = walks
 
 
+cdef int64_t QUICK = 1000000  # ns: what is handed out so soon after another goes on in a row
+
+
 @cython.final
 cdef class Acks:
     """The acknowledgements that the messages of one consumer gather.
@@ -349,6 +353,7 @@ cdef class Acks:
     cdef public bint ended
     cdef public uint32_t stream  # the subscription whose credit counts
     cdef public int in_hand      # its messages that the application has and has not settled
+    cdef uint32_t told           # of its messages, that the server knows the application has
     cdef public list refused     # receipts whose lease had ended after all
     cdef readonly Answer last    # of what was sent last
     cdef readonly int count      # gathered and not sent
@@ -383,6 +388,12 @@ cdef class Acks:
         if self.count == self.most:
             self.send()
         return True
+
+    def begin(self, uint32_t stream):
+        """Count for that subscription, which has just begun."""
+        self.stream = stream
+        self.in_hand = 0
+        self.told = 0
 
     cpdef bint is_due(self):
         """Whether the oldest one has waited for long enough."""
@@ -432,14 +443,21 @@ cdef class RemoteConsumer:
     cdef public Py_ssize_t at
     cdef public bint ended
     cdef int64_t fresh           # of a lease so much must be left when it is handed out, in ns
+    cdef int most_told           # messages at once, and how many they were
+    cdef int chunk
+    cdef int64_t told_at
     cdef object __weakref__
 
     def __cinit__(self):
         self.ahead = []
 
-    def prepare(self, Acks acks, double lease):
-        """Gather into ``acks``; leases last ``lease`` seconds."""
+    def prepare(self, Acks acks, double lease, int most_told):
+        """Gather into ``acks``; leases last ``lease`` seconds.
+
+        The server is told of up to ``most_told`` messages at once that they are handed out.
+        """
         self.acks = acks
+        self.most_told = most_told
         self.fresh = _ns(lease) - _ns(lease) // 8
 
     def __iter__(self):
@@ -456,11 +474,38 @@ cdef class RemoteConsumer:
                 or self.acks.wire.generation != fork_generation
                 or (self.acks.count and now - self.acks.since >= FLUSH_AFTER)):
             return None
+        return self._hand_out(message)
+
+    # The message at the front, as handed out; None if the connection is found to have ended.
+    cdef RemoteMessage _hand_out(self, RemoteMessage message):
+        if message.stream == self.acks.stream:
+            if <int32_t>(message.number - self.acks.told) > 0 and self.acks.wire.tells:
+                self._tell(message)
+                if self.acks.wire.is_broken:
+                    return None
+            self.acks.in_hand += 1
         self.ahead[self.at] = None
         self.at += 1
-        if message.stream == self.acks.stream:
-            self.acks.in_hand += 1
         return message
+
+    # The application gets the message now, and the server is told before, so that it counts
+    # even if the application dies of it. As long as many are handed out in a row, it is told
+    # of several at once that nobody has had before: of those a death counts some that nobody
+    # has seen, each of them once at most. What was acknowledged goes first.
+    cdef int _tell(self, RemoteMessage message) except -1:
+        cdef int64_t now = _real_now()
+        cdef Py_ssize_t behind = self.at + 1, last = behind
+        self.chunk = min(2 * self.chunk, self.most_told) if now - self.told_at < QUICK else 1
+        self.told_at = now
+        if message.delivery_count == 1:
+            while last - behind + 1 < self.chunk and last < len(self.ahead) and \
+                    (<RemoteMessage>self.ahead[last]).delivery_count == 1:
+                last += 1
+        if last > behind:
+            message = <RemoteMessage>self.ahead[last - 1]
+        self.acks.told = message.number
+        self.acks.put()
+        return self.acks.wire._say_handed(self.acks.stream, self.acks.told)
 
     def __next__(self):
         message = self._quickly()
@@ -476,13 +521,8 @@ cdef class RemoteConsumer:
         return self._quickly()
 
     def hand_out(self):
-        """The message at the front, as handed out."""
-        cdef RemoteMessage message = self.ahead[self.at]
-        self.ahead[self.at] = None
-        self.at += 1
-        if message.stream == self.acks.stream:
-            self.acks.in_hand += 1
-        return message
+        """The message at the front, as handed out; None if the connection has just ended."""
+        return self._hand_out(<RemoteMessage>self.ahead[self.at])
 
     @property
     def waiting(self):

@@ -37,6 +37,7 @@ cdef class Answer:
     cdef uint64_t end                # where its request ends in all that was ever written
     cdef int64_t lease               # of its messages, in ns
     cdef int64_t begun
+    cdef uint32_t came               # messages of a SUBSCRIBE so far, modulo 2^32
     cdef object lock                 # of the thread that sleeps until something comes
 
     cdef inline bint _is_ready(self):
@@ -50,8 +51,9 @@ cdef class Answer:
     @property
     def accepted(self):
         """How many messages of a PRODUCE_BATCH were taken."""
-        if self.payload is None or PyBytes_GET_SIZE(self.payload) < 4:
-            return 0
+        if self.payload is None or PyBytes_GET_SIZE(self.payload) != 12 or \
+                self.status == SHMQ_S_BAD_REQUEST:
+            return 0  # of one that was refused as a whole it is text
         return shmq_load32(<const unsigned char *>PyBytes_AS_STRING(self.payload))
 
     @property
@@ -101,8 +103,8 @@ cdef uint64_t _asking(bytes where) except 0:
     return 3 + len(where)
 
 
-cdef void _ask_for(unsigned char *at, bytes where) noexcept:
-    at[0] = 0 if where is None else SHMQ_WHERE
+cdef void _ask_for(unsigned char *at, bytes where, uint8_t flags=0) noexcept:
+    at[0] = flags if where is None else flags | SHMQ_WHERE
     if where is not None:
         at = shmq_store16(at + 1, <uint16_t>len(where))
         memcpy(at, PyBytes_AS_STRING(where), len(where))
@@ -122,6 +124,7 @@ cdef class Wire:
     cdef readonly int fatal      # the status that the server closed the connection with, or 0
     cdef readonly str problem
     cdef public bint returns     # the server knows RETURN
+    cdef public bint tells       # the server is told by HANDED what the application has got
     cdef public uint32_t max_frame
     cdef public int holds        # event loops that watch the socket
     cdef dict calls
@@ -315,7 +318,7 @@ cdef class Wire:
         cdef Answer answer = self._new_answer()
         cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 4 + _asking(where))
         at = shmq_store32(at, credit)
-        _ask_for(at, where)
+        _ask_for(at, where, SHMQ_TELLS if self.tells and acks is not None else 0)
         answer.messages = []
         answer.queue = self.queue()
         answer.acks = acks
@@ -323,6 +326,16 @@ cdef class Wire:
         answer.streams = True
         self.streams += 1
         return answer
+
+    # Say that the application gets the first `count` messages of the subscription: it is sent
+    # before it has them, as far as that goes without waiting.
+    cdef int _say_handed(self, uint32_t stream, uint32_t count) except -1:
+        cdef unsigned char *at = shmq_request(&self.out, SHMQ_T_HANDED, stream, NULL, 0, 4)
+        if at == NULL:
+            raise MemoryError
+        shmq_store32(at, count)
+        self.written += SHMQ_FRAME_HEADER + 4
+        return self._send(0)
 
     def unsubscribe(self, Answer stream):
         """Write the UNSUBSCRIBE of a subscription."""
@@ -788,6 +801,9 @@ cdef class Wire:
         if message is None:
             self._violated("the server sent a malformed DELIVER")
             return 0
+        if answer.streams:
+            answer.came += 1
+            message.number = answer.came
         answer.messages.append(message)
         if not answer.streams and frame.status != SHMQ_FRAME_MORE:
             answer.status = frame.status

@@ -63,6 +63,7 @@ FEATURES: Final = (
     "streams",
     "holds",
     "names",
+    "handed",
 )
 
 _LIMIT: Final = struct.Struct("!I")

@@ -51,6 +51,7 @@ class T(enum.IntEnum):
     ROUTE = 0x55
     EXCHANGES = 0x56
     HOLD = 0x57
+    HANDED = 0x5B
     SCHEMA = 0x5C
     STREAM_CREATE = 0x60
     STREAM_DELETE = 0x61

@@ -20,6 +20,9 @@ log = logging.getLogger("shmq")
 #: How long the end of a subscription may take to be confirmed, in seconds.
 _ENDING = 5.0
 
+#: Of how many messages a server is told at once that they are handed out, at most.
+_MOST_TOLD = 32
+
 
 class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
     """See :class:`shmq.contract.Consumer`. For one thread at a time.
@@ -44,7 +47,9 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         self._subscribes = subscribes
         self._lease = queue.options.visibility_timeout
         self._stream: _core.Answer | None = None
-        self.prepare(_core.Acks(max(1, self._prefetch // 2)), self._lease)
+        once = queue.options.max_deliveries == 1
+        told = 1 if once else max(1, min(self._prefetch // 8, _MOST_TOLD))
+        self.prepare(_core.Acks(max(1, self._prefetch // 2)), self._lease, told)
         postman.look_after(self.acks)
 
     # ---- the next message ----
@@ -56,7 +61,9 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 if not self._more(wait):
                     return None
             elif self.is_fresh() or self._renew():
-                return self.hand_out()
+                message = self.hand_out()
+                if message is not None:
+                    return message
         return None
 
     def _begin(self) -> bool:
@@ -165,7 +172,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
             stream = self._stream = wire.subscribe(
                 self._prefetch, self._lease, self.acks, self._where
             )
-            self.acks.stream, self.acks.in_hand = stream.id, 0
+            self.acks.begin(stream.id)
         return stream
 
     def _came(self, wire: _core.Wire, stream: _core.Answer) -> bool:
@@ -287,7 +294,9 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
                 if not await self._amore():
                     return None
             elif self.is_fresh() or await self._arenew():
-                return self.hand_out()
+                message = self.hand_out()
+                if message is not None:
+                    return message
         return None
 
     async def _arenew(self) -> bool:

@@ -116,6 +116,7 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
             f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
         ) from error
     wire.returns = "RETURN" in {feature.upper() for feature in greeting.features}
+    wire.tells = "handed" in greeting.features
     return greeting
 
 

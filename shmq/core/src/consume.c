@@ -30,6 +30,7 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
         wish->until = end_of(shmq_read32(&r));
     *flags = shmq_read8(&r);
     wish->settled = *flags & SHMQ_SETTLED;
+    wish->tells = *flags & SHMQ_TELLS;
     if (*flags & SHMQ_WHERE && shmq_left(&r)) {
         wish->where_bytes = shmq_read16(&r);
         wish->where = shmq_read_bytes(&r, wish->where_bytes);
@@ -45,7 +46,9 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
 /* The flag of an expression where none follows is none: so it was before there were any. */
 static uint8_t known_flags(const struct shmq_wish *wish)
 {
-    return wish->where ? SHMQ_SETTLED | SHMQ_WHERE : SHMQ_SETTLED;
+    uint8_t known = wish->subscribes ? SHMQ_SETTLED | SHMQ_TELLS : SHMQ_SETTLED;
+
+    return wish->where ? known | SHMQ_WHERE : known;
 }
 
 /* Begins it, once its expression is understood. */
@@ -112,4 +115,15 @@ void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_
     }
     shmq_unsubscribe(subscription);
     shmq_reply(session, frame->id, SHMQ_S_OK, NULL, 0);
+}
+
+void shmq_carry_out_handed(struct shmq_session *session, const struct shmq_frame *frame,
+                           const unsigned char *payload)
+{
+    struct shmq_waiter *subscription = shmq_subscription(session, frame->id);
+
+    if (frame->length != 4)
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a HANDED carries one u32");
+    else if (subscription)
+        shmq_waiter_handed(subscription, shmq_load32(payload));
 }

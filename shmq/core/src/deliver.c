@@ -250,6 +250,7 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
         if (write_leased(w, &leased[i])) {
             *last = before;
             written++;
+            w->delivered++;
             if (w->subscribes)
                 end_series(w->session, before);
         } else if (!w->session->broken) { /* what a session has no memory for goes back with it */

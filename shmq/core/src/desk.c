@@ -309,6 +309,8 @@ static void do_deed(struct shmq_desk *desk, const struct shmq_owed *owed, int64_
         return;
     else if (owed->deed == SHMQ_RETURN_IT)
         (void)shmq_return(desk->q, owed->what, now);
+    else if (owed->deed == SHMQ_RETURN_UNSEEN)
+        (void)shmq_return_unseen(desk->q, owed->what, now);
     else
         (void)shmq_abandon(desk->q, owed->what);
 }

@@ -49,6 +49,7 @@ enum shmq_frame_type {
     SHMQ_T_STAGE = 0x58,
     SHMQ_T_PUBLISH = 0x59,
     SHMQ_T_STAGED = 0x5A,
+    SHMQ_T_HANDED = 0x5B,
     SHMQ_T_SCHEMA = 0x5C,
     SHMQ_T_RETURN = 0x5D,
     SHMQ_T_PEEK = 0x5E,
@@ -66,6 +67,7 @@ enum shmq_frame_flag {
     SHMQ_SETTLED = 0x01,         /* CONSUME, SUBSCRIBE                                 */
     SHMQ_REDELIVERED = 0x02,     /* DELIVER                                            */
     SHMQ_WHERE = 0x04,           /* CONSUME, SUBSCRIBE: u16 n + n bytes of an expression */
+    SHMQ_TELLS = 0x08,           /* SUBSCRIBE: HANDED says what the application has got  */
 };
 
 enum shmq_frame_status {

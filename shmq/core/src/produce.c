@@ -417,6 +417,23 @@ static uint32_t next_items(struct shmq_seat *seat, struct shmq_reader *r, struct
     return count;
 }
 
+/* What is wrong with the properties of a message of the batch, for this queue: NULL, or why.
+ * Nothing is put before all of them are known to be good. */
+static const char *check_batch(const struct shmq_queue *q, struct shmq_reader r, uint32_t count)
+{
+    struct shmq_item item;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const char *why;
+
+        (void)read_inner(&r, &item);
+        if (item.put.meta && (why = shmq_properties_apply(q, &item.properties, &item.put,
+                                                          item.hash)))
+            return why;
+    }
+    return NULL;
+}
+
 /* Puts them from the front, until one is refused. */
 static void put_batch(struct shmq_seat *seat, struct shmq_reader *r, uint32_t count,
                       struct batch *batch)
@@ -467,6 +484,8 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
                      "a batch has one message or more");
     else if (batch.flags & SHMQ_WHEN_DURABLE && !seat->desk->q->journaled)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_journal);
+    else if ((why = check_batch(seat->desk->q, r, count)))
+        refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else {
         if (seat->desk->q->h->options.confirm)
             batch.flags |= SHMQ_WHEN_DURABLE;

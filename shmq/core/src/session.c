@@ -287,6 +287,7 @@ static bool is_for_the_end(uint8_t type)
     case SHMQ_T_HELLO:
     case SHMQ_T_PING:
     case SHMQ_T_UNSUBSCRIBE:
+    case SHMQ_T_HANDED:
     case SHMQ_T_ACK:
     case SHMQ_T_NACK:
     case SHMQ_T_REJECT:
@@ -328,6 +329,7 @@ static void carry_out_frame(struct shmq_session *session, const struct shmq_fram
     case SHMQ_T_CONSUME:
     case SHMQ_T_SUBSCRIBE: shmq_carry_out_consume(session, frame, payload); break;
     case SHMQ_T_UNSUBSCRIBE: shmq_carry_out_unsubscribe(session, frame, payload); break;
+    case SHMQ_T_HANDED: shmq_carry_out_handed(session, frame, payload); break;
     case SHMQ_T_ACK:
     case SHMQ_T_NACK:
     case SHMQ_T_REJECT:

@@ -88,6 +88,7 @@ void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view,
     t->seat = seat;
     t->of = of;
     t->bytes = view->body_bytes + view->meta_bytes;
+    t->number = of ? of->delivered : 0;
     append(seat, view->at);
     seat->count++;
     seat->session->unsettled++;
@@ -105,6 +106,20 @@ void shmq_tenure_end(struct shmq_desk *desk, uint64_t receipt)
         end(desk, slot);
 }
 
+/* Whether the client tells what its application gets, and this it did not get. */
+static bool is_unseen(const struct shmq_tenure *t)
+{
+    return t->of && t->of->tells && (int32_t)(t->number - t->of->handed) >= 0;
+}
+
+static void give_back(struct shmq_queue *q, const struct shmq_tenure *t, int64_t now)
+{
+    if (is_unseen(t))
+        (void)shmq_return_unseen(q, t->receipt, now);
+    else
+        (void)shmq_return(q, t->receipt, now);
+}
+
 /* Ends up to SHMQ_RUN of the seat's tenures, and returns those that it still holds. */
 static void return_some(struct shmq_seat *seat)
 {
@@ -113,12 +128,12 @@ static void return_some(struct shmq_seat *seat)
     int64_t now = shmq_now();
 
     for (uint32_t i = 0; i < SHMQ_RUN && seat->count; i++) {
-        uint64_t receipt = desk->tenures[seat->first].receipt;
+        const struct shmq_tenure *t = &desk->tenures[seat->first];
 
         if (status == SHMQ_OK)
-            (void)shmq_return(desk->q, receipt, now);
+            give_back(desk->q, t, now);
         else if (status == SHMQ_BUSY)
-            shmq_desk_owe(desk, SHMQ_RETURN_IT, receipt);
+            shmq_desk_owe(desk, is_unseen(t) ? SHMQ_RETURN_UNSEEN : SHMQ_RETURN_IT, t->receipt);
         end(desk, seat->first);
     }
     if (status == SHMQ_OK)

@@ -83,6 +83,7 @@ static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish 
     w->until = wish->until;
     w->subscribes = wish->subscribes;
     w->settled = wish->settled;
+    w->tells = wish->tells;
     w->peer = seat->session->waiters;
     if (w->peer)
         w->peer->peer_before = w;
@@ -144,7 +145,17 @@ struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
     return w;
 }
 
-void shmq_unsubscribe(struct shmq_waiter *subscription) { end(subscription); }
+void shmq_unsubscribe(struct shmq_waiter *subscription)
+{
+    subscription->tells = false; /* nothing can be told of it any more: all of it counts */
+    end(subscription);
+}
+
+void shmq_waiter_handed(struct shmq_waiter *subscription, uint32_t count)
+{
+    if ((int32_t)(count - subscription->handed) > 0)
+        subscription->handed = count;
+}
 
 void shmq_waiter_credit(struct shmq_waiter *subscription)
 {

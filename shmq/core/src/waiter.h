@@ -11,6 +11,7 @@ struct shmq_wish {
     int64_t until;  /* of a CONSUME: monotonic ns; 0: it does not wait                 */
     bool subscribes;
     bool settled;
+    bool tells;     /* by HANDED what the application gets                             */
     const unsigned char *where;  /* an expression, or NULL                               */
     uint16_t where_bytes;
     struct shmq_wanted *wanted;  /* what that was compiled to: the waiter's from then on */
@@ -24,6 +25,9 @@ struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id)
 
 /* Ends it; what it has leased stays leased. */
 void shmq_unsubscribe(struct shmq_waiter *subscription);
+
+/* The application has got the first `count` of the subscription's messages, or is about to. */
+void shmq_waiter_handed(struct shmq_waiter *subscription, uint32_t count);
 
 /* One of the subscription's tenures is over; an ended one is freed with its last. */
 void shmq_waiter_credit(struct shmq_waiter *subscription);

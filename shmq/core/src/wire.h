@@ -92,6 +92,7 @@ struct shmq_tenure {
     struct shmq_waiter *of;    /* the subscription whose credit it takes, or NULL        */
     uint32_t next, prev;       /* slots: the others of the seat, oldest first            */
     uint32_t bytes;
+    uint32_t number;           /* of the subscription's messages, from 0 on              */
 };
 
 /* What messages a waiter asks for. */
@@ -115,6 +116,9 @@ struct shmq_waiter {
     uint32_t id;
     uint32_t most;                   /* messages; of a subscription, unsettled ones      */
     uint32_t used;                   /* of these: the tenures that are its own           */
+    uint32_t delivered;              /* messages of a subscription, modulo 2^32          */
+    uint32_t handed;                 /* of these, that the application got, as it tells  */
+    bool tells;
     bool subscribes;
     bool settled;                    /* on delivery                                      */
     bool queued;
@@ -124,7 +128,7 @@ struct shmq_waiter {
 };
 
 /* What is still to be done to a queue whose lock could not be had. */
-enum shmq_deed { SHMQ_RETURN_IT, SHMQ_ABANDON_IT, SHMQ_UNPIN_IT };
+enum shmq_deed { SHMQ_RETURN_IT, SHMQ_RETURN_UNSEEN, SHMQ_ABANDON_IT, SHMQ_UNPIN_IT };
 
 struct shmq_owed {
     enum shmq_deed deed;
