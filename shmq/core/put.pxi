@@ -219,33 +219,43 @@ cdef class _Putter(_Confirmer):
             self._confirm(last, done, until)
         return done
 
-    # Puts as many as fit: how many. `last`: the sequence number of the last one.
+    # Puts as many as fit: how many. `last`: the sequence number of the last one. What ends it
+    # behind the first one is not raised: the next call meets it again.
     cdef Py_ssize_t _put_all(self, list parcels, block, timeout, uint64_t *last) except -1:
-        cdef Py_ssize_t done = 0, count = len(parcels)
+        cdef Py_ssize_t done = 0
+        try:
+            self._put_each(parcels, block, timeout, &done, last)
+        except _errors.Full:
+            pass
+        except _errors.QueueDeleted:
+            raise
+        except _errors.ShmqError:
+            if not done:
+                raise
+        return done
+
+    # Counts in `done` those that are put; raises Full, too.
+    cdef int _put_each(self, list parcels, block, timeout, Py_ssize_t *done,
+                       uint64_t *last) except -1:
+        cdef Py_ssize_t count = len(parcels)
         cdef int status, round_ = 0
         cdef int64_t until = -1
-        while done < count:
-            self._quick_run(parcels, &done, last)
-            if done == count:
+        while done[0] < count:
+            self._quick_run(parcels, done, last)
+            if done[0] == count:
                 break
-            if self._is_large(parcels[done]):
-                try:
-                    last[0] = self._put_large(parcels[done], block, timeout).sequence
-                except _errors.Full:
-                    return done
-                done += 1
+            if self._is_large(parcels[done[0]]):
+                last[0] = self._put_large(parcels[done[0]], block, timeout).sequence
+                done[0] += 1
                 continue
-            status = self._put_run(parcels, &done, round_ == 1, last)
+            status = self._put_run(parcels, done, round_ == 1, last)
             if status == SHMQ_OK:
                 self._after()
-                continue
-            if status != SHMQ_FULL:
-                if done:
-                    return done
+            elif status != SHMQ_FULL:
                 raise self._error(status)
-            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
-                return done
-        return done
+            elif not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+                raise self._full()
+        return 0
 
     cdef bint _is_large(self, parcel):
         return type(parcel) is not bytes and (<Parcel>parcel).c.body_bytes > SMALL

@@ -221,7 +221,7 @@ class LocalTransaction(contract.Transaction):
         for (stream, partition), entries in self._blocks.items():
             size = sum(map(len, entries))
             most = stream.options.ring_bytes // 2 - _BESIDE
-            if size + 16 * len(entries) > most:
+            if _size_of(entries) > most:
                 raise MessageTooLarge(
                     f"{len(entries)} records of {size} bytes cannot come to partition "
                     f"{partition} of stream {stream.name!r} together: it takes {most} bytes of a "
@@ -248,6 +248,8 @@ class LocalTransaction(contract.Transaction):
     def _stage(self, process: int) -> dict[Any, list[int]] | Full | NoSpace:
         staged: dict[Any, list[int]] = {}
         try:
+            for (stream, partition), entries in self._blocks.items():
+                stream.logs[partition].reserve(_size_of(entries) + _BESIDE)
             for queue, messages in self._puts.items():
                 receipts = staged.setdefault(queue, [])
                 for message in messages:
@@ -352,6 +354,11 @@ def _unstage(staged: dict[Any, list[int]]) -> None:
     for queue, receipts in staged.items():
         for receipt in receipts:
             queue.abandon(receipt)
+
+
+def _size_of(entries: list[bytes]) -> int:
+    """The bytes of a ring that they take, each with its producer."""
+    return sum(len(entry) + 16 for entry in entries)
 
 
 def _sequence(process: int, count: int) -> int:

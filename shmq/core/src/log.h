@@ -44,7 +44,7 @@ struct shmq_log_geometry {
 
 void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo);
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
-                   struct shmq_stream *stream);
+                   const struct shmq_log_options *options, struct shmq_stream *stream);
 
 /* Makes an empty partition of a zeroed segment whose first page is mapped; nothing before
  * `last_timestamp` is appended to it. SHMQ_OK, NO_SPACE, DAMAGED. */
@@ -127,6 +127,10 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
 /* Ensures: the ring has room from `committed` to `end`, and memory. Holds the lock. */
 int shmq_log_make_room(struct shmq_log *log, uint64_t end);
 
+/* Ensures: an append of so many bytes, with a producer, finds memory, if it is the next. Holds
+ * the lock; SHMQ_NO_SPACE. */
+int shmq_log_reserve(struct shmq_log *log, uint64_t bytes);
+
 /* Lets records go that are older than the stream keeps them. Holds the lock. */
 void shmq_log_expire(struct shmq_log *log);
 
@@ -169,6 +173,8 @@ uint64_t shmq_log_place_behind(const struct shmq_log *log, uint64_t position);
 /* ---- log_producers.c ---- */
 
 struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer);
+/* Ensures: there is memory to remember producers. Holds the lock; SHMQ_NO_SPACE. */
+int shmq_log_back_producers(struct shmq_log *log);
 int shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
                       uint32_t count);
 

@@ -193,13 +193,15 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
         return SHMQ_SEALED;
     if (log->retention && shmq_log_is_stale(log))
         shmq_log_expire(log);
+    if (piece->produced && (status = shmq_log_back_producers(log)))
+        return status; /* what is published is remembered, too */
     if ((status = shmq_log_make_room(log, plan.end)))
         return status;
     write_all(log, piece, &plan, &last_begin);
     publish(log, &plan, last_begin);
     if (piece->produced)
-        status = shmq_log_remember(log, piece->producer, piece->sequence, out->first,
-                                   (uint32_t)plan.records);
+        (void)shmq_log_remember(log, piece->producer, piece->sequence, out->first,
+                                (uint32_t)plan.records);
     atomic_store_explicit(&h->settled, plan.end, memory_order_release);
     shmq_mark();
     return SHMQ_OK;

@@ -36,7 +36,7 @@ static struct shmq_produced *entry_for(struct shmq_log *log, uint64_t producer)
     return oldest;
 }
 
-static int back(struct shmq_log *log)
+int shmq_log_back_producers(struct shmq_log *log)
 {
     uint64_t begin = (uint64_t)((unsigned char *)log->producers - (unsigned char *)log->h);
     int status;
@@ -55,7 +55,7 @@ int shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence
                       uint32_t count)
 {
     struct shmq_produced *entry;
-    int status = back(log);
+    int status = shmq_log_back_producers(log);
 
     if (status)
         return status;
