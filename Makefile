@@ -84,7 +84,8 @@ powerloss: $(VENV)/test
 
 # Over TCP, the server being killed, too: make soak SOAK=--tcp. With a journal, everything
 # being killed and the shared memory lost: make soak SOAK=--durable. Of a stream and a group
-# that reads it: make soak SOAK=--streams. Of transactions: make soak SOAK=--transactions
+# that reads it: make soak SOAK=--streams. Of transactions: make soak SOAK=--transactions. All
+# of it at once, with processes that are stopped as well as killed: make soak SOAK=--mixed
 soak: $(VENV)/test
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(SOAK)
 

@@ -37,8 +37,8 @@ ALONE = {
 }
 BESIDE = {
     "_arrow": ("crc32c", "entry"),
-    "_log": ("clock", "crash", "crc32c", "msgpack", "robust"),
-    "_roster": ("clock", "crash", "crc32c", "robust"),
+    "_log": ("clock", "crash", "crc32c", "holder", "msgpack", "robust"),
+    "_roster": ("clock", "crash", "crc32c", "holder", "robust"),
     "_spill": ("crc32c", "record"),
 }
 

@@ -170,13 +170,16 @@ class LockTimeout(ShmqError, TimeoutError):
 
     #: The process that holds the lock; 0 where that is not known.
     pid: int
+    #: What it does, as /proc has it: "running", "stopped", "frozen"; "" where that is not known.
+    state: str
 
-    def __init__(self, message: str, pid: int = 0) -> None:
+    def __init__(self, message: str, pid: int = 0, state: str = "") -> None:
         super().__init__(message)
         self.pid = pid
+        self.state = state
 
-    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, int]]:
-        return type(self), (str(self), self.pid)
+    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, int, str]]:
+        return type(self), (str(self), self.pid, self.state)
 
 
 class NoSpace(ShmqError, OSError):

@@ -15,6 +15,7 @@ __all__ = [
     "check_name",
     "chosen_namespace",
     "dead_letter_name",
+    "default_namespace",
     "is_reply_name",
     "is_url",
     "reply_name",
@@ -53,8 +54,16 @@ def check_name(name: str, what: str = "queue") -> str:
     return name
 
 
+def default_namespace(kind: str = "default") -> str:
+    """The namespace where nothing names one: ``default-UID``, by the effective user.
+
+    Segments are their maker's alone, so two users of one host cannot share a namespace.
+    """
+    return f"{kind}-{os.geteuid()}"
+
+
 def chosen_namespace(name: str | None) -> str:
-    """The namespace that is meant: ``name``, else ``SHMQ_NAMESPACE``, else ``default``.
+    """The namespace that is meant: ``name``, else ``SHMQ_NAMESPACE``, else the user's default.
 
     A variable that is empty counts as not set. Raises :class:`InvalidName`, and
     TypeError for a name that is no str.
@@ -63,7 +72,7 @@ def chosen_namespace(name: str | None) -> str:
         return check_name(name, "namespace")
     from_environment = os.environ.get("SHMQ_NAMESPACE")
     if not from_environment:
-        return "default"
+        return default_namespace()
     return check_name(from_environment, "namespace (SHMQ_NAMESPACE)")
 
 

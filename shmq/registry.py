@@ -16,6 +16,8 @@ Everything is in /dev/shm, owned by the user and closed to others:
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
+``names.shmq@NAMESPACE``
+    the names of its queues, streams and groups, see `shmq.name_book`.
 ``schemas.shmq@NAMESPACE``
     the schemas of its queues and streams, see `shmq.schemas.book`.
 ``stream.shmq@NAMESPACE@STREAM``, ``log.shmq@NAMESPACE@STREAM@PARTITION``
@@ -50,6 +52,7 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
+from shmq.name_book import NameBook
 from shmq.names import SHM, check_name
 from shmq.options import QueueOptions
 from shmq.persistence import erasing
@@ -116,6 +119,7 @@ class Namespace:
         self.schemas_path = SHM / f"schemas.shmq@{name}"
         #: The file of the namespace's exchanges, which is there if there are any.
         self.exchanges_path = SHM / f"exchanges.shmq@{name}"
+        self._names = NameBook(name, refuse_foreign)
         self._fd = -1
         self._number = 0
         self._lock = threading.RLock()
@@ -275,33 +279,34 @@ class Namespace:
     def keep_in(self, directory: Path) -> None:
         """Be the one process that keeps the durable queues, until `keep_no_more` or death.
 
-        Everybody knows from now on that their files are in ``directory``. Raises
-        :class:`~shmq.ShmqError` if another process keeps them, there or elsewhere: a journal
-        has one writer.
+        Everybody knows from now on that their files are in ``directory``, which need not be
+        there yet. Raises :class:`~shmq.ShmqError`, with its process id, if another process
+        keeps them, there or elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
-        self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
-            other = self.data_dir
-            # Within one process a record lock keeps nobody out; the directory's own does.
-            if (
-                other is not None and erasing.is_written(other) and not other.samefile(directory)
-            ) or (not self._lock_keeper()):
-                raise ShmqError(
-                    f"another process keeps the durable queues of namespace {self.name!r} "
-                    f"already, in {other}: end it first; two cannot write one journal"
-                )
+            self.refuse_second_keeper(directory)
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
 
-    def _lock_keeper(self) -> bool:
-        try:
-            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
-        except OSError as error:
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                return False
-            raise
-        return True
+    def refuse_second_keeper(self, directory: Path) -> None:
+        """Raises ShmqError if another process keeps the durable queues, there or elsewhere."""
+        self.process_number()  # the file is this process's for as long as it lives
+        with self.locked():
+            other = self.data_dir
+            request = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _KEEPER_BYTE, 1, 0)
+            kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, request))
+            if kind == fcntl.F_UNLCK:
+                # Within one process a record lock keeps nobody out; the directory's own does.
+                if other is None or _is_same(other, directory) or not erasing.is_written(other):
+                    return
+                pid = erasing.writer_of(other)
+        raise ShmqError(
+            f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
+            f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
+            f"journal"
+        )
 
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""
@@ -394,8 +399,10 @@ class Namespace:
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-                    if others == fcntl.F_UNLCK and self.is_empty():
-                        self._path.unlink(missing_ok=True)
+                    if self.is_empty():
+                        self._names.remove()
+                        if others == fcntl.F_UNLCK:
+                            self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
 
@@ -423,7 +430,7 @@ class Namespace:
 
     def is_empty(self) -> bool:
         """Whether there is neither a queue nor a stream nor an exchange."""
-        return not (self.queue_names() or self.stream_names() or self.exchanges_path.exists())
+        return not (self.has_names() or self.exchanges_path.exists())
 
     def _close(self) -> None:
         os.close(self._fd)
@@ -438,6 +445,52 @@ class Namespace:
         self._held = self._depth = 0
         self._left.clear()
         self._claims.clear()
+        self._names.release()
+
+    # ---- names ----
+
+    def note(self, path: Path, there: bool) -> None:
+        """That file is about to be made, or was removed. Needs the registry lock.
+
+        A queue, a stream or a group that is not noted is found by no name but its own, until
+        the directory is listed. Raises NoSpace, ForeignSegment.
+        """
+        try:
+            self._names.note(path.name, there)
+        except OSError as error:
+            refusal = as_no_space(error, 4096)
+            if refusal is error:
+                refusal = as_foreign(error, self._names.path)
+            raise refusal from error
+
+    def names_of(self, kind: str, begin: str = "") -> list[str]:
+        """What there is of a kind of `shmq.name_book.KINDS` whose name begins so, sorted.
+
+        One may be half made or half removed, or have been removed by hand just now.
+        """
+        with self._section():
+            return self._names.names(kind, self._is_busy, begin)
+
+    def has_names(self) -> bool:
+        """Whether there is a queue or a stream."""
+        with self._section():
+            return self._names.has_any(("shmq", "stream.shmq"), self._is_busy)
+
+    def _is_busy(self) -> bool:
+        """Whether another process holds the registry lock. Needs the section."""
+        if self._depth:
+            return False
+        opened = self._fd < 0
+        if opened:
+            try:
+                self._fd = self._open(0)
+            except FileNotFoundError:
+                return False
+        try:
+            return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, _REGISTRY_BYTE) != fcntl.F_UNLCK
+        finally:
+            if opened:
+                self._close()
 
     # ---- queues ----
 
@@ -445,15 +498,17 @@ class Namespace:
         """Where the queue's segment is."""
         return SHM / f"shmq@{self.name}@{queue}"
 
-    def queue_names(self) -> list[str]:
-        """The names of all segments, sorted; one may be half made or half removed."""
-        prefix = f"shmq@{self.name}@"
-        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+    def stream_path(self, stream: str) -> Path:
+        """Where the stream's control segment is."""
+        return SHM / f"stream.shmq@{self.name}@{stream}"
+
+    def queue_names(self, begin: str = "") -> list[str]:
+        """The names of the queues that begin so, sorted; see `names_of`."""
+        return self.names_of("shmq", begin)
 
     def stream_names(self) -> list[str]:
-        """The names of all streams, sorted; one may be half made or half removed."""
-        prefix = f"stream.shmq@{self.name}@"
-        return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+        """The names of the streams, sorted; see `names_of`."""
+        return self.names_of("stream.shmq")
 
     def open_segment(self, queue: str) -> _core.Segment:
         """The queue's segment, mapped. Raises NoSuchQueue, SegmentError.
@@ -516,9 +571,11 @@ class Namespace:
         queue_id = new_identity()
         path = self.path_of(queue)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.note(path, there=True)
         try:
             fd = os.open(path, flags, 0o600)
         except OSError as error:
+            self.note(path, path.exists())
             raise as_no_file(error, path) from error
         _core.mark()
         try:
@@ -593,10 +650,9 @@ class Namespace:
         if queue_id:
             remove_semaphores(self.name, queue_id)
             _core.mark()
-        elif not path.exists():
-            return
         path.unlink(missing_ok=True)
         _core.mark()
+        self.note(path, there=False)
 
 
 def _inode(path: str) -> int:
@@ -611,6 +667,14 @@ def _no_such_queue(queue: str, namespace: str) -> NoSuchQueue:
         f"there is no queue {queue!r} in namespace {namespace!r}: create it first, "
         f"or see `shmq list`"
     )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether both are one directory; one that is not there is no other one."""
+    try:
+        return one.samefile(other)
+    except FileNotFoundError:
+        return False
 
 
 def new_identity() -> int:

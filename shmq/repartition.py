@@ -77,7 +77,7 @@ def _make(
             fd = stream_registry.create_partition_file(namespace, control.name, number)
             made.append(_log.Partition.create(fd, control, number, behind=begin))
     except BaseException as error:
-        for number in numbers:
+        for number in reversed(numbers):  # a death meanwhile leaves no gap
             with suppress(OSError):
                 stream_registry.partition_path(namespace, control.name, number).unlink()
         if isinstance(error, OSError) and not isinstance(error, NoSpace):

@@ -12,6 +12,7 @@ registry lock.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.stream_erasing import erase_stream
 from shmq.registry import Namespace, as_no_file, as_no_space, new_identity, refuse_foreign
 from shmq.stream_era import Era
-from shmq.stream_options import StreamOptions
+from shmq.stream_options import MAX_PARTITIONS, StreamOptions
 
 __all__ = [
     "Opened",
@@ -42,7 +43,6 @@ __all__ = [
     "open_partition",
     "open_stream",
     "partition_path",
-    "partition_paths",
     "remove_stream",
 ]
 
@@ -54,7 +54,7 @@ Opened = tuple[_log.Control, list[_log.Partition]]
 
 def control_path(namespace: Namespace, name: str) -> Path:
     """Where the stream's control segment is."""
-    return SHM / f"stream.shmq@{namespace.name}@{name}"
+    return namespace.stream_path(name)
 
 
 def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
@@ -62,10 +62,28 @@ def partition_path(namespace: Namespace, name: str, partition: int) -> Path:
     return SHM / f"log.shmq@{namespace.name}@{name}@{partition}"
 
 
-def partition_paths(namespace: Namespace, name: str) -> list[Path]:
-    """The segments of partitions that there are, whatever their state."""
-    prefix = f"log.shmq@{namespace.name}@{name}@"
-    return [SHM / entry for entry in os.listdir(SHM) if entry.startswith(prefix)]
+def _partition_paths(namespace: Namespace, name: str) -> list[Path]:
+    """The segments of partitions that there are, whatever their state, the last one first.
+
+    They are made in order, and removed in the opposite one: behind those that the control
+    segment tells of, further ones follow without a gap.
+    """
+    paths = (partition_path(namespace, name, number) for number in range(MAX_PARTITIONS))
+    known = _count_of(namespace, name)
+    found = itertools.takewhile(os.path.lexists, itertools.islice(paths, known, None))
+    told = (partition_path(namespace, name, number) for number in range(known))
+    return [*filter(os.path.lexists, told), *found][::-1]
+
+
+def _count_of(namespace: Namespace, name: str) -> int:
+    """How many partitions there may be by the control segment: any number if it is damaged."""
+    try:
+        control = look_at(namespace, name)
+        return 0 if control is None else min(control.shape[1], MAX_PARTITIONS)
+    except NoSuchStream:
+        return 0
+    except SegmentError:
+        return MAX_PARTITIONS
 
 
 def open_stream(namespace: Namespace, name: str) -> Opened:
@@ -166,6 +184,7 @@ def make_stream(
     ``Control.publish``. Raises NoSpace, ForeignSegment.
     """
     _clear(namespace, name)
+    namespace.note(control_path(namespace, name), there=True)
     stream_id = new_identity()
     eras = eras or [Era(0, options.partitions)]
     given = {**options.as_dict(), "partitions": eras[0].count}
@@ -260,7 +279,8 @@ def _erase(namespace: Namespace, control: _log.Control | None) -> None:
 
 def _clear(namespace: Namespace, name: str) -> None:
     """Remove what there is of a stream; the control segment last."""
-    for path in (*partition_paths(namespace, name), control_path(namespace, name)):
+    control = control_path(namespace, name)
+    for path in (*_partition_paths(namespace, name), control):
         try:
             fd = _open_own(path)
         except FileNotFoundError:
@@ -268,6 +288,7 @@ def _clear(namespace: Namespace, name: str) -> None:
         os.close(fd)
         path.unlink(missing_ok=True)
         _core.mark()
+    namespace.note(control, there=False)
 
 
 def _no_such_stream(namespace: Namespace, name: str) -> NoSuchStream:

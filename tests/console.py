@@ -3,7 +3,7 @@
 A ``console`` block is run by one shell a page, in the page's own folder. A line that begins
 with ``$ `` is a command; what follows up to the next one is what it must print to standard
 output. There ``…`` stands for any text, and alone on its line for any lines. A command must
-succeed. The namespace of ``SHMQ_NAMESPACE`` reads ``default``, as it does for a reader.
+succeed. The namespace of ``SHMQ_NAMESPACE`` reads ``default-1000``, as it does for a reader.
 
 A block whose first line is ``# NAME.py``, or in C ``// NAME.c``, is saved under that name
 instead of being run. Elsewhere ``print(…)  # -> TEXT`` must print that text. Where a page's
@@ -76,7 +76,9 @@ def _run(command: str) -> tuple[str, int]:
     printed = ""
     for line in shell.stdout:
         if line.startswith(_MARK):
-            printed = printed.removesuffix("\n").replace(os.environ["SHMQ_NAMESPACE"], "default")
+            printed = printed.removesuffix("\n").replace(
+                os.environ["SHMQ_NAMESPACE"], "default-1000"
+            )
             return printed, int(line.removeprefix(_MARK))
         printed += line
     raise AssertionError(f"$ {command}\n{printed}the shell ended")

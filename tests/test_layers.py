@@ -21,7 +21,14 @@ ROOT = Path(__file__).resolve().parent.parent
 #: From the bottom to the top. A name stands for the module, or the package and all in
 #: it; "shmq" is the package's __init__ alone.
 LAYERS = (
-    ("shmq.errors", "shmq.names", "shmq.on_demand", "shmq.protocol", "shmq.version"),
+    (
+        "shmq.errors",
+        "shmq.holders",
+        "shmq.names",
+        "shmq.on_demand",
+        "shmq.protocol",
+        "shmq.version",
+    ),
     ("shmq.core",),
     (
         "shmq.persistence.disk",
@@ -40,6 +47,7 @@ LAYERS = (
         "shmq.stream_era",
         "shmq.codecs",
         "shmq.compression",
+        "shmq.name_book",
         "shmq.registry",
         "shmq.stream_registry",
         "shmq.repartition",

@@ -16,7 +16,7 @@ export PYSPARK_PYTHON="${PYSPARK_PYTHON:-$(command -v python)}"
 # The project, with this folder and the place of the queues in its specification.
 rm -rf transformations
 cp -R "$here/transformations" .
-sed -e "s|FOLDER|$PWD|" -e "s|PLACE|${SHMQ_URL:-${SHMQ_NAMESPACE:-default}}|" \
+sed -e "s|FOLDER|$PWD|" -e "s|PLACE|${SHMQ_URL:-${SHMQ_NAMESPACE:-default-$(id -u)}}|" \
     "$here/spark-pipeline.yml" > spark-pipeline.yml
 
 exec spark-pipelines run --spec spark-pipeline.yml \

@@ -13,7 +13,7 @@ from shmq.cli.flags import json_flag
 from shmq.cli.output import cell, note, show, show_json, show_table, table
 from shmq.cli.target import FILE, complete_contexts, typed
 from shmq.client.remote.address import Address
-from shmq.names import check_name
+from shmq.names import check_name, default_namespace
 
 __all__ = ["context"]
 
@@ -128,9 +128,9 @@ def use(name: str | None, none: bool) -> None:
     if (name is None) is not none:
         raise click.UsageError("give the NAME of a context, or --none")
     with contexts.rewriting() as known:
-        where = "namespace 'default' of this host" if name is None else _where(known.get(name))
+        chosen = Context(namespace=default_namespace()) if name is None else known.get(name)
         known.current = name
-    show(f"commands work on {where}")
+    show(f"commands work on {_where(chosen)}")
 
 
 @context.command()

@@ -121,6 +121,6 @@ def complete_queues(context: click.Context, _: click.Parameter, begun: str) -> l
     try:
         target = target_of(context)
         with target.connect(connect_timeout=BRIEFLY, request_timeout=BRIEFLY) as broker:
-            return [q.name for q in broker.list_queues() if q.name.startswith(begun)]
+            return [name for name in broker.queue_names() if name.startswith(begun)]
     except (shmq.ShmqError, OSError, click.ClickException):
         return []

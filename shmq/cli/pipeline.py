@@ -86,12 +86,11 @@ def _run(name: str, path: Path, *, check: bool) -> None:
     if check:
         show(f"{path}: right for {name}")
         return
-    from shmq.spark.jobs.runner import run  # noqa: PLC0415
-    from shmq.spark.session import session  # noqa: PLC0415
+    from shmq.spark.jobs.runner import run, started  # noqa: PLC0415
 
     settings = config["spark"]
     with _logging(settings["log"]), _shown(name) as report:
-        spark = session(f"shmq {name}", master=settings["master"], conf=settings["options"])
+        spark = started(job, config)
         stop = Stop()
         try:
             with stop:  # only now, as Spark's start sets a handler of its own

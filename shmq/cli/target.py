@@ -14,6 +14,7 @@ import shmq
 from shmq.cli import contexts
 from shmq.cli.contexts import Context
 from shmq.client.local import LocalBroker
+from shmq.names import default_namespace
 
 if TYPE_CHECKING:
     from shmq.client.remote import address
@@ -98,7 +99,7 @@ def target_flags(command: F) -> F:
                 "--namespace",
                 envvar="SHMQ_NAMESPACE",
                 show_envvar=True,
-                help="The namespace of the queues, on this host [default].",
+                help="The namespace of the queues, on this host  [default: default-UID].",
             ),
             click.option(
                 "--url",
@@ -162,7 +163,7 @@ def _place(root: click.Context, flag: str | None) -> tuple[Context, str | None]:
     known = contexts.read()
     if known.current is not None:
         return known.get(known.current), f"context {known.current!r}"
-    return Context(namespace="default"), None
+    return Context(namespace=default_namespace()), None
 
 
 def typed(root: click.Context, name: str) -> bool:

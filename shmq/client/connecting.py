@@ -29,9 +29,9 @@ def connect(
     ``target`` with ``://`` in it is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``
     for TLS, and else the name of a namespace. Without one it is the environment's
     ``SHMQ_URL``, or else its ``SHMQ_NAMESPACE``, as for the command ``shmq``, or else the
-    namespace ``default``. Raises :class:`~shmq.InvalidName`, :class:`~shmq.InvalidOption` for
-    a URL that is none, and TypeError for what is no str. A namespace has no server to reach:
-    nothing is made until a queue is made.
+    user's own namespace, ``default-UID``. Raises :class:`~shmq.InvalidName`,
+    :class:`~shmq.InvalidOption` for a URL that is none, and TypeError for what is no str. A
+    namespace has no server to reach: nothing is made until a queue is made.
 
     The other arguments are for a server. ``token`` is by default that of ``SHMQ_TOKEN``.
     ``tls`` is True, the path of a file or folder of certificates to trust, a map of the paths

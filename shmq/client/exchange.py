@@ -311,9 +311,8 @@ def _labels(route: Route) -> list[str]:
 
 
 def _is_there(namespace: Namespace, kind: str, name: str) -> bool:
-    if kind == "stream":
-        return name in namespace.stream_names()
-    return namespace.path_of(name).exists()
+    path = namespace.stream_path(name) if kind == "stream" else namespace.path_of(name)
+    return path.exists()
 
 
 def _is_gone(handle: Any) -> bool:

@@ -685,7 +685,7 @@ def _remove(namespace: Namespace, name: str) -> None:
 
 def _remove_stagings(namespace: Namespace, target: str) -> None:
     """Remove what is staged for a queue that is about to go. Needs the registry lock."""
-    for name in namespace.queue_names():
+    for name in namespace.queue_names(begin=f"{target}.staged."):
         if staging_target(name) == target:
             with contextlib.suppress(NoSuchQueue):
                 _remove(namespace, name)
@@ -693,7 +693,7 @@ def _remove_stagings(namespace: Namespace, target: str) -> None:
 
 def _sweep_replies(namespace: Namespace) -> None:
     """Remove the reply queues whose clients are gone. Needs the registry lock."""
-    for name in namespace.queue_names():
+    for name in namespace.queue_names(begin="reply."):
         if is_reply_name(name):
             with contextlib.suppress(ShmqError, OSError):
                 queue_id = namespace.queue_id_of(name)
@@ -760,17 +760,17 @@ class LocalBroker(Asker, Registrar):
     def _make(self, name: str, options: QueueOptions) -> LocalQueue:
         """The dead-letter queue comes first: a queue is never without its own."""
         self._tidy_schemas()
-        before = self._namespace.queue_names()
+        names = (name, options.dead_letter)
+        missing = [new for new in names if new is not None and not self.has_queue(new)]
         try:
             if options.dead_letter is not None:
                 ensure_dead_letters(self._namespace, name, options)
             segment = self._namespace.make_segment(name, options)
             return self._opened(LocalQueue(self._namespace, name, segment))
         except BaseException:
-            for made in (name, options.dead_letter):
-                if made is not None and made not in before:
-                    with contextlib.suppress(NoSuchQueue):
-                        _remove(self._namespace, made)
+            for made in missing:
+                with contextlib.suppress(NoSuchQueue):
+                    _remove(self._namespace, made)
             raise
 
     def queue(self, name: str) -> LocalQueue:
@@ -806,15 +806,14 @@ class LocalBroker(Asker, Registrar):
 
     def _is_named(self, name: str) -> bool:
         """Whether there is a queue or a stream of that name."""
-        found = self._namespace
-        return found.path_of(name).exists() or name in found.stream_names()
+        return self._namespace.path_of(name).exists() or self.has_stream(name)
 
     def _forget_schemas(self) -> None:
         """Remove their file, in whatever state, where nobody can have one any more."""
         namespace = self._namespace
         if namespace.schemas_path.exists():
             with namespace.locked(), contextlib.suppress(OSError):
-                if not namespace.queue_names() and not namespace.stream_names():
+                if not namespace.has_names():
                     namespace.schemas_path.unlink(missing_ok=True)
 
     def _tidy_schemas(self) -> None:
@@ -895,7 +894,7 @@ class LocalBroker(Asker, Registrar):
         return [summary for summary in summaries if summary is not None]
 
     def queue_names(self) -> list[str]:
-        """The names of the queues there are, sorted."""
+        """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._namespace.queue_names()
 
@@ -964,7 +963,7 @@ class LocalBroker(Asker, Registrar):
 
     def has_stream(self, name: str) -> bool:
         """Whether there is a stream of that name, in whatever state."""
-        return check_name(name, "stream") in self.stream_names()
+        return self._namespace.stream_path(check_name(name, "stream")).exists()
 
     # ---- transactions ----
 
@@ -1049,7 +1048,7 @@ class LocalBroker(Asker, Registrar):
         if self._namespace.schemas_path.exists():
             with self._namespace.locked():
                 self._tidy_schemas()
-        if not self._namespace.queue_names() and not self._namespace.stream_names():
+        if not self._namespace.has_names():
             self._forget_schemas()
             hub.rest(self._namespace)
             settle_all(self._namespace)

@@ -466,6 +466,8 @@ class LocalStreams:
 
     def _remove_groups(self) -> None:
         """Those of streams that there are no more; needs the registry lock."""
+        if not self._namespace.names_of("group.shmq"):
+            return
         identities = set()
         for name in self._namespace.stream_names():
             try:

@@ -71,7 +71,17 @@ class Broker(Closing):
     def list_queues(self) -> list[QueueSummary]:
         """Every queue of the namespace with its depth, sorted by name.
 
-        One that cannot be used is among them, with its ``problem``.
+        One that cannot be used is among them, with its ``problem``. It attaches to each of
+        them: where there are thousands, ask for `queue_names`.
+        """
+
+    @abc.abstractmethod
+    def queue_names(self) -> list[str]:
+        """The names of the queues of the namespace, sorted, without attaching to any.
+
+        One may be half made or half removed by a process that died. Where the machine has
+        more than 1,000 files in /dev/shm, a queue whose file was removed by hand may be among
+        them for a second.
         """
 
     # ---- requests and replies ----

@@ -157,10 +157,15 @@ cdef extern from "journal.h" nogil:
     int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
 
 
+cdef extern from "holder.h" nogil:
+    int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+
+
 cdef extern from "lock.h" nogil:
     int shmq_lock(shmq_queue *q)
     int shmq_lock_slowly(shmq_queue *q, int64_t ns)
     int shmq_lock_even_deleted(shmq_queue *q, int64_t ns)
+    uint32_t shmq_lock_holder(const shmq_queue *q)
     int shmq_lock_gets(shmq_queue *q)
     void shmq_unlock(shmq_queue *q, uint32_t *post)
     int shmq_lock_puts(shmq_queue *q)

@@ -39,6 +39,7 @@ import weakref as _weakref
 from _thread import allocate_lock as _allocate_lock
 
 from shmq import errors as _errors
+from shmq import holders as _holders
 
 include "segment.pxi"
 include "common.pxi"

@@ -31,6 +31,7 @@ import time as _time
 from collections.abc import Sequence as _Sequence
 
 from shmq import errors as _errors
+from shmq import holders as _holders
 
 include "_log_common.pxi"
 include "_log_segment.pxi"

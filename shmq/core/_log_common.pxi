@@ -1,7 +1,6 @@
 # Constants, hooks, and the errors that several files raise.
 
 cdef enum:
-    LOCK_SLICE = 50000000        # ns
     WAIT_SLICE = 50000000        # ns
     NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
     MOST_SPIN = 100000           # ns
@@ -14,6 +13,7 @@ cdef enum:
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t SMALL = 0xFFFFFFEF       # bytes that a part of a record may have, at most
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+cdef int64_t AT_ONCE = 0               # the end of what waits for nothing but a lock
 _CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 COMPRESSIONS = (None, "lz4", "zstd")
 cdef dict _MAGIC = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}  # of a frame

@@ -119,23 +119,31 @@ cdef class Partition(Segment):
 
     # ---- the lock ----
 
-    cdef int _lock(self) except -1:
+    # Until the operation's end, see src/holder.h. Raises LockTimeout.
+    cdef int _lock(self, int64_t until) except -1:
         cdef int status = shmq_log_lock(&self.c, 0)
+        cdef int64_t waited = 0, slice_
         while status == SHMQ_BUSY:
             PyErr_CheckSignals()
+            slice_ = shmq_patience(waited, until, shmq_log_holder(&self.c))
+            if not slice_:
+                raise _holders.lock_timeout(
+                    f"partition {self.number} of stream {self.control.name!r}",
+                    shmq_log_holder(&self.c), waited / 1e9)
             with nogil:
-                status = shmq_log_lock(&self.c, LOCK_SLICE)
+                status = shmq_log_lock(&self.c, slice_)
+            waited += slice_
         if status != SHMQ_OK:
             raise self._error(status)
         return 0
 
     # ---- appending ----
 
-    cdef int _append(self, shmq_log_piece *piece, uint64_t bytes_, shmq_log_appended *out) \
-            except -1:
+    cdef int _append(self, shmq_log_piece *piece, uint64_t bytes_, int64_t until,
+                     shmq_log_appended *out) except -1:
         """SHMQ_OK, FULL or SEALED; raises all else."""
         cdef int status
-        self._lock()
+        self._lock(until)
         if bytes_ >= NOGIL_BYTES:
             with nogil:
                 status = shmq_log_append(&self.c, piece, out)
@@ -170,13 +178,13 @@ cdef class Partition(Segment):
         for tries in range(ROOM_SPINS):
             with nogil:
                 shmq_log_spin(&self.c, NOWHERE, ROOM_SPIN)
-            status = self._append(piece, bytes_, out)
+            status = self._append(piece, bytes_, until, out)
             if status != SHMQ_FULL:
                 return status
         while True:
             handle._look_for_dead(self.number)
             room = shmq_log_room(&self.c)
-            status = self._append(piece, bytes_, out)
+            status = self._append(piece, bytes_, until, out)
             if status != SHMQ_FULL:
                 return status
             now = _monotonic()
@@ -218,8 +226,7 @@ cdef class Partition(Segment):
     cdef int _find(self, int64_t offset, uint64_t limit, uint64_t most, uint64_t last,
                    shmq_log_extent *x) except -1:
         cdef int status
-        if self.c.retention and shmq_log_is_stale(&self.c):
-            self.expire()
+        self._expire_what_is_stale()
         status = shmq_log_find(&self.c, offset, last, limit, most, self._hint(offset), x)
         if status == SHMQ_OUT_OF_RANGE:
             raise self._out_of_range(offset)
@@ -251,9 +258,22 @@ cdef class Partition(Segment):
             made.pin, made.pinner = pin, getpid()
         return made
 
+    # For readers, who wait for no lock: whoever has it now leaves it to the next one.
+    cdef int _expire_what_is_stale(self) except -1:
+        cdef int status
+        if not self.c.retention or not shmq_log_is_stale(&self.c):
+            return 0
+        status = shmq_log_lock(&self.c, 0)
+        if status == SHMQ_OK:
+            shmq_log_expire(&self.c)
+            shmq_log_unlock(&self.c)
+        elif status != SHMQ_BUSY:
+            raise self._error(status)
+        return 0
+
     def expire(self):
         """Let records go that are older than the stream keeps them."""
-        self._lock()
+        self._lock(AT_ONCE)
         shmq_log_expire(&self.c)
         shmq_log_unlock(&self.c)
 
@@ -276,8 +296,7 @@ cdef class Partition(Segment):
         """earliest, latest, the times of both in ns (0: it is empty), the bytes between."""
         cdef c_bounds b
         cdef int status
-        if self.c.retention and shmq_log_is_stale(&self.c):
-            self.expire()
+        self._expire_what_is_stale()
         self.control._check()
         status = shmq_log_bounds(&self.c, &b)
         if status != SHMQ_OK:
@@ -297,7 +316,7 @@ cdef class Partition(Segment):
     def produced(self, uint64_t producer):
         """The last sequence number of that producer that it has; None if it knows none."""
         cdef shmq_produced *known
-        self._lock()
+        self._lock(AT_ONCE)
         known = shmq_log_producer(&self.c, producer)
         found = None if known == NULL else known.sequence + known.count - 1
         shmq_log_unlock(&self.c)
@@ -320,13 +339,13 @@ cdef class Partition(Segment):
 
     def seal(self):
         """Let nothing be appended any more."""
-        self._lock()
+        self._lock(AT_ONCE)
         shmq_log_seal(&self.c)
         shmq_log_unlock(&self.c)
 
     def reserve(self, uint64_t size):
         """See that the next append of ``size`` bytes finds memory. Raises NoSpace."""
-        self._lock()
+        self._lock(AT_ONCE)
         status = shmq_log_reserve(&self.c, size)
         shmq_log_unlock(&self.c)
         if status != SHMQ_OK:
@@ -346,7 +365,7 @@ cdef class Partition(Segment):
         """
         cdef uint32_t at = 0
         cdef int status
-        self._lock()
+        self._lock(AT_ONCE)
         status = shmq_log_hold(&self.c, SHMQ_HOLD_PIN if pin else SHMQ_HOLD_CURSOR, owner, tag,
                                offset, &at)
         shmq_log_unlock(&self.c)
@@ -369,7 +388,7 @@ cdef class Partition(Segment):
 
         Nobody else gets its place meanwhile, as holds are taken under the lock.
         """
-        self._lock()
+        self._lock(AT_ONCE)
         cdef shmq_hold *found = &self.c.holds[hold % SHMQ_HOLDS]
         cdef bint its = found.kind != SHMQ_HOLD_FREE and found.owner == owner
         if its:

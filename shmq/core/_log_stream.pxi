@@ -205,13 +205,14 @@ cdef class StreamHandle:
     cdef bint _place(self, Partition log, shmq_log_piece *piece, uint64_t bytes_, block, timeout,
                      shmq_log_appended *out) except -1:
         """Append it; False: the partition is sealed."""
-        cdef int status = log._append(piece, bytes_, out)
+        cdef int64_t until = _until(timeout) if self._waits(block, timeout) else AT_ONCE
+        cdef int status = log._append(piece, bytes_, until, out)
         if status == SHMQ_FULL:
-            if self._waits(block, timeout):
-                status = log._append_waiting(piece, bytes_, _until(timeout), self, out)
+            if until != AT_ONCE:
+                status = log._append_waiting(piece, bytes_, until, self, out)
             else:
                 self._look_for_dead(log.number)
-                status = log._append(piece, bytes_, out)
+                status = log._append(piece, bytes_, until, out)
                 if status == SHMQ_FULL:
                     raise log._full()
         return status == SHMQ_OK

@@ -116,6 +116,7 @@ cdef extern from "log.h" nogil:
     int shmq_log_reserve(shmq_log *log, uint64_t size)
     void shmq_log_delete(shmq_log *log)
     int shmq_log_lock(shmq_log *log, int64_t ns)
+    uint32_t shmq_log_holder(const shmq_log *log)
     void shmq_log_unlock(shmq_log *log)
     int shmq_log_append(shmq_log *log, const shmq_log_piece *piece, shmq_log_appended *out)
     void shmq_log_expire(shmq_log *log)

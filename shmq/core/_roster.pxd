@@ -7,6 +7,9 @@ cdef extern from "clock.h":
     int64_t shmq_now() nogil
     int64_t shmq_wall() nogil
 
+cdef extern from "holder.h":
+    int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+
 cdef extern from "roster.h":
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_STALE, SHMQ_DELETED, SHMQ_BUSY
     enum: SHMQ_TRUNCATED, SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED
@@ -67,6 +70,7 @@ cdef extern from "roster.h":
     int shmq_roster_format(void *base, uint64_t bytes, const shmq_roster_options *options)
     int shmq_roster_open(shmq_roster *r, void *base, uint64_t size)
     int shmq_roster_lock(shmq_roster *r, int64_t ns) nogil
+    uint32_t shmq_roster_holder(const shmq_roster *r)
     void shmq_roster_unlock(shmq_roster *r)
     void shmq_roster_close(shmq_roster *r)
     int shmq_roster_widen(shmq_roster *r, uint32_t partitions)

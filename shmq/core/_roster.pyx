@@ -13,9 +13,9 @@ from libc.string cimport memcpy, memset
 from _roster cimport *
 
 from shmq import errors as _errors
+from shmq import holders as _holders
 
 cdef enum:
-    LOCK_SLICE = 50000000  # ns in the kernel between two looks for signals
     MOST_LENT = 1024       # records that one call lends
 
 MOST_PARTITIONS = <int>SHMQ_MAX_SEATS
@@ -106,12 +106,19 @@ cdef class Roster:
                 f"close some")
         return _errors.DamagedSegment(f"{self.what} contradicts itself: delete it")
 
+    # Raises LockTimeout: what is done under it is to be done at once.
     cdef int _lock(self) except -1:
         cdef int status = shmq_roster_lock(&self.roster, 0)
+        cdef int64_t waited = 0, slice_
         while status == SHMQ_BUSY:
             PyErr_CheckSignals()
+            slice_ = shmq_patience(waited, 0, shmq_roster_holder(&self.roster))
+            if not slice_:
+                raise _holders.lock_timeout(self.what, shmq_roster_holder(&self.roster),
+                                            waited / 1e9)
             with nogil:
-                status = shmq_roster_lock(&self.roster, LOCK_SLICE)
+                status = shmq_roster_lock(&self.roster, slice_)
+            waited += slice_
         if status:
             raise self._refusal(status)
         return 0

@@ -14,6 +14,7 @@ cdef class _Attachment:
     cdef Spin spins[2]             # by the bell
     cdef int64_t looked_at         # when dead processes were looked for
     cdef uint32_t views            # pins that this handle's process holds
+    cdef uint32_t awake[2]         # counted as asleep still, for want of the lock, by the bell
     cdef bint open_
     cdef bint tending
     cdef bint blocks               # overflow="block"
@@ -24,6 +25,7 @@ cdef class _Attachment:
         self.semaphores[0] = self.semaphores[1] = NULL
         self.open_ = False
         self.views = 0
+        self.awake[0] = self.awake[1] = 0
         self.q.attachment = SHMQ_NIL
 
     def __init__(self, str name, Segment segment, not_empty, not_full, bells):
@@ -120,13 +122,17 @@ cdef class _Attachment:
             f"arena_bytes={self.q.h.options.arena_bytes}"
         )
 
+    # For an operation that is to be done at once.
     cdef inline int _lock(self) except -1:
+        return self._lock_by(AT_ONCE)
+
+    cdef inline int _lock_by(self, int64_t until) except -1:
         cdef int status
         if not self.open_ or self.generation != fork_generation:
             self._reopen()
         status = shmq_lock(&self.q)
         if status != SHMQ_OK:
-            self._lock_slowly(status)
+            self._lock_slowly(status, until)
         return 0
 
     # The side of the gets alone: for leases and settlements.
@@ -136,21 +142,38 @@ cdef class _Attachment:
             self._reopen()
         status = shmq_lock_gets(&self.q)
         if status != SHMQ_OK:
-            self._lock_slowly(status)
+            self._lock_slowly(status, AT_ONCE)
+        return 0
+
+    # For one with a timeout: the whole queue, or the side of the gets. `until`: see _end_of.
+    cdef inline int _lock_until(self, bint whole, int bell, block, timeout,
+                                int64_t *until) except -1:
+        cdef int status
+        if not self.open_ or self.generation != fork_generation:
+            self._reopen()
+        status = shmq_lock(&self.q) if whole else shmq_lock_gets(&self.q)
+        if status != SHMQ_OK:
+            self._lock_slowly(status, self._end_of(bell, block, timeout, until))
         return 0
 
     # Waits without the GIL until the lock is free, then tries again with it: whoever has
     # the lock never waits for the GIL, which could be long in coming. Where others are
     # always quicker, the lock is kept after all; and where no other thread can have the GIL,
-    # at once.
-    cdef int _lock_slowly(self, int status) except -1:
+    # at once. Raises LockTimeout when the operation's end has come, see src/holder.h.
+    cdef int _lock_slowly(self, int status, int64_t until) except -1:
+        cdef int64_t waited = 0, slice_
         cdef int tries = 0, patience
         while status == SHMQ_BUSY:
+            slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+            if not slice_:
+                raise self._locked_out(waited)
             tries += 1
             patience = PATIENCE if _has_threads() else 0
             with nogil:
-                status = shmq_lock_slowly(&self.q, LOCK_SLICE)
-                if status == SHMQ_OK and tries < patience:
+                status = shmq_lock_slowly(&self.q, slice_)
+                if status == SHMQ_BUSY:
+                    waited += slice_
+                elif status == SHMQ_OK and tries < patience:
                     self._unlock()
                     status = SHMQ_BUSY
             if status == SHMQ_BUSY:
@@ -162,6 +185,10 @@ cdef class _Attachment:
             self._unlock()
             raise self._closed_error()
         return 0
+
+    cdef object _locked_out(self, int64_t waited):
+        return _holders.lock_timeout(f"queue {self.name!r}", shmq_lock_holder(&self.q),
+                                     waited / 1e9)
 
     cdef object _closed_error(self):
         return _errors.ShmqError(f"this handle of queue {self.name!r} is closed")
@@ -178,7 +205,7 @@ cdef class _Attachment:
         if not self.open_:
             raise self._closed_error()
         self.q.attachment = SHMQ_NIL
-        self.views = 0
+        self.views = self.awake[0] = self.awake[1] = 0
         self._attach()
         return 0
 
@@ -196,7 +223,7 @@ cdef class _Attachment:
         return 0
 
     # What is to be done beside the operation itself, once the lock is free again. It must
-    # not fail an operation that has been carried out.
+    # not fail an operation that has been carried out: what cannot be locked is left to later.
     cdef inline int _after(self) except -1:
         if self.q.look_for_dead or self.q.h.dying.head != SHMQ_NIL:
             self._tend()
@@ -213,6 +240,8 @@ cdef class _Attachment:
                 self._look_for_dead()
             if self.q.h.dying.head != SHMQ_NIL:
                 self._bury()
+        except _errors.LockTimeout:
+            pass
         finally:
             self.tending = False
         return 0
@@ -241,21 +270,27 @@ cdef class _Attachment:
             self.tending = True
             try:
                 self._bury(1 << 31)
+            except _errors.LockTimeout:
+                pass
             finally:
                 self.tending = False
         return 0
 
     # ---- leaving ----
 
-    # For what ends: takes the lock even of a deleted queue; whether it could be had.
+    # For what ends: takes the lock even of a deleted queue; whether it could be had. If not,
+    # what is left is cleared away with the handle, or the process.
     cdef bint _lock_to_end(self) noexcept nogil:
+        cdef int64_t waited = 0, slice_
         cdef int status = SHMQ_BUSY
-        cdef int tries = 0
         if self.q.attachment == SHMQ_NIL:
             return False
-        while status == SHMQ_BUSY and tries < 100:
-            tries += 1
-            status = shmq_lock_even_deleted(&self.q, LOCK_SLICE)
+        while status == SHMQ_BUSY:
+            slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&self.q))
+            if not slice_:
+                return False
+            status = shmq_lock_even_deleted(&self.q, slice_)
+            waited += slice_
         return status == SHMQ_OK
 
     # Holds the lock.
@@ -307,25 +342,30 @@ cdef class _Attachment:
             return self.blocks or timeout is not None
         return bool(block)
 
+    # The end of an operation's waits, monotonic ns, FOREVER or AT_ONCE: of `until`, or where
+    # that is UNKNOWN, from now on. Who finds at once what it wants need not read the clock.
+    cdef int64_t _end_of(self, int bell, block, timeout, int64_t *until) except -1:
+        if until[0] == UNKNOWN:
+            if self._blocks(block, timeout) if bell == SHMQ_NOT_FULL else block:
+                until[0] = _deadline(timeout)
+            else:
+                until[0] = AT_ONCE
+        return until[0]
+
     # Whether to try again after SHMQ_FULL or SHMQ_EMPTY. Without blocking there is still
     # one more try, after the dead have been looked for.
     cdef bint _may_wait(self, int bell, block, timeout, int64_t *until, int *round_) except -1:
-        if until[0] == -1:
-            if bell == SHMQ_NOT_FULL:
-                until[0] = _deadline(timeout) if self._blocks(block, timeout) else 0
-                # What was dropped makes room once the journal has that, if somebody writes it.
-                if until[0] == 0 and block is None and self.drops and self.q.h.spent:
-                    until[0] = _real_now() + ROOM_SOON
+        cdef int64_t end = self._end_of(bell, block, timeout, until)
+        if end == AT_ONCE and round_[0] == 0:
+            # What was dropped makes room once the journal has that, if somebody writes it.
+            if bell == SHMQ_NOT_FULL and block is None and self.drops and self.q.h.spent:
+                end = until[0] = _real_now() + ROOM_SOON
             else:
-                until[0] = _deadline(timeout) if block else 0
-            if until[0] == 0:
                 self.q.look_for_dead = True
                 self._tend()
                 round_[0] = 2
                 return True
-        elif until[0] == 0:
-            return False
-        return self._wait(bell, until[0], round_)
+        return self._wait(bell, end, round_)
 
     # After an operation that found nothing: whether to try again. First it spins, as long as
     # that pays; then it sleeps, which takes that the operation, when it failed, counted us in
@@ -388,20 +428,42 @@ cdef class _Attachment:
     # Whether it was posted. Such a one tries again though its time may be over: what it was
     # posted for is nobody else's to look for.
     cdef bint _sleep(self, int bell, int64_t until) except -1:
-        cdef int status, lock_status = SHMQ_BUSY, left = 0
-        cdef int64_t due = self.q.h.next_tick - shmq_now()
+        cdef int status, lock_status
+        cdef int64_t waited = 0, due = self.q.h.next_tick - shmq_now()
         cdef int64_t slice_ = min(WAIT_SLICE, until - _real_now() if until != FOREVER else FOREVER)
+        cdef uint32_t sleepers = self.awake[bell] + 1
         if due < slice_ and not shmq_clock_set:
             slice_ = max(due, 0)
+        self.awake[bell] = 0
         with nogil:
             status = shmq_sleep(self.semaphores[bell], slice_)
-            while lock_status == SHMQ_BUSY:
-                lock_status = shmq_lock_even_deleted(&self.q, LOCK_SLICE)
-            if lock_status == SHMQ_OK:
-                if self.open_:  # who closes a handle counts its sleepers out
-                    sem_getvalue(self.semaphores[bell], &left)
-                    shmq_wake_up(&self.q, bell, status == SHMQ_OK, left)
-                self._unlock()
+            slice_ = shmq_patience(0, until, 0)
+            lock_status = self._count_out(bell, status == SHMQ_OK, sleepers, slice_)
         if lock_status != SHMQ_OK:
-            raise self._error(lock_status)
+            self.awake[bell] += sleepers
+            while lock_status == SHMQ_BUSY:
+                PyErr_CheckSignals()
+                waited += slice_
+                slice_ = shmq_patience(waited, until, shmq_lock_holder(&self.q))
+                if not slice_:
+                    raise self._locked_out(waited)
+                with nogil:
+                    lock_status = self._count_out(bell, status == SHMQ_OK, sleepers, slice_)
+            if lock_status != SHMQ_OK:
+                raise self._error(lock_status)
+            self.awake[bell] -= sleepers
         return status == SHMQ_OK
+
+    # Takes the lock within `ns`, and counts those out who sleep no longer.
+    cdef int _count_out(self, int bell, bint posted, uint32_t sleepers, int64_t ns) noexcept nogil:
+        cdef int left = 0, status = shmq_lock_even_deleted(&self.q, ns)
+        if status != SHMQ_OK:
+            return status
+        if self.open_:  # who closes a handle counts its sleepers out
+            sem_getvalue(self.semaphores[bell], &left)
+            while sleepers:
+                sleepers -= 1
+                shmq_wake_up(&self.q, bell, posted, left)
+                posted = False
+        self._unlock()
+        return SHMQ_OK

@@ -55,14 +55,24 @@ cdef class _Run:
         cdef int i
         if self._settled:
             return refused
-        self._settled = True
         for i in range(self.units):
             try:
                 self.handle._settle(1, self.raw[i], ns)
             except _errors.LeaseExpired:
                 refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
+            except _errors.LockTimeout:
+                self._forget(i)
+                raise
+        self._settled = True
         self.units = 0
         return refused
+
+    # The first `count` are settled, and the others are not.
+    cdef void _forget(self, int count) noexcept:
+        cdef int i
+        self.units -= count
+        for i in range(self.units):
+            self.raw[i] = self.raw[i + count]
 
     def __enter__(self):
         return self
@@ -100,7 +110,7 @@ cdef int _return_others(_Getter handle, const shmq_view *views, int kept, int at
         if i < kept or i > at:
             try:
                 handle._settle(1, views[i].receipt, 0)
-            except _errors.LeaseExpired:
+            except (_errors.LeaseExpired, _errors.LockTimeout):
                 pass
     return 0
 

@@ -7,7 +7,6 @@ cdef enum:
     PACKED = 6                  # the codec of packed batches: see shmq/codecs.py
     MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
-    LOCK_SLICE = 50000000       # ns
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
     WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
     ROOM_SOON = 1000000000      # ns: what was dropped is in the journal by then, or never
@@ -21,6 +20,8 @@ cdef enum:
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER
+cdef int64_t AT_ONCE = 0        # the end of an operation that waits for nothing but a lock
+cdef int64_t UNKNOWN = -1       # the end of one whose timeout was not looked at yet
 cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef object _decode = None
 cdef object _encode = None

@@ -33,11 +33,11 @@ cdef class _Gatherer:
         if self.ended or self.generation != fork_generation:
             self.handle._settle(0, message.lease, 0)
             return 0
+        if self.count == self.room:
+            self.flush()  # first: if that fails, the message is not acknowledged
         now = shmq_time(&self.handle.q)
         if shmq_mark_acked(&self.handle.q, message.lease, now) != SHMQ_OK:
             raise self.handle._stale(message.lease)
-        if self.count == self.room:
-            self.flush()
         if not self.count:
             self.since = now
         self.acks[self.count] = message.lease
@@ -137,6 +137,9 @@ cdef class Consumer:
             self.handle._lock()
         except _errors.QueueDeleted:
             return
+        except _errors.LockTimeout:
+            self.ended = self.gatherer.ended = False  # to be closed again, or with the handle
+            raise
         self.gatherer.flush_locked()
         self._give_back_locked(shmq_now())
         self.handle._unlock()
@@ -145,13 +148,11 @@ cdef class Consumer:
     # ---- iteration ----
 
     # One critical section: flushes, then leases ahead. SHMQ_OK if there is any.
-    cdef int _refill(self, bint whole, bint asleep_if_empty) except -1:
+    cdef int _refill(self, bint wait, int round_, int64_t *until) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now
-        if whole:
-            self.handle._lock()
-        else:
-            self.handle._lock_gets()
+        self.handle._lock_until(round_ > 0 or not wait, SHMQ_NOT_EMPTY, wait and self.block,
+                                self.timeout, until)
         now = shmq_time(&self.handle.q)
         self.gatherer.flush_locked()
         self.next = self.held = 0
@@ -162,7 +163,7 @@ cdef class Consumer:
             self.held += 1
         if self.held:
             status = SHMQ_OK
-        elif status == SHMQ_EMPTY and asleep_if_empty:
+        elif status == SHMQ_EMPTY and round_ == 1:
             shmq_fall_asleep(&self.handle.q, SHMQ_NOT_EMPTY)
         self.handle._unlock()
         return status
@@ -185,13 +186,13 @@ cdef class Consumer:
     # Whether there are more, after a wait if it may.
     cdef bint _get_more(self, bint wait) except -1:
         cdef int status, round_ = 0
-        cdef int64_t until = -1
+        cdef int64_t until = UNKNOWN
         if self.filter is not None and not wait:
             return self._choose() > 0
         if self.filter is not None:
             return _wait_chosen(self.handle, self._choose, self.block, self.timeout) > 0
         while True:
-            status = self._refill(round_ > 0 or not wait, round_ == 1)
+            status = self._refill(wait, round_, &until)
             if status == SHMQ_OK:
                 self.handle._after()
                 return True

@@ -4,19 +4,25 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
     """Refuse every operation on the queue from now on, and wake whoever waits.
 
     ``not_empty`` and ``not_full`` name its semaphores, ``bells`` begins the names of the
-    namespace's bells.
+    namespace's bells. Raises LockTimeout; the queue is there then, as before.
     """
     cdef bytes stem = bells.encode()
     cdef shmq_queue q
     cdef uint32_t post[2]
     cdef uint32_t asleep[2]
     cdef int status = SHMQ_BUSY
+    cdef int64_t waited = 0, slice_
     cdef sem_t *semaphore
     shmq_bind(&q, segment.base, segment.fd, &segment.geo)
     q.bells = PyBytes_AS_STRING(stem)
     while status == SHMQ_BUSY:
+        slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&q))
+        if not slice_:
+            raise _holders.lock_timeout(f"queue {(<bytes>q.h.options.name).decode()!r}",
+                                        shmq_lock_holder(&q), waited / 1e9)
         with nogil:
-            status = shmq_lock_even_deleted(&q, LOCK_SLICE)
+            status = shmq_lock_even_deleted(&q, slice_)
+        waited += slice_
         PyErr_CheckSignals()
     q.h.state = SHMQ_GONE
     shmq_mark()

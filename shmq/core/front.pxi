@@ -215,7 +215,7 @@ cdef int _lock_desk_slowly(shmq_desk *desk, int status) noexcept:
     cdef Front self = <Front>desk.front.data
     while True:
         try:
-            (<Handle>desk.data)._lock_slowly(status)
+            (<Handle>desk.data)._lock_slowly(status, FOREVER)
             return SHMQ_OK
         except _errors.QueueDeleted:
             return SHMQ_DELETED

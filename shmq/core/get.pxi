@@ -9,16 +9,14 @@ cdef class _Getter(_Putter):
         cdef shmq_view view
         cdef Message message
         cdef int status, round_ = 0
-        cdef int64_t until = -1
+        cdef int64_t until = UNKNOWN
         if timeout is not None:
             _check_timeout(timeout)
         if where is not None:
             return self._get_chosen(_filter_of(where), block, timeout)
         while True:
-            if round_ <= 0:
-                self._lock_gets()
-            else:  # nobody is told that there is nothing, or sleeps, by half the truth
-                self._lock()
+            # Nobody is told that there is nothing, or sleeps, by half the truth.
+            self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
             status = shmq_lease(&self.q, shmq_time(&self.q), True, &view)
             if status == SHMQ_EMPTY and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
@@ -116,12 +114,9 @@ cdef class _Getter(_Putter):
     cdef int _lease_some(self, shmq_view *views, int most, block, timeout,
                          shmq_packed *packed=NULL, uint64_t records=0) except -1:
         cdef int status, got, round_ = 0
-        cdef int64_t until = -1
+        cdef int64_t until = UNKNOWN
         while True:
-            if round_ <= 0:
-                self._lock_gets()
-            else:
-                self._lock()
+            self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
             status = self._lease_run(views, most, &got, packed, records)
             if status == SHMQ_EMPTY and not got and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_EMPTY)
@@ -198,7 +193,12 @@ cdef class _Getter(_Putter):
             shmq_choose_again(&choice)
             if not got:
                 PyErr_CheckSignals()  # what was leased already is not lost to a signal
-            self._lock_gets()
+            try:
+                self._lock_gets()
+            except _errors.LockTimeout:
+                if not got:
+                    raise
+                break  # nor for want of the lock
         self._after()
         if not got and status != SHMQ_EMPTY:
             raise self._error(status)

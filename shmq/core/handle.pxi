@@ -214,6 +214,7 @@ cdef class Handle(_RowMover):
         """Put a message that only ``publish_copy`` makes visible; its receipt. Raises Full."""
         cdef Parcel parcel = Parcel.__new__(Parcel)
         cdef Loan loan
+        cdef int64_t until = AT_ONCE
         cdef int status
         parcel.keep = body
         parcel._set_body(body)
@@ -226,7 +227,7 @@ cdef class Handle(_RowMover):
         if group is not None:
             parcel.c.group = self._hash(group)[0] or 1
         self.void_copies(origin_queue, origin_seq)
-        loan = _borrow(self, parcel, False, None)
+        loan = _borrow(self, parcel, False, None, &until)
         _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
         shmq_mark()
         loan._end()

@@ -14,6 +14,7 @@ cdef class Loan:
     cdef bint ended
     cdef bint confirms           # the commit returns once it is on disk,
     cdef object patience         #   or so many seconds after it
+    cdef int64_t until           # the end of the put that it is part of
     cdef readonly Put put
 
     @property
@@ -37,7 +38,7 @@ cdef class Loan:
             self.parcel.c.body_bytes = size
         self._end()  # first: whoever gets the message is to find it without our pin
         try:
-            self.put = self.handle._fill(self.receipt, self.parcel)
+            self.put = self.handle._fill(self.receipt, self.parcel, self.until)
         except BaseException:
             self._abandon()  # which does nothing where the message was put
             raise
@@ -90,15 +91,16 @@ cdef class Loan:
 
 # Space for the parcel, pinned; ended already, with its `put`, if the dedupe id was taken
 # before. All that can fail is done before the space is ours.
-cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout):
+cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout, int64_t *until):
     cdef Loan loan = Loan.__new__(Loan)
     cdef View holder = View.__new__(View)
     cdef shmq_view view
     cdef uint64_t seq = 0
     loan.ended = True
     loan.handle = handle
+    loan.until = AT_ONCE
     loan.parcel = parcel
-    if handle._reserve(parcel, block, timeout, &view, &seq) == SHMQ_DUPLICATE:
+    if handle._reserve(parcel, block, timeout, until, &view, &seq) == SHMQ_DUPLICATE:
         loan.put = _new_put(seq, True)
         return loan
     _hold(holder, handle, &view)
@@ -119,6 +121,7 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
     """See shmq.contract.Queue.loan."""
     cdef Parcel parcel
     cdef Loan loan
+    cdef int64_t until = UNKNOWN
     cdef bint confirms = handle._confirms(confirm)
     size = _whole("size", size)
     if not 0 <= size < 1 << 63:
@@ -132,7 +135,7 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
         parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
                               dedupe_id, reply_to, correlation, True)
     parcel.c.body_bytes = size
-    loan = _borrow(handle, parcel, block, timeout)
+    loan = _borrow(handle, parcel, block, timeout, &until)
     if loan.ended:
         if confirms:
             handle._confirm(loan.put.sequence, 1, _deadline(timeout))

@@ -71,7 +71,7 @@ cdef class _Putter(_Confirmer):
     cdef Put _put(self, const shmq_put *c, block, timeout):
         cdef uint64_t seq = 0
         cdef int status, round_ = 0
-        cdef int64_t until = -1
+        cdef int64_t until = UNKNOWN
         if shmq_fits(&self.q, c.body_bytes, c.meta_bytes) != SHMQ_OK:
             raise self._too_large(c.body_bytes, c.meta_bytes)
         while True:
@@ -81,7 +81,7 @@ cdef class _Putter(_Confirmer):
             if shmq_looks_roomy(&self.q, 1) and self._quick_put(c, &seq):
                 return _new_put(seq, False)
             if round_ > 0 or shmq_looks_roomy(&self.q, 1):
-                self._lock()
+                self._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
                 status = c_put(&self.q, c, shmq_now(), &seq)
                 if status == SHMQ_FULL and round_ == 1:
                     shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
@@ -140,9 +140,11 @@ cdef class _Putter(_Confirmer):
     # A large body is written without the lock, into space that is ours and pinned: not
     # even closing the handle meanwhile lets another message have it.
     cdef Put _put_large(self, Parcel parcel, block, timeout):
-        cdef Loan loan = _borrow(self, parcel, block, timeout)
+        cdef int64_t until = UNKNOWN
+        cdef Loan loan = _borrow(self, parcel, block, timeout, &until)
         if loan.ended:
             return loan.put
+        loan.until = self._end_of(SHMQ_NOT_FULL, block, timeout, &until)
         _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes - parcel.c.tail_bytes)
         memcpy(<char *>loan.holder.place + parcel.c.body_bytes - parcel.c.tail_bytes,
                parcel.c.tail, parcel.c.tail_bytes)
@@ -150,14 +152,13 @@ cdef class _Putter(_Confirmer):
         return loan.commit()
 
     # Reserves and pins space: SHMQ_OK or SHMQ_DUPLICATE. Raises Full.
-    cdef int _reserve(self, Parcel parcel, block, timeout, shmq_view *view,
+    cdef int _reserve(self, Parcel parcel, block, timeout, int64_t *until, shmq_view *view,
                       uint64_t *seq) except -1:
         cdef int status, round_ = 0
-        cdef int64_t until = -1
         if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
             raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
         while True:
-            self._lock()
+            self._lock_until(True, SHMQ_NOT_FULL, block, timeout, until)
             status = self._reserve_locked(parcel, view, seq)
             if status == SHMQ_FULL and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
@@ -166,7 +167,7 @@ cdef class _Putter(_Confirmer):
                 return status
             if status != SHMQ_FULL:
                 raise self._error(status)
-            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, until, &round_):
                 raise self._full()
 
     cdef int _reserve_locked(self, Parcel parcel, shmq_view *view, uint64_t *seq):
@@ -179,10 +180,10 @@ cdef class _Putter(_Confirmer):
                 self.views += 1
         return status
 
-    cdef Put _fill(self, uint64_t receipt, Parcel parcel):
+    cdef Put _fill(self, uint64_t receipt, Parcel parcel, int64_t until):
         cdef uint64_t seq = 0
         cdef int status
-        self._lock()
+        self._lock_by(until)
         status = shmq_fill(&self.q, receipt, &parcel.c, shmq_now(), &seq)
         self._unlock()
         self._after()
@@ -234,12 +235,12 @@ cdef class _Putter(_Confirmer):
                 raise
         return done
 
-    # Counts in `done` those that are put; raises Full, too.
+    # Counts in `done` those that are put, whatever is raised; Full, too.
     cdef int _put_each(self, list parcels, block, timeout, Py_ssize_t *done,
                        uint64_t *last) except -1:
         cdef Py_ssize_t count = len(parcels)
         cdef int status, round_ = 0
-        cdef int64_t until = -1
+        cdef int64_t until = UNKNOWN
         while done[0] < count:
             self._quick_run(parcels, done, last)
             if done[0] == count:
@@ -248,6 +249,7 @@ cdef class _Putter(_Confirmer):
                 last[0] = self._put_large(parcels[done[0]], block, timeout).sequence
                 done[0] += 1
                 continue
+            self._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
             status = self._put_run(parcels, done, round_ == 1, last)
             if status == SHMQ_OK:
                 self._after()
@@ -289,9 +291,9 @@ cdef class _Putter(_Confirmer):
             self._rouse()
         return 0
 
-    # One critical section: puts what fits, from parcels[done[0]] on.
+    # Holds the lock, and releases it: puts what fits, from parcels[done[0]] on.
     cdef int _put_run(self, list parcels, Py_ssize_t *done, bint asleep_if_full,
-                      uint64_t *last) except -1:
+                      uint64_t *last) noexcept:
         cdef Py_ssize_t count = len(parcels)
         cdef uint64_t copied = 0
         cdef int64_t now
@@ -300,7 +302,6 @@ cdef class _Putter(_Confirmer):
         cdef const shmq_put *p
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
-        self._lock()
         now = shmq_now()
         while done[0] < count and copied < MOST_UNDER_LOCK:
             parcel = <object>PyList_GET_ITEM(parcels, done[0])

@@ -214,7 +214,7 @@ cdef class _RowMover(_Lessor):
     cdef object _move_taken(self, _RowMover source, const shmq_view *view, _RowRun *run,
                             timeout):
         cdef int status, round_ = 0
-        cdef int64_t until = -1
+        cdef int64_t until = UNKNOWN
         self._begin(source, view, run)
         while True:
             status = self._stage_run(run, round_ == 1)
@@ -222,7 +222,7 @@ cdef class _RowMover(_Lessor):
                 self._commit_run(source, view.receipt, run)
                 if run.chunk.row == run.chunk.rows:
                     return True
-                round_, until = 0, -1 if timeout is None else until
+                round_, until = 0, UNKNOWN if timeout is None else until
             elif status == SHMQ_FULL:
                 if not self._may_wait(SHMQ_NOT_FULL, timeout is None or timeout > 0, timeout,
                                       &until, &round_):

@@ -68,10 +68,10 @@ cdef class _Lessor(_Reader):
         try:
             while sheet.count < room and sheet.bytes_ < budget and status == SHMQ_OK:
                 end = min(room, sheet.count + RUN_UNDER_LOCK)
-                if sheet.count:
-                    self._lock_gets()
-                else:
+                if not sheet.count:
                     self._lock()
+                elif not self._lock_for_more():
+                    break
                 now = shmq_now()
                 while sheet.count < end and sheet.bytes_ < budget:
                     status = shmq_lease_for(&self.q, now, until - now, True, &view)
@@ -86,6 +86,14 @@ cdef class _Lessor(_Reader):
             raise self._error(status)
         self._after()
         return 0
+
+    # For an operation that has something already: false if the lock is not to be had.
+    cdef bint _lock_for_more(self) except -1:
+        try:
+            self._lock_gets()
+        except _errors.LockTimeout:
+            return False
+        return True
 
     # What was leased, and will not be handed out after all, counts for nothing.
     cdef int _give_back(self, _Sheet sheet) except -1:

@@ -90,7 +90,7 @@ class Queues:
         return self._broker.create_queue(name, **_OPTIONS[name], **durable, **more)
 
     def _refuse_others(self) -> None:
-        there = {queue.name for queue in self._broker.list_queues()}
+        there = set(self._broker.queue_names())
         taken = there if self._durable else there & _OPTIONS.keys()
         if taken:
             raise DemoError(

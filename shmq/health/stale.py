@@ -31,7 +31,7 @@ from shmq.waiting import bell_owner, semaphore_names
 __all__ = ["Finding", "namespaces", "sweep"]
 
 _OURS = re.compile(
-    r"(?:sem\.|mp\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.)?"
+    r"(?:sem\.|mp\.|names\.|exchanges\.|schemas\.|stream\.|log\.|group\.|txn\.)?"
     r"shmq@(?P<namespace>[^@]+)(?:@(?P<rest>.*))?",
     re.DOTALL,
 )

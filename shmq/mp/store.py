@@ -35,6 +35,7 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Final
 
+from shmq import names
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
@@ -77,7 +78,7 @@ _retiring: set[tuple[int, str]] = set()
 
 def default_namespace() -> str:
     """The namespace of new queues: ``SHMQ_MP_NAMESPACE``, or else one for each user."""
-    return os.environ.get("SHMQ_MP_NAMESPACE") or f"mp-{os.geteuid()}"
+    return os.environ.get("SHMQ_MP_NAMESPACE") or names.default_namespace("mp")
 
 
 class Store:

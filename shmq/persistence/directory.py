@@ -16,10 +16,10 @@ from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
 from shmq.persistence.disk import Disk
-from shmq.persistence.erasing import LOCK
+from shmq.persistence.erasing import LOCK, writer_of
 from shmq.registry import Namespace
 
-__all__ = ["DataDirectory", "chosen_directory"]
+__all__ = ["DataDirectory", "chosen_directory", "is_named"]
 
 _SYSTEM: Final = Path("/var/lib")
 _FIRST: Final = "the writer of namespace "
@@ -43,6 +43,11 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
     return _state_home() / "shmq" / namespace
 
 
+def is_named(given: str | os.PathLike[str] | None) -> bool:
+    """Whether `chosen_directory` returns what somebody named, not the usual place."""
+    return given is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
+
+
 def _state_home() -> Path:
     if os.geteuid() == 0:
         return _SYSTEM
@@ -61,7 +66,8 @@ def _state_home() -> Path:
 class DataDirectory:
     """The directory of one namespace's files, through ``disk``. For any thread.
 
-    It is made, and taken, when there is something to keep: see `ready`.
+    It is made when there is something to keep, see `ready`; before that `claim` keeps
+    other writers out.
     """
 
     def __init__(self, namespace: str, disk: Disk) -> None:
@@ -69,6 +75,7 @@ class DataDirectory:
         self.disk = disk
         self._guard = threading.Lock()
         self._lock = -1
+        self._claimed = False
         self._taken: list[Callable[[], None]] = []
 
     @property
@@ -85,6 +92,18 @@ class DataDirectory:
         """Whether there is something of that name; `ready` refuses what is no directory."""
         return self.path.exists()
 
+    def claim(self, *, make: bool) -> None:
+        """Be the only process that writes the namespace's queues, until `close`.
+
+        The directory is taken if it is there; with ``make`` it is made, so that nobody else
+        takes it before there is something to keep. Raises as `ready`.
+        """
+        if make or self.exists():
+            self.ready()
+        else:
+            Namespace.of(self.namespace).keep_in(self.path)
+            self._claimed = True
+
     def when_taken(self, call: Callable[[], None]) -> None:
         """Have ``call`` called once this is taken."""
         self._taken.append(call)
@@ -99,6 +118,7 @@ class DataDirectory:
         with self._guard:
             if self.held:
                 return
+            Namespace.of(self.namespace).refuse_second_keeper(self.path)
             try:
                 self.disk.make()
                 lock = self._take()
@@ -124,8 +144,8 @@ class DataDirectory:
         except BlockingIOError:
             os.close(lock)
             raise ShmqError(
-                f"data_dir={str(self.path)!r}: another process writes there already; end it "
-                f"first (fuser {self.path / LOCK} finds it), or name another directory"
+                f"data_dir={str(self.path)!r}: {_who_writes(self.path)} writes there already; end "
+                f"it first (fuser {self.path / LOCK} finds it), or name another directory"
             ) from None
         except BaseException:
             os.close(lock)
@@ -133,8 +153,8 @@ class DataDirectory:
         return lock
 
     def _sign(self, lock: int) -> None:
-        """Say whose it is. Raises ShmqError if it is another namespace's."""
-        told = os.pread(lock, 512, 0).decode("ascii", "replace").strip()
+        """Say whose it is, and who writes. Raises ShmqError if it is another namespace's."""
+        told = os.pread(lock, 512, 0).decode("ascii", "replace").partition("\n")[0]
         other = told.removeprefix(_FIRST)
         if told.startswith(_FIRST) and other != self.namespace:
             raise ShmqError(
@@ -143,12 +163,19 @@ class DataDirectory:
                 f"namespace to another"
             )
         os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{_FIRST}{self.namespace}\n".encode("ascii"), 0)
+        os.pwrite(lock, f"{_FIRST}{self.namespace}\npid {os.getpid()}\n".encode("ascii"), 0)
 
     def close(self) -> None:
         """Let others write there."""
         with self._guard, contextlib.suppress(OSError):
-            if self.held:
+            if self.held or self._claimed:
                 Namespace.of(self.namespace).keep_no_more()
+                self._claimed = False
+            if self.held:
                 os.close(self._lock)
                 self._lock = -1
+
+
+def _who_writes(path: Path) -> str:
+    pid = writer_of(path)
+    return f"process {pid}" if pid else "another process"

@@ -21,7 +21,7 @@ from shmq.persistence.catalog import SUFFIX, catalog
 from shmq.persistence.disk import Disk
 from shmq.persistence.writing import write_whole
 
-__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_written", "note"]
+__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_written", "note", "writer_of"]
 
 #: The name of the file whose lock, flock(2), the directory's writer holds.
 LOCK: Final = "writer.lock"
@@ -45,6 +45,16 @@ def is_written(directory: Path) -> bool:
     finally:
         os.close(lock)
     return False
+
+
+def writer_of(directory: Path) -> int:
+    """The process id that the directory's writer has noted; 0: none is there to be read."""
+    try:
+        told = (directory / LOCK).read_text("ascii")
+    except (OSError, ValueError):
+        return 0
+    found = re.search(r"^pid (\d{1,18})$", told, re.MULTILINE | re.ASCII)
+    return int(found[1]) if found else 0
 
 
 def note(queue: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shmq.errors import ShmqError
 from shmq.persistence.control import Control
-from shmq.persistence.directory import DataDirectory, chosen_directory
+from shmq.persistence.directory import DataDirectory, chosen_directory, is_named
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import recover
 from shmq.persistence.writer import Writer
@@ -30,7 +30,7 @@ class Persistence:
     def __init__(self, namespace: str, data_dir: Path | None = None) -> None:
         disk = Disk(chosen_directory(namespace, data_dir))
         self.directory = DataDirectory(namespace, disk)
-        self._namespace = namespace
+        self._named = is_named(data_dir)
         self._control: Control | None = None
         self._starting = threading.Lock()
         self._writer = Writer(namespace, self.directory)
@@ -38,12 +38,13 @@ class Persistence:
     def recover(self) -> None:
         """Bring back the queues whose segments are gone; what becomes of each is logged.
 
-        A directory that is not there yet is made when there is something to keep. Raises
+        From here on no other process writes the namespace's queues, or in a directory that
+        was named. The usual place is made when there is something to keep. Raises
         :class:`~shmq.ShmqError` if the directory cannot be used, or another process
         writes there.
         """
-        if self.directory.exists():
-            self.directory.ready()
+        self.directory.claim(make=self._named)
+        if self.directory.held:
             recover(self.directory)
         self.directory.when_taken(self._listen)
         if self.directory.held:

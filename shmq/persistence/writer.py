@@ -82,6 +82,7 @@ class Writer:
         if the directory cannot be used.
         """
         try:
+            self._directory.claim(make=False)
             self._look_around()
             if begun is not None:
                 begun()

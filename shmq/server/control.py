@@ -58,6 +58,7 @@ FEATURES: Final = (
     "filters",
     "streams",
     "holds",
+    "names",
 )
 
 _LIMIT: Final = struct.Struct("!I")
@@ -249,12 +250,13 @@ class Control:
             return _COUNT.pack(queue.purge())
 
     def _list(self, session: Session, _: str, rest: bytes) -> bytes:
-        nothing_in(rest)
-        summaries = (
-            self._broker.summary(name)
-            for name in self._broker.queue_names()
-            if self.rights(session, name)
-        )
+        only_names = map_of(rest).get("names") if rest else False
+        if not isinstance(only_names, bool):
+            raise Refusal(Status.BAD_REQUEST, "a LIST carries nothing, or 'names', true or false")
+        names = [name for name in self._broker.queue_names() if self.rights(session, name)]
+        if only_names:
+            return packed(names)
+        summaries = map(self._broker.summary, names)
         return packed([{"kind": "queue", **dataclasses.asdict(each)} for each in summaries if each])
 
     def _stats(self, session: Session, name: str, rest: bytes) -> bytes:

@@ -67,6 +67,8 @@ class PersistencePost(PipedPost):
         directory = chosen_directory(first.namespace, first.data_dir)
         #: Whether the queues have been recovered, or there is nothing to recover.
         self.recovered = not directory.exists()
+        #: Whether a process has begun to write: nobody else does.
+        self.begun = False
         #: Why the last process could not begin.
         self.refusal: str | None = None
 
@@ -86,5 +88,6 @@ class PersistencePost(PipedPost):
 
     def heard(self, said: str) -> None:
         """See :class:`PipedPost`."""
-        self.recovered = self.recovered or said == _RECOVERED
+        self.begun = self.begun or said == _RECOVERED
+        self.recovered = self.recovered or self.begun
         self.refusal = said or None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.names import check_name
+from shmq.names import check_name, default_namespace
 from shmq.options import check_one_of, check_whole
 from shmq.protocol import DEFAULT_PORT
 from shmq.server.limits import Limits
@@ -53,7 +53,7 @@ class Settings:
     #: Front-end processes: 1 to 256. By default one for each CPU it may use, up to 4.
     workers: int = dataclasses.field(default_factory=_usual_workers)
     #: The namespace whose queues are served.
-    namespace: str = "default"
+    namespace: str = dataclasses.field(default_factory=default_namespace)
     #: The least that is logged: ``debug``, ``info``, ``warning`` or ``error``.
     log_level: str = "info"
     #: Whether to listen beyond this host without a token or without TLS.

@@ -217,7 +217,7 @@ class Supervisor:
         """Let the front ends follow the recovery, and the last snapshots follow those."""
         persistence.hear()
         refusal, persistence.refusal = persistence.refusal, None
-        if refusal is not None and persistence.recovered:
+        if refusal is not None and persistence.begun:
             log.error("durable queues are not written: %s", refusal)
         elif refusal is not None:
             self._refusal = self._refusal or ShmqError(refusal)
@@ -258,7 +258,8 @@ class Supervisor:
 
     def _tell(self) -> None:
         """Say what has been reached since."""
-        if not self._up and self._fronts and all(front.ready for front in self._fronts):
+        writes = self._persistence is None or self._persistence.begun
+        if not self._up and writes and self._fronts and all(front.ready for front in self._fronts):
             self._up = True
             log.info(
                 "listening on %s: namespace %r, workers: %d",

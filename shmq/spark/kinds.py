@@ -92,7 +92,7 @@ def _there(broker: shmq.Broker) -> tuple[set[str], set[str]]:
     """The names of queues and streams; none of streams where there cannot be any."""
     try:
         streams = {summary.name for summary in broker.list_streams()}
-        return {summary.name for summary in broker.list_queues()} if streams else set(), streams
+        return set(broker.queue_names()) if streams else set(), streams
     except (Unsupported, Unauthorized):
         return set(), set()
 

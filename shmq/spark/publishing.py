@@ -101,7 +101,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
     names = {name for message in messages if message is not None for name in message.queues}
     try:
         with sink.address.connect() as broker:
-            there = [summary.name for summary in broker.list_queues()]
+            there = broker.queue_names()
             names |= {sink.topic} if sink.topic is not None else _targets(there, publisher)
             for name in names.intersection(there):
                 with broker.queue(name) as queue:

@@ -41,7 +41,7 @@ class Subscription:
         Raises NoSuchQueue for one that is named and not there, if ``strict``; a pattern may
         fit none.
         """
-        there = {summary.name for summary in broker.list_queues()}
+        there = set(broker.queue_names())
         if self.pattern is not None:
             return tuple(sorted(name for name in there if self.pattern.fullmatch(name)))
         for name in self.names or ():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULTS", "JAVA_OPTIONS", "session"]
+__all__ = ["DEFAULTS", "JAVA_OPTIONS", "register", "session"]
 
 #: What a session is made with where nobody says otherwise.
 DEFAULTS: Final = MappingProxyType(
@@ -42,6 +42,8 @@ def session(
 ) -> SparkSession:
     """A :class:`pyspark.sql.SparkSession` that reads and writes queues.
 
+    Both formats are registered in it, wherever shmq is installed: see :func:`register`.
+
     What the ``conf`` says is as it says, and so is what Spark's own configuration says. Else
     the master is ``local[*]``, times are in UTC, and there is no web page of Spark's unless
     ``ui`` asks for it. Java is that of JAVA_HOME, else the system's if it is 17 or newer, else
@@ -56,12 +58,37 @@ def session(
     given: dict[str, Any] = {key: _as_text(value) for key, value in (conf or {}).items()}
     if master is not None:
         given["spark.master"] = master
-    if SparkSession.getActiveSession() is None:
+    new = SparkSession.getActiveSession() is None
+    if new:
         if given.get("spark.master", "local").startswith("local"):
             # Java hands it to all Python processes, those that look for formats among them.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         given = _settings(app, given, ui=ui)
-    return SparkSession.builder.config(map=given).getOrCreate()
+    spark = SparkSession.builder.config(map=given).getOrCreate()
+    if new or not _knows_formats(spark):
+        register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Register ``format("shmq")`` and ``format("dmsq")`` in a session that you made yourself.
+
+    Spark finds both by itself where shmq is in a folder on the path of its Python. It does not
+    where something else imports shmq: an archive, or a finder of an editable install. The
+    Python of the executors must be able to import shmq, too. Raises :class:`ImportError`
+    without PySpark.
+    """
+    from shmq.spark.dmsq_source import DmsqSource  # noqa: PLC0415 - both import PySpark
+    from shmq.spark.source import ShmqSource  # noqa: PLC0415
+
+    spark.dataSource.register(ShmqSource)
+    spark.dataSource.register(DmsqSource)
+
+
+def _knows_formats(spark: SparkSession) -> bool:
+    """Whether a session that ran before has both: Spark warns of what is registered twice."""
+    formats = spark._jsparkSession.sessionState().dataSourceManager()
+    return all(formats.dataSourceExists(name) for name in ("shmq", "dmsq"))
 
 
 def _settings(app: str, given: Mapping[str, str], *, ui: bool) -> dict[str, Any]:

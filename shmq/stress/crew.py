@@ -45,6 +45,12 @@ class Crew:
         """Those who were neither killed nor seen to end."""
         return list(self._alive)
 
+    def pid(self, worker: int) -> int:
+        """The process id of one that lives."""
+        process, _ = self._alive[worker]
+        assert process.pid is not None
+        return process.pid
+
     def at(self, work: Callable[..., None]) -> list[int]:
         """Those of the living who do that."""
         return [worker for worker, (_, does) in self._alive.items() if does is work]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from shmq import contract
 from shmq.client.local import LocalBroker
 from shmq.errors import InvalidOption
-from shmq.names import check_name
+from shmq.names import check_name, default_namespace
 from shmq.options import MIN_LEASE, check_one_of, check_seconds, check_whole
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Plan:
     handler: str
     queue: str
     #: On this host, unless there is a ``server``.
-    namespace: str = "default"
+    namespace: str = dataclasses.field(default_factory=default_namespace)
     #: The server whose queue it is.
     server: Target | None = None
     processes: int = 1

@@ -87,5 +87,5 @@ def test_the_sessions_of_a_how_to_go_as_they_stand(shell: Shell, name: str) -> N
     ran = shell.pipeline("set -e -o pipefail\n" + "\n".join(commands))
 
     assert (ran.code, ran.err) == (0, b"")
-    told = ran.text.replace(shell.namespace, "default")
+    told = ran.text.replace(shell.namespace, "default-1000")
     assert [line.rstrip() for line in told.splitlines()] == output

@@ -150,6 +150,11 @@ def test_list_tells_every_queue_with_its_depths(
     lease.ack()
 
 
+def test_the_names_alone_are_a_line_each_or_an_array(shell: Shell, queue: shmq.Queue) -> None:
+    assert shell("list", "--names").out == b"jobs\njobs.dlq\n"
+    assert shell("list", "--names", "--json").json == ["jobs", "jobs.dlq"]
+
+
 def test_a_namespace_without_queues_is_an_empty_list(shell: Shell) -> None:
     ran = shell("list")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,41 @@ def test_init_prints_a_file_to_begin_with(invoke: Invoke, job: str) -> None:
     assert done.exit_code == Code.OK
     assert done.stdout.startswith(f"# shmq pipeline {job}: ")
     assert "[source]\n" in done.stdout
+
+
+@pytest.mark.parametrize("job", list(registry.ABOUT))
+def test_the_file_to_begin_with_is_right(invoke: Invoke, tmp_path: Path, job: str) -> None:
+    path = tmp_path / f"{job}.toml"
+    path.write_text(invoke("pipeline", "init", job).stdout)
+
+    done = invoke("pipeline", job, str(path), "--check")
+
+    assert (done.stderr, done.exit_code) == ("", Code.OK)
+
+
+def test_a_master_that_none_is_is_found_by_check(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "archive.toml"
+    path.write_text(f'{RIGHT}[spark]\nmaster = "sparc://host:7077"\n')
+
+    done = invoke("pipeline", "archive", str(path), "--check")
+
+    assert done.exit_code == Code.USAGE
+    assert "master = 'sparc://host:7077' in [spark] must be \"local[N]\"" in done.stderr
+
+
+def test_a_master_that_does_not_answer_is_one_line_before_spark_starts(
+    invoke: Invoke, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        master = f"spark://127.0.0.1:{server.getsockname()[1]}"
+    path = tmp_path / "archive.toml"
+    path.write_text(f'{RIGHT}[spark]\nmaster = "{master}"\n')
+
+    done = invoke("pipeline", "archive", str(path))
+
+    assert done.exit_code == Code.UNREACHED
+    assert done.stderr.startswith(f"shmq: no master of Spark answers at {master} (")
+    assert "Connection refused): start it, or change master in [spark]" in done.stderr
 
 
 def test_init_of_another_job_is_wrong_usage(invoke: Invoke) -> None:

@@ -236,6 +236,7 @@ def test_queues_of_different_options_may_share_a_dead_letter_queue(broker: Broke
     broker.create_queue("b", dead_letter="graveyard", capacity=5)
 
     assert [line.name for line in broker.list_queues()] == ["a", "b", "graveyard"]
+    assert broker.queue_names() == ["a", "b", "graveyard"]
 
 
 @pytest.mark.parametrize("name", ["a", "A-Z_a.z:09", ".", "..", "-", "x" * 96])

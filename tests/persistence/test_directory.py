@@ -15,7 +15,7 @@ from shmq.persistence.directory import DataDirectory, chosen_directory
 from shmq.persistence.disk import Disk
 from shmq.persistence.erasing import is_written
 from shmq.registry import Namespace
-from tests.processes.tools import ROOT, environment
+from tests.processes.tools import PATIENCE, ROOT, environment
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def of(namespace: str, path: Path) -> DataDirectory:
+def of(namespace: str, path: str | Path) -> DataDirectory:
     return DataDirectory(namespace, Disk(path))
 
 
@@ -101,7 +101,7 @@ def test_there_is_one_writer_at_a_time(namespace: str, tmp_path: Path) -> None:
     first, second = of(namespace, tmp_path / "d"), of(namespace, tmp_path / "d")
     first.ready()
 
-    with pytest.raises(shmq.ShmqError, match="another process writes there already"):
+    with pytest.raises(shmq.ShmqError, match="writes there already"):
         second.ready()
 
     first.close()
@@ -114,7 +114,7 @@ def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_p
     first, second = of(namespace, tmp_path / "d"), of(namespace, tmp_path / "e")
     first.ready()
 
-    with pytest.raises(shmq.ShmqError, match=f"another process keeps .* in {tmp_path}/d"):
+    with pytest.raises(shmq.ShmqError, match=f"process {os.getpid()} keeps .* in {tmp_path}/d"):
         second.ready()
     assert not second.held
     assert Namespace.of(namespace).data_dir == tmp_path / "d"
@@ -124,6 +124,56 @@ def test_a_namespace_is_written_to_one_directory_at_a_time(namespace: str, tmp_p
     assert Namespace.of(namespace).data_dir == tmp_path / "e"
     second.close()
     Namespace.of(namespace).retire()
+
+
+def test_a_claim_keeps_others_out_before_there_is_a_directory(
+    namespace: str, tmp_path: Path
+) -> None:
+    first = (
+        "import sys; from tests.persistence.test_directory import of; "
+        f"of({namespace!r}, {str(tmp_path / 'd')!r}).claim(make=False); "
+        "print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", first],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        assert not (tmp_path / "d").exists()
+
+        for path in (tmp_path / "d", tmp_path / "e"):
+            for make in (False, True):
+                with pytest.raises(
+                    shmq.ShmqError, match=f"process {process.pid} keeps .* in {tmp_path}/d:"
+                ):
+                    of(namespace, path).claim(make=make)
+
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+    second = of(namespace, tmp_path / "e")
+    second.claim(make=False)
+    assert not second.exists()
+    second.close()
+    Namespace.of(namespace).retire()
+
+
+def test_a_claim_to_a_directory_that_was_named_is_one_for_all_namespaces(
+    namespace: str, tmp_path: Path
+) -> None:
+    first = of(namespace, tmp_path / "d")
+    first.claim(make=True)
+
+    with pytest.raises(shmq.ShmqError, match=f"process {os.getpid()} writes there already"):
+        of(f"{namespace}-b", tmp_path / "d").claim(make=True)
+
+    first.close()
+    for each in (namespace, f"{namespace}-b"):
+        Namespace.of(each).retire()
 
 
 def test_a_directory_belongs_to_one_namespace(namespace: str, tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_a_second_writer_of_the_directory_is_refused(
     with writing(namespace, disk) as writer:
         eventually(lambda: len(writer.followed()) == 2, "the first one writes")
         directory = DataDirectory(namespace, Disk(tmp_path))
-        with pytest.raises(shmq.ShmqError, match="another process writes there already"):
+        with pytest.raises(shmq.ShmqError, match="writes there already"):
             Writer(namespace, directory).run()
 
 

@@ -60,7 +60,7 @@ def test_eight_processes_that_make_one_queue_at_once_get_one_queue(
         is_empty(queue)
     made = [f"q{number}{suffix}" for number in range(10) for suffix in ("", ".dlq")]
     assert [summary.name for summary in broker.list_queues()] == sorted(made)
-    assert len(files_of(namespace)) == 1 + 3 * len(made)
+    assert len(files_of(namespace)) == 2 + 3 * len(made)
 
 
 def test_of_many_that_make_it_with_other_options_one_wins_and_the_others_are_told(
@@ -114,7 +114,7 @@ def test_deleting_and_making_race_with_attaching(
     queue = broker.create_queue("q")
     drain(queue)
     is_sound(queue)
-    assert len(files_of(namespace)) == 7
+    assert len(files_of(namespace)) == 8
 
 
 def test_a_queue_that_is_being_made_is_waited_for(namespace: str, start: Start) -> None:
@@ -245,7 +245,7 @@ def test_a_stillborn_queue_is_made_anew(namespace: str, broker: Broker, method: 
     queue.put(b"1")
     assert drain(queue) == [b"1"]
     is_empty(queue)
-    assert len(files_of(namespace)) == 4
+    assert len(files_of(namespace)) == 5
 
 
 @pytest.mark.usefixtures("stillborn")
@@ -280,7 +280,7 @@ def test_a_half_deleted_queue_is_no_queue_and_leaves_nothing(
     with pytest.raises(shmq.NoSuchQueue):
         broker.queue("q")
 
-    assert files_of(namespace) == [f"shmq@{namespace}"]
+    assert files_of(namespace) == [f"names.shmq@{namespace}", f"shmq@{namespace}"]
     with pytest.raises(shmq.QueueDeleted):
         old.get()
 
@@ -296,7 +296,7 @@ def test_a_half_deleted_queue_is_made_anew(
     assert drain(new) == []
     new.put(b"new")
     assert drain(new) == [b"new"]
-    assert len(files_of(namespace)) == 4
+    assert len(files_of(namespace)) == 5
     with pytest.raises(shmq.QueueDeleted):
         old.put(b"2")
 

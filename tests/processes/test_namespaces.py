@@ -35,14 +35,27 @@ def test_without_a_name_the_namespace_is_the_environments(
 
 
 @pytest.mark.parametrize("variable", [None, ""])
-def test_without_a_name_or_a_variable_the_namespace_is_the_default_one(
+def test_without_a_name_or_a_variable_the_namespace_is_the_users_own(
     monkeypatch: pytest.MonkeyPatch, variable: str | None
 ) -> None:
     monkeypatch.delenv("SHMQ_NAMESPACE", raising=False)
     if variable is not None:
         monkeypatch.setenv("SHMQ_NAMESPACE", variable)
 
-    assert shmq.connect().namespace == "default"
+    assert shmq.connect().namespace == f"default-{os.geteuid()}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_two_users_of_a_host_do_not_meet_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHMQ_NAMESPACE", raising=False)
+    own = shmq.connect().namespace
+    os.seteuid(65534)
+    try:
+        other = shmq.connect().namespace
+    finally:
+        os.seteuid(0)
+
+    assert (own, other) == ("default-0", "default-65534")
 
 
 def test_a_name_in_the_environment_that_is_not_allowed_says_where_it_stands(

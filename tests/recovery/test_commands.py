@@ -16,7 +16,7 @@ from shmq.persistence.recovery import plan
 from tests.cli.tools import Shell
 from tests.processes.tools import eventually
 from tests.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment
-from tests.recovery.tools import Persist, lose, persisting
+from tests.recovery.tools import Persist, lose
 from tests.serving import Server
 
 
@@ -238,7 +238,20 @@ def test_a_directory_that_is_written_to_is_refused(persist: Persist, shell: Shel
 
     told = shell("persist", "-d", str(persist.directory), code=Code.REFUSED).err.decode()
 
-    assert "another process writes there already" in told
+    assert "keeps the durable queues" in told
+
+
+def test_a_second_writer_is_refused_before_there_is_anything_to_write(
+    persist: Persist, shell: Shell, tmp_path: Path
+) -> None:
+    assert persist.process is not None
+    told = f"process {persist.process.pid} "
+
+    for command in (("persist",), ("serve", "-p", "0")):
+        for directory in (persist.directory, tmp_path / "other"):
+            refused = shell(*command, "-d", str(directory), code=Code.REFUSED).err.decode()
+            assert told in refused.splitlines()[-1]
+            assert str(persist.directory) in refused.splitlines()[-1]
 
 
 def test_it_may_have_all_the_descriptors_that_the_system_allows(persist: Persist) -> None:
@@ -349,7 +362,7 @@ def test_a_server_whose_directory_is_taken_does_not_start(
 
     refused = shell("serve", "-p", "0", "-d", str(tmp_path / "data"), code=Code.REFUSED)
 
-    assert "another process writes there already" in refused.err.decode().splitlines()[-1]
+    assert "keeps the durable queues" in refused.err.decode().splitlines()[-1]
     assert server.stops() == 0, server.log
 
 
@@ -386,7 +399,10 @@ def test_a_flipped_bit_in_any_byte_of_a_segment_is_found_or_changes_nothing(
 
 
 def test_a_server_says_why_it_cannot_write(server: Server, namespace: str, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    with persisting(namespace, tmp_path / "elsewhere"):
-        confirmed(namespace, 1)
-        server.hears("durable queues are not written")
+    confirmed(namespace, 1)
+    (pid,) = server.said(r"persistence started, pid (\d+)")
+    (tmp_path / "data").chmod(0o755)
+
+    os.kill(int(pid), signal.SIGKILL)
+
+    server.hears("durable queues are not written")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def test_what_is_wrong_on_the_command_line_is_not_said_of_the_file(tmp_path: Pat
 def test_without_a_file_there_are_the_defaults() -> None:
     settings = Source().read()
 
-    assert (settings.bind, settings.port, settings.namespace) == ("127.0.0.1", 9999, "default")
+    assert (settings.bind, settings.port) == ("127.0.0.1", 9999)
+    assert settings.namespace == f"default-{os.geteuid()}"
     assert settings.limits == Limits()
     assert 1 <= settings.workers <= 4
 

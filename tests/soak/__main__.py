@@ -14,7 +14,7 @@ import shmq
 from shmq.stress.crew import Crew
 from shmq.stress.journal import Journal, read_all
 from shmq.stress.verdict import WRONGS, Verdict, judge
-from tests.soak import durable, over_tcp, streams, transactions, workers
+from tests.soak import durable, mixed, over_tcp, streams, transactions, workers
 from tests.soak.draining import check, drain
 from tests.soak.streams import history
 
@@ -60,10 +60,15 @@ def main() -> None:
     way.add_argument("--durable", action="store_true", help="with a journal; the memory is lost")
     way.add_argument("--streams", action="store_true", help="a stream, and a group that reads it")
     way.add_argument("--transactions", action="store_true", help="from a stream to another")
+    way.add_argument("--mixed", action="store_true", help="all of it at once, with SIGSTOP, too")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     if arguments.streams:
         _soak_stream(arguments.seconds, arguments.seed)
+        return
+    if arguments.mixed:
+        for part, outcome in mixed.soak(arguments.seconds, arguments.seed).items():
+            print(f"{part}: {outcome}")
         return
     if arguments.transactions:
         _soak_transactions(arguments.seconds, arguments.seed)

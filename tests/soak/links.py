@@ -78,14 +78,14 @@ def send_window(wire: Wire, waiting: list[bytes], chance: random.Random) -> int:
         items = [split_item(each) for each in waiting[:BATCH]]
         payload = frames.batch(QUEUE, *items)
         answer = wire.ask(T.PRODUCE_BATCH, payload)
-        check(answer, S.OK, S.QUEUE_FULL)
+        check(answer, S.OK, S.QUEUE_FULL, S.BUSY)
         return int.from_bytes(answer.payload[:4], "big")
     wire.send(*(frame(T.PRODUCE, name + each, n + 1) for n, each in enumerate(waiting)))
     answers = [wire.receive() for _ in waiting]
     for n, answer in enumerate(answers):
         assert answer.id == n + 1
-        check(answer, S.OK, S.DUPLICATE, S.QUEUE_FULL)
-    taken = [answer.status != S.QUEUE_FULL for answer in answers]
+        check(answer, S.OK, S.DUPLICATE, S.QUEUE_FULL, S.BUSY)
+    taken = [answer.status not in {S.QUEUE_FULL, S.BUSY} for answer in answers]
     done = taken.index(False) if False in taken else len(taken)
     if done < len(taken):
         time.sleep(0.002)
@@ -147,8 +147,9 @@ def note_host(directory: Path, number: int, port: int, wire: Wire) -> bool:
 
 def subscribed(link: Link, chance: random.Random) -> Iterator[list[Delivery]]:
     subscription = link.post(T.SUBSCRIBE, frames.subscribe(QUEUE, chance.randrange(1, 64)))
-    check(link.receive(), S.OK)
-    for _ in range(200):
+    answer = link.receive()
+    check(answer, S.OK, S.BUSY)
+    for _ in range(0 if answer.status == S.BUSY else 200):
         answer = link.early.pop(0) if link.early else link.receive()
         if answer.kind == T.REPLY:
             check(answer)
@@ -167,7 +168,7 @@ def asked(link: Link, chance: random.Random) -> Iterator[list[Delivery]]:
             if answer.kind == T.DELIVER:
                 some.append(frames.read_delivery(answer.payload))
             else:
-                check(answer, S.QUEUE_EMPTY)
+                check(answer, S.QUEUE_EMPTY, S.BUSY)
         yield some
 
 
@@ -180,12 +181,19 @@ def settle(link: Link, some: list[Delivery], chance: random.Random) -> None:
     write_all(link.journal, RETURNED if back else ACKING, numbers)
     kind = T.NACK if back else T.ACK
     payload = frames.timed(QUEUE, 0, *receipts) if back else frames.receipts(QUEUE, *receipts)
-    link.send(frame(kind, payload, 0xFFFFFFFF))
-    while (answer := link.receive()).id != 0xFFFFFFFF:
-        link.early.append(answer)
+    while (answer := settled(link, frame(kind, payload, 0xFFFFFFFF))).status == S.BUSY:
+        time.sleep(0.002)
     check(answer, S.OK)
     if not back:
         write_all(link.journal, ACKED, numbers)
+
+
+def settled(link: Link, request: bytes) -> Frame:
+    """The answer to a request of the last message id; what comes before it is early."""
+    link.send(request)
+    while (answer := link.receive()).id != 0xFFFFFFFF:
+        link.early.append(answer)
+    return answer
 
 
 def numbers_in(delivery: Delivery) -> list[int]:

@@ -1,7 +1,9 @@
-"""The soak over TCP: what serves is killed, too."""
+"""The soak over TCP: what serves is killed, too, and with ``stopped`` stands still for a while."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import secrets
 import shutil
@@ -10,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -21,6 +24,7 @@ from tests.processes.tools import PATIENCE
 from tests.serving import Server, serve
 from tests.soak import links, workers
 from tests.soak.draining import check, drain
+from tests.soak.stops import Stops
 
 REMOTE = 3
 LOCAL = 1
@@ -28,14 +32,19 @@ LOCAL = 1
 #: Of the server's workers, so many are killed for each of the crew; and of its supervisors.
 WORKERS_KILLED = 0.1
 SUPERVISORS_KILLED = 0.01
+#: And of the processes that write the journal, where there is one.
+WRITERS_KILLED = 0.05
+#: Of the stops, so many are of a worker that never goes on.
+FOR_GOOD = 0.05
 
 
 class Front:
     """A server of which processes are killed; when each was."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, **settings: Any) -> None:
         self.server = server
         self.port = server.port
+        self.settings: dict[str, Any] = settings
         #: By process id, in monotonic ns: when it was last known to be well.
         self.killed_at: dict[int, int] = {}
         self._left: list[psutil.Process] = []
@@ -54,13 +63,30 @@ class Front:
         now = time.monotonic_ns()
         for pid in self.server.workers():
             self.killed_at.setdefault(pid, now)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)  # so that it can see its supervisor's end
         for pid in self.server.children():
             self._see(pid)
         self.server.process.kill()
         self.server.process.wait()
-        self.server.configure(workers=2, port=self.port)
+        self.server.configure(port=self.port, **self.settings)
         self.server.start()
         self.server.ready()
+
+    def stop_worker(self, chance: random.Random) -> None:
+        """Have one that serves stand still for good; the supervisor kills and replaces it."""
+        pid = chance.choice(self.server.workers())
+        if pid not in self.killed_at:
+            self.killed_at[pid] = time.monotonic_ns()
+            self._see(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def kill_writer(self) -> None:
+        """Kill the process that writes the journal; the supervisor starts another."""
+        for pid in self.server.said(r"persistence started, pid (\d+)")[-1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
     def is_over(self) -> None:
         """Return once nobody is left of those who were killed, or whose supervisor was."""
@@ -80,29 +106,46 @@ def consume_locally(namespace: str, directory: Path, _: int, worker: int) -> Non
     workers.consume(namespace, directory, worker)
 
 
-def soak(seconds: float, seed: int, least: int = 0) -> tuple[Verdict, int, int]:
+def soak(
+    seconds: float,
+    seed: int,
+    least: int = 0,
+    namespace: str | None = None,
+    *,
+    stopped: float = 0.0,
+    data_dir: Path | None = None,
+) -> tuple[Verdict, int, int]:
     """The verdict, and how many clients and how many of the server's processes were killed.
 
-    It goes on for at least that long, and until ``least`` of either kind were killed.
+    It goes on for at least that long, and until ``least`` of either kind were killed. The share
+    ``stopped`` of those who are chosen stands still for a while instead. With ``data_dir`` the
+    queue has a journal there, and the process that writes it is killed, too.
     """
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
-    namespace = f"soak-{secrets.token_hex(4)}"
+    namespace = namespace or f"soak-{secrets.token_hex(4)}"
     broker = shmq.connect(namespace)
-    queue = broker.create_queue(
-        "work", capacity=500, visibility_timeout=3600, max_deliveries=60_000, dedupe_window=600
-    )
-    crew = None
+    settings = {"workers": 2} if data_dir is None else {"workers": 2, "data_dir": str(data_dir)}
+    crew, stops = None, Stops()
     try:
-        with serve(namespace, workers=2) as server:
-            front = Front(server)
+        with serve(namespace, **settings) as server:
+            queue = broker.create_queue(
+                "work",
+                capacity=500,
+                visibility_timeout=3600,
+                max_deliveries=60_000,
+                dedupe_window=600,
+                durability="memory" if data_dir is None else "journal",
+            )
+            front = Front(server, **settings)
             crew = Crew(namespace, directory, front.port)
             remote, local = [links.produce, links.consume], [produce_locally, consume_locally]
             for work in remote * REMOTE + local * LOCAL:
                 crew.hire(work)
             end = time.monotonic() + seconds
             while time.monotonic() < end or min(crew.killed, len(front.killed_at)) < least:
-                _kill_one(crew, front, chance)
+                _strike(crew, front, chance, stops, stopped)
+            stops.resume(everything=True)
             for worker in crew.alive:
                 crew.kill(worker)
             assert server.stops() == 0, server.log
@@ -116,21 +159,38 @@ def soak(seconds: float, seed: int, least: int = 0) -> tuple[Verdict, int, int]:
     finally:
         if crew is not None:
             crew.dismiss()
-        for summary in broker.list_queues():
-            broker.delete_queue(summary.name)
+        for name in ("work", "work.dlq"):
+            broker.delete_queue(name)
         broker.close()
         shutil.rmtree(directory)
 
 
-def _kill_one(crew: Crew, front: Front, chance: random.Random) -> None:
+def _strike(crew: Crew, front: Front, chance: random.Random, stops: Stops, stopped: float) -> None:
+    """Kill one that is chosen, or stop it."""
     time.sleep(chance.random() / 5)
+    stops.resume()
+    if chance.random() < stopped:
+        _stop_one(crew, front, chance, stops)
+        return
     draw = chance.random()
     if draw < SUPERVISORS_KILLED:
         front.kill_supervisor()
     elif draw < SUPERVISORS_KILLED + WORKERS_KILLED:
         front.kill_worker(chance)
+    elif draw < SUPERVISORS_KILLED + WORKERS_KILLED + WRITERS_KILLED:
+        front.kill_writer()
     else:
         crew.hire(crew.kill(chance.choice(crew.alive)))
+
+
+def _stop_one(crew: Crew, front: Front, chance: random.Random, stops: Stops) -> None:
+    """Stop a client or a front end, for less than the supervisor waits or for good."""
+    if chance.random() < FOR_GOOD:
+        front.stop_worker(chance)
+        return
+    running = [pid for pid in front.server.workers() if pid not in front.killed_at]
+    clients = [crew.pid(worker) for worker in crew.alive]
+    stops.stop(chance.choice(clients + running), chance.random())
 
 
 def known(records: Iterable[Record], served_until: Mapping[int, int]) -> Iterator[Record]:

@@ -7,7 +7,9 @@ their place. At the end everything is there once, and each key in its order.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
 import random
 import secrets
@@ -16,10 +18,13 @@ import time
 from collections import Counter
 
 import shmq
-from shmq import Broker, Group, Member, Queue
+from shmq import Broker, Group, Member, Message, Queue, Records
+from tests.soak.stops import insist
 
 __all__ = ["Outcome", "soak"]
 
+STREAMS = ("source", "sink")
+QUEUES = ("results", "jobs")
 WORKERS = 3
 PARTITIONS = 4
 KEYS = 50
@@ -45,19 +50,30 @@ class Outcome:
         return bool(self.lost or self.doubled or self.out_of_order)
 
 
-def soak(seconds: float, seed: int, records: int, messages: int) -> Outcome:
-    """Kill for so long, let the rest be done, and judge."""
+def soak(
+    seconds: float,
+    seed: int,
+    records: int,
+    messages: int,
+    namespace: str | None = None,
+    *,
+    stopped: float = 0.0,
+) -> Outcome:
+    """Kill for so long, let the rest be done, and judge.
+
+    The share ``stopped`` of those who are killed stands still for a while before.
+    """
     chance = random.Random(seed)
-    with shmq.connect(f"soak-{secrets.token_hex(4)}") as broker:
+    with shmq.connect(namespace or f"soak-{secrets.token_hex(4)}") as broker:
         try:
             _fill(broker, records, messages)
-            killed = _kill(broker, time.monotonic() + seconds, chance)
+            killed = _kill(broker, time.monotonic() + seconds, chance, stopped)
             return _judge(broker, records, messages, killed)
         finally:
-            for stream in broker.list_streams():
-                broker.delete_stream(stream.name)
-            for queue in broker.list_queues():
-                broker.delete_queue(queue.name)
+            for stream in STREAMS:
+                broker.delete_stream(stream)
+            for queue in QUEUES:
+                broker.delete_queue(queue)
 
 
 def _fill(broker: Broker, records: int, messages: int) -> None:
@@ -78,8 +94,8 @@ def _start(namespace: str) -> int:
     if worker == 0:
         try:
             with shmq.connect(namespace) as broker:
-                member = broker.stream("source").group("g").join(limit=50)
-                jobs = broker.queue("jobs")
+                member = insist(lambda: broker.stream("source").group("g").join(limit=50))
+                jobs = insist(lambda: broker.queue("jobs"))
                 while True:
                     _work(broker, member, jobs)
         finally:
@@ -88,33 +104,43 @@ def _start(namespace: str) -> int:
 
 
 def _work(broker: Broker, member: Member, jobs: Queue) -> None:
-    for records in member.poll(50, timeout=0.005):
-        try:
-            with broker.transaction(timeout=None) as transaction:
-                for record in records:
-                    transaction.append("sink", record.value, key=record.key)
-                    transaction.put("results", record.value)
-                transaction.commit(member, {records.partition: records.next_offset})
-        except shmq.MemberFenced:
-            pass  # another one has it
+    for records in insist(lambda: member.poll(50, timeout=0.005)):
+        with contextlib.suppress(shmq.MemberFenced):  # another one has the partition
+            insist(functools.partial(_pass_on, broker, member, records))
+    messages = insist(lambda: jobs.get_many(5, block=False))
+    insist(lambda: _do_jobs(broker, jobs, messages))
+
+
+def _pass_on(broker: Broker, member: Member, records: Records) -> None:
     with broker.transaction(timeout=None) as transaction:
-        for message in jobs.get_many(5, block=False):
+        for record in records:
+            transaction.append("sink", record.value, key=record.key)
+            transaction.put("results", record.value)
+        transaction.commit(member, {records.partition: records.next_offset})
+
+
+def _do_jobs(broker: Broker, jobs: Queue, messages: list[Message]) -> None:
+    with broker.transaction(timeout=None) as transaction:
+        for message in messages:
             transaction.put("results", message.body)
             transaction.append("sink", message.body)
             transaction.ack(jobs, message)
 
 
-def _kill(broker: Broker, until: float, chance: random.Random) -> int:
+def _kill(broker: Broker, until: float, chance: random.Random, stopped: float) -> int:
     """Have the work done, killing until then; how many were killed."""
     workers = [_start(broker.namespace) for _ in range(WORKERS)]
     jobs, group = broker.queue("jobs"), broker.stream("source").group("g")
     killed = 0
     try:
-        while not _is_done(jobs, group):
+        while not insist(lambda: _is_done(jobs, group)):
             assert time.monotonic() < until + PATIENCE, "the work is never done"
             time.sleep(chance.uniform(0.0, LIFE / WORKERS))
             if time.monotonic() < until:
                 at = chance.randrange(WORKERS)
+                if chance.random() < stopped:
+                    os.kill(workers[at], signal.SIGSTOP)
+                    time.sleep(chance.random())
                 _end(workers[at])
                 killed += 1
                 workers[at] = _start(broker.namespace)

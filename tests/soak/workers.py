@@ -10,6 +10,7 @@ from typing import Any
 
 import shmq
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, RETURNED, Journal
+from tests.soak.stops import insist
 
 GROUPS = 8
 BATCH = 16
@@ -19,7 +20,7 @@ LARGE = 9_000
 def produce(namespace: str, directory: Path, worker: int) -> None:
     """Put messages in every way there is, until killed."""
     journal, chance = Journal(directory, worker), random.Random(worker)
-    queue = shmq.connect(namespace).queue("work")
+    queue = insist(lambda: shmq.connect(namespace).queue("work"))
     number = worker << 32
     while True:
         number += 1
@@ -77,7 +78,7 @@ def properties(chance: random.Random) -> dict[str, Any]:
 def consume(namespace: str, directory: Path, worker: int) -> None:
     """Take messages in every way there is, until killed."""
     journal, chance = Journal(directory, worker), random.Random(worker)
-    queue = shmq.connect(namespace).queue("work")
+    queue = insist(lambda: shmq.connect(namespace).queue("work"))
     while True:
         way = chance.randrange(5)
         if way == 0:
@@ -100,21 +101,22 @@ def consume(namespace: str, directory: Path, worker: int) -> None:
 
 def settle(message: Any, journal: Journal, chance: random.Random) -> None:
     viewed = message.codec == "bytes" and chance.random() < 0.1
-    numbers = numbers_of(bytes(message.view) if viewed else message.body)
+    body = insist(lambda: bytes(message.view)) if viewed else message.body
+    numbers = numbers_of(body)
     write_all(journal, GOT, numbers)
     if chance.random() < 0.02:
         write_all(journal, RETURNED, numbers)
-        message.nack(delay=0)
+        insist(lambda: message.nack(delay=0))
         return
     write_all(journal, ACKING, numbers)
-    message.ack()
+    insist(message.ack)
     write_all(journal, ACKED, numbers)
 
 
 def settle_all(ack: Callable[[], list[int]], numbers: list[int], journal: Journal) -> None:
     write_all(journal, GOT, numbers)
     write_all(journal, ACKING, numbers)
-    if ack():
+    if insist(ack):
         raise AssertionError("a lease was lost although nobody else could have had it")
     write_all(journal, ACKED, numbers)
 
@@ -130,5 +132,5 @@ def consume_some(queue: Any, journal: Journal, chance: random.Random) -> None:
             numbers = numbers_of(message.body)
             write_all(journal, GOT, numbers)
             write_all(journal, ACKING, numbers)
-            message.ack()
+            insist(message.ack)
             write_all(journal, ACKED, numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -163,7 +164,7 @@ def test_the_url_is_that_of_the_option_else_of_the_environment(
     monkeypatch.delenv("SHMQ_URL", raising=False)
     monkeypatch.delenv("SHMQ_TOKEN", raising=False)
     monkeypatch.delenv("SHMQ_NAMESPACE", raising=False)
-    assert Address.of(of_queues()).url == "default"
+    assert Address.of(of_queues()).url == f"default-{os.geteuid()}"
     monkeypatch.setenv("SHMQ_NAMESPACE", "spaces")
     assert Address.of(of_queues()).url == "spaces"
     monkeypatch.setenv("SHMQ_URL", "shmq://broker:1")

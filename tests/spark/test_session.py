@@ -105,5 +105,5 @@ def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.Monk
         session()
 
 
-def test_the_format_is_there_without_being_registered(spark: SparkSession) -> None:
+def test_the_format_is_there(spark: SparkSession) -> None:
     assert spark.read.format("shmq").option("subscribe", "x").load().columns[0] == "key"

@@ -286,6 +286,16 @@ def test_purge_removes_visible_and_delayed_messages_and_no_leased_one(
 # --- LIST and STATS --------------------------------------------------------------------
 
 
+def test_a_list_of_names_is_names_alone(wire: Wire, queue: str) -> None:
+    assert queue in frames.unpack(wire.ok(T.LIST, frames.pack({"names": True})))
+    assert frames.unpack(wire.ok(T.LIST, frames.pack({"names": False})))[0]["kind"] == "queue"
+
+
+@pytest.mark.parametrize("asked", [{"names": 1}, {"name": True}, [True], b"x"])
+def test_a_list_of_anything_else_is_refused(wire: Wire, asked: object) -> None:
+    assert wire.status(T.LIST, frames.pack(asked)) == S.BAD_REQUEST
+
+
 def test_list_names_each_queue_with_its_kind_and_counts(wire: Wire, queue: str) -> None:
     for _ in range(3):
         wire.put(queue)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -25,7 +26,6 @@ ACT = "tests.workers.handlers:act"
 
 #: Two workers in one program, which is also what their processes import.
 SCRIPT = """
-import os
 import shmq
 
 namespace = os.environ["SHMQ_NAMESPACE"]
@@ -70,7 +70,7 @@ def test_a_declared_worker_plans_what_was_declared() -> None:
     assert handlers.declared.plan == Plan(
         handler="tests.workers.handlers:declared",
         queue="declared",
-        namespace="default",
+        namespace=f"default-{os.geteuid()}",
         processes=2,
         mode="keyed",
         idle_timeout=0.2,

@@ -105,6 +105,7 @@ def _make(
     """Needs the registry lock. What a dead maker left gives way."""
     path = _path(namespace, stream_id, name)
     path.unlink(missing_ok=True)
+    namespace.note(path, there=True)
     options = {
         "created_at": time.time_ns(),
         **options,
@@ -122,6 +123,7 @@ def _make(
         memory = mmap.mmap(fd, size)
     except OSError as error:
         path.unlink(missing_ok=True)
+        namespace.note(path, there=False)
         raise as_no_space(error, size) from error
     finally:
         if fd >= 0:
@@ -132,8 +134,8 @@ def _make(
 
 def group_names(namespace: Namespace, stream_id: int) -> list[str]:
     """The names of the stream's groups, sorted; one may be half made or half removed."""
-    prefix = _prefix(namespace, stream_id)
-    return sorted(entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+    own = f"{stream_id:016x}@"
+    return [name.removeprefix(own) for name in namespace.names_of("group.shmq", own)]
 
 
 def remove(namespace: Namespace, stream_id: int, name: str) -> bool:
@@ -149,7 +151,9 @@ def remove(namespace: Namespace, stream_id: int, name: str) -> bool:
                 roster.close()
         try:
             path.unlink()
+            namespace.note(path, there=False)
         except FileNotFoundError:
+            namespace.note(path, there=False)
             return False
         except OSError as error:
             if error.errno == errno.EISDIR:
@@ -171,14 +175,15 @@ def sweep(namespace: Namespace, stream_ids: Container[int]) -> None:
 
     What cannot be removed is logged, and what is not named as a group is left alone.
     """
-    prefix = f"group.shmq@{namespace.name}@"
-    for entry in os.listdir(SHM):
-        found = _OWN.fullmatch(entry.removeprefix(prefix)) if entry.startswith(prefix) else None
+    for entry in namespace.names_of("group.shmq"):
+        found = _OWN.fullmatch(entry)
         if found is not None and int(found[1], 16) not in stream_ids:
             try:
                 remove(namespace, int(found[1], 16), found[2])
             except ShmqError as error:
-                log.warning("%s is of a stream that was deleted, and stays: %s", entry, error)
+                log.warning(
+                    "the group %s is of a stream that was deleted, and stays: %s", entry, error
+                )
 
 
 def _prefix(namespace: Namespace, stream_id: int) -> str:

@@ -164,10 +164,22 @@ class RemoteBroker(Asker, Registrar):
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        answer = self._connection.call(lambda wire: wire.request(Type.LIST, False, b""), again=True)
+        return sorted(map(_summary, self._list(b"")), key=lambda row: row.name)
+
+    def queue_names(self) -> list[str]:
+        """See :class:`shmq.contract.Broker`."""
+        self._check_open()
+        if "names" not in self._greeting.features:
+            return [queue.name for queue in self.list_queues()]
+        return sorted(self._list(msgpack.packb({"names": True})))
+
+    def _list(self, asked: bytes) -> list[Any]:
+        answer = self._connection.call(
+            lambda wire: wire.request(Type.LIST, False, asked), again=True
+        )
         self._check(answer)
-        rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
-        return sorted((_summary(row) for row in rows), key=lambda row: row.name)
+        rows: list[Any] = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
+        return rows
 
     # ---- streams ----
 

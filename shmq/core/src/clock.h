@@ -33,6 +33,16 @@ static inline int64_t shmq_coarse_now(void)
     return shmq_read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
+/* One turn of a spin. */
+static inline void shmq_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 static inline int64_t shmq_wall(void) { return shmq_read_clock(CLOCK_REALTIME); }
 
 #endif

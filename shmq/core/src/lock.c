@@ -1,18 +1,15 @@
 #define _GNU_SOURCE
 #include "lock.h"
 
-#include <errno.h>
-#include <sched.h>
-
 #include "bell.h"
 #include "clock.h"
 #include "exchange.h"
+#include "holder.h"
 #include "journal.h"
 #include "recover.h"
 #include "robust.h"
 #include "sleep.h"
 
-#define SPINS 200
 #define EVERYTHING UINT32_MAX
 
 int shmq_lock_init(struct shmq_header *h)
@@ -22,9 +19,9 @@ int shmq_lock_init(struct shmq_header *h)
     return status ? status : shmq_robust_init(&h->put_lock);
 }
 
-static void drop_gets(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->lock.mutex); }
+static void drop_gets(struct shmq_queue *q) { shmq_robust_drop(&q->h->lock); }
 
-static void drop_puts(struct shmq_queue *q) { (void)pthread_mutex_unlock(&q->h->put_lock.mutex); }
+static void drop_puts(struct shmq_queue *q) { shmq_robust_drop(&q->h->put_lock); }
 
 static void drop(struct shmq_queue *q)
 {
@@ -37,13 +34,13 @@ static void drop(struct shmq_queue *q)
  * written down before the mutex is good again: until then our own death counts the same. A
  * mutex left inconsistent would not refuse whoever comes next, as glibc has it, but hang
  * them. */
-static int inherit(struct shmq_queue *q, pthread_mutex_t *mutex, int error)
+static int inherit(struct shmq_queue *q, union shmq_mutex *lock, int error)
 {
     if (__builtin_expect(error != EOWNERDEAD, 1))
         return error;
     atomic_store_explicit(&q->h->unsettled, 1, memory_order_relaxed);
     shmq_mark();
-    return pthread_mutex_consistent(mutex);
+    return shmq_robust_mend(lock);
 }
 
 /* Holds both locks. What cannot be rebuilt is marked as broken. */
@@ -67,51 +64,16 @@ static bool within_bounds(const struct shmq_queue *q)
            h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
-static int status_of(int error)
-{
-    if (error == EBUSY || error == ETIMEDOUT)
-        return SHMQ_BUSY;
-    return error ? SHMQ_DAMAGED : SHMQ_OK;
-}
-
 /* Takes the mutex after spinning at most some microseconds. */
 static inline int take(struct shmq_queue *q, union shmq_mutex *lock)
 {
-    int error = pthread_mutex_trylock(&lock->mutex);
-
-    for (int spin = 0; error == EBUSY && spin < SPINS; spin++) {
-        shmq_pause();
-        error = pthread_mutex_trylock(&lock->mutex);
-    }
-    return inherit(q, &lock->mutex, error);
+    return inherit(q, lock, shmq_robust_spin(lock));
 }
-
-#ifdef __SANITIZE_THREAD__
-/* ThreadSanitizer does not know that pthread_mutex_clocklock takes a lock, nor that
- * pthread_mutex_timedlock takes a dead holder's: it is made to see trylocks alone. */
-static int take_until(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
-{
-    int error;
-
-    while ((error = pthread_mutex_trylock(&lock->mutex)) == EBUSY &&
-           shmq_read_clock(CLOCK_MONOTONIC) < end)
-        sched_yield();
-    return inherit(q, &lock->mutex, error);
-}
-#else
-static int take_until(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
-{
-    struct timespec until = {end / 1000000000, end % 1000000000};
-
-    return inherit(q, &lock->mutex,
-                   pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until));
-}
-#endif
 
 /* Until `end`, monotonic ns; 0: after spinning, without the kernel. */
 static inline int take_by(struct shmq_queue *q, union shmq_mutex *lock, int64_t end)
 {
-    return end ? take_until(q, lock, end) : take(q, lock);
+    return end ? inherit(q, lock, shmq_robust_wait(lock, end)) : take(q, lock);
 }
 
 /* The lock of the gets is held, and with it, if `whole`, the other one: makes the queue fit
@@ -145,18 +107,35 @@ static int conclude(struct shmq_queue *q, bool even_deleted)
     return status;
 }
 
+/* Both in their order. Nobody keeps the side of the gets while it waits for the other in the
+ * kernel: whoever holds that may be stopped, and leases and settlements go on meanwhile. */
+static int take_both(struct shmq_queue *q, int64_t end)
+{
+    int error;
+
+    do {
+        if ((error = take_by(q, &q->h->lock, end)))
+            return error;
+        if ((error = take(q, &q->h->put_lock)) != EBUSY)
+            break;
+        drop_gets(q);
+        if (!end || (error = take_by(q, &q->h->put_lock, end)))
+            return error;
+        drop_puts(q);
+        error = EBUSY;
+    } while (shmq_read_clock(CLOCK_MONOTONIC) < end);
+    if (error && error != EBUSY)
+        drop_gets(q);
+    return error;
+}
+
 static int lock_whole(struct shmq_queue *q, int64_t end, bool even_deleted)
 {
-    int error = take_by(q, &q->h->lock, end);
+    int error = take_both(q, end);
 
     if (error)
-        return status_of(error);
+        return shmq_robust_status(error);
     q->whole = true;
-    error = take_by(q, &q->h->put_lock, end);
-    if (error) {
-        drop_gets(q);
-        return status_of(error);
-    }
     return conclude(q, even_deleted);
 }
 
@@ -167,7 +146,7 @@ int shmq_lock_gets(struct shmq_queue *q)
     int error = take(q, &q->h->lock), status;
 
     if (error)
-        return status_of(error);
+        return shmq_robust_status(error);
     q->whole = false;
     status = conclude(q, false);
     return status == SHMQ_BUSY ? shmq_lock(q) : status;
@@ -181,6 +160,13 @@ int shmq_lock_slowly(struct shmq_queue *q, int64_t ns)
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns)
 {
     return lock_whole(q, shmq_read_clock(CLOCK_MONOTONIC) + ns, true);
+}
+
+uint32_t shmq_lock_holder(const struct shmq_queue *q)
+{
+    uint32_t gets = shmq_robust_holder(&q->h->lock), puts = shmq_robust_holder(&q->h->put_lock);
+
+    return !gets || (puts && puts != gets && shmq_is_at_work(gets)) ? puts : gets;
 }
 
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
@@ -199,7 +185,7 @@ int shmq_lock_puts(struct shmq_queue *q)
     int error = take(q, &q->h->put_lock);
 
     if (error)
-        return status_of(error);
+        return shmq_robust_status(error);
     if (__builtin_expect(atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN ||
                              atomic_load_explicit(&q->h->unsettled, memory_order_relaxed), 0)) {
         drop_puts(q);

@@ -18,11 +18,17 @@ int shmq_lock_init(struct shmq_header *h);
  * SHMQ_DELETED (not held then), SHMQ_DAMAGED. */
 int shmq_lock(struct shmq_queue *q);
 
-/* The same, waiting up to `ns` in the kernel. To be called without the GIL. */
+/* The same, waiting up to `ns` in the kernel. To be called without the GIL. Who has waited in
+ * vain for 1 ms or more has looked at the holder: SHMQ_BUSY is of one that may be inside, and
+ * one that is not was taken over from. Damaged locks are SHMQ_DAMAGED. */
 int shmq_lock_slowly(struct shmq_queue *q, int64_t ns);
 
 /* As shmq_lock_slowly, but a deleted queue's lock is taken too: to detach. */
 int shmq_lock_even_deleted(struct shmq_queue *q, int64_t ns);
+
+/* The thread that keeps the caller of those from the lock, that which stands still of two; 0:
+ * nobody any more. */
+uint32_t shmq_lock_holder(const struct shmq_queue *q);
 
 /* Takes the side of the gets, for a lease or a settlement. As shmq_lock. */
 int shmq_lock_gets(struct shmq_queue *q);

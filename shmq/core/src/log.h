@@ -86,6 +86,9 @@ void shmq_log_seal(struct shmq_log *log);
 /* Takes the lock after spinning, and waiting up to `ns` in the kernel: SHMQ_OK, BUSY, DELETED
  * (not held then), DAMAGED. What a dead holder left is mended before it returns. */
 int shmq_log_lock(struct shmq_log *log, int64_t ns);
+
+/* The thread that keeps others from it; 0: none. */
+uint32_t shmq_log_holder(const struct shmq_log *log);
 void shmq_log_unlock(struct shmq_log *log);
 
 /* Derives anew what hangs on the entries behind `settled`. Holds the lock. */

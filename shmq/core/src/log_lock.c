@@ -1,52 +1,7 @@
 #define _GNU_SOURCE
 #include "log.h"
 
-#include <errno.h>
-#include <sched.h>
-
-#define SPINS 200
-
-static inline void pause_a_bit(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-#ifdef __SANITIZE_THREAD__
-/* As lock.c: ThreadSanitizer is made to see trylocks alone. */
-static int take_until(pthread_mutex_t *mutex, int64_t end)
-{
-    int error;
-
-    while ((error = pthread_mutex_trylock(mutex)) == EBUSY &&
-           shmq_read_clock(CLOCK_MONOTONIC) < end)
-        sched_yield();
-    return error == EBUSY ? ETIMEDOUT : error;
-}
-#else
-static int take_until(pthread_mutex_t *mutex, int64_t end)
-{
-    struct timespec until = {end / 1000000000, end % 1000000000};
-
-    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
-}
-#endif
-
-static int take(pthread_mutex_t *mutex, int64_t ns)
-{
-    int error = pthread_mutex_trylock(mutex);
-
-    for (int spin = 0; error == EBUSY && spin < SPINS; spin++) {
-        pause_a_bit();
-        error = pthread_mutex_trylock(mutex);
-    }
-    if (error == EBUSY && ns)
-        error = take_until(mutex, shmq_read_clock(CLOCK_MONOTONIC) + ns);
-    return error;
-}
+#include "robust.h"
 
 /* What a dead holder had not published is not there, so the entries are right, and all that
  * was derived from them is derived anew. Our own death before the mutex is consistent again
@@ -63,19 +18,21 @@ static int mend(struct shmq_log *log)
         atomic_store_explicit(&h->state, SHMQ_BROKEN, memory_order_relaxed);
         shmq_mark();
     }
-    return pthread_mutex_consistent(&h->lock.mutex);
+    return shmq_robust_mend(&h->lock);
 }
 
 int shmq_log_lock(struct shmq_log *log, int64_t ns)
 {
     struct shmq_log_header *h = log->h;
-    int error = take(&h->lock.mutex, ns);
+    int error = shmq_robust_spin(&h->lock);
     uint32_t state;
 
+    if (error == EBUSY && ns)
+        error = shmq_robust_wait(&h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
     if (error == EOWNERDEAD)
         error = mend(log);
     if (error)
-        return error == EBUSY || error == ETIMEDOUT ? SHMQ_BUSY : SHMQ_DAMAGED;
+        return shmq_robust_status(error);
     state = atomic_load_explicit(&h->state, memory_order_relaxed);
     if (__builtin_expect(state != SHMQ_OPEN || h->backed > log->ring_bytes, 0)) {
         shmq_log_unlock(log);
@@ -84,7 +41,9 @@ int shmq_log_lock(struct shmq_log *log, int64_t ns)
     return SHMQ_OK;
 }
 
-void shmq_log_unlock(struct shmq_log *log) { (void)pthread_mutex_unlock(&log->h->lock.mutex); }
+void shmq_log_unlock(struct shmq_log *log) { shmq_robust_drop(&log->h->lock); }
+
+uint32_t shmq_log_holder(const struct shmq_log *log) { return shmq_robust_holder(&log->h->lock); }
 
 /* An appender that died after it had published left these entries out. */
 static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_glance *g)

@@ -219,16 +219,6 @@ static inline void shmq_fetch(const void *line) { __builtin_prefetch(line, 0, 3)
 static inline void shmq_fetch_to_write(const void *line) { __builtin_prefetch(line, 1, 3); }
 #endif
 
-/* One turn of a spin. */
-static inline void shmq_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static inline void shmq_tick_by(struct shmq_header *h, int64_t when)
 {
     if (when < h->next_tick)

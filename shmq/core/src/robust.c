@@ -1,14 +1,11 @@
 #define _GNU_SOURCE
 #include "robust.h"
 
-#include <errno.h>
+#include <linux/futex.h>
 #include <sched.h>
 
-#include "clock.h"
-#include "crash.h"
+#include "holder.h"
 #include "status.h"
-
-#define SPINS 200
 
 int shmq_robust_init(union shmq_mutex *lock)
 {
@@ -22,51 +19,97 @@ int shmq_robust_init(union shmq_mutex *lock)
     error = pthread_mutex_init(&lock->mutex, &attributes);
     shmq_mark();
     pthread_mutexattr_destroy(&attributes);
-    return error ? SHMQ_DAMAGED : SHMQ_OK;
+    return error || lock->mutex.__data.__kind != SHMQ_ROBUST_KIND ? SHMQ_DAMAGED : SHMQ_OK;
 }
 
-static int after_spinning(pthread_mutex_t *mutex)
-{
-    int error = pthread_mutex_trylock(mutex);
-
-    for (int spin = 0; error == EBUSY && spin < SPINS; spin++) {
-        sched_yield();
-        error = pthread_mutex_trylock(mutex);
-    }
-    return error;
-}
-
-/* ThreadSanitizer does not know pthread_mutex_clocklock: it is made to see trylocks alone. */
-static int in_the_kernel(pthread_mutex_t *mutex, int64_t ns)
-{
-    int64_t end = shmq_read_clock(CLOCK_MONOTONIC) + ns;
 #ifdef __SANITIZE_THREAD__
+/* ThreadSanitizer does not know that pthread_mutex_clocklock takes a lock, nor that
+ * pthread_mutex_timedlock takes a dead holder's: it is made to see trylocks alone. */
+static int sleep_for(union shmq_mutex *lock, int64_t end)
+{
     int error;
 
-    while ((error = pthread_mutex_trylock(mutex)) == EBUSY &&
-           shmq_read_clock(CLOCK_MONOTONIC) < end)
+    while ((error = shmq_robust_try(lock)) == EBUSY && shmq_read_clock(CLOCK_MONOTONIC) < end)
         sched_yield();
     return error;
+}
 #else
+static int sleep_for(union shmq_mutex *lock, int64_t end)
+{
     struct timespec until = {end / 1000000000, end % 1000000000};
+    int error = shmq_robust_try(lock); /* which sees damage that clocklock would not */
 
-    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+    if (error == EBUSY)
+        error = pthread_mutex_clocklock(&lock->mutex, CLOCK_MONOTONIC, &until);
+    return error == ETIMEDOUT ? EBUSY : error;
+}
 #endif
+
+int shmq_robust_wait(union shmq_mutex *lock, int64_t end)
+{
+    bool long_enough = end - shmq_read_clock(CLOCK_MONOTONIC) >= SHMQ_JUDGE_AFTER;
+    int error = sleep_for(lock, end);
+
+    if (error != EBUSY || !long_enough || (error = shmq_robust_judge(lock)))
+        return error;
+    return shmq_robust_try(lock);
 }
 
-int shmq_robust_take(union shmq_mutex *lock, int64_t ns, uint32_t *unsettled)
+/* Whether `owner`, which glibc writes beside the word, is a thread that may be inside. */
+static bool is_inside(uint32_t owner, const union shmq_mutex *lock)
 {
-    int error = after_spinning(&lock->mutex);
+    return owner <= FUTEX_TID_MASK && shmq_may_hold(owner, lock) != SHMQ_HOLDS_NOT;
+}
 
-    if (error == EBUSY && ns)
-        error = in_the_kernel(&lock->mutex, ns);
-    if (error == EOWNERDEAD) {
-        SET(*unsettled, 1);
-        error = pthread_mutex_consistent(&lock->mutex);
-    }
-    if (error == EBUSY || error == ETIMEDOUT)
-        return SHMQ_BUSY;
-    return error ? SHMQ_DAMAGED : SHMQ_OK;
+/* Takes over from whom the word names if that cannot be inside any more. The word is set to what
+ * the kernel writes for a holder that dies, from exactly what was seen of it: so glibc tells the
+ * next one to take it, and only that one, that it has it from a dead one. It is right because
+ *
+ *  - the kernel walks the list of a thread that ends, or calls exec, before it lets go of its
+ *    memory, and before others see it as a zombie or not at all. So a thread that has been seen
+ *    so has been through that, and if the word still names it, nobody else will mark it;
+ *  - a thread that has not mapped the segment is not inside: its word is damaged, or left by an
+ *    older thread of its id;
+ *  - the word cannot come to name another, living holder by the same id between the look and
+ *    the exchange: the kernel gives ids in a circle of thousands, so for that there is no time.
+ *
+ * `__owner` is 0 outside of a critical section, and at the very beginning and end of one; else
+ * it is the word's thread, or what says that it is about to recover, or for a moment the one
+ * that died before it. If it names yet another that may be inside, the word was damaged under
+ * it. Then nobody may take over, and the queue is damaged as long as that thread lives. */
+int shmq_robust_judge(union shmq_mutex *lock)
+{
+    int *word = &lock->mutex.__data.__lock;
+    int seen = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    uint32_t owner = (uint32_t)GET_ATOMIC(lock->mutex.__data.__owner);
+    uint32_t thread = (uint32_t)seen & FUTEX_TID_MASK;
+    enum shmq_holding holding;
+
+    if (!seen || (uint32_t)seen & FUTEX_OWNER_DIED)
+        return 0;
+    holding = shmq_may_hold(thread, lock);
+    if (holding == SHMQ_HOLDS || (holding == SHMQ_HOLDS_MAYBE && owner == thread))
+        return EBUSY;
+    if (holding == SHMQ_HOLDS_MAYBE || (owner != thread && is_inside(owner, lock)))
+        return seen == __atomic_load_n(word, __ATOMIC_RELAXED) ? EINVAL : EBUSY;
+    __atomic_compare_exchange_n(word, &seen, (int)(FUTEX_OWNER_DIED | FUTEX_WAITERS), false,
+                                __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    shmq_mark();
+    return 0;
+}
+
+int shmq_robust_mend(union shmq_mutex *lock) { return pthread_mutex_consistent(&lock->mutex); }
+
+uint32_t shmq_robust_holder(const union shmq_mutex *lock)
+{
+    return (uint32_t)GET_ATOMIC(lock->mutex.__data.__lock) & FUTEX_TID_MASK;
 }
 
 void shmq_robust_drop(union shmq_mutex *lock) { (void)pthread_mutex_unlock(&lock->mutex); }
+
+int shmq_robust_status(int error)
+{
+    if (error == EBUSY)
+        return SHMQ_BUSY;
+    return error ? SHMQ_DAMAGED : SHMQ_OK;
+}

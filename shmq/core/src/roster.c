@@ -144,10 +144,16 @@ static void recover(struct shmq_roster *r)
 
 int shmq_roster_lock(struct shmq_roster *r, int64_t ns)
 {
-    int status = shmq_robust_take(&r->h->lock, ns, &r->h->unsettled);
+    int status = SHMQ_OK, error = shmq_robust_spin(&r->h->lock);
 
-    if (status)
-        return status;
+    if (error == EBUSY && ns)
+        error = shmq_robust_wait(&r->h->lock, shmq_read_clock(CLOCK_MONOTONIC) + ns);
+    if (error == EOWNERDEAD) {
+        SET(r->h->unsettled, 1); /* first: our own death from here on counts the same */
+        error = shmq_robust_mend(&r->h->lock);
+    }
+    if (error)
+        return shmq_robust_status(error);
     if (__builtin_expect(r->h->unsettled, 0))
         recover(r);
     if (__builtin_expect(LOAD(r->h->state) == SHMQ_GONE, 0))
@@ -160,6 +166,11 @@ int shmq_roster_lock(struct shmq_roster *r, int64_t ns)
 }
 
 void shmq_roster_unlock(struct shmq_roster *r) { shmq_robust_drop(&r->h->lock); }
+
+uint32_t shmq_roster_holder(const struct shmq_roster *r)
+{
+    return shmq_robust_holder(&r->h->lock);
+}
 
 void shmq_roster_close(struct shmq_roster *r)
 {

@@ -130,6 +130,9 @@ int shmq_roster_open(struct shmq_roster *r, void *base, uint64_t size);
 int shmq_roster_lock(struct shmq_roster *r, int64_t ns);
 void shmq_roster_unlock(struct shmq_roster *r);
 
+/* The thread that keeps others from it; 0: none. */
+uint32_t shmq_roster_holder(const struct shmq_roster *r);
+
 /* The group is gone: whoever comes next gets SHMQ_DELETED. */
 void shmq_roster_close(struct shmq_roster *r);
 

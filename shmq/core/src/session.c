@@ -224,11 +224,9 @@ static void ask_of_streams(struct shmq_session *session, const struct shmq_frame
 static void ask(struct shmq_session *session, const struct shmq_frame *frame,
                 const unsigned char *payload)
 {
-    if (frame->type == SHMQ_T_LIST && frame->length) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a LIST carries nothing");
-        return;
-    }
-    if (frame->type != SHMQ_T_LIST && !shmq_msgpack_is_map(payload, frame->length)) {
+    bool bare = frame->type == SHMQ_T_LIST && !frame->length;
+
+    if (!bare && !shmq_msgpack_is_map(payload, frame->length)) {
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "this type carries one msgpack map");
         return;
     }

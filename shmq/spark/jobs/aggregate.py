@@ -259,6 +259,7 @@ JOB: Final = Stream(
             "The results as messages of JSON, by the options of a write.",
             use="write",
             optional=True,
+            begun=True,
             example='topic = "statistics"',
         ),
         queue(

@@ -54,6 +54,8 @@ class Table:
     keys: tuple[Key, ...] = ()
     #: Whether its absence means that it is not wanted, so that the job gets None for it.
     optional: bool = False
+    #: Whether the file to begin with has it all the same.
+    begun: bool = False
     #: Takes what is not among the keys; None: there must be nothing else.
     rest: Rest | None = None
     #: Lines for the file to begin with, of what ``rest`` takes.

@@ -14,19 +14,89 @@ __all__ = ["failure_of"]
 _PYTHON: Final = re.compile(r"^((?:\w+\.)*[A-Z]\w+): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 
+#: An exception of Java's and what caused it, a line each, as Java prints them. What is
+#: indented was suppressed: it is of no cause.
+_JAVA: Final = re.compile(r"^(?:Caused by)?: ((?:\w+\.)+[\w$]+)(?:: (.*))?$", re.MULTILINE)
+#: What Py4J says of an exception of Java's: by a number, which tells nothing.
+_CALLED: Final = re.compile(r"An error occurred while calling \S+\.$", re.MULTILINE)
+#: What Spark puts before a message and behind it.
+_FRAME: Final = re.compile(
+    r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception: | +SQLSTATE: \w+ *$"
+)
+
+_LOG: Final = 'log = "error" in [spark] shows all that Spark says'
+#: What to do about a failure, by what its root says; the first that fits.
+_ADVICE: Final = tuple(
+    (re.compile(pattern), advice)
+    for pattern, advice in (
+        (r"No space left on device", "free space there, or name another folder"),
+        (
+            (
+                r"Permission denied|AccessDenied|Read-only file system|mkdir of .* failed|"
+                r"Mkdirs failed|ParentNotDirectory|FileNotFoundException"
+            ),
+            "name a folder that can be written by the user who runs the job",
+        ),
+        (
+            r"ClassNotFoundException|NoClassDefFoundError|No FileSystem for scheme",
+            'name the package that has it in [spark]: "spark.jars.packages" = "GROUP:NAME:VERSION"',
+        ),
+        (r"OutOfMemoryError", 'give it more memory in [spark]: "spark.driver.memory" = "4g"'),
+        (
+            r"UnknownHostException|ConnectException|Failed to connect",
+            "check master in [spark], and the hosts of the folders",
+        ),
+        (
+            r"JAVA_GATEWAY_EXITED|Error while sending or receiving|Answer from Java side is empty",
+            (
+                f"Java has ended: check master, spark.driver.memory and spark.local.dir in "
+                f"[spark]; {_LOG}"
+            ),
+        ),
+    )
+)
+
 
 def failure_of(error: Exception) -> Exception:
-    """The error itself if it is one of shmq's, else one that says what was at its root."""
+    """The error itself if it is one of shmq's, else one that says what was at its root.
+
+    What failed in Java is told by the first exception, which says what was being done, by the
+    last one that caused it, and by what to do about that.
+    """
     if isinstance(error, ShmqError):
         return error
     text = str(error)
     if _TRACEBACK in text:
         last = text[text.rindex(_TRACEBACK) :]
         found = _PYTHON.search(last)
-        if found is not None:
+        if found is not None and not _CALLED.search(found[2]):
             return _made(found[1].rpartition(".")[2], found[2].strip())
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return ShmqError(f"Spark: {line or type(error).__name__}")
+        text = last
+    return ShmqError(f"Spark: {_of_java(text) or type(error).__name__}")
+
+
+def _of_java(text: str) -> str:
+    """What failed, why, and what to do, in a line; empty if the text is."""
+    chain = [(found[1], _plain(found[2] or "")) for found in _JAVA.finditer(text)]
+    if not chain:
+        lines = (_plain(line) for line in text.splitlines())
+        line = next((line for line in lines if line), "")
+        return _advised(line, line, "")
+    (name, told), (root, why) = chain[0], chain[-1]
+    short = f"{root.rpartition('.')[2]}: {why}" if why else root.rpartition(".")[2]
+    if told and told not in short and name != root:
+        return _advised(f"{told.rstrip('.')}: {short}", f"{root}: {why}", _LOG)
+    return _advised(short, f"{root}: {why}", _LOG)
+
+
+def _advised(told: str, root: str, otherwise: str) -> str:
+    """What failed, and what to do about a root that is known."""
+    advice = next((advice for pattern, advice in _ADVICE if pattern.search(root)), otherwise)
+    return f"{told}; {advice}" if told and advice else told
+
+
+def _plain(line: str) -> str:
+    return _FRAME.sub("", _FRAME.sub("", line.strip())).strip()
 
 
 def _made(name: str, told: str) -> ShmqError:

@@ -14,7 +14,7 @@ from shmq.errors import InvalidOption, ShmqError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["apply", "load"]
+__all__ = ["apply", "load", "unchanged"]
 
 #: The packages of Spark, which call a function that does not run at once.
 _OF_SPARK: Final = frozenset({"pyspark", "py4j"})
@@ -73,6 +73,11 @@ def apply(name: str, rows: DataFrame) -> DataFrame:
             f"function {name!r} returned a {type(made).__name__}: it must return a DataFrame"
         )
     return made
+
+
+def unchanged(rows: DataFrame) -> DataFrame:
+    """The rows as they are: what the file to begin with names."""
+    return rows
 
 
 def _last_of_ours(error: BaseException) -> traceback.FrameSummary:

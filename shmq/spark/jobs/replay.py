@@ -93,8 +93,6 @@ _SELECT: Final = Table(
 
 
 def _check(config: Config) -> None:
-    if config["source"]["path"] is None:
-        raise config.wrong("'path' is missing in [source]: the folder of the files")
     for name in config["sink"]["options"]:
         if name.lower() in {"publisher", "batch", "staged"}:
             raise config.wrong(f"{name!r} in [sink] is what replay sets itself: leave it out")

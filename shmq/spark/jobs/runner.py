@@ -7,27 +7,45 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from shmq.errors import ShmqError
 from shmq.spark.jobs.batches import Once
 from shmq.spark.jobs.config import Config
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.jobs.folder import Folder
 from shmq.spark.jobs.job import Batch, Job, Stream
+from shmq.spark.jobs.master import reach
 from shmq.spark.jobs.progress import Progress
 from shmq.spark.jobs.stopping import stop_after_batch
 from shmq.spark.jobs.tables import AVAILABLE_NOW
+from shmq.spark.session import session as make_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["run"]
+__all__ = ["run", "started"]
 
 #: How long a stream is left alone before it is asked how far it is, in seconds.
 _GLANCE: Final = 0.2
 
 Report = Callable[[Progress], None]
 Stopping = Callable[[], bool]
+
+
+def started(job: Job, config: Config) -> SparkSession:
+    """The session that a job's file asks for.
+
+    Raises :class:`~shmq.ShmqError` in one line for whatever kept it from starting.
+    """
+    settings = config["spark"]
+    reach(settings["master"])
+    try:
+        return make_session(f"shmq {job.name}", master=settings["master"], conf=settings["options"])
+    except ShmqError:
+        raise
+    except Exception as error:
+        raise failure_of(error) from error
 
 
 def run(
@@ -51,11 +69,10 @@ def run(
         else:
             assert isinstance(job, Batch)
             job.run(session, config, tell, stopping)
+    except ShmqError:
+        raise
     except Exception as error:
-        failure = failure_of(error)
-        if failure is error:
-            raise
-        raise failure from error
+        raise failure_of(error) from error
     return told[0]
 
 

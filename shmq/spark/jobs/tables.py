@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from shmq.errors import InvalidOption
-from shmq.spark.jobs import values
+from shmq.spark.jobs import master, values
 from shmq.spark.jobs.config import Key, Rest, Table
 
 __all__ = ["AVAILABLE_NOW", "BATCH_TOP", "FORMATS", "SPARK", "STREAM_TOP", "queue", "rows"]
@@ -75,7 +75,15 @@ def _options_for(use: str) -> Rest:
     return check
 
 
-def queue(name: str, about: str, *, use: str, optional: bool = False, example: str = "") -> Table:
+def queue(
+    name: str,
+    about: str,
+    *,
+    use: str,
+    optional: bool = False,
+    begun: bool = False,
+    example: str = "",
+) -> Table:
     """A table of queues: the options of ``format("shmq")``, for that ``use`` of it.
 
     The use is one of :data:`shmq.spark.options.USES`. The job gets them as ``options``.
@@ -84,6 +92,7 @@ def queue(name: str, about: str, *, use: str, optional: bool = False, example: s
         name=name,
         about=about,
         optional=optional,
+        begun=begun,
         rest=_options_for(use),
         examples=(example,) if example else (),
     )
@@ -113,7 +122,13 @@ def rows(
                 check=values.one_of(*formats),
                 default=formats[0],
             ),
-            Key(name="path", about="The folder, of files.", check=values.path, example="rows"),
+            Key(
+                name="path",
+                about="The folder, of files.",
+                check=values.path,
+                required="shmq" not in formats,
+                example="rows",
+            ),
             *keys,
         ),
         optional=optional,
@@ -129,7 +144,7 @@ SPARK: Final = Table(
         Key(
             name="master",
             about="The cluster, as spark://host:7077; this machine's cores without it.",
-            check=values.text,
+            check=master.form,
             example="local[*]",
         ),
         Key(

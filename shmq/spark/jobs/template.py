@@ -21,7 +21,7 @@ def template(job: Job) -> str:
 
 
 def _lines(table: Table) -> Iterator[str]:
-    off = "# " if table.optional else ""
+    off = "# " if table.optional and not table.begun else ""
     if table.name:
         if table.about:
             yield f"# {table.about}"

@@ -22,10 +22,11 @@ _TRANSFORM: Final = Table(
     keys=(
         Key(
             name="function",
-            about='What takes a DataFrame and returns one, as "module:function".',
+            about='What takes a DataFrame and returns one, as "module:function". Put yours here: '
+            "this one leaves the rows as they are.",
             check=values.function,
             required=True,
-            example="app:delays",
+            example="shmq.spark.jobs.functions:unchanged",
         ),
         Key(
             name="mode",

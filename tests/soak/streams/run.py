@@ -9,9 +9,11 @@ import tempfile
 import time
 from array import array
 from pathlib import Path
+from typing import Any
 
 import shmq
 from shmq.stress.crew import Crew
+from tests.soak.stops import Stops, insist
 from tests.soak.streams import workers
 from tests.soak.streams.history import Verdict, judge
 from tests.soak.streams.notes import read_all
@@ -33,7 +35,7 @@ class Observer:
     def look(self, timeout: float) -> int:
         """Take in what there is; how many records."""
         found = 0
-        for records in self._member.poll(1000, timeout=timeout):
+        for records in insist(lambda: self._member.poll(1000, timeout=timeout)):
             for record in records:
                 expected = len(self.seen[record.partition])
                 if record.offset != expected:
@@ -42,19 +44,25 @@ class Observer:
                     )
                 self.seen[record.partition].append(workers.message_of(record))
                 found += 1
-        self._member.commit()
+        insist(self._member.commit)
         return found
 
 
-def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
-    """The verdict, and the number of workers killed."""
+def soak(
+    seconds: float, seed: int, namespace: str | None = None, *, stopped: float = 0.0, **options: Any
+) -> tuple[Verdict, int]:
+    """The verdict, and the number of workers killed.
+
+    The share ``stopped`` of those who are chosen stands still for a while instead. The stream
+    has these ``options`` beside its own.
+    """
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
-    broker = shmq.connect(f"soak-{secrets.token_hex(4)}")
-    crew = Crew(broker.namespace, directory)
+    broker = shmq.connect(namespace or f"soak-{secrets.token_hex(4)}")
+    crew, stops = Crew(broker.namespace, directory), Stops()
     try:
         stream = broker.create_stream(
-            workers.STREAM, partitions=PARTITIONS, ring_bytes=1 << 20, overflow="block"
+            workers.STREAM, partitions=PARTITIONS, ring_bytes=1 << 20, overflow="block", **options
         )
         stream.group(workers.GROUP, start="earliest")
         observer = Observer(stream)
@@ -65,7 +73,13 @@ def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
             again = time.monotonic() + chance.random() / 10
             while time.monotonic() < again:
                 observer.look(timeout=0.01)
-            crew.hire(crew.kill(chance.choice(crew.alive)))
+            stops.resume()
+            worker = chance.choice(crew.alive)
+            if chance.random() < stopped:
+                stops.stop(crew.pid(worker), chance.random())
+            else:
+                crew.hire(crew.kill(worker))
+        stops.resume(everything=True)
         for worker in crew.at(workers.append):
             crew.kill(worker)
         _settle(stream, observer)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import shmq
+from tests.soak.stops import insist
 from tests.soak.streams.history import key_of
 from tests.soak.streams.notes import Kind, Notes
 
@@ -36,7 +37,7 @@ def message_of(record: shmq.Record) -> int:
 def append(namespace: str, directory: Path, worker: int) -> None:
     """Append messages in every way there is, until killed."""
     notes, chance = Notes(directory, worker), random.Random(worker)
-    stream = shmq.connect(namespace).stream(STREAM)
+    stream = insist(lambda: shmq.connect(namespace).stream(STREAM))
     message, sequence = worker << 32, 0
     while True:
         size = chance.choice((1, 1, 1, chance.randrange(2, BATCH)))
@@ -91,15 +92,15 @@ def append_once(
 def take_part(namespace: str, directory: Path, worker: int) -> None:
     """Read as a member of the group, until killed."""
     notes, chance = Notes(directory, worker), random.Random(worker)
-    stream = shmq.connect(namespace).stream(STREAM)
-    with stream.group(GROUP).join() as member:
+    stream = insist(lambda: shmq.connect(namespace).stream(STREAM))
+    with insist(lambda: stream.group(GROUP).join()) as member:
         while True:
-            batches = member.poll(chance.randrange(1, 200), timeout=0.1)
+            batches = insist(lambda: member.poll(chance.randrange(1, 200), timeout=0.1))
             for records in batches:
                 notes.write(
                     Kind.READ, ((one.partition, one.offset, message_of(one)) for one in records)
                 )
             try:
-                member.commit()
+                insist(member.commit)
             except shmq.MemberFenced:
                 continue  # whoever has the partition now reads them again

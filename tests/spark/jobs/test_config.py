@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shmq import InvalidOption
-from shmq.spark.jobs import registry, values
+from shmq.spark.jobs import master, registry, values
 from shmq.spark.jobs.config import Config, read
 from shmq.spark.jobs.template import template
 
@@ -181,6 +181,14 @@ def test_a_moment_is_text_or_a_time_of_toml(value: object, meant: dt.datetime) -
         (values.names, [], None),
         (values.function, "app.flights:delays", "app.flights:delays"),
         (values.function, "app.flights", None),
+        (master.form, "local", "local"),
+        (master.form, "local[*, 3]", "local[*, 3]"),
+        (master.form, "local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        (master.form, "spark://a:7077,b:7078", "spark://a:7077,b:7078"),
+        (master.form, "yarn", "yarn"),
+        (master.form, "spark://a", None),
+        (master.form, "mesos://a:1", None),
+        (master.form, 7, None),
         (values.path, "hdfs://host/x", "hdfs://host/x"),
         (values.path, "/x", "/x"),
         (values.path, "x", "folder/x"),

@@ -196,6 +196,53 @@ def test_the_progress_adds_up_what_spark_tells_of_each_batch() -> None:
             ShmqError,
             "ValueError: 7 is odd",
         ),
+        (
+            (
+                "An error occurred while calling o71.start.\n"
+                ": java.io.IOException: mkdir of file:/proc/ck failed\n\tat org.apache.hadoop.fs.X"
+            ),
+            ShmqError,
+            "Spark: IOException: mkdir of file:/proc/ck failed; name a folder that can be written",
+        ),
+        (
+            (
+                "An error occurred while calling o1.start.\n"
+                ": org.apache.spark.SparkException: [CANNOT_LOAD] Error loading for path=s3a://b/ck."
+                "  SQLSTATE: 58030\n\tat a.b.C\nCaused by: java.lang.ClassNotFoundException: Class "
+                "org.apache.hadoop.fs.s3a.S3A not found\n\t... 9 more\n"
+            ),
+            ShmqError,
+            (
+                "Spark: [CANNOT_LOAD] Error loading for path=s3a://b/ck: ClassNotFoundException: "
+                "Class org.apache.hadoop.fs.s3a.S3A not found; name the package that has it"
+            ),
+        ),
+        (
+            (
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Reason: "
+                "Traceback (most recent call last):\n  File\n    raise Py4JJavaError(\n"
+                "py4j.protocol.Py4JJavaError: An error occurred while calling o183.parquet.\n"
+                ": org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing "
+                "rows to file:/small/out. SQLSTATE: 58030\n\tat a.b.C\n"
+                "Caused by: a.b.Outer$Inner: Unable to close resource\n"
+                "\tSuppressed: a.b.FSError: of no cause\n\tCaused by: c.D: of none\n"
+                "Caused by: java.io.IOException: No space left on device\n"
+            ),
+            ShmqError,
+            (
+                "Spark: [TASK_WRITE_FAILED] Task failed while writing rows to file:/small/out: "
+                "IOException: No space left on device; free space there"
+            ),
+        ),
+        (
+            (
+                "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+                "No space left on device SQLSTATE: XXKST\n=== Streaming Query ==="
+            ),
+            ShmqError,
+            "Spark: No space left on device; free space there",
+        ),
+        ("[JAVA_GATEWAY_EXITED] Java gateway", ShmqError, "Spark: [JAVA_GATEWAY_EXITED] Java g"),
         ("[PATH_NOT_FOUND] Path does not exist: x\n at y", ShmqError, "Spark: [PATH_NOT_FOUND] P"),
         ("", ShmqError, "Spark: RuntimeError"),
     ],
@@ -208,6 +255,33 @@ def test_what_failed_is_the_error_at_the_root_in_one_line(
     assert type(found) is kind
     assert str(found).startswith(told)
     assert "\n" not in str(found)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_with_its_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ShmqError) as found:
+        run(stream([]), settings(tmp_path / "file"), spark, lambda _: None, lambda: False)
+
+    assert str(found.value) == (
+        f"Spark: ParentNotDirectoryException: Parent path is not a directory: "
+        f"file:{tmp_path}/file; name a folder that can be written by the user who runs the job"
+    )
+
+
+def test_a_class_that_java_does_not_have_is_told_by_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    top = {"checkpoint": "s3a://bucket/checkpoint", "trigger": 0.0}
+    config = Config(tmp_path / "job.toml", {"": top})
+    with pytest.raises(ShmqError) as found:
+        run(stream([]), config, spark, lambda _: None, lambda: False)
+
+    told = str(found.value)
+    assert "path=s3a://bucket/checkpoint: ClassNotFoundException: Class org.apache.hadoop" in told
+    assert "name the package that has it in [spark]" in told
+    assert "calling o" not in told
 
 
 def test_an_error_of_shmqs_own_stays_as_it_is() -> None:

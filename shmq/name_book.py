@@ -1,0 +1,366 @@
+"""The names of a namespace's queues, streams and groups, without listing /dev/shm.
+
+``names.shmq@NAMESPACE``, mode 0600, is there as long as the namespace is used. It is a header
+and a log of what was made and removed:
+
+    0   4   ``SHMN``
+    4   4   the version, 1
+    8   8   where the log ends; stored last, after the bytes it promises
+   64       of each change: ``+`` or ``-``, a file's name in /dev/shm, and a newline
+
+Integers are little-endian. Who makes or removes a file holds the registry lock, and notes it:
+``+`` before the file is made, ``-`` after it was removed. So a death in between leaves a name
+without its file, and never the reverse. A log of changes that mostly undid each other is
+written anew aside and renamed over; who reads compares the inode. So another process's change
+costs a reader that change, however many names there are.
+
+The files are the truth, and the book is derived: files may be removed by hand. A process
+compares the book with the directory when that has changed, and corrects what it found wrong
+the next time that it holds the registry lock. A directory of many files is listed once a
+second at most: until then a name may be one whose file was removed by hand. A book that is
+missing, damaged or of another version is not believed: the directory is listed, and who makes
+something next writes the book anew.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import os
+import re
+import struct
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from shmq.core import _core
+from shmq.errors import SegmentError
+from shmq.names import SHM
+
+__all__ = ["KINDS", "NameBook"]
+
+#: What the names of its files begin with: those of queues, of streams, of groups.
+KINDS: Final = ("shmq", "stream.shmq", "group.shmq")
+
+_MAGIC: Final = b"SHMN"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sIQ")
+_END_AT: Final = 8
+_BEGIN: Final = 64
+
+#: A directory of more files than this is listed once in `_PAUSE` seconds at most.
+_FEW: Final = 1000
+_PAUSE: Final = 1.0
+
+#: From so many changes on, a log that is mostly undone is written anew.
+_LEAST_TO_SHORTEN: Final = 1024
+#: So many changes at once are not sorted in one by one.
+_MANY: Final = 64
+
+#: What the clock of the file system may be behind, in ns: within it a change shows no time.
+_TICK: Final = 20_000_000
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}\Z", re.ASCII)
+
+
+class _Damaged(Exception):
+    """The book cannot be believed."""
+
+
+class NameBook:
+    """The names of one namespace. For one thread at a time."""
+
+    def __init__(self, namespace: str, check: Callable[[int, Path], None]) -> None:
+        """``check`` refuses a file, by its descriptor, that is not this user's own."""
+        self.path = SHM / f"names.shmq@{namespace}"
+        self._check = check
+        self._stems = tuple(f"{kind}@{namespace}@" for kind in KINDS)
+        self._fd = -1
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+        self._read_to = _BEGIN
+        self._changes = 0
+        #: By stem, what follows it in the files' names; sorted.
+        self._names: dict[str, list[str]] = {stem: [] for stem in self._stems}
+        #: Files of which the book was found wrong.
+        self._doubts: set[str] = set()
+        #: When the directory was listed, what it was then, and whether it has many files.
+        self._listed_at = 0.0
+        self._stamp: tuple[int, int] | None = None
+        self._wide = False
+
+    def release(self) -> None:
+        """Let go of the file; who reads next opens it again."""
+        self._forget()
+
+    def remove(self) -> None:
+        """Remove the file. Needs the registry lock."""
+        self.path.unlink(missing_ok=True)
+        _core.mark()
+        self._forget()
+
+    # ---- reading ----
+
+    def names(self, kind: str, busy: Callable[[], bool], begin: str = "") -> list[str]:
+        """What there is of that kind whose name begins so; sorted.
+
+        ``busy`` tells whether another process may be making or removing something.
+        """
+        self._look(busy)
+        found = self._names_of(kind)
+        if not begin:
+            return found.copy()
+        first = bisect.bisect_left(found, begin)
+        return found[first : bisect.bisect_left(found, begin + "\x7f", first)]
+
+    def has_any(self, kinds: Iterable[str], busy: Callable[[], bool]) -> bool:
+        """Whether there is anything of these kinds. A name is not believed without its file."""
+        self._look(busy)
+        for kind in kinds:
+            if names := self._names_of(kind):
+                stem = self._stems[KINDS.index(kind)]
+                if not os.path.lexists(SHM / (stem + names[0])):
+                    self._compare(busy)
+                if self._names_of(kind):
+                    return True
+        return False
+
+    def _names_of(self, kind: str) -> list[str]:
+        return self._names[self._stems[KINDS.index(kind)]]
+
+    def _look(self, busy: Callable[[], bool]) -> None:
+        """Have the names as they are, listing the directory only if it has changed."""
+        try:
+            self._catch_up()
+        except _Damaged:
+            self._forget()
+            self._read_directory()
+        else:
+            if self._is_suspect():
+                self._compare(busy)
+
+    def _is_suspect(self) -> bool:
+        """Whether the directory has changed, and may be listed again."""
+        if self._wide and time.monotonic() < self._listed_at + _PAUSE:
+            return False
+        return _stamp() != self._stamp
+
+    def _catch_up(self) -> None:
+        """Apply what others noted. Raises _Damaged if there is no book to believe."""
+        if self._fd < 0 or not self._has_name():
+            self._forget()
+            self._open()
+        head = os.pread(self._fd, _HEAD.size, 0)
+        if len(head) < _HEAD.size:
+            raise _Damaged
+        magic, version, end = _HEAD.unpack(head)
+        if magic != _MAGIC or version != _VERSION:
+            raise _Damaged
+        if end != self._read_to:
+            if not self._read_to < end <= os.fstat(self._fd).st_size:
+                raise _Damaged
+            self._apply(os.pread(self._fd, end - self._read_to, self._read_to))
+            self._read_to = end
+
+    def _has_name(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path, follow_symlinks=False), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def _open(self) -> None:
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            raise _Damaged from error
+        try:
+            self._check(fd, self.path)
+        except SegmentError as error:
+            os.close(fd)
+            raise _Damaged from error
+        self._fd = fd
+
+    def _apply(self, log: bytes) -> None:
+        """Carry out the changes. What is carried out twice is as if it were once."""
+        changes = [self._parsed(line) for line in log.removesuffix(b"\n").split(b"\n")]
+        if not log.endswith(b"\n"):
+            raise _Damaged
+        if len(changes) > _MANY:
+            self._apply_many(changes)
+        else:
+            for there, stem, name in changes:
+                _set(self._names[stem], name, there)
+        self._changes += len(changes)
+
+    def _apply_many(self, changes: Iterable[tuple[bool, str, str]]) -> None:
+        tables = {stem: set(names) for stem, names in self._names.items()}
+        for there, stem, name in changes:
+            (tables[stem].add if there else tables[stem].discard)(name)
+        self._names = {stem: sorted(table) for stem, table in tables.items()}
+
+    def _parsed(self, line: bytes) -> tuple[bool, str, str]:
+        file = line[1:].decode("latin-1")
+        found = self._split(file)
+        if line[:1] not in {b"+", b"-"} or not _NAME.match(file) or found is None:
+            raise _Damaged
+        return line[:1] == b"+", *found
+
+    def _split(self, file: str) -> tuple[str, str] | None:
+        """A file's name as its stem and the rest; None if it is of another kind."""
+        for stem in self._stems:
+            if file.startswith(stem) and len(file) > len(stem):
+                return stem, file[len(stem) :]
+        return None
+
+    # ---- comparing with the directory ----
+
+    def _compare(self, busy: Callable[[], bool]) -> None:
+        """List the directory, and note in memory where the book is wrong.
+
+        A name is noted before its file is made: where the file is missing, it is taken for
+        gone only if nobody is making one, and it still is not there then.
+        """
+        before = {stem: set(names) for stem, names in self._names.items()}
+        self._read_directory()
+        for stem, known in before.items():
+            there = set(self._names[stem])
+            self._doubts.update(stem + name for name in there - known)
+            missing = known - there
+            if not missing:
+                continue
+            unsure = busy()
+            for name in missing:
+                if unsure or os.path.lexists(SHM / (stem + name)):
+                    _set(self._names[stem], name, True)
+                    self._stamp = None
+                else:
+                    self._doubts.add(stem + name)
+
+    def _read_directory(self) -> None:
+        stamp = _stamp()
+        files = os.listdir(SHM)
+        self._listed_at, self._wide = time.monotonic(), len(files) > _FEW
+        self._stamp = stamp if time.time_ns() - stamp[0] > _TICK else None
+        found: dict[str, list[str]] = {stem: [] for stem in self._stems}
+        for file in files:
+            split = self._split(file)
+            if split is not None:
+                found[split[0]].append(split[1])
+        self._names = {stem: sorted(names) for stem, names in found.items()}
+
+    # ---- writing ----
+
+    def note(self, file: str, there: bool) -> None:
+        """The file is about to be made, or was removed. Needs the registry lock.
+
+        Raises OSError if a name cannot be noted; a removal that cannot is found later.
+        """
+        split = self._split(file)
+        assert split is not None
+        try:
+            if not self._ready(make=there):
+                return
+            stem, name = split
+            if _has(self._names[stem], name) != there:
+                self._append([(there, file)])
+                _set(self._names[stem], name, there)
+                self._shorten()
+        except OSError:
+            if there:
+                raise
+            self._doubts.add(file)
+
+    def _ready(self, *, make: bool) -> bool:
+        """Whether there is a book, true as far as is known; one is made if it is to be."""
+        try:
+            self._catch_up()
+        except _Damaged:
+            self._forget()
+            if not make:
+                return False
+            self._read_directory()
+            self._replace()
+        if self._doubts:
+            found = [(os.path.lexists(SHM / file), file) for file in sorted(self._doubts)]
+            self._append(found)
+            for there, file in found:
+                stem, name = self._split(file) or ("", "")
+                _set(self._names[stem], name, there)
+            self._doubts.clear()
+        return True
+
+    def _append(self, changes: Iterable[tuple[bool, str]]) -> None:
+        log = _log_of(changes)
+        _write_at(self._fd, log, self._read_to)
+        _core.mark()
+        end = self._read_to + len(log)
+        _write_at(self._fd, end.to_bytes(8, "little"), _END_AT)
+        _core.mark()
+        self._read_to = end
+        self._changes += log.count(b"\n")
+
+    def _shorten(self) -> None:
+        if self._changes > _LEAST_TO_SHORTEN + 2 * sum(map(len, self._names.values())):
+            with contextlib.suppress(OSError):  # the long one is as good
+                self._replace()
+
+    def _replace(self) -> None:
+        """Write the names as a new book, and have it take the old one's place."""
+        log = _log_of((True, stem + name) for stem, names in self._names.items() for name in names)
+        aside = self.path.with_name(f"{self.path.name}@new")
+        aside.unlink(missing_ok=True)  # of one who died
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(aside, flags, 0o600)
+        try:
+            head = _HEAD.pack(_MAGIC, _VERSION, _BEGIN + len(log)).ljust(_BEGIN, b"\0")
+            _write_at(fd, head + log, 0)
+            _core.mark()
+            aside.replace(self.path)
+            _core.mark()
+        except BaseException:
+            os.close(fd)
+            aside.unlink(missing_ok=True)
+            raise
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = fd
+        self._read_to = _BEGIN + len(log)
+        self._changes = log.count(b"\n")
+
+
+def _stamp() -> tuple[int, int]:
+    """What tells that the directory has changed, but for changes within a tick."""
+    status = os.stat(SHM)
+    return status.st_mtime_ns, status.st_size
+
+
+def _has(names: list[str], name: str) -> bool:
+    at = bisect.bisect_left(names, name)
+    return at < len(names) and names[at] == name
+
+
+def _set(names: list[str], name: str, there: bool) -> None:
+    at = bisect.bisect_left(names, name)
+    if at < len(names) and names[at] == name:
+        if not there:
+            del names[at]
+    elif there:
+        names.insert(at, name)
+
+
+def _log_of(changes: Iterable[tuple[bool, str]]) -> bytes:
+    """The changes as they are written; a file that no shmq makes is left out."""
+    lines = (f"{'+' if there else '-'}{file}\n" for there, file in changes if _NAME.match(file))
+    return "".join(lines).encode("ascii")
+
+
+def _write_at(fd: int, data: bytes, where: int) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(fd, left, where)
+        left, where = left[written:], where + written

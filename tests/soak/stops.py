@@ -1,0 +1,50 @@
+"""Processes that stand still for a while, as in a debugger or a frozen cgroup."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import shmq
+
+__all__ = ["Stops", "insist"]
+
+T = TypeVar("T")
+
+
+class Stops:
+    """The processes that are stopped now, and when each goes on."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, float] = {}
+        #: How many were ever stopped.
+        self.count = 0
+
+    def stop(self, pid: int, seconds: float) -> None:
+        """Stop a process for so long; `resume` lets it go on."""
+        if pid in self._until:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            self._until[pid] = time.monotonic() + seconds
+            self.count += 1
+
+    def resume(self, *, everything: bool = False) -> None:
+        """Let those go on whose time is over, or all of them."""
+        now = time.monotonic()
+        for pid, until in list(self._until.items()):
+            if everything or until <= now:
+                del self._until[pid]
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+
+def insist(operation: Callable[[], T]) -> T:
+    """Carry the operation out, again while a stopped process holds a lock: nothing is done then."""
+    while True:
+        with contextlib.suppress(shmq.LockTimeout):
+            return operation()
