@@ -67,7 +67,7 @@ cdef class Segment:
     cdef int _map(self, size_t size) except -1:
         cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
         if base == MAP_FAILED:
-            raise OSError(errno, f"cannot map {size} bytes of shared memory")
+            raise _errors.not_mapped(errno, size)
         self.base = base
         self.size = size
         return 0
