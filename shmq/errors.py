@@ -16,6 +16,7 @@ __all__ = [
     "ConnectionLost",
     "DamagedFile",
     "DamagedSegment",
+    "DurabilityWarning",
     "Empty",
     "ExchangeExists",
     "FileError",
@@ -71,6 +72,13 @@ def not_mapped(error: int, size: int) -> OSError:
 
 class ShmqError(Exception):
     """The base of all errors of shmq."""
+
+
+class DurabilityWarning(RuntimeWarning):
+    """A durable queue or stream is not written to disk: no writer runs, and none could be started.
+
+    What is put there is lost with the machine's memory, until a writer is started.
+    """
 
 
 class Full(ShmqError, queue.Full):

@@ -44,22 +44,22 @@ _NIL, _BOOL, _INT, _REAL, _TEXT = range(5)
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(text: str) -> _core.Filter:
-    return _core.Filter(program_of(parse(text)))
+def _compiled(text: str, most: int | None) -> _core.Filter:
+    return _core.Filter(program_of(parse(text, most=most)))
 
 
-def compile_filter(text: str) -> _core.Filter:
+def compile_filter(text: str, most: int | None = None) -> _core.Filter:
     """The filter of an expression.
 
-    Raises :class:`~shmq.InvalidOption` for one that cannot be read, or asks for what is in the
-    body, and TypeError for what is no text.
+    Raises :class:`~shmq.InvalidOption` for one that cannot be read, has more than ``most``
+    comparisons, or asks for what is in the body, and TypeError for what is no text.
     """
     if not isinstance(text, str):
         raise TypeError(f"where={text!r:.60} must be a str, not {type(text).__name__}")
     size = len(text.encode())
     if size > LONGEST:
         raise InvalidOption(f"where has {size} bytes: it may have {LONGEST} at most")
-    return _compiled(text)
+    return _compiled(text, most)
 
 
 def program_of(node: Node) -> bytes:

@@ -10,8 +10,9 @@ Everything is in /dev/shm, owned by the user and closed to others:
     held by the process of number N for as long as it lives: the kernel releases an
     fcntl record lock at death, a fork does not inherit it, and it tells the truth
     across PID namespaces, which a PID does not. Numbers are never used twice, and are
-    more than 2**60: a byte below is locked by the process that has claimed a queue, and
-    byte 2**60 by the one that keeps the durable queues on disk.
+    more than 2**60 + 1: a byte below is locked by the process that has claimed a queue, byte
+    2**60 by the one that keeps the durable queues on disk, and the next one by the one
+    that is about to start that one, or to take its place.
 ``shmq@NAMESPACE@QUEUE``
     a queue's segment, of the kind that multiprocessing.shared_memory makes.
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
@@ -47,6 +48,7 @@ from typing import Final, NamedTuple
 from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
+    LockTimeout,
     NoSpace,
     NoSuchQueue,
     SegmentError,
@@ -73,6 +75,9 @@ _REGISTRY_BYTE: Final = 0
 #: Process numbers start at the time in ns, which has passed this long ago.
 _CLAIMS: Final = (1 << 60) - 1
 _KEEPER_BYTE: Final = 1 << 60
+_STARTER_BYTE: Final = _KEEPER_BYTE + 1
+#: How often it is tried to be the one that starts a writer, in seconds.
+_LOOK: Final = 0.02
 #: Where the namespace's file names the data directory: bytes of the path, their CRC-32.
 _DATA_DIR: Final = struct.Struct("<II")
 _DATA_DIR_AT: Final = 8
@@ -129,6 +134,8 @@ class Namespace:
         self._depth = 0
         self._left: deque[Callable[[], None]] = deque()
         self._claims: set[int] = set()
+        #: Whether this process keeps the durable queues.
+        self._keeps = False
 
     @classmethod
     def of(cls, name: str) -> Namespace:
@@ -289,15 +296,55 @@ class Namespace:
             self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, _KEEPER_BYTE)
             record = _DATA_DIR.pack(len(path), zlib.crc32(path)) + path
             self._write_at(record, _DATA_DIR_AT)
+            self._keeps = True
+
+    @property
+    def keeper(self) -> int | None:
+        """The PID of the process that keeps the durable queues; None if there is none.
+
+        It is 0 for a process of another PID namespace.
+        """
+        self.process_number()  # the file is open
+        with self._section():
+            return os.getpid() if self._keeps else self._locker_of(_KEEPER_BYTE)
+
+    def is_shared(self) -> bool:
+        """Whether other processes of the namespace are alive."""
+        self.process_number()
+        with self._section():
+            return self._locker_of(_STARTER_BYTE + 1, 0) is not None
+
+    @contextlib.contextmanager
+    def starting(self, timeout: float) -> Iterator[None]:
+        """Be the one process that starts a writer, or takes the place of one.
+
+        Threads of this process are not kept apart. Raises :class:`~shmq.LockTimeout`.
+        """
+        self.process_number()
+        end = time.monotonic() + timeout
+        while not self._lock_byte(_STARTER_BYTE):
+            if time.monotonic() >= end:
+                pid = self._locker_of(_STARTER_BYTE) or 0
+                raise LockTimeout(
+                    f"process {pid} has been starting the writer of namespace {self.name!r} for "
+                    f"more than {timeout:g} s: try again, or end it",
+                    pid,
+                )
+            time.sleep(_LOOK)
+        try:
+            yield
+        finally:
+            with self._section():
+                if self._fd >= 0:
+                    self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _STARTER_BYTE)
 
     def refuse_second_keeper(self, directory: Path) -> None:
         """Raises ShmqError if another process keeps the durable queues, there or elsewhere."""
         self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
             other = self.data_dir
-            request = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _KEEPER_BYTE, 1, 0)
-            kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, request))
-            if kind == fcntl.F_UNLCK:
+            pid = self._locker_of(_KEEPER_BYTE)
+            if pid is None:
                 # Within one process a record lock keeps nobody out; the directory's own does.
                 if other is None or _is_same(other, directory) or not erasing.is_written(other):
                     return
@@ -308,9 +355,26 @@ class Namespace:
             f"journal"
         )
 
+    def _locker_of(self, start: int, length: int = 1) -> int | None:
+        """The PID of another process that has a lock on these bytes, or 0; None: nobody has."""
+        request = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, request))
+        return None if kind == fcntl.F_UNLCK else max(0, pid)
+
+    def _lock_byte(self, byte: int) -> bool:
+        """Whether this process has the byte's lock now: nobody else had it."""
+        try:
+            self._set_lock(fcntl.F_SETLK, fcntl.F_WRLCK, byte)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                return False
+            raise
+        return True
+
     def keep_no_more(self) -> None:
         """Let another process keep the durable queues."""
         with self._section():
+            self._keeps = False
             if self._fd >= 0:
                 self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
 
@@ -437,6 +501,7 @@ class Namespace:
         self._fd = -1
         self._number = 0
         self._claims.clear()
+        self._keeps = False
 
     def after_fork(self) -> None:
         """The child of a fork has the descriptor, but neither locks nor a number."""
@@ -446,6 +511,7 @@ class Namespace:
         self._left.clear()
         self._claims.clear()
         self._names.release()
+        self._keeps = False
 
     # ---- names ----
 

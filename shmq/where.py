@@ -22,6 +22,7 @@ from shmq.shape import shape_of
 
 __all__ = [
     "LONGEST",
+    "MOST_REMOTE",
     "Asked",
     "Comparison",
     "Expression",
@@ -37,6 +38,12 @@ __all__ = [
 
 #: The most characters of an expression.
 LONGEST: Final = 1 << 16
+
+#: The most comparisons of an expression that a server takes, a value of a list being one.
+MOST_REMOTE: Final = 256
+
+#: A comparison has fewer tokens than this, what joins it to others included.
+_TOKENS_OF_ONE: Final = 64
 
 #: How deep parentheses and ``not`` may stand in each other.
 _DEEPEST: Final = 50
@@ -210,15 +217,15 @@ class Expression(Generic[T]):
     """What is to be true of something, so that it is meant.
 
     Raises :class:`~shmq.InvalidOption` for one that cannot be read, with the place and
-    what could stand there.
+    what could stand there, and for one of more than ``most`` comparisons.
     """
 
     _fields: ClassVar[Fields]
     _asked: ClassVar[type[Asked]]
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int | None = None) -> None:
         self.text = text
-        self._test = _test_of(parse(text, self._fields))
+        self._test = _test_of(parse(text, self._fields, most))
 
     def matches(self, what: T, now: float | None = None) -> bool:
         """Whether it is meant; ``now`` is in seconds since 1970."""
@@ -239,8 +246,10 @@ class Where(Expression[Message]):
     _asked = _Letter
 
 
-def parse(text: str, fields: Fields = _FIELDS) -> Node:
+def parse(text: str, fields: Fields = _FIELDS, most: int | None = None) -> Node:
     """Read an expression over these fields, headers and bodies; over those of a message.
+
+    ``most``: how many comparisons it may have.
 
     Raises :class:`~shmq.InvalidOption` as :class:`Where` does.
     """
@@ -248,7 +257,7 @@ def parse(text: str, fields: Fields = _FIELDS) -> Node:
         raise TypeError(f"where={text!r:.80} must be a str, not {type(text).__name__}")
     if len(text) > LONGEST:
         raise InvalidOption(f"where has {len(text)} characters: it may have {LONGEST} at most")
-    return _Parser(text, fields).parse()
+    return _Parser(text, fields, most).parse()
 
 
 def quoted(text: str) -> str:
@@ -260,9 +269,11 @@ def quoted(text: str) -> str:
 class _Parser:
     """Reads an expression, token by token."""
 
-    def __init__(self, text: str, fields: Fields) -> None:
+    def __init__(self, text: str, fields: Fields, most: int | None) -> None:
         self._text = text
         self._fields = fields
+        self._most = most
+        self._terms = 0
         self._tokens = self._split(text)
         self._next = 0
         self._deep = 0
@@ -366,6 +377,9 @@ class _Parser:
 
     def _value(self, kind: Kind, *, null: bool = False) -> Any:
         token = self._token
+        self._terms += 1
+        if self._most is not None and self._terms > self._most:
+            raise self._too_many()
         if null and token.word == "null":
             self._advance()
             return None
@@ -375,13 +389,20 @@ class _Parser:
         self._advance()
         return value
 
+    def _too_many(self) -> InvalidOption:
+        return InvalidOption(
+            f"where has more than {self._most} comparisons, each value of an 'in' list being one: "
+            f"a server takes {self._most} at most"
+        )
+
     # ---- tokens ----
 
-    @staticmethod
-    def _split(text: str) -> list[_Token]:
-        tokens, at = [], 0
-        end = len(text.rstrip())
+    def _split(self, text: str) -> list[_Token]:
+        tokens: list[_Token] = []
+        at, end = 0, len(text.rstrip())
         while at < end:
+            if self._most is not None and len(tokens) > self._most * _TOKENS_OF_ONE:
+                raise self._too_many()
             found = _TOKEN.match(text, at)
             if found is None:
                 place = at + len(text[at:]) - len(text[at:].lstrip())

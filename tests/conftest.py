@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import secrets
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ LIMIT = 300.0
 DESCRIPTORS = 1024
 
 _watchdog = pytest.StashKey[Watchdog]()
+#: Where whatever a test does not name a data directory for is kept.
+_data = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 # Nothing here asserts how long anything takes, so neither does hypothesis.
 hypothesis.settings.register_profile("shmq", deadline=None, print_blob=True)
@@ -42,10 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, DESCRIPTORS), hard))
     config.stash[_watchdog] = Watchdog()
+    config.stash[_data] = tempfile.TemporaryDirectory(prefix="shmq-data-")
+    os.environ["SHMQ_DATA_DIR"] = config.stash[_data].name
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_watchdog].close()
+    config.stash[_data].cleanup()
     FRONTS.close()
 
 

@@ -12,7 +12,7 @@ import shmq
 from shmq.cli import params, render
 from shmq.cli.escape import printable
 from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, queue_flag, where_flag
+from shmq.cli.flags import connected, count_flag, queue_name, where_flag
 from shmq.cli.outlet import Outlet, open_outlet
 from shmq.cli.output import counted, note
 from shmq.cli.stop import Stop
@@ -25,7 +25,7 @@ SLICE = 0.25
 
 
 @click.command()
-@queue_flag()
+@queue_name()
 @click.option("--follow", is_flag=True, help="Go on waiting for messages until stopped.")
 @count_flag("Stop after COUNT messages.")
 @where_flag("Take those alone that EXPR means, and leave the others.")

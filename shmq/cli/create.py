@@ -8,7 +8,7 @@ import click
 
 import shmq
 from shmq.cli import params
-from shmq.cli.flags import connected, json_flag, queue_flag
+from shmq.cli.flags import connected, json_flag, queue_name
 from shmq.cli.output import show, show_json
 
 __all__ = ["create"]
@@ -17,7 +17,7 @@ _seconds_or_none = params.or_none(params.seconds)
 
 
 @click.command()
-@queue_flag(help="The queue's name: 1 to 100 of A-Z a-z 0-9 . _ : -")
+@queue_name(help="The queue's name: 1 to 100 of A-Z a-z 0-9 . _ : -")
 @click.option("--capacity", type=params.whole, metavar="N", help="Most messages [16384].")
 @click.option("--arena-bytes", type=params.size, metavar="SIZE", help="Bytes of bodies [16MiB].")
 @click.option(

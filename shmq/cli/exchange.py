@@ -11,8 +11,9 @@ import click
 import shmq
 from shmq.cli import params
 from shmq.cli.flags import BRIEFLY, complete_queues, connected, json_flag, yes_flag
-from shmq.cli.output import cell, counted, note, show, show_json, show_table, table
-from shmq.cli.remove import ask_first
+from shmq.cli.kinds import EXCHANGE
+from shmq.cli.output import cell, note, show, show_json, show_table, table
+from shmq.cli.remove import delete_one
 from shmq.cli.target import target_of
 from shmq.contract import ExchangeKind
 
@@ -158,15 +159,7 @@ def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: s
 @connected
 def delete(broker: shmq.Broker, /, name: str, yes: bool, as_json: bool) -> None:
     """Delete an exchange and its bindings; the queues stay."""
-    if not yes:
-        with broker.exchange(name) as found:
-            held = counted(len(found.bindings()), "binding")
-        ask_first("delete", f"Delete exchange {name!r} with {held}?")
-    broker.delete_exchange(name)
-    if as_json:
-        show_json({"namespace": broker.namespace, "deleted": name})
-    else:
-        show(f"exchange {name!r} is deleted")
+    delete_one(broker, EXCHANGE, name, yes=yes, as_json=as_json)
 
 
 @exchange.command("list")

@@ -107,7 +107,10 @@ def _hint(error: click.UsageError) -> str:
     command = error.ctx.command if error.ctx is not None else None
     if isinstance(error, click.NoSuchOption) and error.option_name in {"-n", "--namespace"}:
         return f" -n stands before the command: shmq -n NAME {command.name if command else ''}"
-    takes_flag = command is not None and any("-q" in param.opts for param in command.params)
+    params = command.params if command is not None else []
+    takes_flag = any("-q" in param.opts for param in params) and not any(
+        param.name == "positional" for param in params
+    )
     if takes_flag and "unexpected extra argument" in error.message:
         return ": a queue is named with -q"
     return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import click
 
@@ -21,6 +21,7 @@ __all__ = [
     "json_flag",
     "namespace_of",
     "queue_flag",
+    "queue_name",
     "queues_flag",
     "where_flag",
     "yes_flag",
@@ -61,6 +62,36 @@ def queue_flag(*, required: bool = True, help: str = "The queue's name.") -> Cal
         help=help,
         shell_complete=complete_queues,
     )
+
+
+def queue_name(
+    *,
+    required: bool = True,
+    help: str = "The queue's name.",
+    complete: Callable[[click.Context, click.Parameter, str], list[str]] | None = None,
+) -> Callable[[F], F]:
+    """``NAME`` or ``-q/--queue NAME``, completed by the shell, as the parameter ``name``."""
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def run(*args: Any, positional: str | None, name: str | None, **kwargs: Any) -> Any:
+            if positional is not None and name is not None:
+                raise click.UsageError(f"{positional!r} and -q {name!r} are two names: drop one")
+            chosen = name if positional is None else positional
+            if chosen is None and required:
+                path = click.get_current_context().command_path
+                raise click.UsageError(f"a name is missing: {path} NAME, or --queue NAME")
+            return command(*args, name=chosen, **kwargs)
+
+        place = click.argument(
+            "positional",
+            metavar="NAME" if required else "[NAME]",
+            required=False,
+            shell_complete=complete or complete_queues,
+        )
+        return cast("F", queue_flag(required=False, help=help)(place(run)))
+
+    return decorate
 
 
 def queues_flag(help: str) -> Callable[[F], F]:

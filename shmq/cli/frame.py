@@ -12,6 +12,7 @@ from rich.table import Table
 import shmq
 from shmq.cli.escape import one_line
 from shmq.cli.failure import describe
+from shmq.cli.kinds import EXCHANGE, QUEUE, STREAM, found_of, stream_activity
 from shmq.cli.output import age, cell, table
 from shmq.cli.target import is_this_process
 from shmq.health.journals import journal_problem
@@ -21,9 +22,14 @@ __all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What a queue is doing; the numbers are those of :class:`shmq.QueueStats`."""
+    """What a queue is doing; the numbers are those of :class:`shmq.QueueStats`.
+
+    A stream has its records, their age and rate; an exchange keeps nothing, and has no numbers.
+    """
 
     name: str
+    kind: str = QUEUE
+    #: Visible messages; of a stream, its records.
     depth: int = 0
     oldest_age: float = 0.0
     in_flight: int = 0
@@ -63,16 +69,17 @@ def _to_disk(row: Row) -> str:
 
 #: The columns, in the order in which they stand.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "queue": lambda row: row.name,
-    "visible": lambda row: f"{row.depth:,}",
+    "name": lambda row: row.name,
+    "kind": lambda row: row.kind,
+    "visible": lambda row: f"{row.depth:,}" if row.kind != EXCHANGE else "",
     "oldest": lambda row: age(row.oldest_age) if row.depth else "",
-    "in flight": lambda row: f"{row.in_flight:,}",
-    "delayed": lambda row: f"{row.delayed:,}",
-    "in/s": lambda row: f"{row.rate_in:,.0f}",
-    "out/s": lambda row: f"{row.rate_out:,.0f}",
-    "dead": lambda row: f"{row.dead_lettered:,}",
+    "in flight": lambda row: f"{row.in_flight:,}" if row.kind == QUEUE else "",
+    "delayed": lambda row: f"{row.delayed:,}" if row.kind == QUEUE else "",
+    "in/s": lambda row: f"{row.rate_in:,.0f}" if row.kind != EXCHANGE else "",
+    "out/s": lambda row: f"{row.rate_out:,.0f}" if row.kind == QUEUE else "",
+    "dead": lambda row: f"{row.dead_lettered:,}" if row.kind == QUEUE else "",
     "to disk": _to_disk,
-    "waiting": lambda row: f"{row.waiting:,}",
+    "waiting": lambda row: f"{row.waiting:,}" if row.kind == QUEUE else "",
     "who": lambda row: ", ".join(row.who),
 }
 
@@ -80,6 +87,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
 _DISPENSABLE = (
     "who",
     "waiting",
+    "kind",
     "to disk",
     "delayed",
     "dead",
@@ -96,22 +104,53 @@ _LEAST_WHO = 12
 _LEAST_NAME = 8
 
 
-def look(broker: shmq.Broker) -> list[Row]:
-    """What each queue of the namespace is doing now, whatever state it is in."""
+def look(broker: shmq.Broker, kinds: Sequence[str] = ()) -> list[Row]:
+    """What each queue, stream and exchange is doing now, whatever state it is in.
+
+    Of the ``kinds``, or of all if those are empty.
+    """
     rows = []
-    for summary in broker.list_queues():
-        if summary.problem is not None:
-            rows.append(Row(name=summary.name, problem=summary.problem))
-            continue
+    for summary in found_of(broker, QUEUE, kinds):
+        rows += _looked_at(broker, QUEUE, summary, _of_queue)
+    for summary in found_of(broker, STREAM, kinds):
+        rows += _looked_at(broker, STREAM, summary, _of_stream)
+    return rows + [Row(name=one.name, kind=EXCHANGE) for one in found_of(broker, EXCHANGE, kinds)]
+
+
+def _looked_at(
+    broker: shmq.Broker,
+    kind: str,
+    summary: shmq.QueueSummary | shmq.StreamSummary,
+    measure: Callable[[shmq.Broker, str], Row],
+) -> list[Row]:
+    """Its row, with its problem if it has one; none if it is gone."""
+    name, problem = summary.name, summary.problem
+    if problem is None:
         try:
-            with broker.queue(summary.name) as queue:
-                others = [a for a in queue.attachments() if not is_this_process(broker, a)]
-                rows.append(_row(queue.stats(), others))
-        except (shmq.NoSuchQueue, shmq.QueueDeleted):
-            continue
+            return [measure(broker, name)]
+        except (shmq.NoSuchQueue, shmq.QueueDeleted, shmq.NoSuchStream, shmq.StreamDeleted):
+            return []
         except (shmq.ShmqError, OSError) as error:
-            rows.append(Row(name=summary.name, problem=describe(error)))
-    return rows
+            problem = describe(error)
+    return [Row(name=name, kind=kind, problem=problem)]
+
+
+def _of_queue(broker: shmq.Broker, name: str) -> Row:
+    with broker.queue(name) as queue:
+        others = [a for a in queue.attachments() if not is_this_process(broker, a)]
+        return _row(queue.stats(), others)
+
+
+def _of_stream(broker: shmq.Broker, name: str) -> Row:
+    with broker.stream(name) as stream:
+        doing = stream_activity(stream)
+    return Row(
+        name=name,
+        kind=STREAM,
+        depth=int(doing["records"]),
+        oldest_age=doing["oldest_age"],
+        rate_in=doing["rate_in"],
+    )
 
 
 def _row(stats: shmq.QueueStats, attachments: Sequence[shmq.Attachment]) -> Row:
@@ -147,7 +186,7 @@ def draw(rows: Sequence[Row], width: int | None = None) -> Table:
     widths = {column: max(map(cell_len, texts)) for column, texts in cells.items()}
     if width is not None:
         _fit(widths, width)
-    made = table(list(widths), right=set(widths) - {"queue", "who"})
+    made = table(list(widths), right=set(widths) - {"name", "kind", "who"})
     for at in range(len(rows)):
         made.add_row(*(cell(clipped(cells[name][at + 1], widths[name])) for name in widths))
     for column in made.columns:
@@ -157,7 +196,7 @@ def draw(rows: Sequence[Row], width: int | None = None) -> Table:
 
 def _fit(widths: dict[str, int], width: int) -> None:
     """Make columns narrower, and leave some out, until they fit."""
-    widths["queue"] = min(widths["queue"], max(_LEAST_NAME, width // 3))
+    widths["name"] = min(widths["name"], max(_LEAST_NAME, width // 3))
     room = width - _total({name: wide for name, wide in widths.items() if name != "who"}) - _GAP
     if room >= min(widths["who"], _LEAST_WHO):
         widths["who"] = min(widths["who"], room)
@@ -168,7 +207,7 @@ def _fit(widths: dict[str, int], width: int) -> None:
         widths.pop(column, None)
     if _total(widths) > width:
         del widths["visible"]
-        widths["queue"] = max(min(widths["queue"], width - _EDGES), 1)
+        widths["name"] = max(min(widths["name"], width - _EDGES), 1)
 
 
 def _total(widths: dict[str, int]) -> int:

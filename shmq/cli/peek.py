@@ -7,7 +7,7 @@ import click
 import shmq
 from shmq.cli import render
 from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, json_flag, queue_flag, where_flag
+from shmq.cli.flags import connected, count_flag, json_flag, queue_name, where_flag
 from shmq.cli.output import amount, cell, show_json, show_table, table
 
 __all__ = ["peek"]
@@ -17,7 +17,7 @@ _SHOWN = 200
 
 
 @click.command()
-@queue_flag()
+@queue_name()
 @count_flag("How many messages to show at most.  [default: 10]", default=10)
 @where_flag("Show those alone that EXPR means.")
 @json_flag

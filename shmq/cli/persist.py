@@ -9,9 +9,15 @@ from pathlib import Path
 
 import click
 
+from shmq.cli import params
 from shmq.cli.flags import data_dir_flag
 from shmq.cli.target import target_of
+from shmq.errors import ShmqError
+from shmq.persistence.directory import chosen_directory
+from shmq.persistence.disk import Disk
 from shmq.persistence.process import Persistence
+from shmq.processes import detached
+from shmq.processes.detached import Parent
 from shmq.processes.lines import show_on_stderr
 from shmq.processes.signals import caught
 from shmq.server.notify import Manager
@@ -25,17 +31,54 @@ log = logging.getLogger("shmq")
 @click.command(short_help="Keep durable queues on disk, without a server.")
 @data_dir_flag
 @click.option("-l", "--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option(
+    "--idle",
+    type=params.seconds,
+    metavar="TIME",
+    help="End once nothing durable was in use for so long, and give way to one without this.",
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Go on in the background, with writer.log in the data directory, and return once the "
+    "queues are back.",
+)
 @click.pass_context
-def persist(context: click.Context, data_dir: Path | None, log_level: str) -> None:
+def persist(
+    context: click.Context, data_dir: Path | None, log_level: str, idle: float | None, detach: bool
+) -> None:
     """Bring back the durable queues of a namespace, and write them until SIGTERM or Ctrl-C.
 
-    shmq serve does this, too; this is for a host that serves nobody else. At its end the
-    last snapshots are written; a second signal ends it at once.
+    The first process that needs a durable queue starts one by itself, with --detach and
+    --idle; shmq serve does this, too. This is for those who look after the writer themselves,
+    with SHMQ_AUTOSTART=0. At its end the last snapshots are written; a second signal ends it
+    at once.
     """
     namespace = target_of(context).namespace
+    directory = chosen_directory(namespace, data_dir)
+    parent = _detached(directory) if detach else None
     log.handlers.clear()
     show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])
-    persistence = Persistence(namespace, data_dir)
+    try:
+        _run(namespace, Persistence(namespace, directory, idle), parent)
+    except ShmqError as error:
+        if parent is not None:
+            parent.tell(str(error))
+        raise
+
+
+def _detached(directory: Path) -> Parent:
+    """Go on as a process of its own. Raises ShmqError, and SystemExit in the one that was."""
+    try:
+        Disk(directory).make()
+        return detached.detach(directory / "writer.log")
+    except OSError as error:
+        raise ShmqError(
+            f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
+        ) from error
+
+
+def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> None:
     manager = Manager()
     heard: list[int] = []
 
@@ -52,6 +95,8 @@ def persist(context: click.Context, data_dir: Path | None, log_level: str) -> No
     def begun() -> None:
         log.info("keeping the durable queues of namespace %r", namespace)
         manager.ready(f"keeping the durable queues of namespace {namespace!r}")
+        if parent is not None:
+            parent.tell()
 
     started = False
     with caught(hear):

@@ -11,7 +11,7 @@ import click
 
 import shmq
 from shmq.cli import params
-from shmq.cli.flags import connected, json_flag, queue_flag
+from shmq.cli.flags import connected, json_flag, queue_name
 from shmq.cli.lines import Lines, open_lines
 from shmq.cli.output import counted, note, show, show_json
 from shmq.cli.progress import progress
@@ -23,7 +23,7 @@ __all__ = ["produce"]
 
 
 @click.command()
-@queue_flag()
+@queue_name()
 @click.option("-m", "--message", "messages", multiple=True, metavar="TEXT", help="Put TEXT.")
 @click.option("--file", "path", metavar="FILE", help="Put each line of FILE; - is stdin.")
 @click.option(

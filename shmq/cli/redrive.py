@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli.flags import connected, count_flag, json_flag, queue_flag
+from shmq.cli.flags import connected, count_flag, json_flag, queue_name
 from shmq.cli.output import counted, show, show_json
 
 __all__ = ["redrive"]
 
 
 @click.command()
-@queue_flag(help="The queue whose dead letters go back, or the dead-letter queue itself.")
+@queue_name(help="The queue whose dead letters go back, or the dead-letter queue itself.")
 @count_flag("How many to send back at most.")
 @click.option(
     "--where",

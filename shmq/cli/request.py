@@ -8,7 +8,7 @@ import click
 
 import shmq
 from shmq.cli import params, render
-from shmq.cli.flags import connected, json_flag, queue_flag
+from shmq.cli.flags import connected, json_flag, queue_name
 from shmq.cli.output import show, show_json
 from shmq.cli.putting import CODECS, decode
 from shmq.cli.stop import Stop
@@ -17,7 +17,7 @@ __all__ = ["request"]
 
 
 @click.command(short_help="Ask a queue's server, and print its reply.")
-@queue_flag()
+@queue_name()
 @click.option("-m", "--message", "text", metavar="TEXT", required=True, help="Ask TEXT.")
 @click.option(
     "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",

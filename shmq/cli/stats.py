@@ -1,16 +1,30 @@
-"""``shmq stats``: a queue, or all of them, in numbers."""
+"""``shmq stats``: a queue, a stream or an exchange, or all of them, in numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import click
 
 import shmq
 from shmq.cli.failure import Code, code_of, describe
-from shmq.cli.flags import connected, json_flag, queue_flag
+from shmq.cli.flags import connected, json_flag, queue_name
+from shmq.cli.kinds import (
+    EXCHANGE,
+    KINDS,
+    QUEUE,
+    STREAM,
+    complete_names,
+    exchange_as_dict,
+    found_of,
+    kind_of,
+    kinds_flag,
+    stream_activity,
+)
 from shmq.cli.output import age, amount, cell, note, show_json, show_table, table
+from shmq.cli.target import typed
 from shmq.health.journals import journal_problem
 
 __all__ = ["stats"]
@@ -35,70 +49,112 @@ _IN_SECONDS = (
 )
 _PER_SECOND = ("rate_in", "rate_out")
 
+#: What is told of one as JSON, and what is wrong with it.
+_Measured = tuple[dict[str, Any], str | None]
+
+#: What is raised for what was deleted since it was listed.
+_GONE: Final = (
+    shmq.NoSuchQueue,
+    shmq.QueueDeleted,
+    shmq.NoSuchStream,
+    shmq.StreamDeleted,
+    shmq.NoSuchExchange,
+)
+
 
 @click.command()
-@queue_flag(required=False, help="The queue's name; without it, every queue of the namespace.")
+@queue_name(
+    required=False,
+    help="A queue's name; without a name, everything in the namespace.",
+    complete=complete_names,
+)
+@kinds_flag
 @json_flag
 @click.pass_context
 @connected
-def stats(broker: shmq.Broker, context: click.Context, name: str | None, as_json: bool) -> None:
-    """Show a queue, or all of them, in numbers.
+def stats(
+    broker: shmq.Broker,
+    context: click.Context,
+    name: str | None,
+    kinds: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show a queue, a stream or an exchange, or all of them, in numbers.
 
-    Depths, the age of the oldest message, rates, totals and memory; of one queue also
-    its options.
+    Depths, the age of the oldest message, rates, totals and memory; of one queue or stream
+    also its options.
     """
     if name is not None:
-        with broker.queue(name) as queue:
-            numbers, options = queue.stats(), queue.options
-        if as_json:
-            show_json(_as_dict(numbers, options))
-        else:
-            _show_one(numbers, options)
+        if typed(context, "name"):
+            kinds = (QUEUE,)
+        _tell_one(broker, name, kinds, as_json)
         return
-    measured, failed = _measure_all(broker)
+    failed = [Code.OK]
+    told = {kind: list(_of_each(broker, kind, kinds, failed)) for kind in KINDS}
     if as_json:
-        show_json([_as_dict(*one) for one in measured])
-    elif measured:
-        _show_all([numbers for numbers, _ in measured])
-    context.exit(failed)
+        show_json([one for every in told.values() for one, _ in every])
+    else:
+        for kind, every in told.items():
+            _show_all(kind, every)
+    context.exit(failed[-1])
 
 
-def _measure_all(
-    broker: shmq.Broker,
-) -> tuple[list[tuple[shmq.QueueStats, shmq.QueueOptions]], Code]:
-    """Every queue that can be read, and what the others end the command with."""
-    measured, failed = [], Code.OK
-    for summary in broker.list_queues():
+def _tell_one(broker: shmq.Broker, name: str, kinds: tuple[str, ...], as_json: bool) -> None:
+    kind = kinds[0] if len(kinds) == 1 else kind_of(broker, name, kinds)
+    one, wrong = _MEASURES[kind](broker, name)
+    if as_json:
+        show_json(one)
+    else:
+        _show_one(one)
+        _warn(name, wrong)
+
+
+def _of_each(
+    broker: shmq.Broker, kind: str, kinds: Sequence[str], failed: list[Code]
+) -> Iterator[_Measured]:
+    """Each that can be read; ``failed`` gets what the others end the command with."""
+    for summary in found_of(broker, kind, kinds):
         try:
-            with broker.queue(summary.name) as queue:
-                measured.append((queue.stats(), queue.options))
-        except (shmq.NoSuchQueue, shmq.QueueDeleted):
+            yield _MEASURES[kind](broker, summary.name)
+        except _GONE:
             continue
         except shmq.ShmqError as error:
             note(describe(error))
-            failed = code_of(error)
-    return measured, failed
+            failed.append(code_of(error))
 
 
-def _as_dict(numbers: shmq.QueueStats, options: shmq.QueueOptions) -> dict[str, Any]:
-    return {**dataclasses.asdict(numbers), "options": options.as_dict()}
+def _queue(broker: shmq.Broker, name: str) -> _Measured:
+    with broker.queue(name) as queue:
+        numbers, options = queue.stats(), queue.options
+    told = {"kind": QUEUE, **dataclasses.asdict(numbers), "options": options.as_dict()}
+    return told, journal_problem(numbers)
 
 
-def _show_one(numbers: shmq.QueueStats, options: shmq.QueueOptions) -> None:
-    for heading, values in (
-        (numbers.name, dataclasses.asdict(numbers)),
-        ("options", options.as_dict()),
-    ):
-        made = table([heading, "value"], right=("value",))
-        for key, value in values.items():
-            if key != "name":
-                made.add_row(cell(key.replace("_", " ")), cell(_shown(key, value)))
-        show_table(made)
-    _warn(numbers)
+def _stream(broker: shmq.Broker, name: str) -> _Measured:
+    with broker.stream(name) as stream:
+        told = {
+            "kind": STREAM,
+            "name": name,
+            "partitions": stream.options.partitions,
+            **stream_activity(stream),
+            "groups": len(stream.groups()),
+            "options": stream.options.as_dict(),
+        }
+    return told, None
 
 
-def _show_all(every: list[shmq.QueueStats]) -> None:
-    columns = {
+def _exchange(broker: shmq.Broker, name: str) -> _Measured:
+    for found in broker.list_exchanges():
+        if found.name == name:
+            return exchange_as_dict(found), None
+    raise shmq.NoSuchExchange(f"there is no exchange {name!r} in namespace {broker.namespace!r}")
+
+
+_MEASURES: Final = {QUEUE: _queue, STREAM: _stream, EXCHANGE: _exchange}
+
+#: The columns of the table of each kind, and the numbers in them.
+_COLUMNS: Final = {
+    QUEUE: {
         "visible": "depth",
         "delayed": "delayed",
         "in flight": "in_flight",
@@ -109,21 +165,46 @@ def _show_all(every: list[shmq.QueueStats]) -> None:
         "acked": "acked",
         "dead letters": "dead_lettered",
         "arena used": "arena_used",
-    }
-    made = table(["queue", *columns], right=columns)
-    for numbers in every:
-        values = (_shown(key, getattr(numbers, key)) for key in columns.values())
-        made.add_row(cell(numbers.name), *(cell(value) for value in values))
+    },
+    STREAM: {
+        "partitions": "partitions",
+        "records": "records",
+        "oldest": "oldest_age",
+        "in": "rate_in",
+        "groups": "groups",
+    },
+    EXCHANGE: {"type": "type", "bindings": "bindings", "alternate": "alternate"},
+}
+
+
+def _show_one(one: dict[str, Any]) -> None:
+    numbers = {key: value for key, value in one.items() if key not in {"name", "options"}}
+    for heading, values in ((one["name"], numbers), ("options", one.get("options"))):
+        if values is None:
+            continue
+        made = table([heading, "value"], right=("value",))
+        for key, value in values.items():
+            made.add_row(cell(key.replace("_", " ")), cell(_shown(key, value)))
+        show_table(made)
+
+
+def _show_all(kind: str, every: list[_Measured]) -> None:
+    if not every:
+        return
+    columns = _COLUMNS[kind]
+    made = table([kind, *columns], right=columns)
+    for one, _ in every:
+        values = (_shown(key, one[key]) for key in columns.values())
+        made.add_row(cell(one["name"]), *(cell(value) for value in values))
     show_table(made)
-    for numbers in every:
-        _warn(numbers)
+    for one, wrong in every:
+        _warn(one["name"], wrong)
 
 
-def _warn(numbers: shmq.QueueStats) -> None:
-    """Say what is wrong with the queue's disk, where that can be missed in a table."""
-    problem = journal_problem(numbers)
-    if problem is not None:
-        note(f"{numbers.name}: {problem}")
+def _warn(name: str, wrong: str | None) -> None:
+    """Say what is wrong with a queue's disk, where that can be missed in a table."""
+    if wrong is not None:
+        note(f"{name}: {wrong}")
 
 
 def _shown(key: str, value: Any) -> str:

@@ -1,11 +1,13 @@
-"""``shmq top``: what every queue of a namespace is doing, drawn again and again."""
+"""``shmq top``: what every queue and stream of a namespace is doing, drawn again and again."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 import click
 from rich.console import Console, Group
@@ -18,6 +20,7 @@ from shmq.cli.escape import one_line
 from shmq.cli.flags import connected, json_flag
 from shmq.cli.frame import ORDERS, Row, clipped, draw, look, ordered
 from shmq.cli.keys import Keys
+from shmq.cli.kinds import KINDS, QUEUE, kinds_flag
 from shmq.cli.output import counted, note, show_json, show_table
 from shmq.cli.stop import Stop
 
@@ -48,6 +51,7 @@ _AROUND = 5
     help="What the queues are ordered by, the largest first.",
 )
 @click.option("--once", is_flag=True, help="Print one frame, and end; so it is without a terminal.")
+@kinds_flag
 @json_flag
 @click.pass_context
 @connected
@@ -57,9 +61,10 @@ def top(
     interval: float,
     order: str,
     once: bool,
+    kinds: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show what every queue is doing, until q is pressed.
+    """Show what every queue and stream is doing, until q is pressed.
 
     Depth, age of the oldest message, messages in flight, rates, dead letters, and who is
     attached. The key s sorts by the next column.
@@ -69,11 +74,11 @@ def top(
             f"{interval:g} s is less than {_LEAST_INTERVAL:g} s", param_hint="'--interval'"
         )
     if as_json:
-        show_json([dataclasses.asdict(row) for row in ordered(look(broker), order)])
+        show_json([dataclasses.asdict(row) for row in ordered(look(broker, kinds), order)])
     elif once or not _can_be_redrawn():
-        _print(broker, order)
+        _print(broker, order, kinds)
     else:
-        context.exit(_redraw(broker, interval, order))
+        context.exit(_redraw(broker, interval, order, kinds))
 
 
 def _can_be_redrawn() -> bool:
@@ -81,8 +86,8 @@ def _can_be_redrawn() -> bool:
     return sys.stdout.isatty() and not console.is_dumb_terminal
 
 
-def _print(broker: shmq.Broker, order: str) -> None:
-    rows = ordered(look(broker), order)
+def _print(broker: shmq.Broker, order: str, kinds: Sequence[str]) -> None:
+    rows = ordered(look(broker, kinds), order)
     sound = [row for row in rows if row.problem is None]
     if sound:
         width = Console().width if sys.stdout.isatty() else None
@@ -94,7 +99,7 @@ def _print(broker: shmq.Broker, order: str) -> None:
         note(f"namespace {broker.namespace!r} has no queues")
 
 
-def _redraw(broker: shmq.Broker, interval: float, order: str) -> int:
+def _redraw(broker: shmq.Broker, interval: float, order: str, kinds: Sequence[str]) -> int:
     """Draw until a key or a signal says so; the exit code."""
     console = Console(emoji=False, markup=False, highlight=False)
     orders = list(ORDERS)
@@ -105,7 +110,7 @@ def _redraw(broker: shmq.Broker, interval: float, order: str) -> int:
                 while key not in {"q", "Q"}:
                     if key == "s":
                         order = orders[(orders.index(order) + 1) % len(orders)]
-                    rows = ordered(look(broker), order)
+                    rows = ordered(look(broker, kinds), order)
                     live.update(_frame(broker.namespace, rows, order, console), refresh=True)
                     with stop.interruptible():
                         key = keys.wait(interval)
@@ -127,7 +132,7 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
         room = max(room - 1, 1)
         lines.insert(0, f"{len(sound) - room} more: a taller window shows them")
     title = (
-        f"shmq {namespace}  {time.strftime('%H:%M:%S')}  {counted(len(rows), 'queue')}  "
+        f"shmq {namespace}  {time.strftime('%H:%M:%S')}  {_counts(rows)}  "
         f"by {order}  s: sort  q: leave"
     )
     return Group(
@@ -135,3 +140,10 @@ def _frame(namespace: str, rows: list[Row], order: str, console: Console) -> Gro
         draw(sound[:room], width),
         *(Text(clipped(one_line(line), width)) for line in lines),
     )
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    """``3 queues``, and how many of the others there are, if there are any."""
+    every = collections.Counter(row.kind for row in rows)
+    kinds = [kind for kind in KINDS if every[kind] or kind == QUEUE]
+    return ", ".join(counted(every[kind], kind) for kind in kinds)

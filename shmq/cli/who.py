@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 import shmq
-from shmq.cli.flags import connected, json_flag, queue_flag
+from shmq.cli.flags import connected, json_flag, queue_name
 from shmq.cli.output import cell, clock, note, show_json, show_table, table
 from shmq.cli.target import is_this_process
 
@@ -15,7 +15,7 @@ __all__ = ["who"]
 
 
 @click.command()
-@queue_flag()
+@queue_name()
 @json_flag
 @connected
 def who(broker: shmq.Broker, name: str, as_json: bool) -> None:

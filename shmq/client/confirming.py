@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from shmq.client import durability
 from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
 
 if TYPE_CHECKING:
@@ -132,11 +133,8 @@ def not_confirmed(queue: Any, seq: int, taken: int) -> ShmqError:
         )
     elif queue.closed:
         why = "this handle was closed meanwhile"
-    elif not queue.has_writer():
-        why = (
-            "no persistence writer runs: start `shmq serve` or `shmq persist`, and it is written "
-            "then"
-        )
+    elif not queue.has_writer() and queue.namespace.keeper is None:
+        why = f"{durability.missing(queue.namespace)}; it is written then"
     else:
         why = (
             f"its journal has come to message {queue.synced_seq} within the timeout: wait longer, "

@@ -24,6 +24,8 @@ _T = TypeVar("_T")
 #: How long the thread keeps watch when nobody waits any more, in seconds: waking it costs
 #: more than its looks.
 _LINGER = 1.0
+#: How long it waits for the lock of one queue, in seconds: the others' waiters would wait, too.
+_LOCK_WAIT = 0.005
 
 _hubs: dict[str, Hub] = {}
 _hubs_lock = threading.Lock()
@@ -97,6 +99,7 @@ class Hub:
     # ---- the thread ----
 
     def _run(self) -> None:
+        _core.set_patience(_LOCK_WAIT)
         last_used = time.monotonic()
         while not self._ended:
             idle = time.monotonic() > last_used + _LINGER

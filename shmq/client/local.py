@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 # opened any more.
 import shmq.contract.stats  # noqa: F401
 from shmq import codecs, contract
-from shmq.client import awaiting, confirming, hub, moving, openers, staging
+from shmq.client import awaiting, confirming, durability, hub, moving, openers, staging
 from shmq.client.asking import REPLY_OPTIONS, Asker
 from shmq.client.choosing import wait_chosen
 from shmq.client.documenting import document
@@ -248,7 +248,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         meant = None if where is None else _meant(where)
         self.qsize()  # what is due is done first
         order = ((-priority, sequence, at) for at, sequence, priority in self._visible())
-        first = heapq.nsmallest(limit, order) if meant is None else sorted(order)
+        first = heapq.nsmallest(limit, order) if meant is None else _sorted(order)
         copies = (self.copy_at(at, sequence) for _, sequence, at in first)
         there = (copy for copy in copies if copy is not None)
         if meant is None:
@@ -275,6 +275,7 @@ class LocalQueue(_core.Handle, contract.Queue):
             oldest_age=age,
             shm_bytes=blocks * 512,
             journal_writer=self.has_writer(),
+            journal_writer_pid=self._namespace.keeper if self.has_writer() else None,
             **numbers,
         )
 
@@ -332,10 +333,24 @@ class LocalQueue(_core.Handle, contract.Queue):
     def _process_number(self) -> int:
         return self._namespace.process_number()
 
+    def await_writer(self) -> None:
+        """Have a persistence writer started if there is none; waits for nothing."""
+        durability.see_to_it(self._namespace)
+
+    def _why_unwritten(self, spent: int) -> str:
+        kept = f"{spent} of them are settled, and keep their space until that is on disk"
+        if self.journal_error:
+            return f"{kept}; the disk fails: {os.strerror(self.journal_error)}"
+        if not self.has_writer() and self._namespace.keeper is None:
+            return f"{kept}; {durability.missing(self._namespace)}"
+        return f"{kept}: wait (block=True), consume, or make it larger"
+
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
         return confirming.not_confirmed(self, sequence, taken)
 
     def _look_for_dead(self) -> None:
+        if self.spent:
+            self.await_writer()
         try:
             self._reclaim_dead()
             moving.resolve_orphans(self, self)
@@ -553,6 +568,12 @@ class LocalQueue(_core.Handle, contract.Queue):
         return f"<LocalQueue {self.name!r} of namespace {self._namespace.name!r}{state}>"
 
 
+def _sorted(rows: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Sorted in pieces: no thread has the interpreter for itself for long."""
+    pieces = iter(lambda: sorted(itertools.islice(rows, _SCAN)), [])
+    return heapq.merge(*pieces)
+
+
 class _Targets:
     """The queues that dead letters go back to, opened as they are met."""
 
@@ -745,10 +766,13 @@ class LocalBroker(Asker, Registrar):
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
+        self._bring_back(name)
         with self._namespace.locked():
             segment = _segment_if_any(self._namespace, name)
             if segment is None:
-                return self._make(name, wanted)
+                made = self._make(name, wanted)
+        if segment is None:
+            return self._kept(made)
         differences = QueueOptions(**segment.options).differences(wanted)
         if differences:
             told = ", ".join(
@@ -758,7 +782,18 @@ class LocalBroker(Asker, Registrar):
                 f"queue {name!r} exists with other options: {told}; use it as it is, "
                 f"or delete it first"
             )
-        return self._opened(LocalQueue(self._namespace, name, segment))
+        return self._kept(self._opened(LocalQueue(self._namespace, name, segment)))
+
+    def _bring_back(self, name: str) -> None:
+        """Have a queue that is on disk alone brought back. Raises ShmqError if that cannot be."""
+        if not self.has_queue(name):
+            durability.bring_back(self._namespace, "queue", name)
+
+    def _kept(self, queue: LocalQueue) -> LocalQueue:
+        """The queue, once a writer keeps it if it is durable; or a warning was given."""
+        if queue.segment.options["durability"] != "memory":
+            durability.warn_unkept(self._namespace, "queue", queue.name)
+        return queue
 
     def _make(self, name: str, options: QueueOptions) -> LocalQueue:
         """The dead-letter queue comes first: a queue is never without its own."""
@@ -779,17 +814,21 @@ class LocalBroker(Asker, Registrar):
     def queue(self, name: str) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(attach(self._namespace, name))
+        self._bring_back(name)
+        return self._kept(self._opened(attach(self._namespace, name)))
 
     def ensure_queue(self, name: str, **options: Any) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        QueueOptions.for_queue(check_name(name), options)
+        wanted = QueueOptions.for_queue(check_name(name), options)
+        self._bring_back(name)
         with self._namespace.locked():
             segment = _segment_if_any(self._namespace, name)
             if segment is None:
-                return self.create_queue(name, **options)
-        return self._opened(LocalQueue(self._namespace, name, segment))
+                made = self._make(name, wanted)
+            else:
+                made = self._opened(LocalQueue(self._namespace, name, segment))
+        return self._kept(made)
 
     def delete_queue(self, name: str) -> None:
         """See :class:`shmq.contract.Broker`."""
@@ -800,6 +839,7 @@ class LocalBroker(Asker, Registrar):
             if not self.has_queue(name) and not self.has_queue(target):
                 return  # it went with its target
             self._settle_rows(name, target)
+        self._bring_back(name)
         with self._namespace.locked():
             _remove_stagings(self._namespace, name)
             _remove(self._namespace, name)
@@ -893,6 +933,7 @@ class LocalBroker(Asker, Registrar):
     def list_queues(self) -> list[contract.QueueSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
+        durability.bring_back_all(self._namespace)
         summaries = (self.summary(name) for name in self._namespace.queue_names())
         return [summary for summary in summaries if summary is not None]
 
@@ -936,17 +977,23 @@ class LocalBroker(Asker, Registrar):
     def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(self._streams.create(name, {"partitions": partitions, **options}))
+        return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
+
+    def _kept_stream(self, stream: LocalStream) -> LocalStream:
+        """The stream, once a writer keeps it if it is durable; or a warning was given."""
+        if stream.control.options["durability"] != "memory":
+            durability.warn_unkept(self._namespace, "stream", stream.name)
+        return self._opened(stream)
 
     def stream(self, name: str) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(self._streams.attached(name))
+        return self._kept_stream(self._streams.attached(name))
 
     def ensure_stream(self, name: str, **options: Any) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
-        return self._opened(self._streams.ensure(name, options))
+        return self._kept_stream(self._streams.ensure(name, options))
 
     def delete_stream(self, name: str) -> None:
         """See :class:`shmq.contract.Broker`."""
@@ -957,6 +1004,7 @@ class LocalBroker(Asker, Registrar):
     def list_streams(self) -> list[contract.StreamSummary]:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
+        durability.bring_back_all(self._namespace)
         return self._streams.summaries() if self.stream_names() else []
 
     def stream_names(self) -> list[str]:

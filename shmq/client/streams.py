@@ -6,13 +6,14 @@ import bisect
 import contextlib
 import functools
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import shmq.client.records  # noqa: F401 - what is read is made of them
 from shmq import contract, repartition, stream_registry
-from shmq.client import producing
+from shmq.client import durability, producing
 from shmq.client.below import Below
 from shmq.client.documenting import document
 from shmq.client.groups import files
@@ -339,8 +340,31 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
     def _process_number(self) -> int:
         return self._namespace.process_number()
 
+    def await_writer(self) -> None:
+        """Have a persistence writer started if there is none; waits for nothing."""
+        durability.see_to_it(self._namespace)
+
+    def _why_unwritten(self, partition: int) -> str | None:
+        log = self.logs[partition]
+        if log.disk_error:
+            return f"as they are not on disk, which fails: {os.strerror(log.disk_error)}"
+        if self._namespace.keeper is None:
+            missing = durability.missing(self._namespace)
+            return f"as {log.bounds()[1] - log.synced} records are not on disk; {missing}"
+        return None
+
+    def _why_unconfirmed(self, partition: int) -> str:
+        log = self.logs[partition]
+        if log.disk_error:
+            return f"the disk fails: {os.strerror(log.disk_error)}"
+        if self._namespace.keeper is None:
+            return f"{durability.missing(self._namespace)}; it is written then"
+        return f"all before offset {log.synced} is; wait longer"
+
     def _look_for_dead(self, partition: int) -> None:
-        """Drop what dead processes hold of the partition."""
+        """Drop what dead processes hold of the partition; have a writer write it."""
+        if self._files is not None:
+            self.await_writer()
         drop_dead(self._namespace, self.logs[partition])
 
     def __reduce__(self) -> tuple[Callable[..., LocalStream], tuple[str, str]]:
@@ -416,6 +440,7 @@ class LocalStreams:
         """Make it, or attach to one that is the same. Raises StreamExists."""
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
+        self._bring_back(name)
         with self._namespace.locked():
             opened = self._stream_if_any(name)
             if opened is None:
@@ -441,12 +466,19 @@ class LocalStreams:
 
     def attached(self, name: str) -> LocalStream:
         """Attach to it. Raises NoSuchStream, SegmentError."""
+        self._bring_back(check_name(name, "stream"))
         return attach(self._namespace, name)
+
+    def _bring_back(self, name: str) -> None:
+        """Have a stream that is on disk alone brought back. Raises ShmqError."""
+        if not stream_registry.control_path(self._namespace, name).exists():
+            durability.bring_back(self._namespace, "stream", name)
 
     def ensure(self, name: str, options: Mapping[str, Any]) -> LocalStream:
         """Attach to it, or make it."""
         wanted = StreamOptions.given(options)
         check_name(name, "stream")
+        self._bring_back(name)
         with self._namespace.locked():
             opened = self._stream_if_any(name)
             if opened is None:
@@ -456,6 +488,7 @@ class LocalStreams:
     def delete(self, name: str) -> None:
         """Delete it, and the groups that are of no stream then. Raises NoSuchStream."""
         check_name(name, "stream")
+        self._bring_back(name)
         try:
             Book.of(self._namespace).forget("stream", name)
         except SegmentError as error:

@@ -6,7 +6,7 @@ import math
 import time
 
 from shmq.core import _core
-from shmq.errors import ShmqError
+from shmq.errors import LockTimeout, ShmqError
 
 __all__ = ["Watcher"]
 
@@ -49,9 +49,11 @@ class Watcher:
             _notice_deaths(watches)
         stirring, due, self._pause = _core.scan(watches, self.closely)
         for watch in due:
-            self._pause = 0.0
             try:
                 watch.catch_up()
+                self._pause = 0.0
+            except LockTimeout:
+                continue  # it is due still
             except (ShmqError, OSError):
                 stirring.append(watch)  # whoever waits for it is told
         return stirring

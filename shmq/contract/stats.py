@@ -84,6 +84,8 @@ class QueueStats:
     durability: str = "memory"
     #: Whether a persistence writer follows the queue.
     journal_writer: bool = False
+    #: Its process id; 0: it is in another PID namespace. None: there is none.
+    journal_writer_pid: int | None = None
     #: Puts that are not on disk yet.
     journal_lag: int = 0
     #: Messages that were settled, and keep their slots until the journal has that, too.

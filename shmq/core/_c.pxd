@@ -159,6 +159,7 @@ cdef extern from "journal.h" nogil:
 
 cdef extern from "holder.h" nogil:
     int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+    void shmq_limit_patience(int64_t ns)
 
 
 cdef extern from "lock.h" nogil:
@@ -407,7 +408,7 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef extern from "frame.h" nogil:
     enum: SHMQ_T_HELLO, SHMQ_T_PEEK
     enum: SHMQ_S_OK, SHMQ_S_QUEUE_EMPTY, SHMQ_S_NO_QUEUE, SHMQ_S_INTERNAL, SHMQ_S_NO_SPACE
-    enum: SHMQ_S_BAD_MAGIC
+    enum: SHMQ_S_BAD_MAGIC, SHMQ_S_BUSY
 
     struct shmq_frame:
         uint32_t length, id
@@ -451,11 +452,11 @@ cdef extern from "wire.h":
         shmq_outbox out
         shmq_filling filling
         uint32_t unsettled, promise_count
-        cbool authorised, held, fin, finished, broken
+        cbool authorised, held, parked, fin, finished, broken
 
     struct shmq_front:
         shmq_session *sessions
-        int64_t expire_at
+        int64_t expire_at, retry_at
         void *data
         shmq_limits limits
         unsigned char *scratch
@@ -463,14 +464,13 @@ cdef extern from "wire.h":
         cbool draining
 
     struct shmq_hooks:
-        uint16_t (*attach)(shmq_front *front, shmq_desk *desk) noexcept
+        uint16_t (*attach)(shmq_session *session, shmq_desk *desk) noexcept
         void (*detach)(shmq_front *front, shmq_desk *desk) noexcept
         uint8_t (*rights)(shmq_session *session, const char *name) noexcept
         void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
                        const unsigned char *rest, uint32_t size) noexcept
         shmq_wanted *(*compile)(shmq_front *front, const unsigned char *text, uint32_t size,
                                 char *why) noexcept
-        int (*lock_slowly)(shmq_desk *desk, int status) noexcept
         void (*tend)(shmq_desk *desk) noexcept
         void (*failed)(shmq_desk *desk) noexcept
         void (*wait)(shmq_desk *desk, cbool choosy) noexcept
@@ -496,6 +496,9 @@ cdef extern from "session.h":
     void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
                     uint32_t size)
     void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
+    void shmq_park(shmq_session *session)
+    void shmq_put_back(shmq_session *session, const unsigned char *at)
+    void shmq_unpark(shmq_session *session)
     cbool shmq_answer_later(shmq_session *session)
     void shmq_answer_late(shmq_session *session, uint32_t id, uint16_t status,
                           const void *payload, uint32_t size)

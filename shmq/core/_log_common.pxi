@@ -2,6 +2,7 @@
 
 cdef enum:
     WAIT_SLICE = 50000000        # ns
+    WRITER_SLICE = 250000000     # ns: how soon a writer is missed by who waits for the disk
     NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
     MOST_SPIN = 100000           # ns
     LEAST_SPIN = 2000
@@ -26,6 +27,11 @@ cdef object _decode = None
 cdef object _pack = None
 cdef object _unpack = None
 cdef dict _decompress = {}
+
+
+def set_patience(double seconds):
+    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
 def install(encode, decode, pack, unpack):

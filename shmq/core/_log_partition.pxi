@@ -110,12 +110,13 @@ cdef class Partition(Segment):
             f"offset {offset} of {what} is gone: the oldest there is {b.earliest}; go on there, "
             f"read sooner, or give the stream more ring_bytes", offset, b.earliest, b.latest)
 
-    cdef object _full(self):
-        cdef str kept = " and see that somebody writes it (`shmq persist`)" if self.c.durable else ""
+    cdef object _full(self, handle):
+        why = handle._why_unwritten(self.number) if self.c.durable else None
+        advice = why or ("as it is pinned, not read, or not on disk; wait (block=True), or make it "
+                         "larger")
         return _errors.Full(
             f"partition {self.number} of stream {self.control.name!r} is full: nothing of its "
-            f"{self.c.ring_bytes} bytes may go yet, as it is pinned, not read, or not on disk; "
-            f"wait (block=True){kept}, or make it larger")
+            f"{self.c.ring_bytes} bytes may go yet, {advice}")
 
     # ---- the lock ----
 
@@ -189,7 +190,7 @@ cdef class Partition(Segment):
                 return status
             now = _monotonic()
             if now >= until:
-                raise self._full()
+                raise self._full(handle)
             with nogil:
                 shmq_log_wait_room(&self.c, room, until - now)
             PyErr_CheckSignals()

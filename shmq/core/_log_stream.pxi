@@ -32,6 +32,18 @@ cdef class StreamHandle:
 
     # ---- what the subclass does ----
 
+    def await_writer(self):
+        """Have a persistence writer started if there is none; waits for nothing."""
+        raise NotImplementedError
+
+    def _why_unwritten(self, partition):
+        """Why the ring's records are not on disk, for the text of an error; None: they are."""
+        raise NotImplementedError
+
+    def _why_unconfirmed(self, partition):
+        """Why what was appended is not on disk, for the text of an error."""
+        raise NotImplementedError
+
     def _look_for_dead(self, uint32_t partition):
         """Give back what dead processes hold in the partition."""
 
@@ -214,7 +226,7 @@ cdef class StreamHandle:
                 self._look_for_dead(log.number)
                 status = log._append(piece, bytes_, until, out)
                 if status == SHMQ_FULL:
-                    raise log._full()
+                    raise log._full(self)
         return status == SHMQ_OK
 
     def append_many(self, values, *, keys=None, headers=None, timestamp=None, partition=None,
@@ -357,11 +369,22 @@ cdef class StreamHandle:
         return made[0]
 
     def _confirm(self, Partition log, int64_t offset, timeout):
-        if offset > 0 and not log.wait_synced(offset, timeout):
+        if offset > 0 and not self.wait_written(log, offset, timeout):
             raise _errors.NotConfirmed(
                 f"what was appended to partition {log.number} of stream {self.name!r} is in "
-                f"memory, up to offset {offset - 1}, but is not known to be on disk: see "
-                f"`shmq persist`", offset - 1)
+                f"memory, up to offset {offset - 1}, but is not known to be on disk: "
+                f"{self._why_unconfirmed(log.number)}", offset - 1)
+
+    def wait_written(self, Partition log, int64_t offset, timeout=None):
+        """``log.wait_synced``, with a writer started if there is none."""
+        cdef int64_t until = _until(timeout), left
+        while True:
+            left = until - _monotonic()
+            if log.wait_synced(offset, max(0, min(left, WRITER_SLICE)) / 1e9):
+                return True
+            if left <= WRITER_SLICE or log.disk_error:
+                return False
+            self.await_writer()
 
     # ---- reading ----
 

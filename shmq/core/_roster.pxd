@@ -9,6 +9,7 @@ cdef extern from "clock.h":
 
 cdef extern from "holder.h":
     int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
+    void shmq_limit_patience(int64_t ns)
 
 cdef extern from "roster.h":
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_STALE, SHMQ_DELETED, SHMQ_BUSY

@@ -151,6 +151,7 @@ class Roster:
     def close(self) -> None:
         """The group is deleted: for everybody from now on."""
 
+def set_patience(seconds: float) -> None: ...
 def set_clock(ns: int | None) -> None:
     """Fix the monotonic clock of this process's groups; None: the real one."""
 

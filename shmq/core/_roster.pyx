@@ -46,6 +46,11 @@ cdef shmq_roster_options _packed(dict options):
     return packed
 
 
+def set_patience(double seconds):
+    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    shmq_limit_patience(<int64_t>(seconds * 1e9))
+
+
 def size_of(dict options):
     """The bytes of a group's file with these options."""
     cdef shmq_roster_options packed = _packed(options)

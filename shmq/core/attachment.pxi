@@ -81,6 +81,14 @@ cdef class _Attachment:
         """Reclaim what dead processes hold."""
         raise NotImplementedError
 
+    def await_writer(self):
+        """Have a persistence writer started if there is none; waits for nothing."""
+        raise NotImplementedError
+
+    def _why_unwritten(self, spent):
+        """Why ``spent`` settled messages keep their slots, for the text of an error."""
+        raise NotImplementedError
+
     def _bury(self, limit=256):
         """Move up to ``limit`` dying messages to the dead-letter queue."""
         raise NotImplementedError
@@ -109,10 +117,13 @@ cdef class _Attachment:
 
     cdef object _full(self):
         o = &self.q.h.options
+        spent = self.q.h.spent
+        advice = self._why_unwritten(spent) if spent else (
+            "consume, wait (block=True), or make it larger")
         return _errors.Full(
             f"queue {self.name!r} is full: {self.q.h.live} of {o.capacity} messages, "
             f"{(self.q.h.units_used - self.q.h.units_cached) * SHMQ_UNIT} of "
-            f"{o.arena_bytes} bytes; consume, wait (block=True), or make it larger"
+            f"{o.arena_bytes} bytes; {advice}"
         )
 
     cdef object _too_large(self, size, uint32_t meta):
@@ -318,6 +329,18 @@ cdef class _Attachment:
         if self.generation == fork_generation:
             with nogil:
                 self._leave()
+
+    def leave(self):
+        """As `close`, unless the lock cannot be had: then LockTimeout, and all is as before."""
+        cdef int status = SHMQ_OK
+        if self.open_ and self.generation == fork_generation:
+            with nogil:
+                status = shmq_lock_even_deleted(&self.q, LEAVE_WITHIN)
+                if status == SHMQ_OK:
+                    self._unlock()
+        if status == SHMQ_BUSY:
+            raise self._locked_out(LEAVE_WITHIN)
+        self.close()
 
     @property
     def closed(self):

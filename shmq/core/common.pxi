@@ -8,6 +8,7 @@ cdef enum:
     MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
+    LEAVE_WITHIN = 50000000     # ns
     WAIT_SLICE = 50000000       # ns: what a death at the wrong moment can cost a sleeper
     ROOM_SOON = 1000000000      # ns: what was dropped is in the journal by then, or never
     FIRST_SPIN = 100000         # ns
@@ -26,6 +27,11 @@ cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
 cdef object _decode = None
 cdef object _encode = None
 cdef object _unpack = None
+
+
+def set_patience(double seconds):
+    """How long this thread waits for a lock at most, in seconds; 0: as others do."""
+    shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
 def install(encode, decode, unpack):

@@ -23,6 +23,11 @@ cdef class _Confirmer(_Attachment):
         """The process number of the queue's persistence writer; 0 if there is none."""
         return self.q.h.journal.writer
 
+    @property
+    def spent(self):
+        """How many settled messages keep their slots until the journal has that, too."""
+        return self.q.h.spent
+
     def wanted(self, uint64_t seq):
         """Have the writer not linger with what was put up to ``seq``. Does not wait."""
         shmq_want_synced(&self.q, seq)
@@ -47,6 +52,8 @@ cdef class _Confirmer(_Attachment):
             with nogil:
                 status = shmq_wait_synced(&self.q, seq, left)
             PyErr_CheckSignals()
+            if status == SHMQ_TIMED_OUT:
+                self.await_writer()
             if status != SHMQ_OK and status != SHMQ_TIMED_OUT and status != SHMQ_INTERRUPTED:
                 return False
         return True

@@ -18,6 +18,8 @@ cdef class Front:
     cdef int in_a_row            # how often
     cdef Spin spin
     cdef dict desks              # by the id of its handle: the address of the desk
+    cdef dict attaching          # by the name of a queue: the sessions that wait for it
+    cdef dict found              # by the name of a queue: its handle, for whom that was made
     cdef int64_t told            # when `tick` said that it is to be called
     cdef bint open_
 
@@ -25,6 +27,8 @@ cdef class Front:
         """``limits``: as in `set_limits`."""
         self.control = control
         self.desks = {}
+        self.attaching = {}
+        self.found = {}
         self.open_ = False
         _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
         cdef shmq_limits c
@@ -71,15 +75,18 @@ cdef class Front:
     # What was touched is looked after; then whoever has something to send is told.
     cdef int _settle(self) except -1:
         cdef shmq_session *stirred
-        shmq_front_settle(&self.c)
-        if self.c.expire_at < self.told:
-            self.told = self.c.expire_at
-            self.control.sooner()
+        cdef int64_t due
         while True:
+            shmq_front_settle(&self.c)
             stirred = shmq_front_next_stirred(&self.c)
             if stirred == NULL:
-                return 0
+                break
             self.control.stirred(<object>stirred.data)
+        due = min(self.c.expire_at, self.c.retry_at)
+        if due < self.told:
+            self.told = due
+            self.control.sooner()
+        return 0
 
     cdef shmq_desk *_desk_of(self, queue) except? NULL:
         return <shmq_desk *><size_t>self.desks.get(id(queue), 0)
@@ -135,6 +142,25 @@ cdef class Front:
             shmq_desk_forget(desk, SHMQ_S_NO_QUEUE)
         self._settle()
 
+    def attached(self, name, Handle handle, int status=SHMQ_S_OK):
+        """What the control's ``attach`` has put off is done: go on with who waits for it.
+
+        ``handle``: of the queue, which the front closes; None: there is none, and ``status``
+        says why.
+        """
+        cdef Session session
+        cdef list waiting = [each for each in self.attaching.pop(name, ()) if not each.closed]
+        if handle is not None:
+            self.found[name] = handle
+        for session in waiting:
+            if handle is None:
+                session.refused = (name, status)
+            shmq_unpark(session.c)
+        self._settle()
+        handle = self.found.pop(name, None)
+        if handle is not None:  # nobody waits for it any more
+            self.control.detach(handle)
+
     def tick(self):
         """End what is over; the seconds until it is to be called again."""
         cdef int64_t next_ = shmq_front_tick(&self.c, shmq_now())
@@ -158,15 +184,29 @@ cdef class Front:
 
 # ---- hooks ----
 
-cdef uint16_t _attach_desk(shmq_front *front, shmq_desk *desk) noexcept:
-    cdef Front self = <Front>front.data
+cdef uint16_t _attach_desk(shmq_session *session, shmq_desk *desk) noexcept:
+    cdef Front self = <Front>session.front.data
+    cdef Session asking = <Session>session.data
     cdef Handle handle
+    name = desk.name.decode("ascii")
     try:
-        handle = self.control.attach(desk.name.decode("ascii"))
+        if asking.refused is not None and asking.refused[0] == name:
+            status, asking.refused = asking.refused[1], None
+            return status
+        handle = self.found.pop(name, None)
+        if handle is None:
+            if name not in self.attaching:
+                handle = self.control.attach(name)
+            if handle is None:
+                self.attaching.setdefault(name, []).append(asking)
+                shmq_put_back(session, NULL)
+                return SHMQ_S_BUSY
     except _errors.NoSuchQueue:
         return SHMQ_S_NO_QUEUE
     except _errors.NoSpace:
         return SHMQ_S_NO_SPACE
+    except _errors.LockTimeout:
+        return SHMQ_S_BUSY
     except Exception as error:
         self.control.failed(error)
         return SHMQ_S_INTERNAL
@@ -185,7 +225,10 @@ cdef void _detach_desk(shmq_front *front, shmq_desk *desk) noexcept:
     self.desks.pop(id(handle), None)
     desk.data = NULL
     Py_DECREF(handle)
-    handle.close()
+    try:
+        self.control.detach(handle)
+    except Exception as error:
+        self.control.failed(error)
 
 
 cdef uint8_t _rights(shmq_session *session, const char *name) noexcept:
@@ -205,25 +248,10 @@ cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *na
         status, payload = self.front.control.answer(
             self, frame.type, name.decode("ascii"),
             PyBytes_FromStringAndSize(<const char *>rest, size))
-        self._answer(frame, status, payload)
+        self._answer(frame.id, frame.type, status, payload)
     except Exception as error:
         self.front.control.failed(error)
         shmq_reply(session, frame.id, SHMQ_S_INTERNAL, NULL, 0)
-
-
-cdef int _lock_desk_slowly(shmq_desk *desk, int status) noexcept:
-    cdef Front self = <Front>desk.front.data
-    while True:
-        try:
-            (<Handle>desk.data)._lock_slowly(status, FOREVER)
-            return SHMQ_OK
-        except _errors.QueueDeleted:
-            return SHMQ_DELETED
-        except _errors.ShmqError as error:
-            self.control.failed(error)
-            return SHMQ_DAMAGED
-        except BaseException as error:  # of a signal's handler: the lock is still wanted
-            self.control.interrupted(error)
 
 
 cdef void _tend_desk(shmq_desk *desk) noexcept:
@@ -246,7 +274,8 @@ cdef shmq_wanted *_compile_for(shmq_front *front, const unsigned char *text, uin
     cdef shmq_wanted *wanted = NULL
     cdef bytes told
     try:
-        filter = _compile_filter(PyBytes_FromStringAndSize(<const char *>text, size).decode())
+        filter = self.control.compile(
+            PyBytes_FromStringAndSize(<const char *>text, size).decode())
         wanted = <shmq_wanted *>calloc(1, sizeof(shmq_wanted) + filter.c.bytes)
         if wanted == NULL:
             raise MemoryError
@@ -288,7 +317,6 @@ _hooks.detach = _detach_desk
 _hooks.rights = _rights
 _hooks.answer = _answer
 _hooks.compile = _compile_for
-_hooks.lock_slowly = _lock_desk_slowly
 _hooks.tend = _tend_desk
 _hooks.failed = _desk_failed
 _hooks.wait = _wait_at_desk

@@ -30,6 +30,7 @@ cdef class Session:
     cdef readonly Front front
     cdef public object context
     cdef readonly uint32_t asked     # the message id of what the control is to answer
+    cdef tuple refused               # the name of a queue, and the status that its attaching had
     cdef bint gone
 
     def __cinit__(self, Front front, context):
@@ -66,8 +67,13 @@ cdef class Session:
 
     @property
     def promised(self):
-        """Answers that wait for the disk."""
-        return 0 if self.c == NULL else self.c.promise_count
+        """Answers that wait for the disk, or for something else that takes a while."""
+        return 0 if self.c == NULL else self.c.promise_count + self.c.parked
+
+    @property
+    def closed(self):
+        """Whether it has ended."""
+        return self.c == NULL
 
     def readable(self, int fd):
         """Receive what is there, carry it out, and send what can be sent at once.
@@ -243,6 +249,30 @@ cdef class Session:
         if self.front.open_:
             self.front._settle()
 
+    def park(self):
+        """What is being answered is answered by `unpark`. It holds all behind it back."""
+        if self.c != NULL:
+            shmq_park(self.c)
+
+    def put_back(self):
+        """What is being answered is carried out again after `resume`, and all behind it waits."""
+        if self.c != NULL:
+            shmq_put_back(self.c, NULL)
+
+    def resume(self):
+        """Go on with what was put back."""
+        if self.c != NULL:
+            shmq_unpark(self.c)
+            self.front._settle()
+
+    def unpark(self, uint32_t asked, int kind, int status, payload):
+        """Answer the request that was parked, with the message id ``asked``, and go on."""
+        if self.c != NULL and not self.c.finished:
+            self._answer(asked, kind, status, payload)
+        if self.c != NULL:
+            shmq_unpark(self.c)
+            self.front._settle()
+
     def delay(self):
         """What is being answered is answered later: see `answer_late`. It holds nothing back.
 
@@ -272,21 +302,21 @@ cdef class Session:
             self.front._settle()
 
     # Answers what the control has decided; None: it will.
-    cdef int _answer(self, const shmq_frame *frame, int status, payload) except -1:
+    cdef int _answer(self, uint32_t asked, int kind, int status, payload) except -1:
         cdef bytes text
         if payload is None:
             return 0
         if status >= SHMQ_S_BAD_MAGIC:
             text = bytes(payload)
-            shmq_refuse(self.c, frame.id, status, PyBytes_AS_STRING(text))
-        elif frame.type == SHMQ_T_PEEK and status == SHMQ_S_OK:
-            self._send_copies(frame.id, payload)
+            shmq_refuse(self.c, asked, status, PyBytes_AS_STRING(text))
+        elif kind == SHMQ_T_PEEK and status == SHMQ_S_OK:
+            self._send_copies(asked, payload)
         else:
-            if frame.type == SHMQ_T_HELLO and status == SHMQ_S_OK:
+            if kind == SHMQ_T_HELLO and status == SHMQ_S_OK:
                 self.c.authorised = True
                 shmq_session_renew_rights(self.c)
             text = bytes(payload)
-            shmq_reply(self.c, frame.id, status, PyBytes_AS_STRING(text),
+            shmq_reply(self.c, asked, status, PyBytes_AS_STRING(text),
                        <uint32_t>PyBytes_GET_SIZE(text))
         return 0
 

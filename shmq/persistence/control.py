@@ -10,6 +10,9 @@ for each, once it is durable, or with what went wrong.
 request ``{"do": "cut", "queues": [NAME, …]}``: a line
 ``{"queue": NAME, "name": FILE, "bytes": N}`` for each file, with its descriptor, and a last
 line ``{"error": null}``.
+
+request ``{"do": "end", "queues": []}``: a line ``{"error": null}`` of a writer that was started
+automatically, which ends then, or with why it goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from typing import Any, Final, Protocol
 from shmq.errors import InvalidName, ShmqError
 from shmq.names import check_name
 
-__all__ = ["Control", "CutFile", "Source", "ask_for_cut", "ask_for_snapshots"]
+__all__ = ["Control", "CutFile", "Source", "ask_for_cut", "ask_for_snapshots", "ask_to_end"]
 
 log = logging.getLogger("shmq")
 
@@ -57,6 +60,9 @@ class Source(Protocol):
 
     def cut(self, names: list[str]) -> list[CutFile]:
         """The files that hold what these queues do at one moment. Raises ShmqError."""
+
+    def give_way(self) -> None:
+        """End soon, so that another writer can begin. Raises ShmqError."""
 
 
 @contextlib.contextmanager
@@ -117,6 +123,7 @@ class Control:
                 do: Callable[[socket.socket, list[str]], None] = {
                     "snapshot": self._snapshot,
                     "cut": self._cut,
+                    "end": self._end,
                 }[asked["do"]]
                 names = [check_name(name) for name in asked["queues"]]
             except InvalidName as error:
@@ -142,6 +149,9 @@ class Control:
         finally:
             for file in files:
                 os.close(file.descriptor)
+
+    def _end(self, way: socket.socket, _: list[str]) -> None:
+        _say(way, {"error": _outcome(self._source.give_way)})
 
 
 def _outcome(work: Callable[..., object], *arguments: object) -> str | None:
@@ -187,6 +197,14 @@ def ask_for_cut(directory: Path, queues: list[str]) -> list[CutFile]:
         for file in files:
             os.close(file.descriptor)
         raise
+
+
+def ask_to_end(directory: Path) -> None:
+    """Have the writer of the directory end, if it was started automatically. Raises ShmqError."""
+    with _asked(directory, "end", []) as way:
+        for line in _lines(way):
+            if (error := json.loads(line)["error"]) is not None:
+                raise ShmqError(error)
 
 
 def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:

@@ -26,12 +26,13 @@ _FIRST: Final = "the writer of namespace "
 
 
 def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None) -> Path:
-    """Where the files are: ``given``, else ``SHMQ_DATA_DIR``, else the user's usual place.
+    """Where the files are: ``given``, else NAMESPACE in the directory of all namespaces.
 
-    That is ``/var/lib/shmq/NAMESPACE`` for root, and for others ``shmq/NAMESPACE`` in
-    ``XDG_STATE_HOME``, which is ``~/.local/state`` unless it says otherwise. A variable that
-    is empty counts as not set. Raises :class:`~shmq.InvalidOption` for an empty path, and
-    for a user without a home.
+    That one is ``SHMQ_DATA_DIR``, or else ``/var/lib/shmq`` for root, and for others ``shmq`` in
+    ``XDG_STATE_HOME``, which is ``~/.local/state`` unless it says otherwise. A ``SHMQ_DATA_DIR``
+    that has the files of this namespace itself is used as it is. A variable that is empty
+    counts as not set. Raises :class:`~shmq.InvalidOption` for an empty path, and for a user
+    without a home.
     """
     if given is not None:
         if not os.fspath(given):
@@ -39,13 +40,23 @@ def chosen_directory(namespace: str, given: str | os.PathLike[str] | None = None
         return Path(given).absolute()
     named = os.environ.get("SHMQ_DATA_DIR")
     if named:
-        return Path(named).absolute()
+        directory = Path(named).absolute()
+        return directory if _is_of(directory, namespace) else directory / namespace
     return _state_home() / "shmq" / namespace
 
 
 def is_named(given: str | os.PathLike[str] | None) -> bool:
     """Whether `chosen_directory` returns what somebody named, not the usual place."""
     return given is not None or bool(os.environ.get("SHMQ_DATA_DIR"))
+
+
+def _is_of(directory: Path, namespace: str) -> bool:
+    """Whether a writer of the namespace has its files there."""
+    try:
+        told = (directory / LOCK).read_bytes()[:512].partition(b"\n")[0]
+    except OSError:
+        return False
+    return told == f"{_FIRST}{namespace}".encode()
 
 
 def _state_home() -> Path:

@@ -17,11 +17,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from shmq.persistence.catalog import SUFFIX, catalog
+from shmq.persistence.catalog import SUFFIX, Files, catalog
 from shmq.persistence.disk import Disk
 from shmq.persistence.writing import write_whole
 
-__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_written", "note", "writer_of"]
+__all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_left", "is_written", "note", "writer_of"]
 
 #: The name of the file whose lock, flock(2), the directory's writer holds.
 LOCK: Final = "writer.lock"
@@ -60,6 +60,12 @@ def writer_of(directory: Path) -> int:
 def note(queue: str) -> str:
     """What says that the queue's files are to go."""
     return f".{queue}{SUFFIX}.gone"
+
+
+def is_left(disk: Disk, files: Files) -> bool:
+    """Whether any of the queue's files is of a life that its note does not name."""
+    told = _told(disk, note(files.queue))
+    return any(hash_key_of(disk, name) not in {None, *told} for name in files.names())
 
 
 def hash_key_of(disk: Disk, name: str) -> int | None:

@@ -2,53 +2,97 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import resource
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from shmq.errors import ShmqError
-from shmq.persistence.control import Control
+from shmq.persistence import erasing
+from shmq.persistence.control import Control, ask_to_end
 from shmq.persistence.directory import DataDirectory, chosen_directory, is_named
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import recover
 from shmq.persistence.writer import Writer
+from shmq.registry import Namespace
 
 __all__ = ["Persistence"]
 
 log = logging.getLogger("shmq")
+
+#: How long a writer whose place this one takes may need for its last snapshots, in seconds.
+ENDING: Final = 60.0
+#: How often it is looked whether it has ended, in seconds.
+_LOOK: Final = 0.02
 
 
 class Persistence:
     """Recovers the durable queues of a namespace, and writes them until `stop`.
 
     ``data_dir`` is where; None: see :func:`~shmq.persistence.directory.chosen_directory`,
-    which says what is raised.
+    which says what is raised. With ``idle`` it ends by itself once no other process has used
+    anything durable for so many seconds, and gives its place to one without.
     """
 
-    def __init__(self, namespace: str, data_dir: Path | None = None) -> None:
+    def __init__(
+        self, namespace: str, data_dir: Path | None = None, idle: float | None = None
+    ) -> None:
         disk = Disk(chosen_directory(namespace, data_dir))
         self.directory = DataDirectory(namespace, disk)
+        self._registry = Namespace.of(namespace)
+        self._idle = idle
         self._named = is_named(data_dir)
         self._control: Control | None = None
         self._starting = threading.Lock()
-        self._writer = Writer(namespace, self.directory)
+        self._writer = Writer(namespace, self.directory, idle=idle)
 
     def recover(self) -> None:
         """Bring back the queues whose segments are gone; what becomes of each is logged.
 
         From here on no other process writes the namespace's queues, or in a directory that
-        was named. The usual place is made when there is something to keep. Raises
-        :class:`~shmq.ShmqError` if the directory cannot be used, or another process
-        writes there.
+        was named; nobody sees this one as the writer before all is back. The usual place is
+        made when there is something to keep. Raises :class:`~shmq.ShmqError` if the directory
+        cannot be used, or another process writes there.
         """
-        self.directory.claim(make=self._named)
-        if self.directory.held:
-            recover(self.directory)
+        if self._idle is not None:  # whoever starts it keeps the others out
+            self._begin()
+        else:
+            with self._registry.starting(ENDING):
+                self._relieve()
+                self._begin()
+
+    def _relieve(self) -> None:
+        """Have a writer that was started automatically end, so that this one takes its place."""
+        where = self._registry.data_dir
+        if where is not None and self._registry.keeper is not None:
+            with contextlib.suppress(ShmqError):
+                ask_to_end(where)
+                log.info("the writer that was started automatically ends, this one follows")
+
+    def _begin(self) -> None:
+        end = time.monotonic() + ENDING
+        while self._is_ending() and time.monotonic() < end:
+            time.sleep(_LOOK)
+        try:
+            with self._registry.locked():
+                self.directory.claim(make=self._named)
+                if self.directory.held:
+                    recover(self.directory)
+        except BaseException:
+            self.directory.close()
+            raise
         self.directory.when_taken(self._listen)
         if self.directory.held:
             self._listen()
+
+    def _is_ending(self) -> bool:
+        """Whether a writer still writes its last snapshots, and keeps the namespace no more."""
+        where = self._registry.data_dir
+        return where is not None and self._registry.keeper is None and erasing.is_written(where)
 
     def _listen(self) -> None:
         with self._starting:
@@ -77,6 +121,7 @@ class Persistence:
             if self._control is not None:
                 self._control.close()
             self.directory.close()
+            self._registry.retire()
 
     def stop(self) -> None:
         """Let `run` return when all is written. For any thread, or a signal handler."""

@@ -38,6 +38,8 @@ log = logging.getLogger("shmq")
 GLANCE: Final = 0.02
 #: How often every queue is looked at: whether it was deleted, or a snapshot is due.
 ROUND: Final = 0.1
+#: How often it is looked whether anybody uses them, in seconds.
+USE: Final = 1.0
 #: The time of a change is exact to this many ns, at least.
 TICK: Final = 100_000_000
 #: How long it may take until a queue that was just made is kept, in seconds.
@@ -51,11 +53,16 @@ class Writer:
 
     The directory is made and taken before the first file, see
     :class:`~shmq.persistence.directory.DataDirectory`. ``namespace`` is as for
-    :func:`shmq.connect`. Raises :class:`~shmq.InvalidName`.
+    :func:`shmq.connect`. With ``idle`` it ends by itself once no other process has used a
+    durable queue or stream for so many seconds. Raises :class:`~shmq.InvalidName`.
     """
 
     def __init__(
-        self, namespace: str | None, directory: DataDirectory, sizes: Sizes | None = None
+        self,
+        namespace: str | None,
+        directory: DataDirectory,
+        sizes: Sizes | None = None,
+        idle: float | None = None,
     ) -> None:
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._directory = directory
@@ -70,6 +77,8 @@ class Writer:
         #: When those that could not be kept are tried again, on the monotonic clock.
         self._put_off: dict[tuple[str, int], float] = {}
         self._lock = threading.Lock()
+        self._idle = idle
+        self._used_at = self._use_at = time.monotonic()
         self._changed_at = 0
         self._stopped = False
         # Not an Event: to set one within a signal handler may wait for the wait it is to end.
@@ -99,6 +108,8 @@ class Writer:
                     self._streams.leave_deleted()
                     self._streams.note_groups()
                     self._shutter.expose(self._list())
+                    if self._idle is not None and self._is_over(self._idle):
+                        break
             self._leave_deleted()
             self._look_around()  # what was made before it was stopped is kept, too
         finally:
@@ -109,6 +120,45 @@ class Writer:
         """Let `run` return soon. For any thread, and for signal handlers."""
         self._stopped = True
         self._wake.put(None)
+
+    def give_way(self) -> None:
+        """See :class:`shmq.persistence.control.Source`."""
+        if self._idle is None:
+            raise ShmqError("this writer was not started automatically: end it yourself")
+        self._namespace.keep_no_more()
+        self.stop()
+
+    def _is_over(self, idle: float) -> bool:
+        """Whether nothing durable was in use for so long; then another writer may begin.
+
+        Who attaches from then on sees that there is none.
+        """
+        now = time.monotonic()
+        if now < self._use_at:
+            return False
+        self._use_at = now + min(USE, idle / 4)
+        if self._in_use():
+            self._used_at = now
+        if now - self._used_at < idle:
+            return False
+        with self._namespace.locked():
+            if self._in_use():
+                self._used_at = now
+                return False
+            self._namespace.keep_no_more()
+        log.info("nothing durable was in use for %g s: the writer ends", idle)
+        return True
+
+    def _in_use(self) -> bool:
+        """Whether another process has a durable queue open, or may have a stream."""
+        if not self._namespace.is_shared():
+            return False
+        own = self._namespace.process_number()
+        return bool(self._streams.names()) or any(
+            number != own and self._namespace.is_alive(number)
+            for kept in self._list()
+            for _, number, *_ in kept.handle.attached()
+        )
 
     def followed(self) -> list[str]:
         """The names of the queues that are kept, sorted."""

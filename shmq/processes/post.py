@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import multiprocessing.resource_tracker
+import os
 import signal
 import time
 from collections.abc import Callable, Collection
@@ -12,6 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
+from shmq.processes.pulse import SHOW_STACK, Pulse, is_stopped
 from shmq.processes.signals import held_back
 
 __all__ = ["PipedPost", "Post"]
@@ -24,6 +27,13 @@ AT_ONCE: Final = 5.0
 #: The pause before the second successor in a row of those, in seconds; doubled each time.
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 30.0
+#: How often is looked for signs of life, in seconds. A supervisor that was stopped itself has
+#: heard nothing meanwhile: a look counts for no more than two.
+LOOK: Final = 0.5
+#: How long a process may take to its first sign, in seconds: it loads all that it needs.
+_BEGINNING: Final = 60.0
+#: How long it has to write its stacks, in seconds.
+_LAST_WORDS: Final = 0.5
 
 
 class Post:
@@ -31,7 +41,8 @@ class Post:
 
     It calls ``target`` with what ``arguments()`` returns at each start. ``expected`` are
     the exit codes of its own that no death has; after one of ``renewed`` the next begins
-    at once. ``who`` is named in the log.
+    at once. ``who`` is named in the log. A process that is given the `pulse` is killed when
+    that stands still for too long: see `look`.
     """
 
     def __init__(
@@ -49,6 +60,12 @@ class Post:
         self.process: SpawnProcess | None = None
         #: When a process is to be started, on the monotonic clock; None: not any more.
         self.due: float | None = 0.0
+        #: Where its process gives signs of life.
+        self.pulse = Pulse()
+        self._count = self._first = 0
+        self._looked_at = self._silent_for = 0.0
+        self._kill_at: float | None = None
+        self._ending = False
         self._target = target
         self._arguments = arguments
         self._log = log
@@ -75,6 +92,8 @@ class Post:
             return False
         self.process = process
         self.due = None
+        self._ending = False
+        self._begin_to_listen()
         self._log.info("%s started, pid %s", self.who, process.pid)
         return True
 
@@ -85,7 +104,8 @@ class Post:
         code, pid = self.process.exitcode, self.process.pid
         self.process.close()
         self.process = None
-        if code not in self._expected:
+        ended = code in self._expected or (self._ending and code == -signal.SIGTERM)
+        if not ended:
             self._log.error("%s died, pid %s: %s", self.who, pid, _told(code))
         return code
 
@@ -111,10 +131,64 @@ class Post:
                 pause,
             )
 
+    # ---- signs of life ----
+
+    def _begin_to_listen(self) -> None:
+        self._count = self._first = self.pulse.count
+        self._silent_for = 0.0
+        self._looked_at = time.monotonic()
+        self._kill_at = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether its process, if there is one, has given signs of life as it should."""
+        return self.process is None or self._kill_at is None
+
+    def look(self, limit: float) -> None:
+        """Kill the process if it gave no sign of life for ``limit`` seconds; its stack is logged.
+
+        To be called about every `LOOK`.
+        """
+        now = time.monotonic()
+        if self.process is None or now - self._looked_at < LOOK / 2:
+            return
+        passed, self._looked_at = min(now - self._looked_at, 2 * LOOK), now
+        if self._kill_at is not None:
+            if now >= self._kill_at:
+                self.process.kill()
+            return
+        count = self.pulse.count
+        self._silent_for = 0.0 if count != self._count else self._silent_for + passed
+        self._count = count
+        if self._silent_for > (limit if count != self._first else max(limit, _BEGINNING)):
+            self._give_up_on(self.process)
+
+    def _give_up_on(self, process: SpawnProcess) -> None:
+        assert process.pid is not None
+        stopped = is_stopped(process.pid)
+        self._log.error(
+            "%s, pid %s, has given no sign of life for %.1f s, and is killed: %s",
+            self.who,
+            process.pid,
+            self._silent_for,
+            "it is stopped (SIGSTOP), so it cannot show its stack"
+            if stopped
+            else "its stack follows",
+        )
+        self._kill_at = time.monotonic() + (0.0 if stopped else _LAST_WORDS)
+        with contextlib.suppress(ProcessLookupError):
+            if stopped:
+                process.kill()
+            else:
+                os.kill(process.pid, SHOW_STACK)
+
+    # ---- ending ----
+
     def drain(self) -> None:
-        """Ask the process to end when it is done; it is not replaced."""
+        """Ask the process to end when it is done; it is not replaced. May be called again."""
         self.due = None
-        if self.process is not None:
+        if self.process is not None and not self._ending:
+            self._ending = True  # a second SIGTERM would be the end of one that leaves
             self.process.terminate()
 
     def kill(self) -> None:

@@ -84,5 +84,7 @@ async def _synced(stream: LocalStream, partition: int, offset: int) -> None:
                 return
         except NotConfirmed:
             pause = _BAD_DISK
+        if pause == _BAD_DISK:
+            stream.await_writer()
         await asyncio.sleep(pause)
         pause = min(pause * 2, _BAD_DISK)

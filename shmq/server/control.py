@@ -11,13 +11,16 @@ import dataclasses
 import functools
 import logging
 import struct
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
 
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.contract import Message
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Filter, Session
 from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
+from shmq.filters import compile_filter
 from shmq.names import dead_letter_name
 from shmq.options import QueueOptions
 from shmq.protocol import FOREVER, Status, Type
@@ -29,16 +32,17 @@ from shmq.server.answering import (
     scarce,
     well_formed,
 )
+from shmq.server.aside import Aside
 from shmq.server.caller import Caller
 from shmq.server.exchanging import Exchanging
 from shmq.server.schemas import changes, schema_answer
 from shmq.server.seldom import Seldom
 from shmq.server.staging import Asked, rows_of
-from shmq.server.statuses import refusal_of
+from shmq.server.statuses import refusal_of, status_of
 from shmq.server.streams import Streams
 from shmq.server.tokens import Doors
 from shmq.version import VERSION
-from shmq.where import Where
+from shmq.where import MOST_REMOTE, Where
 
 __all__ = ["FEATURES", "Control"]
 
@@ -70,9 +74,44 @@ _PEEKED: Final = 1 << 20
 #: About how many rows one PUBLISH puts: the others wait for no more than that.
 _PUBLISHED: Final = 10_000
 
+#: What is carried out beside the loop: it may wait for locks, or look through a whole queue.
+_ASIDE: Final = frozenset(
+    {
+        Type.CREATE,
+        Type.DELETE,
+        Type.PURGE,
+        Type.LIST,
+        Type.STATS,
+        Type.PEEK,
+        Type.REDRIVE,
+        Type.STAGE,
+        Type.PUBLISH,
+        Type.STAGED,
+    }
+)
+
+#: How soon a lock that could not be had is tried again, in seconds; doubled each time.
+_SOON: Final = 0.005
+_LATEST: Final = 0.05
+#: How long a request waits for one, in seconds, until it is refused.
+_PUT_BACK_FOR: Final = 0.1
+
 #: None: it comes later.
 Payload = bytes | list[Message] | None
 Answer = tuple[int, Payload]
+
+
+class _Held(NamedTuple):
+    """What a lock could not be had for: not tried again ``until`` then."""
+
+    until: float
+    pause: float
+    answer: Answer
+
+    @classmethod
+    def after(cls, before: _Held | None, answer: Answer) -> _Held:
+        pause = _SOON if before is None else min(2 * before.pause, _LATEST)
+        return cls(time.monotonic() + pause, pause, answer)
 
 
 class Control:
@@ -90,6 +129,7 @@ class Control:
         confirm: Callable[[LocalQueue], None],
         stirred: Callable[[Session], None],
         sooner: Callable[[], None],
+        aside: Aside,
     ) -> None:
         self.doors = doors
         self.wait = wait
@@ -97,6 +137,13 @@ class Control:
         self.confirm = confirm
         self.stirred = stirred
         self.sooner = sooner
+        #: Called with the name of a queue, and its handle or the status that it has instead.
+        self.attached: Callable[[str, LocalQueue | None, int], None]
+        self._aside = aside
+        #: By name, of what is answered here.
+        self._held: dict[str, _Held] = {}
+        #: Since when the sessions wait whose requests were put back, on the monotonic clock.
+        self._put_back: dict[Session, float] = {}
         self._broker = broker
         self._exchanging = Exchanging(broker)
         self._seldom = Seldom(log)
@@ -121,8 +168,12 @@ class Control:
             **self.streams.answers,
         }
 
-    def attach(self, name: str) -> LocalQueue:
-        """The queue, attached to. Raises NoSuchQueue, NoSpace, SegmentError."""
+    def attach(self, name: str) -> None:
+        """Have the queue attached to."""
+        self._aside.do(lambda: self._open(name), lambda done: self._opened(name, done))
+
+    def _open(self, name: str) -> LocalQueue:
+        """The queue, attached to. Raises NoSuchQueue, NoSpace, SegmentError, LockTimeout."""
         try:
             with scarce(f"queue {name!r}"):
                 return self._broker.queue(name)
@@ -130,13 +181,82 @@ class Control:
             self._seldom.warning("%s", error)
             raise
 
+    def _opened(self, name: str, done: Future[LocalQueue]) -> None:
+        error = done.exception()
+        if error is None:
+            self.attached(name, done.result(), Status.OK)
+            return
+        status = status_of(error) if isinstance(error, Exception) else Status.INTERNAL
+        if status == Status.INTERNAL:
+            self.failed(error)
+        self.attached(name, None, status)
+
+    def detach(self, queue: LocalQueue) -> None:
+        """Have it closed."""
+        self._aside.owe(f"queue {queue.name}: leaving it", queue.leave)
+
+    def compile(self, where: str) -> Filter:
+        """The filter of a client's expression. Raises InvalidOption."""
+        return compile_filter(where, MOST_REMOTE)
+
     def rights(self, session: Session, name: str) -> int:
         """What the session may do to the queue of that name, whether there is one or not."""
         caller: Caller = session.context
         return caller.rights(self.doors, name)
 
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
-        """Carry a request out: its status, and the payload of the answer."""
+        """Carry a request out: its status, and the payload of the answer.
+
+        What may take long is done beside the loop, and holds back its connection alone.
+        """
+        if kind not in _ASIDE:
+            return self._answer_here(session, kind, name, rest)
+        held = self._held.get(name)
+        if held is not None and held.until > time.monotonic():
+            return held.answer
+        asked = session.asked
+        session.park()
+        self._aside.do(
+            lambda: self._carry_out(session, kind, name, rest),
+            lambda done: self._answered(session, asked, kind, name, done),
+        )
+        return Status.OK, None
+
+    def _answered(
+        self, session: Session, asked: int, kind: int, name: str, done: Future[Answer]
+    ) -> None:
+        error = done.exception()
+        if error is not None:
+            self.failed(error)
+        status, payload = (Status.INTERNAL, b"") if error is not None else done.result()
+        if status == Status.BUSY:
+            self._held[name] = _Held.after(self._held.get(name), (status, payload))
+        else:
+            self._held.pop(name, None)
+        if session.closed:
+            self._left_own(session)  # what was made for it meanwhile
+        session.unpark(asked, kind, status, payload)
+
+    def _answer_here(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
+        """Carry it out now, or again in a moment, as long as a lock that it needs is held."""
+        now = time.monotonic()
+        held = self._held.get(name)
+        if held is None or held.until <= now:
+            answer = self._carry_out(session, kind, name, rest)
+            if answer[0] != Status.BUSY:
+                self._held.pop(name, None)
+                self._put_back.pop(session, None)
+                return answer
+            held = self._held[name] = _Held.after(held, answer)
+        since = self._put_back.setdefault(session, now)
+        if now - since >= _PUT_BACK_FOR:
+            del self._put_back[session]
+            return held.answer
+        session.put_back()
+        self._aside.later(held.pause, session.resume)
+        return Status.OK, None
+
+    def _carry_out(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         try:
             with scarce(f"{name!r}"):
                 return Status.OK, self._answer_of(kind, name)(session, name, rest)
@@ -157,16 +277,12 @@ class Control:
             raise Refusal(Status.BAD_REQUEST, "a name is 1 to 100 characters: A-Z a-z 0-9 . _ : -")
         return answer
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """A request was answered with INTERNAL, or a queue could not be used."""
         if isinstance(error, ShmqError):
             log.error("%s", error)
         else:
             log.error("a fault of this server", exc_info=error)
-
-    def interrupted(self, error: BaseException) -> None:
-        """A signal's handler raised it while a lock was awaited: nothing is left half done."""
-        log.error("interrupted by %s: it goes on", type(error).__name__)
 
     # ---- one request each ----
 
@@ -216,7 +332,7 @@ class Control:
         try:
             made = self._broker.create_queue(name, **given)
         except QueueExists:
-            with self.attach(name) as queue:
+            with self._open(name) as queue:
                 found = queue.options.dead_letter
             if self._may_see(session, name, found):
                 raise
@@ -231,9 +347,16 @@ class Control:
 
     def left(self, session: Session) -> None:
         """The session has ended: remove the queues that were its own, and end its waits."""
+        self._put_back.pop(session, None)
         self.streams.left(session)
+        self._left_own(session)
+
+    def _left_own(self, session: Session) -> None:
         for name, queue_id in self._own.pop(session, ()):
-            self._broker.delete_own_queue(name, queue_id)
+            self._aside.owe(
+                f"queue {name}: removing it",
+                functools.partial(self._broker.delete_own_queue, name, queue_id),
+            )
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
         nothing_in(rest)
@@ -245,7 +368,7 @@ class Control:
 
     def _purge(self, session: Session, name: str, rest: bytes) -> bytes:
         nothing_in(rest)
-        with self.attach(name) as queue:
+        with self._open(name) as queue:
             self._need_admin(session, name)
             return _COUNT.pack(queue.purge())
 
@@ -261,7 +384,7 @@ class Control:
 
     def _stats(self, session: Session, name: str, rest: bytes) -> bytes:
         nothing_in(rest)
-        with self.attach(name) as queue:
+        with self._open(name) as queue:
             options = queue.options.as_dict()
             attachments = [dataclasses.asdict(each) for each in queue.attachments()]
             stats = dataclasses.asdict(queue.stats())
@@ -273,7 +396,7 @@ class Control:
     def _redrive(self, session: Session, name: str, rest: bytes) -> bytes:
         limit = _limit_of(rest[: _LIMIT.size])
         where = _where_of(rest[_LIMIT.size :])
-        with self.attach(name) as queue:
+        with self._open(name) as queue:
             self._need_admin(session, name)
             if where is not None:
                 self._need_consume(session, name)  # what goes tells what is in it
@@ -287,7 +410,7 @@ class Control:
     def _peek(self, session: Session, name: str, rest: bytes) -> list[Message]:
         limit = _limit_of(rest[: _LIMIT.size])
         where = _where_of(rest[_LIMIT.size :])
-        with self.attach(name) as queue:
+        with self._open(name) as queue:
             self._need_consume(session, name)
             return _some(queue.peeked(limit, where))
 
@@ -333,7 +456,7 @@ class Control:
 
     @contextlib.contextmanager
     def _staging(self, session: Session, name: str) -> Iterator[LocalQueue]:
-        with self.attach(name) as queue:
+        with self._open(name) as queue:
             if not self.rights(session, name) & PRODUCE_RIGHT:
                 raise Refusal(Status.FORBIDDEN, f"the token has no right to produce to {name!r}")
             yield queue
@@ -399,7 +522,7 @@ def _where_of(rest: bytes) -> str | None:
         return None
     try:
         text = rest.decode()
-        Where(text)
+        Where(text, MOST_REMOTE)
     except (UnicodeDecodeError, InvalidOption) as error:
         raise Refusal(Status.BAD_REQUEST, str(error)) from error
     return text

@@ -12,7 +12,8 @@ from shmq.client import confirming
 from shmq.client.hub import wait_for
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.core import _core
-from shmq.errors import ShmqError
+from shmq.errors import LockTimeout, ShmqError
+from shmq.server.aside import Aside
 from shmq.server.caller import Caller
 from shmq.server.carrier import Carrier
 from shmq.server.census import Census
@@ -76,6 +77,7 @@ class FrontEnd:
         self._part_from = self._part_all_from = 0.0
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
+        self._aside = Aside(self._loop, log)
         self._control = Control(
             self._broker,
             Doors(settings.tokens),
@@ -84,8 +86,10 @@ class FrontEnd:
             self._confirm,
             self._stir,
             self._sooner,
+            self._aside,
         )
         self._front = _core.Front(self._control, **_limits_of(settings))
+        self._control.attached = self._front.attached
 
     @property
     def limits(self) -> Limits:
@@ -107,6 +111,7 @@ class FrontEnd:
             await asyncio.gather(*waiting, return_exceptions=True)
             self._front.close()
             self._control.streams.close()
+            self._aside.close()
             self._broker.close()
 
     def drain(self) -> None:
@@ -245,13 +250,22 @@ class FrontEnd:
     async def _serve(self, queue: LocalQueue, event: int) -> None:
         """Have those who wait for the queue's messages served, until nobody does."""
         try:
-            await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
+            while not await self._served(queue, event):  # noqa: ASYNC110 - nobody tells of a lock
+                await asyncio.sleep(_GLANCE)
         except ShmqError as error:
             log.info("nobody waits for queue %s any more: %s", queue.name, error)
             self._front.forget(queue)
         finally:
             if self._waiting.get((queue, event)) is asyncio.current_task():
                 del self._waiting[queue, event]
+
+    async def _served(self, queue: LocalQueue, event: int) -> bool:
+        """Wait until nobody waits any more; false: its lock could not be had meanwhile."""
+        try:
+            await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
+        except LockTimeout:
+            return False
+        return True
 
     def _attempt(self, queue: LocalQueue, event: int) -> bool | None:
         serve = self._front.choose if event == _core.EVENT_ARRIVED else self._front.serve

@@ -12,9 +12,10 @@ import contextlib
 import logging
 import queue
 import time
+from collections.abc import Callable
 
 from shmq.client.local import LocalQueue, attach
-from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
+from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.names import chosen_namespace
 from shmq.options import check_seconds
 from shmq.registry import Namespace
@@ -25,22 +26,34 @@ log = logging.getLogger("shmq")
 
 #: How often new queues are looked for, in seconds.
 LOOK_AROUND = 1.0
+#: How long a queue is passed over whose lock could not be had, in seconds.
+PASSED_OVER = 0.5
 
 
 class Keeper:
     """Tends every queue of a namespace. For one thread; `run` until `stop`.
 
     The namespace is that of :func:`shmq.connect` without a name. ``interval`` is how long
-    something may be overdue, in seconds, from 0.001 on. Raises
+    something may be overdue, in seconds, from 0.001 on; ``alive`` is called whenever it has
+    gone on to another queue. A queue whose lock another process holds is passed over for a
+    moment. Raises
     :class:`~shmq.InvalidOption`, :class:`~shmq.InvalidName`, and TypeError for a value of
     the wrong type.
     """
 
-    def __init__(self, namespace: str | None = None, interval: float = 0.05) -> None:
+    def __init__(
+        self,
+        namespace: str | None = None,
+        interval: float = 0.05,
+        *,
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
         check_seconds("interval", interval, 0.001)
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
+        self._alive = alive
+        self._held: dict[str, float] = {}
         self._look_around_at = 0.0
         self._stopped = False
         # Not an Event: to set one within a signal handler may wait for the wait it is to end.
@@ -63,31 +76,47 @@ class Keeper:
 
     def tend(self) -> None:
         """Do once what is due, in every queue there is."""
+        self._alive()
         if time.monotonic() >= self._look_around_at:
             self._look_around()
         for name, tended in list(self._queues.items()):
+            self._alive()
+            if self._held.get(name, 0.0) > time.monotonic():
+                continue
             try:
                 tended.tend()
+            except LockTimeout as error:
+                self._pass_over(name, error)
             except QueueDeleted:
                 self._forget(name)
             except ShmqError as error:
                 log.warning("queue %s is left alone: %s", name, error)
                 self._forget(name)
+            else:
+                self._held.pop(name, None)
 
     def close(self) -> None:
         """Detach from every queue."""
         for name in list(self._queues):
             self._forget(name)
 
+    def _pass_over(self, name: str, error: LockTimeout) -> None:
+        if name not in self._held:
+            log.warning("queue %s is passed over: %s", name, error)
+        self._held[name] = time.monotonic() + PASSED_OVER
+
     def _look_around(self) -> None:
         self._look_around_at = time.monotonic() + LOOK_AROUND
         for name in self._namespace.queue_names():
+            self._alive()
             if name in self._queues:
                 continue
             try:
                 self._queues[name] = attach(self._namespace, name)
             except NoSuchQueue:
                 continue
+            except LockTimeout as error:
+                self._pass_over(name, error)
             except ShmqError as error:
                 log.warning("queue %s is left alone: %s", name, error)
             except OSError as error:  # it may be otherwise when it looks again
@@ -95,4 +124,5 @@ class Keeper:
                 return
 
     def _forget(self, name: str) -> None:
+        self._held.pop(name, None)
         self._queues.pop(name).close()

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import signal
+from typing import Final
 
 from shmq.processes.lines import show_on_stderr
+from shmq.processes.pulse import Pulse, show_stack_on_demand
 from shmq.processes.signals import leave_to_the_supervisor
 from shmq.processes.tether import tether
 from shmq.server.keeper import Keeper
+from shmq.server.patience import limit_lock_waits
 
 __all__ = ["main"]
 
+#: How long it waits for the lock of one of many queues, in seconds.
+_LOCK_WAIT: Final = 0.01
 
-def main(namespace: str, level: int, supervisor: int) -> None:
+
+def main(namespace: str, level: int, pulse: Pulse, supervisor: int) -> None:
     """Keep the namespace until SIGTERM, or the end of the ``supervisor``."""
     tether(supervisor, signal.SIGTERM)
+    show_stack_on_demand()
     show_on_stderr("shmq", level)
-    keeper = Keeper(namespace)
+    limit_lock_waits(_LOCK_WAIT)
+    keeper = Keeper(namespace, alive=pulse.beat)
     leave_to_the_supervisor(keeper.stop)
     keeper.run()

@@ -38,6 +38,9 @@ class Limits:
     frame: float = 30.0
     #: How long the connections may go on to settle what they hold when the server ends.
     drain: float = 5.0
+    #: How long a process of the server may give no sign of life: then it is killed and
+    #: replaced. From 2 s on.
+    silence: float = 5.0
 
     def __post_init__(self) -> None:
         check_whole("connections", self.connections, 1, 1_000_000)
@@ -46,3 +49,4 @@ class Limits:
         check_whole("unsettled_bytes", self.unsettled_bytes, 4 * _KIB, _GIB * _KIB)
         for name in ("handshake", "idle", "frame", "drain"):
             check_seconds(name, getattr(self, name), 0.01)
+        check_seconds("silence", self.silence, 2.0)

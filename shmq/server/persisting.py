@@ -16,6 +16,7 @@ from shmq.persistence.directory import chosen_directory
 from shmq.persistence.process import Persistence
 from shmq.processes.lines import show_on_stderr
 from shmq.processes.post import PipedPost
+from shmq.processes.pulse import Pulse, show_stack_on_demand
 from shmq.processes.signals import leave_to_the_supervisor
 from shmq.processes.tether import tether
 from shmq.server.settings import Settings
@@ -30,13 +31,20 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 def main(
-    namespace: str, data_dir: Path | None, level: int, pipe: Connection, supervisor: int
+    namespace: str,
+    data_dir: Path | None,
+    level: int,
+    pulse: Pulse,
+    pipe: Connection,
+    supervisor: int,
 ) -> None:
     """Recover, say so, and write until SIGTERM, or the end of the ``supervisor``.
 
     One that is to end before it has begun still writes what there is by then.
     """
     tether(supervisor, signal.SIGTERM)
+    show_stack_on_demand()
+    pulse.beat_from_a_thread()
     early: list[bool] = []
     leave_to_the_supervisor(lambda: early.append(True))
     show_on_stderr("shmq", level)
@@ -74,7 +82,7 @@ class PersistencePost(PipedPost):
 
         def arguments(pipe: Connection) -> tuple[Any, ...]:
             now = settings()
-            return now.namespace, now.data_dir, now.level, pipe, os.getpid()
+            return now.namespace, now.data_dir, now.level, self.pulse, pipe, os.getpid()
 
         super().__init__(
             "persistence",

@@ -10,6 +10,7 @@ from shmq.errors import InvalidOption
 from shmq.protocol import Flag, Status
 from shmq.record_where import RecordWhere
 from shmq.server.answering import Refusal
+from shmq.where import MOST_REMOTE
 
 __all__ = ["Append", "At", "Fetch", "Hold", "Repartition"]
 
@@ -169,7 +170,7 @@ def _where(raw: bytes) -> str | None:
         return None
     try:
         text = raw.decode()
-        RecordWhere(text)
+        RecordWhere(text, MOST_REMOTE)
     except (UnicodeDecodeError, InvalidOption) as error:
         raise _bad(str(error)) from error
     return text

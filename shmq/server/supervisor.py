@@ -14,7 +14,7 @@ from typing import Any, Final
 from shmq.client.local import LocalBroker
 from shmq.errors import ShmqError
 from shmq.processes.nudge import Nudge
-from shmq.processes.post import PipedPost, Post
+from shmq.processes.post import LOOK, PipedPost, Post
 from shmq.processes.signals import caught
 from shmq.server import keeping, worker
 from shmq.server.census import Census
@@ -50,7 +50,8 @@ class _FrontPost(PipedPost):
         self._row = row
 
         def arguments(pipe: Connection) -> tuple[Any, ...]:
-            return self.who, supervisor.settings, listening, census, row, pipe, os.getpid()
+            settings = supervisor.settings
+            return self.who, settings, listening, census, row, self.pulse, pipe, os.getpid()
 
         super().__init__(
             f"front end {row + 1}",
@@ -186,7 +187,7 @@ class Supervisor:
         keeper = Post(
             "keeper",
             keeping.main,
-            lambda: (settings.namespace, self.settings.level, os.getpid()),
+            lambda: (settings.namespace, self.settings.level, keeper.pulse, os.getpid()),
             log,
             expected={0},
         )
@@ -198,6 +199,8 @@ class Supervisor:
             front.hear()
         for post in self._posts:
             self._attend(post)
+            if not self._draining:
+                post.look(self.settings.limits.silence)
         if self._persistence is not None:
             self._follow(self._persistence)
         self._tell()
@@ -311,9 +314,12 @@ class Supervisor:
         times = [post.due for post in self._posts if post.due is not None]
         if self._drain_until is not None:
             times.append(self._drain_until)
+        if not self._draining:
+            times.append(now + LOOK)
         if self._manager.interval is not None:
             if now >= self._alive_at:
-                self._manager.alive()
+                if all(post.is_well for post in self._posts):
+                    self._manager.alive()
                 self._alive_at = now + self._manager.interval
             times.append(self._alive_at)
         timeout = max(0.0, min(times) - now) if times else None

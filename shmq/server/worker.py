@@ -7,16 +7,19 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from shmq.errors import ShmqError
 from shmq.processes.lines import show_on_stderr
+from shmq.processes.pulse import BEAT, Pulse, show_stack_on_demand
 from shmq.processes.signals import held_back, leave_to_the_supervisor
 from shmq.processes.tether import tether
 from shmq.server.census import Census
 from shmq.server.frontend import FrontEnd
+from shmq.server.patience import limit_lock_waits
 from shmq.server.settings import Settings
 
 __all__ = ["READY", "RELOADED", "main"]
@@ -31,6 +34,12 @@ RELOADED: Final = "reloaded"
 #: in seconds.
 _GRACE: Final = 2.0
 
+#: How soon a thread that computes lets the event loop go on, in seconds.
+_SWITCH: Final = 0.001
+
+#: How long the event loop waits for a lock, in seconds.
+_LOCK_WAIT: Final = 0.002
+
 
 def main(
     who: str,
@@ -38,18 +47,23 @@ def main(
     listening: socket.socket,
     census: Census,
     row: int,
+    pulse: Pulse,
     pipe: Connection,
     supervisor: int,
 ) -> None:
     """Serve the ``listening`` socket until SIGTERM, or the end of the ``supervisor``.
 
-    The ``pipe`` to the supervisor brings new settings.
+    The ``pipe`` to the supervisor brings new settings; the ``pulse`` shows it that the loop
+    goes on.
     """
     tether(supervisor, signal.SIGTERM)
+    show_stack_on_demand()
+    sys.setswitchinterval(_SWITCH)
+    limit_lock_waits(_LOCK_WAIT)
     leave_to_the_supervisor(lambda: os._exit(0))  # nothing is held so far
     show_on_stderr("shmq", settings.level)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(who, settings, listening, census, row, pipe))
+        runner.run(_serve(who, settings, listening, census, row, pulse, pipe))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -62,7 +76,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _serve(who: str, settings: Settings, *places: Any) -> None:
-    listening, census, row, pipe = places
+    listening, census, row, pulse, pipe = places
     loop = asyncio.get_running_loop()
     front = FrontEnd(settings, listening, census, row)
 
@@ -85,6 +99,11 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
             log.error("%s: the settings stay as they are: %s", who, error)
         pipe.send(RELOADED)
 
+    def beat() -> None:
+        pulse.beat()
+        loop.call_later(BEAT, beat)
+
+    beat()
     loop.add_signal_handler(signal.SIGTERM, drain)
     loop.add_reader(pipe.fileno(), hear)
     log.info("%s takes connections", who)

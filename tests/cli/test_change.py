@@ -30,6 +30,7 @@ def test_delete_takes_the_queue_and_leaves_its_dead_letters(
     assert names(broker) == ["jobs.dlq"]
     assert shell("delete", "-q", "jobs.dlq", "-y", "--json").json == {
         "namespace": shell.namespace,
+        "kind": "queue",
         "deleted": "jobs.dlq",
     }
     assert names(broker) == []

@@ -134,8 +134,11 @@ def test_list_tells_every_queue_with_its_depths(
 
     told = shell("list", "--json").json
 
-    assert told == [dataclasses.asdict(summary) for summary in broker.list_queues()]
+    assert told == [
+        {"kind": "queue", **dataclasses.asdict(summary)} for summary in broker.list_queues()
+    ]
     assert told[0] == {
+        "kind": "queue",
         "name": "jobs",
         "depth": 2,
         "delayed": 1,
@@ -144,8 +147,8 @@ def test_list_tells_every_queue_with_its_depths(
         "problem": None,
     }
     heading, jobs, dead = shell("list").lines
-    assert heading.split() == ["queue", "visible", "delayed", "in", "flight", "capacity"]
-    assert jobs.split() == ["jobs", "2", "1", "1", "16384"]
+    assert heading.split() == ["name", "kind", "visible", "delayed", "in", "flight", "capacity"]
+    assert jobs.split() == ["jobs", "queue", "2", "1", "1", "16384"]
     assert dead.split()[0] == "jobs.dlq"
     lease.ack()
 
@@ -159,7 +162,7 @@ def test_a_namespace_without_queues_is_an_empty_list(shell: Shell) -> None:
     ran = shell("list")
 
     assert ran.out == b""
-    assert "shmq create -q NAME" in ran.error
+    assert "shmq create NAME" in ran.error
     assert shell("list", "--json").json == []
     assert shell("stats", "--json").json == []
 
@@ -179,7 +182,10 @@ def test_stats_tell_every_number_of_a_queue_and_its_options(
 
     told = shell("stats", "-q", "jobs", "--json").json
 
-    assert set(told) == {field.name for field in dataclasses.fields(shmq.QueueStats)} | {"options"}
+    assert set(told) == {field.name for field in dataclasses.fields(shmq.QueueStats)} | {
+        "kind",
+        "options",
+    }
     assert (told["name"], told["depth"], told["put"], told["acked"]) == ("jobs", 1, 2, 1)
     assert told["options"] == queue.options.as_dict()
 

@@ -171,10 +171,10 @@ def test_without_a_terminal_it_prints_one_frame(
     heading, *rows = shell("top").lines
 
     assert re.split(r"  +", heading) == [
-        *("queue", "visible", "oldest", "in flight", "delayed"),
+        *("name", "kind", "visible", "oldest", "in flight", "delayed"),
         *("in/s", "out/s", "dead", "waiting", "who"),
     ]
-    assert rows[0].split()[:2] == ["jobs", "1"]
+    assert rows[0].split()[:3] == ["jobs", "queue", "1"]
     assert f" {os.getpid()}" in rows[0]
     told = {one["name"]: one for one in shell("top", "--json").json}
     assert set(told["jobs"]) == {field.name for field in dataclasses.fields(Row)}
@@ -191,7 +191,7 @@ def test_one_frame_tells_what_cannot_be_used_and_goes_on(
 
     ran = shell("top", "--once")
 
-    assert [line.split()[0] for line in ran.lines] == ["queue", "jobs", "jobs.dlq"]
+    assert [line.split()[0] for line in ran.lines] == ["name", "jobs", "jobs.dlq"]
     assert "cut: the segment of queue 'cut' is truncated" in ran.error
 
 

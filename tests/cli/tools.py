@@ -75,7 +75,12 @@ class Shell:
         return [sys.executable, "-m", "shmq.cli", *arguments]
 
     def environment(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("SHMQ_")}
+        ours = ("SHMQ_AUTOSTART", "SHMQ_AUTOSTART_IDLE", "SHMQ_DATA_DIR")
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith("SHMQ_") or key in ours
+        }
         return {**kept, "PYTHONPATH": str(ROOT), "SHMQ_NAMESPACE": self.namespace, "TERM": "xterm"}
 
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:

@@ -110,11 +110,11 @@ void host_delete(uint32_t at)
 
 /* ---- hooks ---- */
 
-static uint16_t attach(struct shmq_front *front, struct shmq_desk *desk)
+static uint16_t attach(struct shmq_session *session, struct shmq_desk *desk)
 {
     int at = index_of(desk->name);
 
-    (void)front;
+    (void)session;
     if (at < 0 || host.deleted[at])
         return SHMQ_S_NO_QUEUE;
     if (host.damaged[at])
@@ -207,13 +207,6 @@ static void answer(struct shmq_session *session, const struct shmq_frame *frame,
     }
 }
 
-static int lock_slowly(struct shmq_desk *desk, int status)
-{
-    (void)desk;
-    CHECK_EQ(status, SHMQ_OK); /* there is one thread, so nobody has the lock */
-    return status;
-}
-
 static void tend(struct shmq_desk *desk) { desk->q->look_for_dead = false; }
 
 static void wait_for(struct shmq_desk *desk, bool choosy)
@@ -250,7 +243,6 @@ static const struct shmq_hooks hooks = {
     .rights = rights,
     .answer = answer,
     .compile = compile,
-    .lock_slowly = lock_slowly,
     .tend = tend,
     .wait = wait_for,
     .confirm = confirm,

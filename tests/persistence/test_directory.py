@@ -42,8 +42,21 @@ def test_what_is_given_goes_over_the_variable_and_that_over_the_usual_place(
     monkeypatch.setenv("SHMQ_DATA_DIR", "")
     assert chosen_directory("shop") == Path("/state/shmq/shop")
     monkeypatch.setenv("SHMQ_DATA_DIR", "/data")
-    assert chosen_directory("shop") == Path("/data")
+    assert chosen_directory("shop") == Path("/data/shop")
     assert chosen_directory("shop", tmp_path) == tmp_path
+
+
+def test_a_variable_that_names_a_namespaces_own_directory_goes_on_meaning_that(
+    monkeypatch: pytest.MonkeyPatch, namespace: str, tmp_path: Path
+) -> None:
+    directory = of(namespace, tmp_path / "d")
+    directory.ready()
+    directory.close()
+    Namespace.of(namespace).retire()
+    monkeypatch.setenv("SHMQ_DATA_DIR", str(tmp_path / "d"))
+
+    assert chosen_directory(namespace) == tmp_path / "d"
+    assert chosen_directory("shop") == tmp_path / "d" / "shop"
 
 
 def test_the_usual_place_of_root_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:

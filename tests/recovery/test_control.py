@@ -26,6 +26,9 @@ class Nothing:
     def cut(self, names: list[str]) -> list[CutFile]:
         raise ShmqError(f"there are no {names}")
 
+    def give_way(self) -> None:
+        raise ShmqError("it goes on")
+
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Iterator[Path]:

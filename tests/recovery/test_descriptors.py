@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shmq.errors import ShmqError
 from shmq.persistence.control import Control, CutFile
 from tests.processes.tools import PATIENCE, eventually
 
@@ -23,6 +24,9 @@ class Source:
     def cut(self, names: list[str]) -> list[CutFile]:
         """There is nothing."""
         return []
+
+    def give_way(self) -> None:
+        raise ShmqError("it goes on")
 
 
 def test_a_writer_that_was_out_of_descriptors_answers_once_it_has_some(

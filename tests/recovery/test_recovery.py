@@ -358,10 +358,13 @@ def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_new_queue_of_the_name_sets_the_old_files_aside(persist: Persist) -> None:
+def test_a_new_queue_of_the_name_sets_files_aside_that_nobody_knew_of(
+    persist: Persist, tmp_path: Path
+) -> None:
     confirmed(persist.namespace, 2)
     persist.kill()
     lose(persist.namespace)
+    persist.directory = persist.directory.rename(tmp_path / "hidden")
     with shmq.connect(persist.namespace) as broker:
         broker.create_queue("jobs", durability="journal", dead_letter=None).put("new")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+import shmq
 from tests.wire import frames
 from tests.wire.client import Address, Wire
 from tests.wire.frames import FOREVER, S, T
@@ -11,6 +14,7 @@ from tests.wire.frames import FOREVER, S, T
 SETTLED = 0x01
 WHERE = 0x04
 PEEK = 0x5E
+REDRIVE = 0x5F
 EU = b"header.region = 'eu'"
 
 
@@ -168,3 +172,42 @@ def test_a_peek_shows_what_is_meant_the_body_included(wire: Wire, queue: str) ->
     assert wire.status(PEEK, peek + b"size = 9") == S.QUEUE_EMPTY
     assert wire.status(PEEK, peek + b"size") == S.BAD_REQUEST
     assert wire.status(PEEK, peek[:-1]) == S.BAD_REQUEST
+
+
+def test_an_expression_of_too_many_comparisons_names_the_limit(
+    wire: Wire, queue: str, broker: shmq.Broker
+) -> None:
+    wire.put(queue, b"x")
+    most = " or ".join(["size = 1"] * 256)
+    assert wire.ask(T.CONSUME, consume(queue, most.encode())).kind == T.DELIVER
+    many = "size in (" + ", ".join("1" for _ in range(257)) + ")"
+    for kind, payload in (
+        (T.CONSUME, consume(queue, many.encode())),
+        (PEEK, frames.name(queue) + (1).to_bytes(4, "big") + many.encode()),
+        (REDRIVE, frames.name(queue) + (1).to_bytes(4, "big") + many.encode()),
+    ):
+        refused = wire.ask(kind, payload)
+        assert refused.status == S.BAD_REQUEST
+        assert b"256" in refused.payload
+
+
+def test_a_search_through_a_long_queue_lets_others_go_first(
+    wire: Wire, address: Address, make_queue: Callable[..., str], broker: shmq.Broker
+) -> None:
+    """It takes far longer than a turn; the other's requests are answered before it ends."""
+    count = 100_000
+    long = make_queue(capacity=count + 10, arena_bytes=64 << 20)
+    with broker.queue(long) as queue:
+        for _ in range(count // 1000):
+            queue.put_many([b"x"] * 1000, headers={"n": 1})
+        queue.put(b"wanted", headers={"n": 2})
+    with Wire(address) as other:
+        asked = wire.post(T.CONSUME, consume(long, b"header.n = 2"))
+        behind = wire.post(T.PING, b"behind")
+        for _ in range(20):
+            other.ok(T.PING, b"there?")
+        found = wire.receive()
+        assert (found.id, found.kind) == (asked, T.DELIVER)
+        assert wire.receive().id == behind
+        none = wire.ask(T.CONSUME, consume(long, b"header.n = 3"))
+        assert none.status == S.QUEUE_EMPTY

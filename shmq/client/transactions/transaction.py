@@ -331,7 +331,7 @@ class LocalTransaction(contract.Transaction):
         for (stream, partition), entries in self._blocks.items():
             if stream.confirms_on_disk(None):
                 offset = stream.latest(partition)
-                if not stream.logs[partition].wait_synced(offset, _WRITTEN):
+                if not stream.wait_written(stream.logs[partition], offset, _WRITTEN):
                     raise NotConfirmed(
                         f"{len(entries)} records of a transaction are in partition {partition} of "
                         f"stream {stream.name!r}, but not known to be on disk: see `shmq persist`",

@@ -10,6 +10,10 @@
 #define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */
 #define MOST_DELIVERIES 0xFFFFu
 
+/* What all searches may take of a span of time, in ns. */
+#define SEARCH_SPAN 8000000ll
+#define SEARCH_MOST 4000000ll
+
 bool shmq_may_deliver(const struct shmq_session *session)
 {
     uint64_t bytes;
@@ -137,6 +141,45 @@ static bool chooses_on(struct shmq_waiter *w, int *outcome)
         return false;
     *outcome = SHMQ_OK;
     return true;
+}
+
+/* Whether a search may go on now. It is charged with the time since `*since`, which is set.
+ * Other searches are charged, too: so much of a span is left to all else. */
+static bool may_search(struct shmq_front *front, int64_t *since)
+{
+    int64_t now = shmq_now();
+
+    if (*since)
+        front->search_spent += now - *since;
+    *since = now;
+    if (now - front->search_from > SEARCH_SPAN) {
+        front->search_from = now;
+        front->search_spent = 0;
+    }
+    return front->search_spent < SEARCH_MOST;
+}
+
+/* Whether the waiter's search is put off: it goes on where it was, at a later tick. */
+static bool put_off(struct shmq_waiter *w, int64_t *since, int *outcome)
+{
+    if (!w->wanted || may_search(w->session->front, since))
+        return false;
+    w->wanted->searches = true;
+    *outcome = SHMQ_EMPTY;
+    shmq_desk_later(w->seat->desk);
+    return true;
+}
+
+/* Begins to search, or goes on. */
+static void begin_search(struct shmq_waiter *w)
+{
+    struct shmq_wanted *wanted = w->wanted;
+
+    if (wanted->searches)
+        shmq_choose_again(&wanted->choice);
+    else
+        shmq_choose_begin(w->seat->desk->q, &wanted->choice, &wanted->filter);
+    wanted->searches = false;
 }
 
 /* Leases up to `most`; holds the lock. */
@@ -274,10 +317,14 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
     uint32_t total = 0, count;
     size_t last = 0;
 
+    int64_t since = 0;
+
     *outcome = SHMQ_OK;
     if (w->wanted)
-        shmq_choose_begin(w->seat->desk->q, &w->wanted->choice, &w->wanted->filter);
+        begin_search(w);
     while (total < most && *outcome == SHMQ_OK && shmq_may_deliver(w->session)) {
+        if (put_off(w, &since, outcome))
+            break;
         count = w->settled
                     ? deliver_all_settled(w, most - total, whole, outcome, &last)
                     : deliver_leases(w, most - total, whole, outcome, &last);

@@ -10,6 +10,10 @@
 #include "tenure.h"
 #include "waiter.h"
 
+#define MS 1000000ll
+#define LOCK_MOST (2 * MS)    /* that this thread waits for a lock                         */
+#define PARK_MOST (100 * MS)  /* that a request waits for one, before it is refused        */
+#define RETRY_EVERY (3 * MS)
 #define TEND_EVERY 50000000ll /* ns: as often as a blocking wait looks for the dead */
 #define MOST_EMPTY_SEATS 64
 
@@ -63,12 +67,14 @@ static void dismantle(struct shmq_desk *desk)
 {
     desk->front->hooks->detach(desk->front, desk);
     free(desk->tenures);
+    free(desk->owed);
     free(desk);
 }
 
-static uint16_t attach(struct shmq_front *front, struct shmq_desk *desk)
+static uint16_t attach(struct shmq_session *session, struct shmq_desk *desk)
 {
-    uint16_t status = front->hooks->attach(front, desk);
+    struct shmq_front *front = session->front;
+    uint16_t status = front->hooks->attach(session, desk);
 
     if (status)
         return status;
@@ -79,9 +85,10 @@ static uint16_t attach(struct shmq_front *front, struct shmq_desk *desk)
     return SHMQ_S_INTERNAL;
 }
 
-static struct shmq_desk *open_desk(struct shmq_front *front, struct shmq_name name,
+static struct shmq_desk *open_desk(struct shmq_session *session, struct shmq_name name,
                                    uint16_t *status)
 {
+    struct shmq_front *front = session->front;
     struct shmq_desk **bucket = bucket_of(front, name), *desk;
 
     for (desk = *bucket; desk; desk = desk->next)
@@ -98,7 +105,7 @@ static struct shmq_desk *open_desk(struct shmq_front *front, struct shmq_name na
     desk->front = front;
     desk->name_bytes = (uint8_t)name.bytes;
     memcpy(desk->name, name.at, name.bytes);
-    if ((*status = attach(front, desk))) {
+    if ((*status = attach(session, desk))) {
         free(desk);
         return NULL;
     }
@@ -145,11 +152,53 @@ void shmq_desk_forget(struct shmq_desk *desk, uint16_t status)
 
 /* ---- the lock ---- */
 
+void shmq_desk_later(struct shmq_desk *desk)
+{
+    struct shmq_front *front = desk->front;
+    int64_t at = shmq_coarse_now() + RETRY_EVERY;
+
+    if (at < front->retry_at)
+        front->retry_at = at;
+    if (desk->pending)
+        return;
+    desk->pending = true;
+    desk->users++;
+    desk->next_pending = front->pending;
+    front->pending = desk;
+}
+
+static void note_lock(struct shmq_desk *desk, int status)
+{
+    if (__builtin_expect(status == SHMQ_BUSY, 0)) {
+        if (!desk->held_since)
+            desk->held_since = shmq_coarse_now();
+        shmq_desk_later(desk);
+    } else if (__builtin_expect(desk->held_since != 0, 0)) {
+        desk->held_since = 0;
+    }
+}
+
 int shmq_desk_lock(struct shmq_desk *desk, bool whole)
 {
     int status = whole ? shmq_lock(desk->q) : shmq_lock_gets(desk->q);
 
-    return status == SHMQ_BUSY ? desk->front->hooks->lock_slowly(desk, status) : status;
+    if (status == SHMQ_BUSY && !desk->held_since)
+        status = shmq_lock_slowly(desk->q, LOCK_MOST);
+    note_lock(desk, status);
+    return status;
+}
+
+static int lock_even_deleted(struct shmq_desk *desk)
+{
+    int status = shmq_lock_even_deleted(desk->q, desk->held_since ? 0 : LOCK_MOST);
+
+    note_lock(desk, status);
+    return status;
+}
+
+bool shmq_desk_is_awaited(const struct shmq_desk *desk)
+{
+    return desk->held_since && shmq_coarse_now() - desk->held_since < PARK_MOST;
 }
 
 static void release_lock(struct shmq_desk *desk)
@@ -171,8 +220,14 @@ void shmq_desk_unlock(struct shmq_desk *desk)
 
 void shmq_desk_unlock_puts(struct shmq_desk *desk)
 {
-    if (shmq_unlock_puts(desk->q) && shmq_desk_lock(desk, true) == SHMQ_OK)
+    int status;
+
+    if (!shmq_unlock_puts(desk->q))
+        return;
+    status = shmq_desk_lock(desk, true);
+    if (status == SHMQ_OK)
         shmq_desk_unlock(desk);
+    desk->owes_posts = desk->owes_posts || status == SHMQ_BUSY;
 }
 
 uint16_t shmq_desk_status(struct shmq_desk *desk, int status)
@@ -185,6 +240,7 @@ uint16_t shmq_desk_status(struct shmq_desk *desk, int status)
     case SHMQ_STALE: return SHMQ_S_LEASE_EXPIRED;
     case SHMQ_DUPLICATE: return SHMQ_S_DUPLICATE;
     case SHMQ_NO_SPACE: return SHMQ_S_NO_SPACE;
+    case SHMQ_BUSY: return SHMQ_S_BUSY;
     case SHMQ_DELETED: shmq_desk_forget(desk, SHMQ_S_NO_QUEUE); return SHMQ_S_NO_QUEUE;
     case SHMQ_DAMAGED:
         desk->front->hooks->failed(desk);
@@ -206,20 +262,128 @@ bool shmq_desk_tend(struct shmq_desk *desk)
     return true;
 }
 
+/* Holds the lock. */
+static void unpin(struct shmq_desk *desk, uint32_t slot)
+{
+    shmq_unpin(desk->q, slot);
+    --*desk->views;
+}
+
 void shmq_parcel_gone(struct shmq_parcel *parcel)
 {
     struct shmq_desk *desk = parcel->desk;
-    int status;
+    int status = lock_even_deleted(desk);
 
-    do
-        status = shmq_lock_even_deleted(desk->q, TEND_EVERY);
-    while (status == SHMQ_BUSY);
     if (status == SHMQ_OK) { /* else the queue is damaged: nothing of it is used again */
-        shmq_unpin(desk->q, parcel->slot);
-        --*desk->views;
+        unpin(desk, parcel->slot);
         release_lock(desk);
+    } else if (status == SHMQ_BUSY) {
+        shmq_desk_owe(desk, SHMQ_UNPIN_IT, parcel->slot);
     }
     shmq_desk_release(desk);
+}
+
+/* ---- what waits for the lock ---- */
+
+void shmq_desk_owe(struct shmq_desk *desk, enum shmq_deed deed, uint64_t what)
+{
+    uint32_t room = desk->owed_room ? 2 * desk->owed_room : 16;
+    struct shmq_owed *owed = desk->owed;
+
+    shmq_desk_later(desk);
+    if (desk->owed_count == desk->owed_room) {
+        if (!(owed = realloc(owed, room * sizeof *owed)))
+            return; /* the visibility timeout, or the end of this process, does it */
+        desk->owed = owed;
+        desk->owed_room = room;
+    }
+    owed[desk->owed_count++] = (struct shmq_owed){deed, what};
+}
+
+/* Holds the lock. */
+static void do_deed(struct shmq_desk *desk, const struct shmq_owed *owed, int64_t now)
+{
+    if (owed->deed == SHMQ_UNPIN_IT)
+        unpin(desk, (uint32_t)owed->what);
+    else if (desk->q->h->state != SHMQ_OPEN)
+        return;
+    else if (owed->deed == SHMQ_RETURN_IT)
+        (void)shmq_return(desk->q, owed->what, now);
+    else
+        (void)shmq_abandon(desk->q, owed->what);
+}
+
+/* Up to SHMQ_RUN of what is owed, the last first: whether the lock could be had, or is of no
+ * use any more. */
+static bool do_some(struct shmq_desk *desk)
+{
+    int64_t now = shmq_now();
+    int status = lock_even_deleted(desk);
+
+    if (status == SHMQ_BUSY)
+        return false;
+    desk->owes_posts = false;
+    if (status != SHMQ_OK) {
+        desk->owed_count = 0;
+        return true;
+    }
+    for (uint32_t i = 0; i < SHMQ_RUN && desk->owed_count; i++)
+        do_deed(desk, &desk->owed[--desk->owed_count], now);
+    shmq_desk_unlock(desk);
+    return true;
+}
+
+static void unpark_all(struct shmq_desk *desk)
+{
+    for (struct shmq_session *s = desk->front->sessions; s; s = s->next)
+        if (s->parked && s->parked_at == desk)
+            shmq_unpark(s);
+}
+
+/* What waited for the lock goes on, and so does whoever waits for messages; requests that have
+ * waited for long enough are carried out, too: they are refused. */
+static void retry(struct shmq_desk *desk)
+{
+    bool free = true;
+
+    if (desk->held_since || desk->owed_count || desk->owes_posts)
+        do
+            free = do_some(desk);
+        while (free && desk->owed_count);
+    if (free)
+        shmq_desk_touch(desk);
+    else
+        shmq_desk_later(desk);
+    if (shmq_desk_is_awaited(desk))
+        return;
+    unpark_all(desk);
+    if (!free)
+        shmq_waiters_refuse(desk);
+}
+
+void shmq_desks_retry(struct shmq_front *front)
+{
+    struct shmq_desk *desk = front->pending, *next;
+
+    front->pending = NULL;
+    front->retry_at = INT64_MAX;
+    for (; desk; desk = next) {
+        next = desk->next_pending;
+        desk->pending = false;
+        retry(desk);
+        shmq_desk_release(desk);
+    }
+}
+
+void shmq_desks_give_up(struct shmq_front *front)
+{
+    while (front->pending) {
+        struct shmq_desk *desk = front->pending;
+
+        front->pending = desk->next_pending;
+        desk->pending = false;
+        shmq_desk_release(desk);
+    }
 }
 
 /* ---- seats ---- */
@@ -316,7 +480,7 @@ struct shmq_seat *shmq_seat_at(struct shmq_session *session, struct shmq_name na
     *status = SHMQ_S_NO_QUEUE;
     if (!(rights = ask_rights(session, name)))
         return NULL;
-    if (!seat && !(desk = open_desk(session->front, name, status)))
+    if (!seat && !(desk = open_desk(session, name, status)))
         return NULL;
     if (!seat && !(seat = take_seat(session, desk))) {
         *status = SHMQ_S_INTERNAL;

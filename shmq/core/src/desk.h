@@ -30,8 +30,25 @@ void shmq_seats_leave(struct shmq_session *session);
 
 /* ---- the lock ---- */
 
-/* The side of the gets, or the whole queue, however long that takes: SHMQ_OK, or why not. */
+/* The side of the gets, or the whole queue: SHMQ_OK, or why not. SHMQ_BUSY: somebody holds it
+ * for longer than this thread may wait. That is remembered: until it is free, later attempts
+ * return at once, and each tick tries again. */
 int shmq_desk_lock(struct shmq_desk *desk, bool whole);
+
+/* Whether a request may wait for the lock that could not be had: not for too long. */
+bool shmq_desk_is_awaited(const struct shmq_desk *desk);
+
+/* The lock could not be had: that is done to the queue at a later tick. */
+void shmq_desk_owe(struct shmq_desk *desk, enum shmq_deed deed, uint64_t what);
+
+/* A tick is to look at it soon. */
+void shmq_desk_later(struct shmq_desk *desk);
+
+/* Does what is owed, as far as the lock can be had, and goes on with what waited for it. */
+void shmq_desks_retry(struct shmq_front *front);
+
+/* What could not be done to the end stays undone: the end of this process does it. */
+void shmq_desks_give_up(struct shmq_front *front);
 
 /* Releases it, and wakes whom it should. */
 void shmq_desk_unlock(struct shmq_desk *desk);

@@ -1,5 +1,6 @@
 #include "filling.h"
 
+#include "session.h"
 #include "slot.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or why not. */
@@ -54,9 +55,14 @@ static void commit(struct shmq_desk *desk, struct shmq_item *item, uint64_t rece
     item->status = outcome == SHMQ_STALE ? SHMQ_S_INTERNAL : shmq_desk_status(desk, outcome);
 }
 
+/* The space goes back at once, or as soon as the lock can be had. */
 static void abandon(struct shmq_desk *desk, uint64_t receipt)
 {
-    if (shmq_desk_lock(desk, true) != SHMQ_OK)
+    int outcome = shmq_desk_lock(desk, true);
+
+    if (outcome == SHMQ_BUSY)
+        shmq_desk_owe(desk, SHMQ_ABANDON_IT, receipt);
+    if (outcome != SHMQ_OK)
         return;
     (void)shmq_abandon(desk->q, receipt);
     shmq_desk_unlock(desk);
@@ -71,6 +77,8 @@ void shmq_put_large(struct shmq_desk *desk, struct shmq_item *item)
         return;
     memcpy(place, item->put.body, item->put.body_bytes);
     commit(desk, item, receipt);
+    if (item->status == SHMQ_S_BUSY)
+        abandon(desk, receipt);
 }
 
 /* ---- as it comes ---- */
@@ -126,6 +134,9 @@ bool shmq_filling_begin(struct shmq_session *session, const struct shmq_frame *f
         !read_prefix(frame, frames, &name, item, &body))
         return false;
     decide(filling, session, name, item);
+    if (session->unread || (item->status == SHMQ_S_BUSY && filling->seat &&
+                            shmq_park_at(session, filling->seat->desk, NULL)))
+        return false;
     there = (size_t)(frames->end - body);
     filling->active = true;
     filling->left = (uint32_t)item->put.body_bytes;
@@ -157,9 +168,14 @@ bool shmq_filling_received(struct shmq_session *session, size_t size)
     receive(filling, size);
     if (filling->left)
         return false;
-    filling->active = false;
     if (filling->place)
         commit(filling->seat->desk, &filling->item, filling->receipt);
+    if (filling->place && filling->item.status == SHMQ_S_BUSY) {
+        if (shmq_park_at(session, filling->seat->desk, NULL))
+            return false;
+        abandon(filling->seat->desk, filling->receipt);
+    }
+    filling->active = false;
     shmq_answer_item(session, filling->seat ? filling->seat->desk : NULL, &filling->item);
     return true;
 }

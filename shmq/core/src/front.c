@@ -21,7 +21,7 @@ bool shmq_front_begin(struct shmq_front *front, const struct shmq_hooks *hooks, 
     front->hooks = hooks;
     front->data = data;
     front->limits = *limits;
-    front->expire_at = INT64_MAX;
+    front->expire_at = front->retry_at = INT64_MAX;
     return (front->scratch = malloc(SHMQ_SCRATCH)) != NULL;
 }
 
@@ -42,7 +42,10 @@ void shmq_front_end(struct shmq_front *front)
     while (front->sessions)
         shmq_session_end(front->sessions);
     shmq_front_settle(front);
+    shmq_desks_retry(front);
+    shmq_front_settle(front);
     leave_all(front);
+    shmq_desks_give_up(front);
     free(front->scratch);
     front->scratch = NULL;
 }
@@ -55,7 +58,7 @@ static void look_after(struct shmq_desk *desk)
         desk->front->hooks->tend(desk);
     if (!desk->gone && desk->first && shmq_looks_ready(desk->q->h))
         (void)shmq_desk_serve(desk);
-    if (!desk->gone && desk->choosy_first && shmq_looks_ready(desk->q->h))
+    if (!desk->gone && desk->choosy_first)
         (void)shmq_desk_choose(desk, false);
     if (!desk->gone && desk->first && !desk->awaited) {
         desk->awaited = true;
@@ -89,6 +92,8 @@ struct shmq_session *shmq_front_next_stirred(struct shmq_front *front)
         return NULL;
     front->stirred = session->next_stirred;
     session->stirred = false;
+    if (session->held && !session->parked)
+        shmq_session_go_on(session);
     return session;
 }
 
@@ -128,7 +133,7 @@ static const char *overtime(const struct shmq_session *s, int64_t now)
         return "no HELLO with a good token came within the time for that";
     if (s->partial_at && is_over(s->partial_at, limits->frame, now))
         return "a frame did not become whole within the time for that";
-    if (!s->waiters && !s->delayed && !s->promise_count && !shmq_pending(&s->out) &&
+    if (!s->waiters && !s->delayed && !s->promise_count && !s->parked && !shmq_pending(&s->out) &&
         is_over(s->heard_at, limits->idle, now))
         return "no frame came for too long";
     return NULL;
@@ -195,6 +200,8 @@ int64_t shmq_front_tick(struct shmq_front *front, int64_t now)
 {
     int64_t next;
 
+    if (now >= front->retry_at)
+        shmq_desks_retry(front);
     if (now >= front->expire_at)
         front->expire_at = expire_all(front, now);
     if (front->tenure_count && now >= front->review_at) {
@@ -209,7 +216,7 @@ int64_t shmq_front_tick(struct shmq_front *front, int64_t now)
     next = front->patrol_at < front->expire_at ? front->patrol_at : front->expire_at;
     if (front->tenure_count && now + REVIEW_EVERY < next)
         next = now + REVIEW_EVERY;
-    return next;
+    return front->retry_at < next ? front->retry_at : next;
 }
 
 /* ---- the rest ---- */

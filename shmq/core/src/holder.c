@@ -46,10 +46,16 @@ bool shmq_is_at_work(uint32_t thread)
     return state == 'R' || state == 'D';
 }
 
+static _Thread_local int64_t thread_limit; /* ns; 0: none */
+
+void shmq_limit_patience(int64_t ns) { thread_limit = ns; }
+
 int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
 {
     int64_t left = AT_ONCE - waited, own;
 
+    if (thread_limit)
+        return waited < thread_limit ? thread_limit - waited : 0;
     if (until == INT64_MAX)
         return SLICE;
     own = until ? until - shmq_read_clock(CLOCK_MONOTONIC) : 0;

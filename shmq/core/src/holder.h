@@ -27,4 +27,8 @@ bool shmq_is_at_work(uint32_t thread);
  * can say that a lock is free. */
 int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder);
 
+/* From now on the calling thread waits for so many ns at most, whatever the operation; 0: no
+ * such limit. */
+void shmq_limit_patience(int64_t ns);
+
 #endif

@@ -220,6 +220,7 @@ static const char *read_produce(const struct shmq_frame *frame, const unsigned c
     else
         why = shmq_read_item(&r, item);
     item->id = frame->id;
+    item->from = payload - SHMQ_FRAME_HEADER;
     if (!why)
         set_body(item, r.at, shmq_left(&r));
     return why;
@@ -253,19 +254,31 @@ static uint32_t gather(struct shmq_seat *seat, struct shmq_name name, struct shm
     return count;
 }
 
-/* Each is answered by itself: one that is refused holds back none behind it. */
+static void answer_items(struct shmq_seat *seat, const struct shmq_item *items, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        shmq_answer_item(seat->session, seat->desk, &items[i]);
+}
+
+/* Each is answered by itself: one that is refused holds back none behind it. What has to wait
+ * for the lock is put back, with all that follows it. */
 static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t count)
 {
     uint32_t done = 0;
 
     while (done < count && !seat->desk->gone) {
         done += put_some(seat->desk, items + done, count - done);
+        if (done < count && items[done].status == SHMQ_S_BUSY &&
+            shmq_desk_is_awaited(seat->desk)) {
+            answer_items(seat, items, done);
+            (void)shmq_park_at(seat->session, seat->desk, items[done].from);
+            return;
+        }
         done += done < count;
     }
     for (uint32_t i = done; i < count; i++)
         items[i].status = SHMQ_S_NO_QUEUE;
-    for (uint32_t i = 0; i < count; i++)
-        shmq_answer_item(seat->session, seat->desk, &items[i]);
+    answer_items(seat, items, count);
 }
 
 /* Refuses it before anything was asked of the queue; in order with what else has the flag. */
@@ -458,6 +471,8 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
         if (seat->desk->q->h->options.confirm)
             batch.flags |= SHMQ_WHEN_DURABLE;
         put_batch(seat, &r, count, &batch);
-        answer_batch(seat, &batch);
+        if (batch.status != SHMQ_S_BUSY || batch.accepted ||
+            !shmq_park_at(session, seat->desk, NULL))
+            answer_batch(seat, &batch);
     }
 }

@@ -125,6 +125,8 @@ void shmq_promise(struct shmq_session *session, const struct shmq_promise *promi
     struct shmq_desk *desk = promise->desk;
     struct shmq_promise *made;
 
+    if (session->unread)
+        return;
     if (!make_room(session)) {
         shmq_session_break(session);
         return;

@@ -107,6 +107,8 @@ static void answer_columns(struct request *request)
     uint32_t at = request->start, end = GET_ATOMIC(q->h->slots_made);
     int status = tick(request->desk);
 
+    if (status == SHMQ_BUSY && shmq_park_at(request->session, request->desk, NULL))
+        return;
     if (status != SHMQ_OK) {
         refuse(request, status);
         return;

@@ -167,7 +167,11 @@ static void carry_out(struct run *run)
         do
             status = lease_some(run, true);
         while (status == SHMQ_OK && !is_over(run));
-    end_answer(run, status);
+    if (status == SHMQ_BUSY && !run->leased && !run->session->broken &&
+        shmq_park_at(run->session, desk, NULL))
+        run->session->out.used = run->answer;
+    else
+        end_answer(run, status);
 }
 
 void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *frame,

@@ -39,9 +39,9 @@ unsigned char *shmq_session_room(struct shmq_session *session, size_t size)
 void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, const void *payload,
                 uint32_t bytes)
 {
-    unsigned char *at = shmq_session_room(session, SHMQ_FRAME_HEADER + bytes);
+    unsigned char *at;
 
-    if (!at)
+    if (session->unread || !(at = shmq_session_room(session, SHMQ_FRAME_HEADER + bytes)))
         return;
     at = shmq_frame_write(at, SHMQ_T_REPLY, status, id, bytes);
     if (bytes)
@@ -60,6 +60,8 @@ static void keep_nothing(struct shmq_session *session)
 static void finish(struct shmq_session *session)
 {
     session->finished = true;
+    session->parked = false;
+    shmq_settle_anew(session);
     shmq_filling_drop(session);
     session->delayed = 0;
     shmq_waiters_leave(session, SHMQ_S_OK);
@@ -90,6 +92,33 @@ void shmq_stir(struct shmq_session *session)
     session->stirred = true;
     session->next_stirred = front->stirred;
     front->stirred = session;
+}
+
+/* ---- waiting with a request ---- */
+
+void shmq_park(struct shmq_session *session) { session->parked = session->held = true; }
+
+void shmq_put_back(struct shmq_session *session, const unsigned char *at)
+{
+    shmq_park(session);
+    session->unread = true;
+    session->unread_at = at;
+}
+
+bool shmq_park_at(struct shmq_session *session, struct shmq_desk *desk, const unsigned char *at)
+{
+    if (!shmq_desk_is_awaited(desk))
+        return false;
+    shmq_put_back(session, at);
+    session->parked_at = desk;
+    return true;
+}
+
+void shmq_unpark(struct shmq_session *session)
+{
+    session->parked = false;
+    session->parked_at = NULL;
+    shmq_stir(session);
 }
 
 /* ---- what is fatal ---- */
@@ -277,9 +306,7 @@ static void refuse_early(struct shmq_session *session, const struct shmq_frame *
         shmq_refuse(session, frame->id, status, why);
 }
 
-/* Carries out the whole frame at `frames`, and such that follow it and can be carried out
- * together with it. */
-static void carry_out(struct shmq_session *session, const struct shmq_frame *frame,
+static void carry_out_frame(struct shmq_session *session, const struct shmq_frame *frame,
                       struct shmq_frames *frames)
 {
     const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
@@ -334,6 +361,20 @@ static void carry_out(struct shmq_session *session, const struct shmq_frame *fra
     }
 }
 
+/* Carries out the whole frame at `frames`, and such that follow it and can be carried out
+ * together with it. One that is put back begins there again. */
+static void carry_out(struct shmq_session *session, const struct shmq_frame *frame,
+                      struct shmq_frames *frames)
+{
+    const unsigned char *start = frames->at;
+
+    carry_out_frame(session, frame, frames);
+    if (!session->unread)
+        return;
+    frames->at = session->unread_at ? session->unread_at : start;
+    session->unread = false;
+}
+
 bool shmq_answer_later(struct shmq_session *session)
 {
     if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
@@ -356,8 +397,9 @@ void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status
 
 static bool is_stopped(struct shmq_session *session)
 {
-    session->held = !session->finished && (shmq_pending(&session->out) >= SHMQ_OUT_HIGH ||
-                                           session->promise_count >= SHMQ_PROMISES);
+    session->held = !session->finished &&
+                    (session->parked || shmq_pending(&session->out) >= SHMQ_OUT_HIGH ||
+                     session->promise_count >= SHMQ_PROMISES);
     return session->held || session->finished || session->broken;
 }
 
@@ -379,6 +421,7 @@ static const unsigned char *carry_out_all(struct shmq_session *session, const un
         }
         if (frame.length > (size_t)(frames.end - frames.at) - SHMQ_FRAME_HEADER) {
             (void)shmq_filling_begin(session, &frame, &frames);
+            session->unread = false;
             break;
         }
         carry_out(session, &frame, &frames);
@@ -503,6 +546,7 @@ static void go_on_filling(struct shmq_session *session, size_t size)
 
     if (shmq_filling_received(session, size))
         session->heard_at = shmq_coarse_now();
+    session->unread = false; /* the body stays where it is */
     session->front->current = outer;
     note_partial(session);
 }
@@ -544,14 +588,19 @@ bool shmq_session_hold(struct shmq_session *session, const void *bytes, size_t s
 
 void shmq_session_go_on(struct shmq_session *session)
 {
+    bool was_held = session->held;
+
     if (session->finished || session->carrying || shmq_pending(&session->out) > SHMQ_OUT_LOW)
         return;
     if (session->blocked)
         shmq_waiters_unblock(session);
-    if (session->held && session->promise_count <= SHMQ_PROMISES / 2) {
+    if (session->held && !session->parked && session->promise_count <= SHMQ_PROMISES / 2) {
         session->held = false;
-        carry_out_range(session, session->kept, session->kept + session->kept_used);
+        if (session->filling.active)
+            go_on_filling(session, 0); /* it was whole, and is to be committed */
     }
+    if (was_held && !session->held && !session->finished)
+        carry_out_range(session, session->kept, session->kept + session->kept_used);
     if (session->fin && !session->held)
         finish(session);
 }

@@ -35,6 +35,10 @@ static inline bool shmq_session_is_paused(const struct shmq_session *session)
     return session->finished ? session->promise_count > 0 : session->held;
 }
 
+/* The request that was parked without a desk is answered, or may be carried out again: goes on
+ * behind it once the session is told of, see shmq_front_next_stirred. */
+void shmq_unpark(struct shmq_session *session);
+
 /* Whether no more will be sent than is there. */
 static inline bool shmq_session_is_ending(const struct shmq_session *session)
 {
@@ -80,6 +84,19 @@ void shmq_stir(struct shmq_session *session);
 struct shmq_frames {
     const unsigned char *at, *end;
 };
+
+/* Nothing that follows is carried out until shmq_unpark. */
+void shmq_park(struct shmq_session *session);
+
+/* The same, and the frame that is being carried out is put back: it is carried out again then.
+ * `at`: so is what was read behind it, from there on; NULL: it was the last. Until its end no
+ * answer is written. */
+void shmq_put_back(struct shmq_session *session, const unsigned char *at);
+
+/* The request cannot have the desk's lock: it is put back until the lock is free. False if that
+ * was waited for long enough: the request is to be refused with SHMQ_S_BUSY. */
+bool shmq_park_at(struct shmq_session *session, struct shmq_desk *desk,
+                  const unsigned char *at);
 
 /* Whether the next frame is whole and one of that type, with a good header. */
 bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,

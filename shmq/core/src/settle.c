@@ -1,5 +1,7 @@
 #include "settle.h"
 
+#include <stdlib.h>
+
 #include "desk.h"
 #include "tenure.h"
 
@@ -139,14 +141,54 @@ static void fail_answer(const struct answer *answer, struct shmq_desk *desk, int
         shmq_reply(answer->session, answer->id, status, NULL, 0);
 }
 
+void shmq_settle_anew(struct shmq_session *session)
+{
+    free(session->refused);
+    session->refused = NULL;
+    session->refused_bytes = session->settled = 0;
+}
+
+/* Goes on behind the receipts that were done before the request was put back. */
+static void resume(struct answer *answer, struct order *order)
+{
+    struct shmq_session *session = answer->session;
+
+    for (uint32_t at = 0; at < session->refused_bytes; at += RECEIPT)
+        add_refused(answer, session->refused + at);
+    order->receipts += RECEIPT * session->settled;
+    order->count -= session->settled;
+    shmq_settle_anew(session);
+}
+
+/* The request waits for the lock, with so many receipts done: false if it has waited enough. */
+static bool put_off(const struct answer *answer, struct shmq_desk *desk, uint32_t done)
+{
+    struct shmq_session *session = answer->session;
+
+    if (session->broken || !shmq_park_at(session, desk, NULL))
+        return false;
+    session->settled = done;
+    if (answer->bytes && !(session->refused = malloc(answer->bytes))) {
+        shmq_session_break(session);
+    } else if (answer->bytes) {
+        memcpy(session->refused, session->out.bytes + answer->at + SHMQ_FRAME_HEADER,
+               answer->bytes);
+        session->refused_bytes = answer->bytes;
+    }
+    session->out.used = answer->at;
+    return true;
+}
+
 /* One request, however many receipts it has, SHMQ_RUN in a critical section. */
 static void carry_out_long(struct shmq_session *session, struct shmq_desk *desk,
                            struct order *order)
 {
     uint64_t refused, opened[SHMQ_RUN];
+    uint32_t all = order->count;
     struct answer answer;
 
     begin_answer(&answer, session, order->id);
+    resume(&answer, order);
     while (order->count) {
         uint32_t count = order->count < SHMQ_RUN ? order->count : SHMQ_RUN;
         int outcome = shmq_desk_lock(desk, false);
@@ -156,6 +198,8 @@ static void carry_out_long(struct shmq_session *session, struct shmq_desk *desk,
                                   opened);
             shmq_desk_unlock(desk);
         }
+        if (outcome == SHMQ_BUSY && put_off(&answer, desk, all - order->count))
+            return;
         if (outcome != SHMQ_OK) {
             fail_answer(&answer, desk, outcome);
             return;
@@ -196,6 +240,8 @@ static void carry_out_run(struct shmq_session *session, struct shmq_desk *desk,
     int outcome = shmq_desk_lock(desk, false);
     uint32_t done = 0;
 
+    if (outcome == SHMQ_BUSY && shmq_park_at(session, desk, NULL))
+        return;
     if (outcome == SHMQ_OK) {
         int64_t now = shmq_time(desk->q);
 

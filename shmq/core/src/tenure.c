@@ -109,15 +109,19 @@ void shmq_tenure_end(struct shmq_desk *desk, uint64_t receipt)
 static void return_some(struct shmq_seat *seat)
 {
     struct shmq_desk *desk = seat->desk;
-    bool locked = !desk->gone && shmq_desk_lock(desk, false) == SHMQ_OK;
+    int status = desk->gone ? SHMQ_DELETED : shmq_desk_lock(desk, false);
     int64_t now = shmq_now();
 
     for (uint32_t i = 0; i < SHMQ_RUN && seat->count; i++) {
-        if (locked)
-            (void)shmq_return(desk->q, desk->tenures[seat->first].receipt, now);
+        uint64_t receipt = desk->tenures[seat->first].receipt;
+
+        if (status == SHMQ_OK)
+            (void)shmq_return(desk->q, receipt, now);
+        else if (status == SHMQ_BUSY)
+            shmq_desk_owe(desk, SHMQ_RETURN_IT, receipt);
         end(desk, seat->first);
     }
-    if (locked)
+    if (status == SHMQ_OK)
         shmq_desk_unlock(desk);
 }
 

@@ -110,6 +110,8 @@ static void end(struct shmq_waiter *w)
     w->session->waiter_count--;
     w->seat->waiters--;
     w->ended = true;
+    if (w->parks)
+        shmq_unpark(w->session);
     if (!w->used)
         discard(w);
 }
@@ -155,6 +157,8 @@ void shmq_waiter_credit(struct shmq_waiter *subscription)
 
 /* ---- a CONSUME at once ---- */
 
+static bool searches(const struct shmq_waiter *w) { return w->wanted && w->wanted->searches; }
+
 /* What there is, for one who does not stand in the queue yet: how many. */
 static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
 {
@@ -162,7 +166,7 @@ static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
 
     if (!count && *outcome == SHMQ_EMPTY && !w->wanted)
         count = shmq_deliver(w, w->most, true, outcome);
-    if (!count && *outcome == SHMQ_EMPTY && shmq_desk_tend(w->seat->desk))
+    if (!count && *outcome == SHMQ_EMPTY && !searches(w) && shmq_desk_tend(w->seat->desk))
         count = shmq_deliver(w, w->most, true, outcome);
     return count;
 }
@@ -173,6 +177,15 @@ static void begin_to_wait(struct shmq_waiter *w)
 
     if (w->until < front->expire_at)
         front->expire_at = w->until;
+    enqueue(w);
+}
+
+/* One that does not wait, and whose search is not over: its session goes on behind it. */
+static void search_on(struct shmq_waiter *w)
+{
+    w->until = INT64_MAX;
+    w->last_look = w->parks = true;
+    shmq_park(w->session);
     enqueue(w);
 }
 
@@ -188,7 +201,12 @@ static void consume(struct shmq_seat *seat, const struct shmq_wish *wish)
     }
     if (try_at_once(w, &outcome))
         end(w);
-    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK)
+    else if (searches(w) && !wish->until)
+        search_on(w);
+    else if (outcome == SHMQ_BUSY && !wish->until && shmq_park_at(session, seat->desk, NULL))
+        end(w);
+    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK &&
+             !(outcome == SHMQ_BUSY && wish->until))
         fail(w, outcome);
     else if (!wish->until)
         end_with(w, SHMQ_S_QUEUE_EMPTY);
@@ -259,6 +277,22 @@ bool shmq_desk_serve(struct shmq_desk *desk)
     return desk->first != NULL;
 }
 
+/* It has looked, and got nothing: whether it is to look again at once. */
+static bool conclude_look(struct shmq_waiter *w)
+{
+    struct shmq_wanted *wanted = w->wanted;
+    bool again = wanted->again && !wanted->searches;
+
+    wanted->looks = wanted->searches || again;
+    if (wanted->searches)
+        return false;
+    wanted->again = false;
+    if (!w->last_look)
+        return again;
+    end_with(w, SHMQ_S_QUEUE_EMPTY);
+    return false;
+}
+
 /* A round of those who are to look: whether anybody got something, so that there may be more
  * for them. */
 static bool choose_round(struct shmq_desk *desk)
@@ -275,19 +309,23 @@ static bool choose_round(struct shmq_desk *desk)
             continue;
         wanted->looks = false;
         outcome = serve_first(w, true);
+        if (outcome == SHMQ_BUSY)
+            wanted->looks = true;
         if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
             (void)shmq_desk_status(desk, outcome);
             return false;
         }
-        served |= outcome == SHMQ_OK;
+        served |= outcome == SHMQ_OK || conclude_look(w);
     }
     return served;
 }
 
 bool shmq_desk_choose(struct shmq_desk *desk, bool arrived)
 {
-    for (struct shmq_waiter *w = desk->choosy_first; arrived && w; w = w->next)
+    for (struct shmq_waiter *w = desk->choosy_first; arrived && w; w = w->next) {
         w->wanted->looks = true;
+        w->wanted->again = w->wanted->searches;
+    }
     while (choose_round(desk))
         continue;
     return desk->choosy_first != NULL;
@@ -312,12 +350,26 @@ int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now)
         peer = w->peer;
         if (w->subscribes)
             continue;
-        if (w->until <= now)
-            end_with(w, SHMQ_S_QUEUE_EMPTY);
+        if (w->until <= now && searches(w)) {
+            w->last_look = true;
+            w->until = INT64_MAX;
+        } else if (w->until <= now)
+            end_with(w, w->seat->desk->held_since ? SHMQ_S_BUSY : SHMQ_S_QUEUE_EMPTY);
         else if (w->until < earliest)
             earliest = w->until;
     }
     return earliest;
+}
+
+void shmq_waiters_refuse(struct shmq_desk *desk)
+{
+    struct shmq_waiter *w = desk->choosy_first, *next;
+
+    for (; w; w = next) {
+        next = w->next;
+        if (w->last_look)
+            end_with(w, SHMQ_S_BUSY);
+    }
 }
 
 void shmq_waiters_leave(struct shmq_session *session, uint16_t status)

@@ -42,6 +42,9 @@ void shmq_waiters_unblock(struct shmq_session *session);
 /* Ends the CONSUMEs of the session whose time is over: when the next one's is. */
 int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now);
 
+/* Those that end with their search, and cannot have the lock for it, are refused. */
+void shmq_waiters_refuse(struct shmq_desk *desk);
+
 /* All of the session, or of the desk, end: answered with that status, or not if it is OK. */
 void shmq_waiters_leave(struct shmq_session *session, uint16_t status);
 void shmq_waiters_end(struct shmq_desk *desk, uint16_t status);

@@ -46,8 +46,9 @@ struct shmq_promise;
 
 /* What the one who runs the front provides. Statuses are those of the wire. */
 struct shmq_hooks {
-    /* Attaches to the queue desk->name: sets q, semaphores, views and data. */
-    uint16_t (*attach)(struct shmq_front *front, struct shmq_desk *desk);
+    /* Attaches to the queue desk->name: sets q, semaphores, views and data. SHMQ_S_BUSY: that
+     * takes a while; the session was parked if it can be waited for, else it takes too long. */
+    uint16_t (*attach)(struct shmq_session *session, struct shmq_desk *desk);
     void (*detach)(struct shmq_front *front, struct shmq_desk *desk);
     /* The session's rights to what is, or would be, a queue of that name; 0: it may not know
      * of it. */
@@ -60,8 +61,6 @@ struct shmq_hooks {
      * of SHMQ_WHY_BYTES at most. */
     struct shmq_wanted *(*compile)(struct shmq_front *front, const unsigned char *text,
                                    uint32_t bytes, char why[SHMQ_WHY_BYTES]);
-    /* Takes the whole queue's lock after `status` of an attempt: SHMQ_OK, or why not. */
-    int (*lock_slowly)(struct shmq_desk *desk, int status);
     /* Does what is due beside the operations: dead processes, dead letters on their way. */
     void (*tend)(struct shmq_desk *desk);
     /* The queue contradicts itself, and is of no more use: to be logged. */
@@ -100,6 +99,8 @@ struct shmq_wanted {
     struct shmq_filter filter; /* of `code`                                              */
     struct shmq_choice choice;
     bool looks;                /* since it last looked, something may have come          */
+    bool searches;             /* it has not come to the end of the queue yet            */
+    bool again;                /* something has come since that search began             */
     unsigned char code[];
 };
 
@@ -118,6 +119,16 @@ struct shmq_waiter {
     bool settled;                    /* on delivery                                      */
     bool queued;
     bool ended;                      /* is there for its tenures alone                   */
+    bool last_look;                  /* ends with its search, whatever that finds        */
+    bool parks;                      /* its session is parked until it ends              */
+};
+
+/* What is still to be done to a queue whose lock could not be had. */
+enum shmq_deed { SHMQ_RETURN_IT, SHMQ_ABANDON_IT, SHMQ_UNPIN_IT };
+
+struct shmq_owed {
+    enum shmq_deed deed;
+    uint64_t what;                   /* a receipt; SHMQ_UNPIN_IT: a slot                 */
 };
 
 struct shmq_desk {
@@ -131,6 +142,10 @@ struct shmq_desk {
     struct shmq_waiter *choosy_first, *choosy_last; /* those who want something          */
     struct shmq_desk *next;          /* of the same bucket                               */
     struct shmq_desk *next_touched;
+    struct shmq_desk *next_pending;
+    struct shmq_owed *owed;          /* deeds, in their order                            */
+    uint32_t owed_count, owed_room;
+    int64_t held_since;              /* its lock cannot be had; 0: it can                */
     int64_t tended_at;
     int64_t unused_at;               /* when the last user left                          */
     uint64_t wanted;                 /* the highest sequence number that was promised    */
@@ -141,6 +156,8 @@ struct shmq_desk {
     bool choosy_awaited;             /* the same for those who want something            */
     bool confirming;                 /* hooks->confirm was called                        */
     bool gone;                       /* not to be found any more                         */
+    bool pending;                    /* is in the front's list of those                  */
+    bool owes_posts;                 /* sleepers are to be woken                         */
     uint8_t name_bytes;
     char name[SHMQ_NAME_MAX + 1];
 };
@@ -165,6 +182,7 @@ struct shmq_item {
     uint16_t status;
     uint8_t flags;
     const char *why;     /* text for the answer, or NULL                                 */
+    const unsigned char *from; /* its frame                                              */
 };
 
 /* A large body that is being received: into the queue, or nowhere if it was refused. */
@@ -200,7 +218,15 @@ struct shmq_session {
     uint32_t waiter_count;
     uint32_t delayed;                 /* requests that policy has still to answer        */
     bool authorised;                  /* a HELLO was OK, or none is asked for            */
-    bool held;                        /* frames wait until there is less to send, or to confirm */
+    bool held;                        /* frames wait: there is much to send or to confirm, or
+                                       * it is parked                                    */
+    bool parked;                      /* a request of it waits, and all behind that      */
+    bool unread;                      /* the frame that is carried out is put back       */
+    const unsigned char *unread_at;   /* from here on; NULL: from its beginning          */
+    struct shmq_desk *parked_at;      /* for that one's lock; NULL: for something else   */
+    uint32_t settled;                 /* receipts of the parked request that are done    */
+    unsigned char *refused;           /* of these, as they came                          */
+    uint32_t refused_bytes;
     bool carrying;                    /* frames of it are carried out                    */
     bool promising;                   /* is in the front's list of those                 */
     bool fin;                         /* the peer sends no more                          */
@@ -222,12 +248,15 @@ struct shmq_front {
     struct shmq_session *promising;   /* those with answers that wait for the disk       */
     struct shmq_session *current;     /* the one that is being fed                       */
     struct shmq_desk *touched;
+    struct shmq_desk *pending;        /* those that a tick looks at again soon           */
     struct shmq_desk *buckets[SHMQ_BUCKETS];
     unsigned char *scratch;
     uint32_t session_count;
     uint32_t tenure_count;
     int64_t expire_at;                /* the earliest end of a CONSUME's wait            */
     int64_t review_at, patrol_at;     /* when shmq_front_tick does so again              */
+    int64_t retry_at;                 /* the same for what is pending                    */
+    int64_t search_from, search_spent; /* a span of time, and what searches took of it   */
     bool draining;
 };
 

@@ -1,0 +1,269 @@
+"""Seeing that what is durable is written: a writer runs, and has brought back what was there.
+
+Each process that makes or opens something durable looks whether the namespace has a writer, and
+starts one if there is none: :mod:`shmq.persistence.launch`. A writer brings back all that its
+directory holds, under the registry lock, before anybody sees it: so who has seen it has seen
+what it brought back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from shmq.errors import DurabilityWarning, LockTimeout, ShmqError
+from shmq.names import default_namespace
+from shmq.registry import Namespace
+
+if TYPE_CHECKING:
+    from shmq.persistence.inventory import Kind
+
+__all__ = [
+    "attend",
+    "autostarts",
+    "bring_back",
+    "bring_back_all",
+    "missing",
+    "never_wait",
+    "see_to_it",
+    "stored",
+    "warn_unkept",
+]
+
+log = logging.getLogger("shmq")
+
+#: How long the start of a writer is waited for, in seconds; it reads all that it brings back.
+PATIENCE: Final = 120.0
+#: How soon a start that failed is tried again by those who wait for the disk, in seconds.
+AGAIN: Final = 5.0
+
+_OFF: Final = ("0", "no", "off", "false")
+
+_starting = threading.Lock()
+#: When those who wait may try it again, on the monotonic clock, by namespace.
+_again_at: dict[str, float] = {}
+#: Why the last start of one failed, by namespace.
+_failed: dict[str, str] = {}
+_waits = True
+
+
+def never_wait() -> None:
+    """From now on this process starts writers without waiting for them: it serves others."""
+    global _waits  # noqa: PLW0603 - it is of the process, as the writer is of the host
+    _waits = False
+
+
+def command_for(namespace: str) -> str:
+    """What a user types to have the namespace's durable queues written."""
+    named = "" if namespace == default_namespace() else f"SHMQ_NAMESPACE={namespace} "
+    return f"{named}shmq persist"
+
+
+def autostarts() -> bool:
+    """Whether a process that needs a writer may start one: unless ``SHMQ_AUTOSTART`` is 0."""
+    return os.environ.get("SHMQ_AUTOSTART", "").lower() not in _OFF
+
+
+def attend(namespace: Namespace) -> str | None:
+    """See that a writer runs; None once one does, and has brought back what was there.
+
+    Else why none does. Not for one who holds the registry lock. Raises
+    :class:`~shmq.LockTimeout` if it takes too long, and at once where this process never waits.
+    """
+    end = time.monotonic() + PATIENCE
+    if _is_kept(namespace, end):
+        return None
+    if not autostarts():
+        return "SHMQ_AUTOSTART=0"
+    if not _waits:
+        see_to_it(namespace)
+        raise LockTimeout(f"the writer of namespace {namespace.name!r} is being started: try again")
+    with _alone(namespace, end):
+        if _is_kept(namespace, end):
+            return None
+        return _launch(namespace, end)
+
+
+@contextlib.contextmanager
+def _alone(namespace: Namespace, end: float) -> Iterator[None]:
+    """Be the one thread of all processes that starts a writer. Raises LockTimeout."""
+    if not _starting.acquire(timeout=max(0.0, end - time.monotonic())):
+        raise LockTimeout(
+            f"another thread has been starting a writer for more than {PATIENCE:g} s: try again",
+            os.getpid(),
+        )
+    try:
+        with namespace.starting(max(0.0, end - time.monotonic())):
+            yield
+    finally:
+        _starting.release()
+
+
+def _launch(namespace: Namespace, end: float) -> str | None:
+    """Start one; if it does not run then, why. Raises LockTimeout."""
+    from shmq.persistence.launch import launch  # noqa: PLC0415 - it takes subprocess
+
+    directory = None
+    try:
+        directory = _directory(namespace)
+        launch(namespace.name, directory, max(1.0, end - time.monotonic()))
+        reason = f"it has ended at once: see {directory / 'writer.log'}"
+    except (ShmqError, OSError) as error:
+        if isinstance(error, TimeoutError):
+            raise LockTimeout(
+                f"the writer of namespace {namespace.name!r} has been bringing back what "
+                f"{directory} holds for more than {PATIENCE:g} s, and goes on: try again later; "
+                f"its log is writer.log there"
+            ) from None
+        reason = str(error)
+    if _is_kept(namespace, end):
+        _failed.pop(namespace.name, None)
+        return None
+    _failed[namespace.name] = reason
+    return reason
+
+
+def _is_kept(namespace: Namespace, end: float) -> bool:
+    """Whether a writer runs; what it brings back is there then. Raises LockTimeout."""
+    while True:
+        try:
+            with namespace.locked():
+                return namespace.keeper is not None
+        except LockTimeout:  # it brings back a lot
+            if time.monotonic() >= end:
+                raise
+
+
+def _directory(namespace: Namespace) -> Path:
+    """Where its files are, or are to be. Raises InvalidOption."""
+    from shmq.persistence.directory import chosen_directory  # noqa: PLC0415 - for few
+
+    return namespace.data_dir or chosen_directory(namespace.name)
+
+
+def _stored_names(directory: Path, kind: Kind) -> set[str]:
+    from shmq.persistence.inventory import stored_names  # noqa: PLC0415 - for few
+
+    return stored_names(directory, kind)
+
+
+# ---- what is on disk, and not in memory ----
+
+
+def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
+    """The directory with files of that name, if there are any. Needs no lock."""
+    try:
+        directory = _directory(namespace)
+        return directory if name in _stored_names(directory, kind) else None
+    except (OSError, ShmqError):
+        return None
+
+
+def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
+    """Have what the files of that name hold brought back, if there are any: it is not in memory.
+
+    Raises :class:`~shmq.ShmqError` if that cannot be, so that nothing new hides them.
+    """
+    directory = stored(namespace, kind, name)
+    if directory is None:
+        return
+    reason = attend(namespace)
+    if reason is not None:
+        raise ShmqError(
+            f"{kind} {name!r} of namespace {namespace.name!r} is on disk in {directory} and not "
+            f"in memory, and no writer runs that would bring it back ({reason}): start "
+            f"`{command_for(namespace.name)} --data-dir {directory}` first"
+        )
+
+
+def bring_back_all(namespace: Namespace) -> None:
+    """The same of all names, for lists. What cannot be brought back is left out."""
+    with contextlib.suppress(ShmqError, OSError):
+        directory = _directory(namespace)
+        missing = _stored_names(directory, "queue").difference(namespace.queue_names())
+        missing |= _stored_names(directory, "stream").difference(namespace.stream_names())
+        if missing:
+            attend(namespace)
+
+
+# ---- what is in memory, and is to be on disk ----
+
+
+def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
+    """See that a writer runs, now that something durable is there; warn if none does."""
+    try:
+        reason = attend(namespace)
+    except LockTimeout as error:
+        if not _waits:
+            return  # it comes
+        reason = str(error)
+    if reason is not None:
+        warnings.warn(
+            f"no persistence writer keeps {kind} {name!r} of namespace {namespace.name!r} on disk, "
+            f"and none was started ({reason}): what is put there is lost with the machine's "
+            f"memory; start `{command_for(namespace.name)}`",
+            DurabilityWarning,
+            stacklevel=_depth(),
+        )
+
+
+def _depth() -> int:
+    """How many frames up from `warn_unkept` the program is that uses this package."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("shmq"):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+def missing(namespace: Namespace) -> str:
+    """That no writer runs, and what to do about it, for the text of an error.
+
+    One is started, if it may be.
+    """
+    see_to_it(namespace)
+    start = f"start `{command_for(namespace.name)}`"
+    if not autostarts():
+        return f"no persistence writer runs (SHMQ_AUTOSTART=0): {start}"
+    if (reason := _failed.get(namespace.name)) is not None:
+        return f"no persistence writer runs, and none could be started ({reason}): {start}"
+    return f"no persistence writer runs: one is being started now; if that fails, {start}"
+
+
+def see_to_it(namespace: Namespace) -> None:
+    """Have a writer started, without waiting, if none runs. For those who wait for one.
+
+    After a start it is tried again a while later.
+    """
+    now = time.monotonic()
+    if now < _again_at.get(namespace.name, 0.0) or namespace.keeper is not None:
+        return
+    if autostarts():
+        _again_at[namespace.name] = now + AGAIN
+        threading.Thread(target=_start, args=(namespace,), name="shmq writer", daemon=True).start()
+
+
+def _start(namespace: Namespace) -> None:
+    end = time.monotonic() + PATIENCE
+    try:
+        with _alone(namespace, end):
+            if _is_kept(namespace, end) or _launch(namespace, end) is None:
+                _again_at.pop(namespace.name, None)
+    except (ShmqError, OSError) as error:
+        log.warning("no writer of namespace %r was started: %s", namespace.name, error)
+
+
+def _forked() -> None:
+    global _starting  # noqa: PLW0603 - a lock that a thread held at the fork stays held
+    _starting = threading.Lock()
+    _again_at.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
