@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq import Broker, Queue
+from shmq import Broker, Message, Queue
 from tests.layout import place_of
 
 from .tools import HOUR, PATIENCE, ROOT, drain, environment, is_empty
@@ -478,7 +478,8 @@ def test_no_lease_ends_before_its_time(broker: Broker) -> None:
             message = queue.get()
             until[queue.name, message.sequence] = begun + queue.options.visibility_timeout
 
-    early, seen, held = 0, set(), []
+    early, held = 0, list[Message]()
+    seen: set[tuple[str, int]] = set()
     last = time.monotonic() + PATIENCE
     while len(seen) < len(until):
         assert time.monotonic() < last
