@@ -172,9 +172,9 @@ cdef class Segment:
         cdef uint64_t size = _os.fstat(fd).st_size
         cdef int status
         self.fd = fd
+        if not any(_os.pread(fd, 8, 0)):
+            return None  # the version is stored last; before, there need not be memory to look at
         if size < SHMQ_PAGE:
-            if not any(_os.pread(fd, 8, 0)):
-                return None  # the version is stored last
             size = _os.fstat(fd).st_size  # its maker may have finished between the two
         if size < SHMQ_PAGE:
             raise _errors.DamagedSegment(
