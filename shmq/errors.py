@@ -7,6 +7,8 @@ to do about them; the same values are attributes where a program may want them.
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 from typing import Any
 
@@ -55,6 +57,17 @@ __all__ = [
     "Unroutable",
     "Unsupported",
 ]
+
+
+def not_mapped(error: int, size: int) -> OSError:
+    """Why mmap(2) refused so many bytes of shared memory, by its errno."""
+    why = os.strerror(error)
+    if error == errno.ENOMEM:
+        why += (
+            ": the process has no room for it, and /dev/shm may have; raise its limit of address "
+            "space (ulimit -v) or of mappings (sysctl vm.max_map_count), or close handles"
+        )
+    return OSError(error, f"{size} bytes of shared memory cannot be mapped: {why}")
 
 
 class ShmqError(Exception):

@@ -789,15 +789,12 @@ def as_no_file(error: OSError, path: Path) -> Exception:
 
 def as_no_space(error: OSError, wanted: int) -> Exception:
     """The error as NoSpace, if it is for want of space; else itself."""
-    if isinstance(error, NoSpace) or error.errno not in {
-        errno.ENOSPC,
-        errno.ENOMEM,
-        errno.EDQUOT,
-    }:
+    if isinstance(error, NoSpace) or error.errno not in {errno.ENOSPC, errno.EDQUOT}:
         return error
     space = os.statvfs(SHM)
+    full = "/dev/shm is full" if error.errno == errno.ENOSPC else "your quota of /dev/shm is full"
     return NoSpace(
-        f"/dev/shm is full: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
+        f"{full}: {wanted} bytes wanted, {space.f_bavail * space.f_frsize} available; "
         f"purge or delete queues, or give it more room (in a container: --shm-size)"
     )
 

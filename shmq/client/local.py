@@ -12,6 +12,9 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+# What `stats` and `attachments` make is loaded before: they may be asked when no file can be
+# opened any more.
+import shmq.contract.stats  # noqa: F401
 from shmq import codecs, contract
 from shmq.client import awaiting, confirming, durability, hub, moving, openers, staging
 from shmq.client.asking import REPLY_OPTIONS, Asker

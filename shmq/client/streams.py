@@ -58,8 +58,8 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         self._namespace = namespace
         self._hub: StreamHub | None = None
         self._files = _files_of(namespace, opened[0])
-        super().__init__(name, *opened)
         namespace.process_number()  # who uses a stream is seen to live
+        super().__init__(name, *opened)
 
     @property
     def namespace(self) -> Namespace:
@@ -460,6 +460,7 @@ class LocalStreams:
 
     def _make(self, name: str, options: StreamOptions) -> LocalStream:
         """Make it; the registry lock is held."""
+        self._namespace.process_number()
         opened = stream_registry.make_stream(self._namespace, name, options)
         return LocalStream(self._namespace, name, opened)
 

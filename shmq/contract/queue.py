@@ -232,9 +232,10 @@ class Queue(Closing):
         One str, buffer or map is one body, and refused with TypeError: put it in a list. The
         properties are those of every one of them. With ``block`` it waits for the rest as
         ``put`` does; a timeout returns the count so far, and a short count is no error. A
-        body that can never fit, or cannot be encoded, raises before any is put; for the rest
-        it raises what ``put`` raises, but for :class:`~shmq.Full`. With ``confirm="disk"`` it
-        waits once, when they are all put.
+        body that can never fit, or cannot be encoded, raises before any is put. What ``put``
+        raises is raised if none is put, but for :class:`~shmq.Full`; behind the first one it
+        ends the call, which returns the count, whatever the size of the bodies. With
+        ``confirm="disk"`` it waits once, when they are all put.
         """
 
     @abc.abstractmethod

@@ -36,7 +36,7 @@ cdef class Partition(Segment):
         _os.ftruncate(fd, geo.segment_bytes)
         shmq_mark()
         self._map(geo.segment_bytes)
-        self._bind(control, number, &geo)
+        self._bind(control, number, &geo, &o)
         status = shmq_log_prepare(&self.c, &o, last_timestamp)
         if status == SHMQ_NO_SPACE:
             raise _no_space(fd, self.c.wanted)
@@ -66,15 +66,16 @@ cdef class Partition(Segment):
         if _judge(shmq_log_inspect(self.base, size, &geo), what, h.published, SHMQ_LOG_VERSION) \
                 or h.options.stream_id != control.stream_id or h.options.partition != number:
             raise _errors.DamagedSegment(f"the segment of {what} is another's; delete the stream")
-        self._bind(control, number, &geo)
+        self._bind(control, number, &geo, &h.options)
         return self
 
-    cdef int _bind(self, Control control, uint32_t number, const shmq_log_geometry *geo) except -1:
+    cdef int _bind(self, Control control, uint32_t number, const shmq_log_geometry *geo,
+                   const shmq_log_options *options) except -1:
         self.control = control
         self.number = number
         self.hint_offset = -1
         self.patience = MOST_SPIN
-        shmq_log_bind(&self.c, self.base, self.fd, geo, <shmq_stream *>control.base)
+        shmq_log_bind(&self.c, self.base, self.fd, geo, options, <shmq_stream *>control.base)
         return 0
 
     # ---- errors ----
@@ -342,6 +343,14 @@ cdef class Partition(Segment):
         self._lock(AT_ONCE)
         shmq_log_seal(&self.c)
         shmq_log_unlock(&self.c)
+
+    def reserve(self, uint64_t size):
+        """See that the next append of ``size`` bytes finds memory. Raises NoSpace."""
+        self._lock(AT_ONCE)
+        status = shmq_log_reserve(&self.c, size)
+        shmq_log_unlock(&self.c)
+        if status != SHMQ_OK:
+            raise self._error(status)
 
     @property
     def recoveries(self):

@@ -67,7 +67,7 @@ cdef class Segment:
     cdef int _map(self, size_t size) except -1:
         cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
         if base == MAP_FAILED:
-            raise OSError(errno, f"cannot map {size} bytes of shared memory")
+            raise _errors.not_mapped(errno, size)
         self.base = base
         self.size = size
         return 0
@@ -130,9 +130,9 @@ cdef class Control(Segment):
         cdef uint64_t size = _os.fstat(fd).st_size
         self.fd = fd
         self.name = name
+        if not any(_os.pread(fd, 8, 0)):
+            return None  # nor need it have memory yet, which a look at the mapping would take
         if size < SHMQ_PAGE + SHMQ_ROSTER_BYTES:
-            if not any(_os.pread(fd, 8, 0)):
-                return None
             _judge(SHMQ_TRUNCATED, f"stream {name!r}", 0, SHMQ_STREAM_VERSION)
         self._map(SHMQ_PAGE + SHMQ_ROSTER_BYTES)
         if _judge(shmq_stream_inspect(self.base, size), f"stream {name!r}",

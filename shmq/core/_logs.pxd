@@ -100,7 +100,7 @@ cdef extern from "log.h" nogil:
         int64_t earliest_at, latest_at
     void shmq_log_lay_out(const shmq_log_options *options, shmq_log_geometry *geo)
     void shmq_log_bind(shmq_log *log, void *base, int fd, const shmq_log_geometry *geo,
-                       shmq_stream *stream)
+                       const shmq_log_options *options, shmq_stream *stream)
     int shmq_log_prepare(shmq_log *log, const shmq_log_options *options, int64_t last_timestamp)
     void shmq_log_announce(shmq_log *log)
     int shmq_log_inspect(const void *base, uint64_t mapped, shmq_log_geometry *geo)
@@ -113,6 +113,7 @@ cdef extern from "log.h" nogil:
     void shmq_stream_intend(shmq_stream *stream, uint64_t shape)
     void shmq_stream_reshape(shmq_stream *stream, uint64_t shape)
     void shmq_log_seal(shmq_log *log)
+    int shmq_log_reserve(shmq_log *log, uint64_t size)
     void shmq_log_delete(shmq_log *log)
     int shmq_log_lock(shmq_log *log, int64_t ns)
     uint32_t shmq_log_holder(const shmq_log *log)

@@ -204,9 +204,11 @@ cdef class Consumer:
 
     # A lease counts from the hand-out, not from when the message was leased ahead: one of
     # which more than an eighth is over begins anew, with all that wait behind it.
-    cdef int _renew(self, int64_t now) except -1:
+    cdef int _renew(self) except -1:
+        cdef int64_t now
         cdef int i
         self.handle._lock_gets()
+        now = shmq_now()
         for i in range(self.next, self.held):
             if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
                            now) == SHMQ_OK:
@@ -218,7 +220,7 @@ cdef class Consumer:
     cdef Message _hand_out(self, int64_t now):
         cdef shmq_view *view = &self.views[self.next]
         if view.deadline - now < self.lease_time - self.lease_time // 8:
-            self._renew(now)
+            self._renew()
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None

@@ -220,17 +220,22 @@ cdef class _Putter(_Confirmer):
             self._confirm(last, done, until)
         return done
 
-    # Puts as many as fit: how many. `last`: the sequence number of the last one.
+    # Puts as many as fit: how many. `last`: the sequence number of the last one. What ends it
+    # behind the first one is not raised: the next call meets it again.
     cdef Py_ssize_t _put_all(self, list parcels, block, timeout, uint64_t *last) except -1:
         cdef Py_ssize_t done = 0
         try:
             self._put_each(parcels, block, timeout, &done, last)
-        except (_errors.Full, _errors.LockTimeout) as error:
-            if not done and not isinstance(error, _errors.Full):
+        except _errors.Full:
+            pass
+        except _errors.QueueDeleted:
+            raise
+        except _errors.ShmqError:
+            if not done:
                 raise
         return done
 
-    # The same; `done` is how many, whatever is raised.
+    # Counts in `done` those that are put, whatever is raised; Full, too.
     cdef int _put_each(self, list parcels, block, timeout, Py_ssize_t *done,
                        uint64_t *last) except -1:
         cdef Py_ssize_t count = len(parcels)
@@ -248,13 +253,10 @@ cdef class _Putter(_Confirmer):
             status = self._put_run(parcels, done, round_ == 1, last)
             if status == SHMQ_OK:
                 self._after()
-                continue
-            if status != SHMQ_FULL:
-                if done[0]:
-                    break
+            elif status != SHMQ_FULL:
                 raise self._error(status)
-            if not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
-                break
+            elif not self._may_wait(SHMQ_NOT_FULL, block, timeout, &until, &round_):
+                raise self._full()
         return 0
 
     cdef bint _is_large(self, parcel):

@@ -117,7 +117,7 @@ cdef class Segment:
     cdef int _map(self, size_t size) except -1:
         cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, self.fd, 0)
         if base == MAP_FAILED:
-            raise OSError(errno, f"cannot map {size} bytes of shared memory")
+            raise _errors.not_mapped(errno, size)
         self.base = base
         self.size = size
         return 0
@@ -172,9 +172,9 @@ cdef class Segment:
         cdef uint64_t size = _os.fstat(fd).st_size
         cdef int status
         self.fd = fd
+        if not any(_os.pread(fd, 8, 0)):
+            return None  # the version is stored last; before, there need not be memory to look at
         if size < SHMQ_PAGE:
-            if not any(_os.pread(fd, 8, 0)):
-                return None  # the version is stored last
             size = _os.fstat(fd).st_size  # its maker may have finished between the two
         if size < SHMQ_PAGE:
             raise _errors.DamagedSegment(

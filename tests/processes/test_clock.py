@@ -8,14 +8,16 @@ counted, as those on the monotonic clock are.
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from shmq import Broker, Queue
+from shmq import Broker, Message, Queue
 from tests.layout import place_of
 
 from .tools import HOUR, PATIENCE, ROOT, drain, environment, is_empty
@@ -453,3 +455,39 @@ assert waits(BY_WALL) == 0
     run_jumping(shim, code, namespace)
 
     assert drain(queue) == [b"1"]
+
+
+def test_no_lease_ends_before_its_time(broker: Broker) -> None:
+    """Leases begin by a clock that is coarse; what it lacks is not taken from them."""
+    lengths = random.Random(20261122)
+    queues = [
+        broker.create_queue(
+            f"q{number}",
+            visibility_timeout=round(lengths.uniform(1.0, 1.5), 4),
+            capacity=2000,
+            dead_letter=None,
+        )
+        for number in range(10)
+    ]
+    for queue in queues:
+        assert queue.put_many([b""] * 1000) == 1000
+    until = {}
+    for _ in range(1000):
+        for queue in queues:
+            begun = time.monotonic()
+            message = queue.get()
+            until[queue.name, message.sequence] = begun + queue.options.visibility_timeout
+
+    early, held = 0, list[Message]()
+    seen: set[tuple[str, int]] = set()
+    last = time.monotonic() + PATIENCE
+    while len(seen) < len(until):
+        assert time.monotonic() < last
+        for queue in queues:
+            for message in queue.get_many(1000, block=False):
+                key = queue.name, message.sequence
+                early += key not in seen and time.monotonic() < until[key]
+                seen.add(key)
+                held.append(message)
+
+    assert early == 0

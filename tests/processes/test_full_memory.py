@@ -6,13 +6,15 @@ Each script has a small /dev/shm of its own, in a mount namespace.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from shmq import Broker, Queue
 
-from .tools import ROOT, SHM, drain, files_of, run_script, why_not
+from .tools import PATIENCE, ROOT, SHM, drain, environment, files_of, run_script, why_not
 
 KIB = 1024
 
@@ -420,3 +422,30 @@ def test_these_tests_run_the_shmq_that_is_tested() -> None:
 
     assert re.match(re.escape(str(ROOT)), told)
     assert Path(told.strip()).is_file()
+
+
+@own_shm
+@pytest.mark.parametrize(
+    "kind", ["queues", "streams", "groups", "exchanges", "schemas", "transactions"]
+)
+def test_every_operation_succeeds_or_is_refused_whole_at_every_count_of_free_pages(
+    kind: str,
+) -> None:
+    mount = "mount -t tmpfs -o size=24m tmpfs /dev/shm"
+    done = subprocess.run(
+        [
+            *UNSHARE,
+            f'{mount} && exec "$0" "$@"',
+            sys.executable,
+            "-m",
+            "tests.processes.pages",
+            kind,
+        ],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -227,7 +227,7 @@ class LocalTransaction(contract.Transaction):
         for (stream, partition), entries in self._blocks.items():
             size = sum(map(len, entries))
             most = stream.options.ring_bytes // 2 - _BESIDE
-            if size + 16 * len(entries) > most:
+            if _size_of(entries) > most:
                 raise MessageTooLarge(
                     f"{len(entries)} records of {size} bytes cannot come to partition "
                     f"{partition} of stream {stream.name!r} together: it takes {most} bytes of a "
@@ -254,6 +254,8 @@ class LocalTransaction(contract.Transaction):
     def _stage(self, process: int) -> dict[Any, list[int]] | Full | NoSpace:
         staged: dict[Any, list[int]] = {}
         try:
+            for (stream, partition), entries in self._blocks.items():
+                stream.logs[partition].reserve(_size_of(entries) + _BESIDE)
             for queue, messages in self._puts.items():
                 receipts = staged.setdefault(queue, [])
                 for message in messages:
@@ -364,6 +366,11 @@ def _unstage(staged: dict[Any, list[int]]) -> None:
         for receipt in receipts:
             with contextlib.suppress(LockTimeout):  # it goes with the handle
                 queue.abandon(receipt)
+
+
+def _size_of(entries: list[bytes]) -> int:
+    """The bytes of a ring that they take, each with its producer."""
+    return sum(len(entry) + 16 for entry in entries)
 
 
 def _sequence(process: int, count: int) -> int:

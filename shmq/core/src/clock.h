@@ -43,6 +43,9 @@ static inline void shmq_pause(void)
 #endif
 }
 
+/* How far it may lag behind now: what is promised from it on is longer by so much. */
+static inline int64_t shmq_coarse_lag(void) { return shmq_clock_set ? 0 : SHMQ_COARSE; }
+
 static inline int64_t shmq_wall(void) { return shmq_read_clock(CLOCK_REALTIME); }
 
 #endif

@@ -118,9 +118,10 @@ static void review_all(struct shmq_front *front, int64_t now)
             shmq_tenures_review(s, now);
 }
 
+/* `since` is of the coarse clock. */
 static bool is_over(int64_t since, int64_t limit, int64_t now)
 {
-    return limit && now - since > limit;
+    return limit && now - since > limit + shmq_coarse_lag();
 }
 
 /* Why the session is to be closed for the time it takes, or NULL. */

@@ -35,7 +35,7 @@ static void grant(struct shmq_queue *q, struct shmq_slot *s, int64_t now, int64_
         shmq_order_remove(q, s);
     SET(h->visible, h->visible - 1);
     SET(s->owner, (uint16_t)(q->attachment + 1));
-    SET_ATOMIC(s->deadline, now + ns);
+    SET_ATOMIC(s->deadline, now + ns + shmq_lag(q));
     shmq_commit(s, shmq_make_word(SHMQ_LEASED, keep | (handed ? SHMQ_F_HANDED : 0),
                                   shmq_deliveries_of(word), shmq_next_serial(h)));
     shmq_count_lease(q, s, 1);

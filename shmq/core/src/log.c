@@ -46,7 +46,7 @@ static void know(struct shmq_log *log, const struct shmq_log_options *o)
 }
 
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
-                   struct shmq_stream *stream)
+                   const struct shmq_log_options *options, struct shmq_stream *stream)
 {
     unsigned char *at = base;
 
@@ -60,7 +60,7 @@ void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_l
     log->place_count = geo->place_count;
     log->fd = fd;
     log->stream = stream;
-    know(log, &log->h->options);
+    know(log, options);
 }
 
 static uint32_t checksum(const struct shmq_log_header *h)
@@ -95,7 +95,6 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->options, *options);
     SET(h->segment_bytes, geo.segment_bytes);
     SET(h->crc, checksum(h));
-    know(log, &h->options);
     if ((status = shmq_robust_init(&h->lock)))
         return status;
     SET(h->last_timestamp, last_timestamp);

@@ -44,7 +44,7 @@ struct shmq_log_geometry {
 
 void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo);
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
-                   struct shmq_stream *stream);
+                   const struct shmq_log_options *options, struct shmq_stream *stream);
 
 /* Makes an empty partition of a zeroed segment whose first page is mapped; nothing before
  * `last_timestamp` is appended to it. SHMQ_OK, NO_SPACE, DAMAGED. */
@@ -129,6 +129,10 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
 
 /* Ensures: the ring has room from `committed` to `end`, and memory. Holds the lock. */
 int shmq_log_make_room(struct shmq_log *log, uint64_t end);
+
+/* Ensures: an append of so many bytes, with a producer, finds memory, if it is the next. Holds
+ * the lock; SHMQ_NO_SPACE. */
+int shmq_log_reserve(struct shmq_log *log, uint64_t bytes);
 
 /* Lets records go that are older than the stream keeps them. Holds the lock. */
 void shmq_log_expire(struct shmq_log *log);

@@ -39,7 +39,7 @@ void shmq_log_forget_places(struct shmq_log *log)
     struct shmq_log_header *h = log->h;
     uint64_t live = shmq_log_oldest(log) / SHMQ_PLACE_STEP;
     uint64_t last = h->last_begin / SHMQ_PLACE_STEP + 1;
-    uint64_t made = h->backed / SHMQ_PLACE_STEP + 3;
+    uint64_t made = h->backed ? h->backed / SHMQ_PLACE_STEP + 3 : 0;
 
     for (uint64_t k = last; k < live + log->place_count && k - last < log->place_count; k++)
         if (k % log->place_count < made)
@@ -69,12 +69,13 @@ static bool leads(const struct shmq_log *log, uint64_t granule, uint64_t committ
     return true;
 }
 
+/* Where no entry is, the places need not have memory yet. */
 static uint64_t search(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
                        const struct aim *aim)
 {
     uint64_t found = oldest, low = granule_behind(oldest), high = committed / SHMQ_PLACE_STEP + 1;
 
-    while (low < high) {
+    while (oldest < committed && low < high) {
         uint64_t middle = low + (high - low) / 2;
 
         if (leads(log, middle, committed, aim, &found))

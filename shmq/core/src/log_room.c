@@ -124,6 +124,13 @@ int shmq_log_make_room(struct shmq_log *log, uint64_t end)
     return back(log, end);
 }
 
+int shmq_log_reserve(struct shmq_log *log, uint64_t bytes)
+{
+    int status = shmq_log_back_producers(log);
+
+    return status ? status : back(log, shmq_log_committed(log) + bytes);
+}
+
 /* ---- age ---- */
 
 static bool first_timestamp(const struct shmq_log *log, uint64_t at, int64_t *timestamp)

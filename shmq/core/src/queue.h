@@ -237,6 +237,13 @@ static inline int64_t shmq_time(const struct shmq_queue *q)
     return coarse;
 }
 
+/* How far that may lag behind: a lease that begins at shmq_time is longer by so much, so that
+ * none ends early. */
+static inline int64_t shmq_lag(const struct shmq_queue *q)
+{
+    return q->exact ? 0 : shmq_coarse_lag();
+}
+
 /* The outcome of an operation: `status`, unless damage was met on the way. */
 static inline int shmq_outcome(struct shmq_queue *q, int status)
 {
