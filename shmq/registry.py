@@ -471,9 +471,17 @@ class Namespace:
                     if self.is_empty():
                         self._names.remove()
                         if others == fcntl.F_UNLCK:
+                            for path in self._noted_transactions():
+                                path.unlink(missing_ok=True)
                             self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
+
+    def _noted_transactions(self) -> list[Path]:
+        """Names of transactions' files that no writer came for: see the ledger of these."""
+        prefix = f"txn.shmq@{self.name}@"
+        entries = (entry for entry in os.listdir(SHM) if entry.startswith(prefix))
+        return [SHM / entry for entry in entries if "@" in entry[len(prefix) :]]
 
     def deserted(self) -> bool:
         """Whether the namespace's file was left there, without a queue, exchange or process.

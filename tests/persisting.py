@@ -1,6 +1,6 @@
 """A persistence writer of a test's own, in a process of its own, whose disk fails when told to.
 
-The tests tell it in lines on its standard input: ``fail ERRNO`` and ``mend``, each answered
+The tests tell it in lines on its standard input: ``fail ERRNO [WHERE]`` and ``mend``, each answered
 with an empty line, and the end of its input, with which it writes what is left and ends.
 """
 
@@ -45,9 +45,9 @@ class Persister:
         )
         self._ask("mend")
 
-    def fail(self, code: int) -> None:
-        """From now on the disk refuses with that errno."""
-        self._ask(f"fail {code}")
+    def fail(self, code: int, where: str = "") -> None:
+        """From now on the disk refuses with that errno, in directories with ``where`` in them."""
+        self._ask(f"fail {code} {where}")
 
     def mend(self) -> None:
         """The disk works again."""
@@ -119,9 +119,10 @@ class _Disk(Disk):
     """Refuses all that writes while ``code`` is not 0; those under it do, too."""
 
     code: ClassVar[int] = 0
+    where: ClassVar[str] = ""
 
     def _check(self) -> None:
-        if self.code:
+        if self.code and self.where in str(self.directory):
             raise OSError(self.code, os.strerror(self.code))
 
     def create(self, name: str) -> int:
@@ -140,6 +141,7 @@ class _Disk(Disk):
 def _obey(writer: Writer) -> None:
     for line in sys.stdin:
         order, *rest = line.split()
+        _Disk.where = rest[1] if len(rest) > 1 else ""
         _Disk.code = int(rest[0]) if order == "fail" else 0
         print(flush=True)
     writer.stop()

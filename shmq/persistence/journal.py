@@ -8,7 +8,8 @@ After a failure nothing is assumed of the file that it happened in: the segment 
 the position says, and the next commit goes to a new one, whose header says so too.
 
 A segment is made, and its name synced, before anything goes into it. One that was made but
-never came to be the position holds nothing, and makes room for another of its number.
+never came to be the position holds nothing, and makes room for another of its number; but for
+the first one of a queue, which stays, so that a queue that was begun has a file at any moment.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import os
 from typing import Final
 
 from shmq.core import _core
+from shmq.errors import FileError
 from shmq.persistence.catalog import catalog, segment_name
 from shmq.persistence.disk import Disk
-from shmq.persistence.format import JOURNAL, Trailer
+from shmq.persistence.format import HEADER_BYTES, JOURNAL, Trailer, read_header
 from shmq.persistence.identity import Identity
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.writing import write_pushed, write_whole
@@ -61,6 +63,8 @@ class Journal:
     @property
     def next_segment(self) -> int:
         """The number of the segment that follows the position's."""
+        if not self.segment:
+            return max(self._lengths, default=0) + 1
         return self.segment + 1
 
     @property
@@ -145,7 +149,25 @@ class Journal:
     def _found(self) -> dict[int, int]:
         """The lengths of the segments that there are, by number."""
         files = catalog(self._disk.names()).get(self._identity.name)
-        return {number: self._length_of(number) for number in (files.segments if files else ())}
+        found = {number: self._length_of(number) for number in (files.segments if files else ())}
+        if not self.segment:
+            for number in [each for each in found if not self._has_header(each)]:
+                self._clear(segment_name(self._identity.name, number))
+                del found[number]
+        return found
+
+    def _has_header(self, number: int) -> bool:
+        """Whether the segment was begun: its header is whole."""
+        name = segment_name(self._identity.name, number)
+        file = self._disk.open(name)
+        try:
+            read_header(self._disk.read(file, HEADER_BYTES, 0), name)
+            self._disk.sync(file)
+        except FileError:
+            return False
+        finally:
+            self._disk.close(file)
+        return True
 
     def _length_of(self, number: int) -> int:
         file = self._disk.open(segment_name(self._identity.name, number))
@@ -173,6 +195,8 @@ class Journal:
         self._file, self._number, self.salt = file, number, header.salt
         self._end = self._written = self._lengths[number] = end
         self._trailer = Trailer()
+        if not self.segment:
+            self.segment, self.offset = number, end
 
     def _check_there(self) -> None:
         """A file that somebody removed takes all that is written to it, and keeps nothing."""

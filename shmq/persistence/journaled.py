@@ -18,8 +18,10 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.journal import Journal
 from shmq.persistence.kept import Kept
 from shmq.persistence.moves import Moves, target_of
+from shmq.persistence.notes import NO_NOTES, Notes
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.snapshot import Snapshot
+from shmq.persistence.transaction_file import Id, Part
 
 __all__ = ["Journaled"]
 
@@ -48,9 +50,22 @@ class Journaled(Kept):
     """
 
     def __init__(
-        self, disk: Disk, handle: LocalQueue, sizes: Sizes, moves: Moves, look: float = LOOK
+        self,
+        disk: Disk,
+        handle: LocalQueue,
+        sizes: Sizes,
+        moves: Moves,
+        look: float = LOOK,
+        transactions: Notes = NO_NOTES,
     ) -> None:
         super().__init__(disk, handle, sizes)
+        self._transactions = transactions
+        self._part: Part = ("queue", self.name, self.identity.hash_key)
+        #: Transactions that had happened before the last collection, and the last put by then.
+        self._happened: frozenset[Id] = frozenset()
+        self._last = 0
+        #: Those that may be in the segments that the next snapshot makes superfluous.
+        self._before: frozenset[Id] = frozenset()
         self.follower = _core.Follower(handle)
         self.journal = Journal(disk, self.identity, *self.follower.position, sizes)
         self._moves = moves
@@ -64,6 +79,8 @@ class Journaled(Kept):
         self._withdrawn = False
         self._more = False
         moves.enter(self)
+        if self.journal.segment:
+            transactions.begun(self._part)
 
     @property
     def pending(self) -> bool:
@@ -147,10 +164,13 @@ class Journaled(Kept):
         self._moves.leave(self)
         with self._lock:
             self.journal.abandon()
+            if self.deleted:
+                self._transactions.forget(self._part)
         super().close()
 
     def _commit(self) -> bool:
         salt = self.journal.ready(self.follower.batch + 1)
+        self._transactions.begun(self._part)
         if not self._withdrawn:
             self.follower.withdraw()
             self._withdrawn = True
@@ -159,12 +179,15 @@ class Journaled(Kept):
         if self._unwritten is None:
             self._more = False
             self._recover()
+            self._tell_transactions()
             return False
         self._write(self._unwritten, salt)
         return True
 
     def _collect(self, salt: int) -> _core.Collected | None:
         self._sealed_with = salt
+        self._happened = self._transactions.happened(self._part)
+        self._last = self.handle.last_sequence
         self._release_arrived()
         collected = self.follower.collect(self.sizes.commit, salt)
         if collected is None and self._release_arrived():
@@ -176,6 +199,7 @@ class Journaled(Kept):
             if self._sealed_with != salt:
                 self.follower.seal(salt)
                 self._sealed_with = salt
+            self._transactions.note()
             began = time.monotonic()
             self.journal.append(collected)
             self._crowd = collected.puts
@@ -186,12 +210,19 @@ class Journaled(Kept):
         finally:  # it is on disk, whatever setting its slots free has met
             collected.data.release()
             self._unwritten, self._more = None, collected.more
+        self._tell_transactions()
         if self.journal.is_long:
             self.journal.roll()
+
+    def _tell_transactions(self) -> None:
+        """What they did here is on disk, if nothing was left out that was there before."""
+        if not self._more and self.follower.synced >= self._last:
+            self._transactions.done(self._part, self._happened)
 
     def _begin(self) -> tuple[Snapshot, _core.Scan]:
         with self._lock:
             number, limit = self.journal.roll(), self.follower.synced
+            self._before = self._transactions.open(self._part)
         return Snapshot(self.disk, self.identity, number), _core.Scan(self.handle, limit)
 
     def _replace(self, snapshot: Snapshot) -> None:
@@ -199,7 +230,21 @@ class Journaled(Kept):
         # message that it was must be settled in its own journal first.
         if not self._moves.settle_all(self):
             raise OSError(errno.EAGAIN, "another queue's journal is behind")
+        self._let_transactions_go()
         super()._replace(snapshot)
+
+    def _let_transactions_go(self) -> None:
+        """Have none need what goes now, and note those of which the snapshot has something.
+
+        Raises OSError.
+        """
+        self._transactions.note()
+        if self._before & self._transactions.open(self._part):
+            self._transactions.mark()
+            self.step()
+            self._transactions.mark()
+        if self._before & self._transactions.open(self._part):
+            raise OSError(errno.EAGAIN, "a transaction is not on disk as a whole yet")
 
     def _release_arrived(self) -> bool:
         """Have the next commit settle what was moved, and has arrived; whether there is any."""

@@ -8,11 +8,13 @@ begins again with what the last one found.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from shmq import stream_registry
 from shmq.client.local import attach
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
@@ -23,6 +25,7 @@ from shmq.persistence.disk import Disk
 from shmq.persistence.lineage import lineage_of
 from shmq.persistence.rebuilding import rebuild
 from shmq.persistence.stream_rebuilding import recover_streams
+from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
 from shmq.registry import Namespace
 
 __all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves", "sync_files"]
@@ -128,6 +131,9 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             live = live_keys(registry)
             _sweep(disk)
             _set_strangers_aside(disk, live)
+            there = _in_memory(registry, live)
+            drop_the_lost(registry, there)
+            complete_transactions(disk, there)
             recover_streams(registry, disk)
             if catalog(disk.names()).keys() <= live.keys():
                 return {}
@@ -157,6 +163,15 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
         except SegmentError as error:
             log.error("queue %s is there, and cannot be used: %s", name, error)
             found[name] = None
+    return found
+
+
+def _in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
+    """Names and identities of the queues and streams that are there."""
+    found = {(name, key) for name, key in live.items() if key is not None}
+    for name in registry.stream_names():
+        with contextlib.suppress(ShmqError):
+            found.add((name, stream_registry.open_stream(registry, name)[0].identity))
     return found
 
 

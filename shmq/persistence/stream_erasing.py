@@ -26,7 +26,8 @@ def erase_stream(disk: Disk, name: str, identity: int) -> bool:
         return False
     with contextlib.suppress(FileNotFoundError):
         own.unlink(CARD)
-    own.sync_directory()
+    with contextlib.suppress(FileNotFoundError):  # its writer has just removed all of it
+        own.sync_directory()
     for entry in own.names():
         _remove(own, entry)
     _remove_directory(own)

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
 from shmq.persistence.disk import Disk
+from shmq.persistence.notes import NO_NOTES, Notes
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.stream_card import StreamCard, read_card, write_card
 from shmq.persistence.stream_erasing import erase_stream
@@ -33,6 +34,7 @@ from shmq.persistence.stream_places import (
     stream_directory,
 )
 from shmq.persistence.stream_segment import StreamSegment
+from shmq.persistence.transaction_file import Id, Part
 from shmq.stream_era import Era, eras_among
 
 __all__ = ["Followed", "KeptPartition", "KeptStream"]
@@ -94,9 +96,14 @@ class KeptPartition:
         ring: Followed,
         sizes: Sizes,
         gone: Callable[[], bool] = lambda: False,
+        transactions: Notes = NO_NOTES,
     ) -> None:
         self._ring = ring
         self._gone = gone
+        self._transactions = transactions
+        self._part: Part = ("stream", identity.name, identity.identity)
+        #: Transactions without which old records may go; None: none is asked for.
+        self._before: frozenset[Id] | None = None
         self._sizes = sizes
         self._where = f"partition {partition} of stream {identity.name}"
         self._disk = disk
@@ -149,6 +156,7 @@ class KeptPartition:
             return False
         pieces, first, behind, _, _ = found
         try:
+            self._transactions.note()
             self.journal.append(Commit(pieces, first, behind))
         finally:
             for piece in pieces:
@@ -178,6 +186,12 @@ class KeptPartition:
         if now < self._retain_at or (self._bytes is None and self._seconds is None):
             return
         self._retain_at = now + RETAIN
+        left = self._transactions.open(self._part)
+        if self._before is None:
+            self._before = left
+        if self._before & left:
+            return  # recovery would put what goes now anew
+        self._before = None
         before = None if self._seconds is None else time.time_ns() - int(self._seconds * 1e9)
         self.journal.retain(self._bytes, before)
 
@@ -254,8 +268,12 @@ class KeptStream:
         identity: StreamIdentity,
         sizes: Sizes,
         groups: Callable[[], dict[str, Any]] = dict,
+        transactions: Notes = NO_NOTES,
     ) -> None:
         self.disk = disk
+        self._transactions = transactions
+        #: Transactions that had happened when the partitions ended with these offsets.
+        self._happened: tuple[frozenset[Id], list[int]] = frozenset(), []
         self.handle = handle
         self.identity = identity
         self.name = identity.name
@@ -324,7 +342,25 @@ class KeptStream:
 
     def note_groups(self) -> None:
         """Have the card say how far the groups are, if that has changed. Raises OSError."""
-        self._tell(replace(self._told, groups=self._groups()))
+        part: Part = ("groups", self.name, self.identity.identity)
+        happened = self._transactions.happened(part)
+        card = replace(self._told, groups=self._groups())
+        if card != self._told:
+            self._transactions.note()
+        self._tell(card)
+        self._transactions.done(part, happened)
+
+    def tell_transactions(self) -> None:
+        """What they appended is on disk, once all that was appended by then is."""
+        part: Part = ("stream", self.name, self.identity.identity)
+        logs = self.handle.logs
+        happened, ends = self._happened
+        if happened and all(log.synced >= end for log, end in zip(logs, ends, strict=False)):
+            self._transactions.done(part, happened)
+            happened = frozenset()
+        if not happened:
+            happened = self._transactions.happened(part)
+            self._happened = happened, [log.bounds()[1] for log in logs] if happened else []
 
     def stop(self) -> None:
         """Have the threads write what is left, and end; `close` waits for that."""
@@ -339,6 +375,8 @@ class KeptStream:
         gone = self.deleted
         try:
             if gone:
+                for kind in ("stream", "groups"):
+                    self._transactions.forget((kind, self.name, self.identity.identity))
                 erase_stream(self.disk, self.name, self.identity.identity)
             else:
                 self.note_groups()
@@ -372,6 +410,8 @@ class KeptStream:
         options = {**self.identity.options, "partitions": eras[-1].count}
         self.identity = replace(self.identity, options=options)
         self._tell(replace(self._told, eras=eras))
+        for kind in ("stream", "groups"):
+            self._transactions.begun((kind, self.name, self.identity.identity))
         for number in range(len(self.partitions), eras[-1].end):
             self._take(self._partition(number))
 
@@ -399,6 +439,7 @@ class KeptStream:
             self.handle.logs[number],
             self._sizes,
             lambda: self.deleted,
+            self._transactions,
         )
 
     def _refuse(self, refusal: int) -> None:

@@ -12,6 +12,7 @@ from shmq import stream_registry
 from shmq.client.streams import LocalStream, attach
 from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
 from shmq.persistence.directory import DataDirectory
+from shmq.persistence.notes import NO_NOTES, Notes
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.stream_groups import groups_of
 from shmq.persistence.stream_identity import StreamIdentity
@@ -29,8 +30,15 @@ GROUPS: Final = 0.1
 class StreamWriter:
     """Keeps the durable streams of a namespace. For one thread; it has threads of its own."""
 
-    def __init__(self, namespace: Namespace, directory: DataDirectory, sizes: Sizes) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        directory: DataDirectory,
+        sizes: Sizes,
+        transactions: Notes = NO_NOTES,
+    ) -> None:
         self._namespace = namespace
+        self._transactions = transactions
         self._directory = directory
         self._sizes = sizes
         self._kept: dict[str, KeptStream] = {}
@@ -79,6 +87,7 @@ class StreamWriter:
             return
         self._groups_at = time.monotonic() + GROUPS
         for kept in self._kept.values():
+            kept.tell_transactions()
             try:
                 kept.note_groups()
             except OSError as error:
@@ -115,7 +124,12 @@ class StreamWriter:
         try:
             groups = functools.partial(groups_of, self._namespace, stream.identity)
             kept = KeptStream(
-                self._directory.disk, stream, _identity_of(stream), self._sizes, groups
+                self._directory.disk,
+                stream,
+                _identity_of(stream),
+                self._sizes,
+                groups,
+                self._transactions,
             )
         except BaseException:
             stream.close()

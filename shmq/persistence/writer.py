@@ -28,6 +28,7 @@ from shmq.persistence.moves import Moves
 from shmq.persistence.shutter import Shutter
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.stream_writer import StreamWriter
+from shmq.persistence.transactions import Transactions
 from shmq.registry import Namespace
 
 __all__ = ["Writer"]
@@ -68,7 +69,8 @@ class Writer:
         self._directory = directory
         self._sizes = sizes or Sizes()
         self._moves = Moves(self._namespace)
-        self._streams = StreamWriter(self._namespace, directory, self._sizes)
+        self._transactions = Transactions(self._namespace, directory.disk)
+        self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._shutter = Shutter()
         self._kept: dict[str, Kept] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -107,6 +109,7 @@ class Writer:
                     self._leave_deleted()
                     self._streams.leave_deleted()
                     self._streams.note_groups()
+                    self._mark_transactions()
                     self._shutter.expose(self._list())
                     if self._idle is not None and self._is_over(self._idle):
                         break
@@ -291,7 +294,13 @@ class Writer:
 
         Nothing more is confirmed before. Raises OSError.
         """
-        kept = Journaled(self._directory.disk, handle, self._sizes, self._moves)
+        kept = Journaled(
+            self._directory.disk,
+            handle,
+            self._sizes,
+            self._moves,
+            transactions=self._transactions,
+        )
         try:
             if kept.astray:
                 log.warning(
@@ -331,6 +340,14 @@ class Writer:
             kept.close()
         except OSError as error:
             log.error("queue %s: its files cannot be removed: %s", kept.name, error)
+
+    def _mark_transactions(self) -> None:
+        """Have it on disk which of them are, so that nothing is kept for them."""
+        if self._directory.held:
+            try:
+                self._transactions.mark()
+            except OSError as error:
+                log.error("what transactions have done cannot be marked: %s", error)
 
     # ---- the threads ----
 
@@ -373,3 +390,6 @@ class Writer:
             with self._lock:
                 del self._kept[kept.name]
             self._finish(kept)
+        if self._directory.held:
+            with contextlib.suppress(OSError, ShmqError):
+                self._transactions.close()

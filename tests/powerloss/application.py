@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,7 @@ class Application:
         self._gone: set[Name] = set()
         self._dead: set[Name] = set()
         self._renumbered: set[Name] = set()
+        self._together: set[tuple[tuple[Name, ...], tuple[Name, ...]]] = set()
         self._delivered: dict[Name, int] = {}
         self._at_least: dict[Name, int] = {}
         #: While the memory is lost: what was known before.
@@ -96,6 +97,30 @@ class Application:
         self._unconfirmed[queue].append(name)
         self._changes += 1
         return name
+
+    def transact(self, inputs: Sequence[Name], outputs: Sequence[str], size: int = 40) -> None:
+        """Settle what is held, and put a message into each of the queues, in one transaction."""
+        names = tuple(f"m{len(self.sent) + 1 + n}" for n in range(len(outputs)))
+        for name, queue in zip(names, outputs, strict=True):
+            body = name.encode() + b" " + self.chance.randbytes(size)
+            self.sent[name] = Sent(name, queue, 0, body, {})
+            self._delivered[name] = self._at_least[name] = 0
+        self._renumbered |= {*names}  # one that is put by a recovery has another number
+        self._settling |= {*inputs}
+        self._together.add((tuple(inputs), names))
+        self._changed()
+        with self.broker.transaction() as transaction:
+            for name in inputs:
+                transaction.ack(self.queues[self.sent[name].queue], self.held.pop(name))
+            for name, queue in zip(names, outputs, strict=True):
+                transaction.put(self.queues[queue], self.sent[name].body)
+        self._settled |= {*inputs}
+        for name, queue in zip(names, outputs, strict=True):
+            sequence = self.queues[queue].last_sequence
+            self.sent[name] = replace(self.sent[name], sequence=sequence)
+            self.queues[queue].wanted(sequence)
+            self._unconfirmed[queue].append(name)
+        self._changes += 1
 
     def put_again(self, name: Name, dedupe_id: str) -> None:
         """With an id that was used: nothing is put."""
@@ -168,7 +193,9 @@ class Application:
         assert self._blind is not None
         for name in self._options.keys() & self.queues.keys():
             # Of one of which nothing was ever written nothing is there; it is made anew.
-            self.broker.ensure_queue(name, **self._options[name]).dead_letter_queue()
+            made = self.broker.ensure_queue(name, **self._options[name])
+            if made.options.dead_letter is not None:
+                made.dead_letter_queue()
         self.queues = {name: self.broker.queue(name) for name in self.queues}
         for queue in self.queues.values():
             queue.qsize()  # whoever comes buries what died before
@@ -233,6 +260,10 @@ class Application:
             deliveries={name: (self._at_least[name], self._delivered[name]) for name in self.sent},
             dead=frozenset(self._dead - self._settling - self._renumbered),
             renumbered=frozenset(self._renumbered),
+            # What came out and is settled since says nothing any more.
+            transactions=frozenset(
+                one for one in self._together if not self._settling.intersection(one[1])
+            ),
         )
 
     def take_all(self) -> list[Name]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from shmq.persistence.disk import Disk
 from shmq.persistence.journaled import Journaled
 from shmq.persistence.moves import Moves
+from shmq.persistence.notes import NO_NOTES, Notes
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.snapshot import Snapshot
+from shmq.persistence.transaction_file import Id, Part
 
 
 class _Through(Disk):
@@ -96,31 +98,37 @@ class _SyncsSnapshotsLate(_Through):
         self.real.close(file)
 
 
-def never_syncs(disk: Disk, handle: Any, sizes: Sizes, moves: Moves) -> Journaled:
+def never_syncs(disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> Journaled:
     """It leaves fdatasync out."""
-    return _Eager(_NeverSyncs(disk), handle, sizes, moves)
+    return _Eager(_NeverSyncs(disk), handle, sizes, moves, notes)
 
 
-def never_syncs_names(disk: Disk, handle: Any, sizes: Sizes, moves: Moves) -> Journaled:
+def never_syncs_names(
+    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+) -> Journaled:
     """It never syncs the directory."""
-    return _Eager(_NeverSyncsNames(disk), handle, sizes, moves)
+    return _Eager(_NeverSyncsNames(disk), handle, sizes, moves, notes)
 
 
-def tries_the_sync_again(disk: Disk, handle: Any, sizes: Sizes, moves: Moves) -> Journaled:
+def tries_the_sync_again(
+    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+) -> Journaled:
     """After a failed fdatasync it calls it again, and takes its success for granted."""
-    return _Eager(_TriesTheSyncAgain(disk), handle, sizes, moves)
+    return _Eager(_TriesTheSyncAgain(disk), handle, sizes, moves, notes)
 
 
-def renames_before_the_sync(disk: Disk, handle: Any, sizes: Sizes, moves: Moves) -> Journaled:
+def renames_before_the_sync(
+    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+) -> Journaled:
     """A snapshot has its name before its content is on disk."""
-    return _Eager(_SyncsSnapshotsLate(disk), handle, sizes, moves)
+    return _Eager(_SyncsSnapshotsLate(disk), handle, sizes, moves, notes)
 
 
 class _Eager(Journaled):
     """It looks at each step what has arrived elsewhere."""
 
-    def __init__(self, disk: Disk, handle: Any, sizes: Sizes, moves: Moves) -> None:
-        super().__init__(disk, handle, sizes, moves, look=0.0)
+    def __init__(self, disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> None:
+        super().__init__(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
 
 class ConfirmsFirst(_Eager):
@@ -151,3 +159,61 @@ class SettlesMovesFirst(_Eager):
         slots = [slot for slot, *_ in self.follower.moved()]
         self.follower.arrived(slots)
         return bool(slots)
+
+
+def notes_no_transaction(
+    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+) -> Journaled:
+    """It writes what transactions did as if each queue were by itself."""
+    del notes
+    return _Eager(disk, handle, sizes, moves, NO_NOTES)
+
+
+class _NotesLate:
+    """It notes a transaction behind the first thing that was written of it."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._real = notes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def note(self) -> None:
+        """Later."""
+
+
+class NotesTransactionsLate(_Eager):
+    """It writes a commit, and notes the transactions that it has something of then."""
+
+    def __init__(self, disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> None:
+        super().__init__(disk, handle, sizes, moves, cast(Notes, _NotesLate(notes)))
+        self._late = notes
+
+    def _write(self, collected: Any, salt: int) -> None:
+        super()._write(collected, salt)
+        self._late.note()
+
+
+class _MarksAtOnce(_NotesLate):
+    """It takes a transaction's part for done when it has happened in memory."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(notes)
+
+    def note(self) -> None:
+        """See :class:`Notes`."""
+        self._real.note()
+
+    def happened(self, part: Part) -> frozenset[Id]:
+        """See :class:`Notes`."""
+        found = self._real.happened(part)
+        self._real.done(part, found)
+        self._real.mark()
+        return found
+
+
+def marks_before_it_writes(
+    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+) -> Journaled:
+    """It marks what a transaction did as done before that is on disk."""
+    return _Eager(disk, handle, sizes, moves, cast(Notes, _MarksAtOnce(notes)))

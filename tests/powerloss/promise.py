@@ -40,6 +40,8 @@ class Promise:
     dead: frozenset[Name] = frozenset()
     #: Those which were sent back, under another number, and are as if never delivered.
     renumbered: frozenset[Name] = frozenset()
+    #: What went into transactions, and what came out of each: all of it is there, or nothing.
+    transactions: frozenset[tuple[tuple[Name, ...], tuple[Name, ...]]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,17 @@ def complaints(
             wrong += _differences(promise, sent[name], queue, message)
     for queue, recovered in queues.items():
         wrong += _misplaced(queue, recovered)
+    wrong += _halved(promise, count)
     return wrong + list(_forgotten(promise, sent, queues))
+
+
+def _halved(promise: Promise, count: Mapping[Name, int]) -> Iterator[str]:
+    for inputs, outputs in sorted(promise.transactions):
+        there = {name: count.get(name, 0) for name in (*inputs, *outputs)}
+        before = all(there[name] for name in inputs) and not any(there[name] for name in outputs)
+        after = all(there[name] for name in outputs) and not any(there[name] for name in inputs)
+        if not before and not after:
+            yield f"half of a transaction is there: {there}"
 
 
 def _differences(promise: Promise, sent: Sent, queue: str, message: Found) -> Iterator[str]:

@@ -44,6 +44,8 @@ class Recording:
         self.root = root
         self.trace = Trace()
         self.fault: Fault | None = None
+        #: The files whose names begin so cannot be written at present.
+        self.refused = "\0"
         self.calls = 0
         #: Nothing is written down any more.
         self.silent = False
@@ -68,10 +70,12 @@ class Recording:
             return
         steps.append(Step(event, promise))
 
-    def call(self, method: str) -> int | None:
+    def call(self, method: str, name: str = "") -> int | None:
         """One call to the disk begins: what is to go wrong with it."""
         self.note()
         self.calls += 1
+        if name.startswith(self.refused):
+            return errno.EIO
         return self.fault(self.calls, method) if self.fault is not None else None
 
     def number(self, path: str) -> File:
@@ -98,6 +102,7 @@ class RecordingDisk(Disk):
         super().__init__(directory)
         self._recording = recording
         self._files: dict[int, File] = {}
+        self._names: dict[int, str] = {}
 
     def make(self) -> None:
         """As the real one, of which the synced directories are seen."""
@@ -119,7 +124,7 @@ class RecordingDisk(Disk):
     def under(self, name: str) -> RecordingDisk:
         """A directory below, of the same recording."""
         below = RecordingDisk(self._recording, self.directory / name)
-        below._files = self._files
+        below._files, below._names = self._files, self._names
         return below
 
     def remove(self) -> None:
@@ -130,8 +135,9 @@ class RecordingDisk(Disk):
 
     def create(self, name: str) -> int:
         with self._recording.lock:
-            self._failing("create")
+            self._failing("create", name)
             file = super().create(name)
+            self._names[file] = name
             self._files[file] = self._recording.named(self._path(self.path(name)))
             self._note(Create(self._path(self.path(name)), self._files[file]))
             return file
@@ -140,12 +146,13 @@ class RecordingDisk(Disk):
         with self._recording.lock:
             self._failing("open")
             file = super().open(name)
+            self._names[file] = name
             self._files[file] = self._recording.number(self._path(self.path(name)))
             return file
 
     def write(self, file: int, pieces: Sequence[bytes | memoryview], offset: int) -> int:
         with self._recording.lock:
-            fault = self._recording.call("write")
+            fault = self._recording.call("write", self._names[file])
             whole = b"".join(bytes(piece) for piece in pieces)
             part = whole if fault is None else whole[: max(len(whole) // 2, 1)]
             done = super().write(file, [part], offset)
@@ -174,7 +181,7 @@ class RecordingDisk(Disk):
 
     def sync(self, file: int) -> None:
         with self._recording.lock:
-            fault = self._recording.call("sync")
+            fault = self._recording.call("sync", self._names[file])
             super().sync(file)
             self._note(Sync(self._files[file], failed=fault is not None))
             if fault is not None:
@@ -202,8 +209,8 @@ class RecordingDisk(Disk):
             if fault is not None:
                 raise _error(fault)
 
-    def _failing(self, method: str) -> None:
-        fault = self._recording.call(method)
+    def _failing(self, method: str, name: str = "") -> None:
+        fault = self._recording.call(method, name)
         if fault is not None and fault != SHORT:
             raise _error(fault)
 

@@ -13,6 +13,8 @@ from shmq.names import SHM
 from shmq.persistence import erasing
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import plan
+from shmq.persistence.transaction_file import TRANSACTIONS
+from shmq.persistence.transaction_recovery import complete_transactions
 from tests.powerloss.promise import Found, Recovered
 from tests.powerloss.stage import Stage
 from tests.powerloss.states import State
@@ -43,6 +45,9 @@ class Recoverer:
         disk = Disk(self._stage.root / DATA)
         if erasing.finish(disk):
             self._stage.dirty = True
+        if TRANSACTIONS in disk.names():
+            self._stage.dirty = True
+            complete_transactions(disk, ())
         found = {}
         for name, decision in plan(disk).items():
             if decision.error is not None:

@@ -13,12 +13,15 @@ from unittest import mock
 import shmq
 from shmq import registry
 from shmq.client.local import attach
+from shmq.client.transactions.ledger import noted
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.journaled import Journaled
 from shmq.persistence.moves import Moves
+from shmq.persistence.notes import Notes
 from shmq.persistence.recovery import recover
 from shmq.persistence.sizes import Sizes
+from shmq.persistence.transactions import Transactions
 from shmq.registry import Namespace
 from tests.powerloss.application import Application
 from tests.powerloss.recording import Fault, Recording, RecordingDisk
@@ -65,12 +68,12 @@ class Task(Protocol):
 
 
 #: Makes what writes one queue's journal: the real one, or one that was broken on purpose.
-Make = Callable[[Disk, Any, Sizes, Moves], Journaled]
+Make = Callable[[Disk, Any, Sizes, Moves, Notes], Journaled]
 
 
-def real(disk: Disk, handle: Any, sizes: Sizes, moves: Moves) -> Journaled:
+def real(disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> Journaled:
     """The writer of one queue as it is; it looks at each step what has arrived elsewhere."""
-    return Journaled(disk, handle, sizes, moves, look=0.0)
+    return Journaled(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
 
 class Station:
@@ -112,6 +115,12 @@ class Station:
             if not any(steps):
                 return
         raise AssertionError(f"after {MANY} steps there was still something to write")
+
+    @_mortal
+    def mark(self) -> None:
+        """Note which transactions are done."""
+        with contextlib.suppress(OSError):
+            self._transactions.mark()
 
     @_mortal
     def snapshot(self, name: str) -> None:
@@ -173,6 +182,8 @@ class Station:
         self.recording.fault = None
         self._end()
         self.app.lose_memory()
+        for path in noted(Namespace.of(self.broker.namespace)).values():
+            path.unlink()
         self._start()
         recover(self._directory)
         self.app.come_back()
@@ -185,6 +196,7 @@ class Station:
         self.disk: RecordingDisk = self.recording.open(DATA)
         self._directory = DataDirectory(self.broker.namespace, self.disk)
         self._moves = Moves(Namespace.of(self.broker.namespace))
+        self._transactions = Transactions(Namespace.of(self.broker.namespace), self.disk)
         self.dead = False
         self._directory.ready()
 
@@ -205,7 +217,9 @@ class Station:
         for name in sorted(self.app.queues.keys() - self._writes.keys()):
             handle = attach(Namespace.of(self.broker.namespace), name)
             try:
-                self._writes[name] = self._make(self.disk, handle, self._sizes, self._moves)
+                self._writes[name] = self._make(
+                    self.disk, handle, self._sizes, self._moves, self._transactions
+                )
             except OSError:  # it is tried again the next time
                 handle.close()
             except BaseException:

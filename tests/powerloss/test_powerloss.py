@@ -24,6 +24,8 @@ from tests.powerloss.workloads import (
     puts,
     random_workload,
     snapshots,
+    transaction_into_a_failing_disk,
+    transactions,
 )
 
 SEED = 20_261_121
@@ -65,6 +67,16 @@ def test_nor_is_it_when_anything_was_done_in_any_order(seed: int, tmp_path: Path
         (
             broken.tries_the_sync_again,
             Workload("failed sync", failed_sync, lambda: failing(4, SYNCS)),
+        ),
+        (broken.notes_no_transaction, Workload("transactions", transactions)),
+        (broken.NotesTransactionsLate, Workload("transactions", transactions)),
+        (
+            broken.notes_no_transaction,
+            Workload("a disk that fails", transaction_into_a_failing_disk),
+        ),
+        (
+            broken.marks_before_it_writes,
+            Workload("a disk that fails", transaction_into_a_failing_disk),
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

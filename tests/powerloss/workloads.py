@@ -369,6 +369,92 @@ def failed_sync(station: Station) -> None:
     station.step()
 
 
+def transactions(station: Station) -> None:
+    """From one queue into two others, of which now one and now the other is behind."""
+    app = station.app
+    for name in ("q", "a", "b"):
+        app.create(name, dead_letter=None)
+    for _ in range(6):
+        app.put("q", 60)
+    station.step()
+    for order in (("q",), ("a",), ("b", "q"), ("q", "a"), ("a", "b")):
+        app.transact([app.get("q")], ["a", "b"])
+        for name in order:
+            station.step(name)
+        station.mark()
+    station.step()
+    station.mark()
+    app.ack(app.get("a"))
+    station.step()
+    station.snapshot("a")
+    station.mark()
+
+
+def transaction_into_a_failing_disk(station: Station) -> None:
+    """The disk of one of the targets refuses while the others go on."""
+    app = station.app
+    for name in ("q", "a", "b"):
+        app.create(name, dead_letter=None)
+    for _ in range(4):
+        app.put("q", 300)
+    station.step()
+    station.recording.refused = "b@"
+    for _ in range(2):
+        app.transact([app.get("q"), app.get("q")], ["a", "b"], 200)
+        station.step("q", "a")
+        station.step("b")
+        station.mark()
+    station.snapshot("q")
+    station.snapshot("a")
+    station.recording.refused = "\0"
+    station.step()
+    station.mark()
+    station.step()
+
+
+def chained_transactions(station: Station) -> None:
+    """What comes out of one goes into the next; writers die, and the memory is lost."""
+    app = station.app
+    for name in ("q", "a", "b"):
+        app.create(name, dead_letter=None)
+    station.step()
+    for n in range(1, 8):
+        app.put("q", 50)
+        station.step()
+        app.transact([app.get("q")], ["a"])
+        station.step("a")
+        station.mark()
+        if n % 3 == 0:
+            station.restart()
+        app.transact([app.get("a")], ["b"])
+        station.die_at(n)
+        station.step("q")
+        station.mark()
+        if n % 2:
+            station.restart()
+        else:
+            station.lose_memory()
+            for name in ("q", "a"):
+                _into_the_next(app, name, {"q": "a", "a": "b"}[name], station)
+        station.step()
+        station.mark()
+        if n % 4 == 0:
+            station.snapshot("a")
+
+
+def _into_the_next(app: Any, source: str, target: str, station: Station) -> None:
+    """What was not handed on by then."""
+    station.step()
+    while True:
+        try:
+            name = app.get(source)
+        except shmq.Empty:
+            return
+        app.ack(name)
+        app.put(target)
+        station.step()
+
+
 def at_random(station: Station, length: int = 40) -> None:
     """Anything of the above, in any order; what fails is tried again."""
     app, chance = station.app, station.app.chance
@@ -469,6 +555,9 @@ WORKLOADS: Final = (
     Workload("the writer dies, and the memory is lost", lost_between),
     Workload("a purge", purged),
     Workload("a deletion", deleted),
+    Workload("transactions", transactions),
+    Workload("transactions into a disk that fails", transaction_into_a_failing_disk),
+    Workload("transactions, one behind the other", chained_transactions),
     *(
         Workload(f"failed sync {n}", failed_sync, lambda n=n: failing(n, SYNCS))  # type: ignore[misc]
         for n in range(1, 7)

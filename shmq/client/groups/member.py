@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from shmq import contract
 from shmq.core import _core, _log
@@ -303,6 +303,16 @@ class LocalMember(contract.Member):
         """The stream's identity, the group's name and the id of this life of it."""
         place = self._place
         return place.stream.identity, place.name, self._roster.options["group_id"]
+
+    @property
+    def stream(self) -> Any:
+        """The stream of its group."""
+        return self._place.stream
+
+    @property
+    def group_options(self) -> tuple[str, dict[str, Any]]:
+        """The group's name, and what it was made with."""
+        return self._place.name, self._roster.options
 
     def to_commit(self, offsets: Mapping[int, int] | None) -> dict[int, int]:
         """The offsets that a transaction commits; None: of what was handed out by now.

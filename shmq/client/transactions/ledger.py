@@ -7,6 +7,11 @@ set it holds all that is to be done, so that whoever finds it, its process dead,
 Who is about to take something from a process, a dead one's leases or a silent one's
 partitions, holds that process's file meanwhile, too: made for it if there is none. So a
 process that is committing keeps what it has, until all of the transaction has happened.
+
+The file of a transaction that has to do with a journal has a second name,
+``txn.shmq@NAMESPACE@PROCESS@NUMBER``, from before the commit: that is for the persistence
+writer, which notes the transaction on disk before anything of it, and removes the name once
+all of it has happened.
 """
 
 from __future__ import annotations
@@ -27,15 +32,23 @@ from shmq.holders import locker_of, take_file_lock
 from shmq.names import SHM
 from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
 
-__all__ = ["TRANSACTION", "Ledger", "hold", "ledger_path", "owners"]
+__all__ = [
+    "TRANSACTION",
+    "Ledger",
+    "hold",
+    "ledger_path",
+    "noted",
+    "owners",
+    "read_noted",
+]
 
 #: magic and version, bytes of the record, their CRC-32; then the state, a byte of its own.
 _HEAD: Final = struct.Struct("<QQI")
 _MAGIC: Final = 0x4E585453_00000001  # "STXN", version 1
 _STATE_AT: Final = 24
 _RECORD_AT: Final = 64
-_IDLE: Final = b"\0"
 _COMMITTED: Final = b"\1"
+_HAPPENED: Final = b"\2"
 
 #: A copy whose origin has this bit in its sequence number is a transaction's, and its origin
 #: is a process, not a queue: no queue has that many messages.
@@ -58,6 +71,34 @@ def owners(namespace: Namespace) -> list[int]:
     prefix = _prefix(namespace)
     numbers = (entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
     return [int(number) for number in numbers if number.isascii() and number.isdigit()]
+
+
+def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
+    """The files that are for the writer, by process and number."""
+    prefix = _prefix(namespace)
+    found = {}
+    for entry in os.listdir(SHM):
+        if entry.startswith(prefix):
+            process, _, number = entry[len(prefix) :].partition("@")
+            if process.isdecimal() and number.isdecimal():
+                found[int(process), int(number)] = SHM / entry
+    return found
+
+
+def read_noted(path: Path) -> tuple[dict[str, Any] | None, bool]:
+    """The transaction if it is committed, and whether all of it has happened.
+
+    Raises FileNotFoundError, SegmentError.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        refuse_foreign(fd, path)
+        state = os.pread(fd, 1, _STATE_AT)
+        if state not in {_COMMITTED, _HAPPENED}:
+            return None, False
+        return Ledger(fd, path).read(), state == _HAPPENED
+    finally:
+        os.close(fd)
 
 
 class Ledger:
@@ -106,8 +147,27 @@ class Ledger:
 
     def finish(self) -> None:
         """All of it has happened."""
-        os.pwrite(self._fd, _IDLE, _STATE_AT)
+        os.pwrite(self._fd, _HAPPENED, _STATE_AT)
         _core.mark()
+
+    @contextlib.contextmanager
+    def noted(self, number: int) -> Iterator[None]:
+        """Have the writer find it, if it is committed within the block."""
+        second = self._path.with_name(f"{self._path.name}@{number}")
+        try:
+            os.link(self._path, second)
+        except OSError as error:
+            raise as_no_file(error, second) from error
+        _core.mark()
+        try:
+            yield
+        finally:
+            if not self.is_committed:
+                second.unlink(missing_ok=True)
+
+    def forget(self, number: int) -> None:
+        """There is no writer that is to find it."""
+        self._path.with_name(f"{self._path.name}@{number}").unlink(missing_ok=True)
 
 
 def _write(fd: int, what: bytes, where: int) -> None:

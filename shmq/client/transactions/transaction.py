@@ -59,6 +59,9 @@ _WRITTEN: Final = 30.0
 #: What an entry takes beside its block, at most: the producer's number and sequence.
 _BESIDE: Final = 96
 
+#: By queue the receipts of staged messages, each with the number of its origin.
+_Staged = dict[Any, list[tuple[int, int]]]
+
 _numbers = itertools.count(1)
 _sequences: dict[int, int] = {}
 
@@ -204,24 +207,73 @@ class LocalTransaction(contract.Transaction):
         self._check_open()
         self._over = "aborted"
         self._check_blocks()
-        process = self._namespace.process_number()
-        until = math.inf if self._timeout is None else time.monotonic() + self._timeout
-        with hold(self._namespace, process, make=True, until=until) as ledger:
-            assert ledger is not None
-            self._finish_what_was_left(ledger)
-            with self._staged(process, ledger) as staged, self._leased(ledger):
+        self._wait_for_inputs()
+        process, number = self._namespace.process_number(), next(_numbers)
+        with self._own_ledger(process) as ledger:
+            with (
+                self._staged(process, ledger) as staged,
+                self._leased(ledger),
+                self._noted(ledger, number),
+            ):
                 self._check_members()
                 ledger.write(self._record(process, staged))
                 ledger.commit()
             self._over = "committed"
             self._happen(ledger)
+            if self._namespace.data_dir is None:
+                ledger.forget(number)  # a writer that begins now begins with what there is
         self._wait_until_written()
 
-    def _finish_what_was_left(self, ledger: Ledger) -> None:
-        """An earlier commit of this process was interrupted after its commit point."""
-        if ledger.is_committed:
-            happen(Doors(self._namespace), ledger.read(), wait=True)
-            ledger.finish()
+    @contextlib.contextmanager
+    def _own_ledger(self, process: int) -> Iterator[Ledger]:
+        """This process's file, a new one. Raises LockTimeout."""
+        until = math.inf if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            with hold(self._namespace, process, make=True, until=until) as ledger:
+                assert ledger is not None
+                if not ledger.is_committed:
+                    yield ledger
+                    return
+                # An earlier commit of this process was interrupted after its commit point.
+                happen(Doors(self._namespace), ledger.read(), wait=True)
+                ledger.finish()
+
+    def _noted(self, ledger: Ledger, number: int) -> contextlib.AbstractContextManager[None]:
+        """Where a journal has to do with it, its writer finds it."""
+        touched = [*self._acks, *self._puts, *(stream for stream, _ in self._blocks)]
+        streams = (member.stream for member in self._members)
+        if any(map(_keeps_journal, (*touched, *streams))):
+            return ledger.noted(number)
+        return contextlib.nullcontext()
+
+    def _wait_for_inputs(self) -> None:
+        """Have on disk what is done with, if it is to be there: its outputs may be the first.
+
+        Raises NotConfirmed.
+        """
+        until = time.monotonic() + (_WRITTEN if self._timeout is None else self._timeout)
+        for queue, messages in self._acks.items():
+            if not (_keeps_journal(queue) and queue.has_writer()):
+                continue
+            last = max((message.sequence for message in messages), default=0)
+            if not queue.wait_synced(last, max(0.0, until - time.monotonic())):
+                raise confirming.not_confirmed(queue, last, len(messages))
+        for member, offsets in self._members.items():
+            if _keeps_journal(member.stream):
+                self._wait_for_records(member.stream, offsets, until)
+
+    def _wait_for_records(self, stream: Any, offsets: Mapping[int, int], until: float) -> None:
+        for partition, offset in offsets.items():
+            log, end = stream.logs[partition], min(offset, stream.latest(partition))
+            if not self._namespace.is_alive(log.writer):
+                continue
+            if not log.wait_synced(end, max(0.0, until - time.monotonic())):
+                raise NotConfirmed(
+                    f"partition {partition} of stream {stream.name!r} is not known to be on disk "
+                    f"up to offset {end}, which a transaction is to commit: nothing has "
+                    f"happened; see `shmq doctor`",
+                    end - 1,
+                )
 
     def _check_blocks(self) -> None:
         for (stream, partition), entries in self._blocks.items():
@@ -235,8 +287,8 @@ class LocalTransaction(contract.Transaction):
                 )
 
     @contextlib.contextmanager
-    def _staged(self, process: int, ledger: Ledger) -> Iterator[dict[Any, list[int]]]:
-        """The receipts of the messages to put. If it is not committed, they go again."""
+    def _staged(self, process: int, ledger: Ledger) -> Iterator[_Staged]:
+        """What was staged; if it is not committed, that goes again."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
         staged = self._stage(process)
         while isinstance(staged, Full | NoSpace):
@@ -251,8 +303,8 @@ class LocalTransaction(contract.Transaction):
                 _unstage(staged)
             raise
 
-    def _stage(self, process: int) -> dict[Any, list[int]] | Full | NoSpace:
-        staged: dict[Any, list[int]] = {}
+    def _stage(self, process: int) -> _Staged | Full | NoSpace:
+        staged: _Staged = {}
         try:
             for (stream, partition), entries in self._blocks.items():
                 stream.logs[partition].reserve(_size_of(entries) + _BESIDE)
@@ -260,7 +312,7 @@ class LocalTransaction(contract.Transaction):
                 receipts = staged.setdefault(queue, [])
                 for message in messages:
                     number = TRANSACTION | next(_numbers)  # its own: a new copy voids an old one
-                    receipts.append(queue.stage_copy(*message, process, number))
+                    receipts.append((queue.stage_copy(*message, process, number), number))
         except (Full, NoSpace) as error:
             _unstage(staged)
             return error
@@ -290,7 +342,14 @@ class LocalTransaction(contract.Transaction):
         for member, offsets in self._members.items():
             member.check_has(offsets)
 
-    def _record(self, process: int, staged: dict[Any, list[int]]) -> dict[str, Any]:
+    def _record(self, process: int, staged: _Staged) -> dict[str, Any]:
+        appends = [
+            [
+                *(stream.name, stream.identity, partition),
+                *(_sequence(process, len(entries)), b"".join(entries)),
+            ]
+            for (stream, partition), entries in self._blocks.items()
+        ]
         return {
             "process": process,
             "offsets": [
@@ -301,13 +360,37 @@ class LocalTransaction(contract.Transaction):
                 [queue.name, queue.identity, [message.receipt for message in messages]]
                 for queue, messages in self._acks.items()
             ],
-            "puts": [[queue.name, queue.identity, receipts] for queue, receipts in staged.items()],
+            "puts": [
+                [queue.name, queue.identity, [receipt for receipt, _ in receipts]]
+                for queue, receipts in staged.items()
+            ],
+            "appends": appends,
+            "durable": self._durable(staged, appends),
+        }
+
+    def _durable(self, staged: _Staged, appends: list[list[Any]]) -> dict[str, Any]:
+        """What of it is to be on disk, in words that outlive the memory."""
+        kept = {stream.identity for stream, _ in self._blocks if _keeps_journal(stream)}
+        return {
+            "acks": [
+                [queue.name, queue.identity, [message.sequence for message in messages]]
+                for queue, messages in self._acks.items()
+                if _keeps_journal(queue)
+            ],
+            "puts": [
+                [queue.name, queue.identity, _messages(self._puts[queue], receipts)]
+                for queue, receipts in staged.items()
+                if _keeps_journal(queue)
+            ],
             "appends": [
-                [
-                    *(stream.name, stream.identity, partition),
-                    *(_sequence(process, len(entries)), b"".join(entries)),
-                ]
-                for (stream, partition), entries in self._blocks.items()
+                [*append, stream.latest(partition)]
+                for append, (stream, partition) in zip(appends, self._blocks, strict=True)
+                if stream.identity in kept
+            ],
+            "offsets": [
+                [member.stream.name, member.stream.identity, *member.group_options, offsets]
+                for member, offsets in self._members.items()
+                if _keeps_journal(member.stream)
             ],
         }
 
@@ -361,9 +444,18 @@ class LocalTransaction(contract.Transaction):
 document(LocalTransaction, contract.Transaction)
 
 
-def _unstage(staged: dict[Any, list[int]]) -> None:
+def _keeps_journal(target: Any) -> bool:
+    return bool(target.options.durability == "journal")
+
+
+def _messages(messages: list[tuple[Any, ...]], receipts: list[tuple[int, int]]) -> list[list[Any]]:
+    """The number of the origin of each, and what it says."""
+    return [[number, *message] for message, (_, number) in zip(messages, receipts, strict=True)]
+
+
+def _unstage(staged: _Staged) -> None:
     for queue, receipts in staged.items():
-        for receipt in receipts:
+        for receipt, _ in receipts:
             with contextlib.suppress(LockTimeout):  # it goes with the handle
                 queue.abandon(receipt)
 

@@ -1,0 +1,217 @@
+"""The file of the transactions that are not on disk as a whole yet: ``writer.txn``.
+
+It holds what a committed transaction does to queues and streams with a journal, in words that
+outlive the memory, and which parts of that are on disk by now. ``docs/dmsq.md`` specifies it.
+It is added to and synced, or written whole aside, synced and renamed. What a power cut left
+unfinished at its end was promised to nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgpack
+
+from shmq.core import _core
+from shmq.errors import DamagedFile, IncompatibleFile
+from shmq.persistence.disk import Disk
+from shmq.persistence.writing import write_whole
+
+__all__ = ["TRANSACTIONS", "Id", "Noted", "Part", "TransactionFile", "parts_of", "read_noted"]
+
+#: What it is called in the data directory, and before it is whole.
+TRANSACTIONS: Final = "writer.txn"
+_UNFINISHED: Final = "writer.txn.tmp"
+
+_MAGIC: Final = b"DMST"
+_VERSION: Final = 1
+#: The magic, the version, the salt, and the CRC-32C of these.
+_HEAD: Final = struct.Struct("<4sII")
+_CRC: Final = struct.Struct("<I")
+_BEGIN: Final = 16
+#: Of a record: its bytes, and their CRC-32C after the salt and that number.
+_RECORD: Final = struct.Struct("<II")
+
+#: The process and the number of a transaction.
+Id = tuple[int, int]
+#: Something that has a disk of its own: "queue", "stream" or "groups", name, identity.
+Part = tuple[str, str, int]
+
+
+@dataclass
+class Noted:
+    """A transaction, and which of its parts are not known to be on disk."""
+
+    id: Id
+    work: dict[str, Any]
+    parts: set[Part] = field(default_factory=set)
+
+    def packed(self) -> list[Any]:
+        """What of it is left to do, for the file."""
+        work = {
+            "process": self.id[0],
+            "acks": [one for one in self.work["acks"] if ("queue", *one[:2]) in self.parts],
+            "puts": [one for one in self.work["puts"] if ("queue", *one[:2]) in self.parts],
+            "appends": [one for one in self.work["appends"] if ("stream", *one[:2]) in self.parts],
+            "offsets": [one for one in self.work["offsets"] if ("groups", *one[:2]) in self.parts],
+        }
+        return ["open", *self.id, work]
+
+
+def parts_of(work: dict[str, Any]) -> set[Part]:
+    """What has to do with it."""
+    return {
+        *(("queue", one[0], one[1]) for one in (*work["acks"], *work["puts"])),
+        *(("stream", one[0], one[1]) for one in work["appends"]),
+        *(("groups", one[0], one[1]) for one in work["offsets"]),
+    }
+
+
+class TransactionFile:
+    """The file, for its writer. For one thread at a time."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._file = -1
+        self._salt = 0
+        #: How long it is.
+        self.end = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be added to; else it is to be written whole."""
+        return self._file >= 0
+
+    def add(self, transactions: Iterable[Noted], done: Iterable[tuple[Id, Part]]) -> None:
+        """Note these on disk. Raises OSError; then it is to be written whole."""
+        records: list[Any] = [one.packed() for one in transactions]
+        marks = [[*of, *part] for of, part in done]
+        if marks:
+            records.append(["done", marks])
+        data = b"".join(_pack(record, self._salt) for record in records)
+        try:
+            end = write_whole(self._disk, self._file, [data], self.end)
+            self._disk.sync(self._file)
+        except OSError:
+            self.abandon()
+            raise
+        self.end = end
+
+    def replace(self, transactions: Collection[Noted]) -> None:
+        """Have it hold these and nothing else. Raises OSError."""
+        self.abandon()
+        salt = int.from_bytes(os.urandom(4), "little")
+        head = _HEAD.pack(_MAGIC, _VERSION, salt)
+        data = [
+            head,
+            _CRC.pack(_core.crc32c(head)),
+            *(_pack(t.packed(), salt) for t in transactions),
+        ]
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(_UNFINISHED)
+        file = self._disk.create(_UNFINISHED)
+        try:
+            end = write_whole(self._disk, file, data, 0)
+            self._disk.sync(file)
+            self._disk.rename(_UNFINISHED, TRANSACTIONS)
+            self._disk.sync_directory()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+            raise
+        self._file, self._salt, self.end = file, salt, end
+
+    def remove(self) -> None:
+        """Nothing is left to be noted. Raises OSError."""
+        self.abandon()
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(TRANSACTIONS)
+            self._disk.sync_directory()
+
+    def abandon(self) -> None:
+        """Leave the file as it is."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            with contextlib.suppress(OSError):
+                self._disk.close(file)
+
+
+def _pack(record: list[Any], salt: int) -> bytes:
+    packed: bytes = msgpack.packb(record)
+    size = len(packed).to_bytes(4, "little")
+    crc = _core.crc32c(packed, _core.crc32c(size, salt))
+    whole = _RECORD.pack(len(packed), crc) + packed
+    return whole.ljust(-(-len(whole) // 8) * 8, b"\0")
+
+
+def read_noted(disk: Disk) -> list[Noted]:
+    """The transactions of the file that are not done, in order; none without a file.
+
+    What it counts is synced: whoever wrote it may have died before. Raises DamagedFile,
+    IncompatibleFile, and OSError.
+    """
+    if TRANSACTIONS not in disk.names():
+        return []
+    file = disk.open(TRANSACTIONS)
+    try:
+        raw = disk.read(file, disk.size(file), 0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    disk.sync_directory()
+    path = str(disk.path(TRANSACTIONS))
+    salt = _salt_of(raw, path)
+    noted: dict[Id, Noted] = {}
+    at = _BEGIN
+    while (record := _record_at(raw, at, salt)) is not None:
+        try:
+            _take(noted, msgpack.unpackb(record[0], strict_map_key=False))
+        except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
+            raise DamagedFile(path, at, f"a transaction cannot be read: {error}") from None
+        at = record[1]
+    for later in range(at + 8, len(raw) - _RECORD.size + 1, 8):
+        if _record_at(raw, later, salt) is not None:
+            raise DamagedFile(path, at, "a transaction is not as it was written")
+    return list(noted.values())
+
+
+def _take(noted: dict[Id, Noted], record: list[Any]) -> None:
+    if record[0] == "open":
+        work = record[3]
+        noted[record[1], record[2]] = Noted((record[1], record[2]), work, parts_of(work))
+        return
+    for process, number, *part in record[1]:
+        one = noted[process, number]
+        one.parts.discard((part[0], part[1], part[2]))
+        if not one.parts:
+            del noted[process, number]
+
+
+def _salt_of(raw: bytes, path: str) -> int:
+    if len(raw) < _BEGIN or _CRC.unpack_from(raw, 12)[0] != _core.crc32c(raw[:12]):
+        raise DamagedFile(path, 0, "the header's checksum is not that of its bytes")
+    magic, version, salt = _HEAD.unpack_from(raw)
+    if magic != _MAGIC or version != _VERSION:
+        raise IncompatibleFile(
+            f"{path} is of format version {version}, and this shmq reads version {_VERSION}: "
+            f"use the shmq that wrote it"
+        )
+    return int(salt)
+
+
+def _record_at(raw: bytes, at: int, salt: int) -> tuple[bytes, int] | None:
+    """The bytes of the record, and where the next one is; None: there is none."""
+    if at + _RECORD.size > len(raw):
+        return None
+    size, crc = _RECORD.unpack_from(raw, at)
+    packed = raw[at + _RECORD.size : at + _RECORD.size + size]
+    if not size or len(packed) < size:
+        return None
+    if _core.crc32c(packed, _core.crc32c(raw[at : at + 4], salt)) != crc:
+        return None
+    return packed, at + -(-(_RECORD.size + size) // 8) * 8

@@ -1,0 +1,334 @@
+"""Doing what is missing of transactions that were noted on disk, before anything comes back.
+
+The files say what of a transaction they have: a message that it put is known by its origin, a
+record by its producer's sequence number; what it settled is settled once more. What is missing
+is written where its queue's journal, its partition or its stream's card ends, as the writer would
+have. So what is recovered then has all of it, and to do it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+import time
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from shmq.client.transactions.entries import Entry, by_partition, entries_of
+from shmq.client.transactions.ledger import noted as in_memory
+from shmq.client.transactions.ledger import read_noted as read_ledger
+from shmq.core import _core
+from shmq.errors import ShmqError
+from shmq.persistence.catalog import catalog
+from shmq.persistence.chain import Chain, map_file
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import pack_batch, pack_record
+from shmq.persistence.identity import Identity
+from shmq.persistence.journal import Journal
+from shmq.persistence.lineage import lineage_of
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_card import StreamCard, read_card, write_card
+from shmq.persistence.stream_files import StreamFiles
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_journal import Commit, StreamJournal
+from shmq.persistence.stream_places import partition_directory, stream_directory
+from shmq.persistence.stream_recovery import StoredStream, stored_stream
+from shmq.persistence.transaction_file import Part, TransactionFile, parts_of, read_noted
+from shmq.registry import Namespace
+
+__all__ = ["complete_transactions", "drop_the_lost"]
+
+log = logging.getLogger("shmq")
+
+#: An entry: its head, and what a producer adds to it: see entry.h.
+_ENTRY: Final = struct.Struct("<IIBBBBIQqIIII")
+_PRODUCER: Final = struct.Struct("<QQ")
+_PRODUCED: Final = 1
+
+
+def complete_transactions(disk: Disk, live: Collection[tuple[str, int]]) -> list[Part]:
+    """Have the files of what is not ``live`` hold transactions as a whole; returns the parts.
+
+    ``live``: names and identities of queues and streams that are in memory, whose writer goes
+    on. What cannot be written to because it is damaged is logged, and stays noted. Raises
+    DamagedFile if the file of the transactions is, IncompatibleFile, and OSError.
+    """
+    noted = read_noted(disk)
+    lost = sorted({part for one in noted for part in one.parts if part[1:] not in live})
+    completed = []
+    for part in lost:
+        works = [one.work for one in noted if part in one.parts]
+        try:
+            _COMPLETE[part[0]](disk, part, works)
+        except ShmqError as error:
+            log.error("a transaction is not completed in %s %s: %s", part[0], part[1], error)
+            continue
+        completed.append(part)
+        for one in noted:
+            one.parts.discard(part)
+    if completed:
+        file = TransactionFile(disk)
+        left = [one for one in noted if one.parts]
+        if left:
+            file.replace(left)
+            file.abandon()
+        else:
+            file.remove()
+    return completed
+
+
+def drop_the_lost(namespace: Namespace, live: Collection[tuple[str, int]]) -> None:
+    """Forget transactions in memory that had to do with what is not there any more.
+
+    They were not noted, so no disk has anything of them; nor has the memory, as a whole.
+    """
+    for path in in_memory(namespace).values():
+        with contextlib.suppress(ShmqError, FileNotFoundError):
+            record, _ = read_ledger(path)
+            if record is not None:
+                parts = parts_of(record["durable"])
+                if any(part[1:] not in live for part in parts):
+                    path.unlink()
+
+
+def _of(works: list[dict[str, Any]], kind: str, part: Part) -> list[list[Any]]:
+    """What each of them does of that kind to that part, in order."""
+    return [one for work in works for one in work[kind] if (one[0], one[1]) == part[1:]]
+
+
+# ---- queues ----
+
+
+def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None:
+    _, name, identity = part
+    files = catalog(disk.names()).get(name)
+    names = lineage_of(disk, files) if files is not None else []
+    if not names:
+        return  # it was deleted
+    _sync(disk, names)
+    with Chain([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
+        if chain.hash_key != identity:
+            return
+        acks = [seq for one in _of(works, "acks", part) for seq in one[2]]
+        settled = [seq for seq in acks if chain.discard([seq])]
+        known = {origin[:2] for origin in chain.origins()}
+        puts = [
+            (process, *message)
+            for process, messages in _puts(works, part)
+            for message in messages
+            if (process, message[0]) not in known
+        ]
+        if settled or puts:
+            _write_queue(disk, chain, settled, puts, max([chain.last_seq, *acks]))
+
+
+def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[list[Any]]]]:
+    for work in works:
+        for one in work["puts"]:
+            if (one[0], one[1]) == part[1:]:
+                yield work["process"], one[2]
+
+
+def _sync(disk: Disk, names: list[str]) -> None:
+    """Whoever wrote what is counted may have died before."""
+    disk.sync_directory()
+    for name in names:
+        file = disk.open(name)
+        try:
+            disk.sync(file)
+        finally:
+            disk.close(file)
+
+
+def _write_queue(
+    disk: Disk, chain: Chain, settled: list[int], puts: list[tuple[Any, ...]], last: int
+) -> None:
+    """One commit behind the end of the journal."""
+    identity = Identity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
+    journal = Journal(disk, identity, chain.segment, chain.end, Sizes())
+    batch = chain.last_batch + 1
+    salt = journal.ready(batch)
+    records = [pack_record("settle", salt, entries=settled)] if settled else []
+    for put in puts:
+        last += 1
+        records.append(_put_record(chain.hash_key, salt, last, *put))
+    data = b"".join(records)
+    data = pack_batch(data, salt, batch, time.time_ns(), last) + data
+    try:
+        journal.append(
+            _core.Collected(batch, memoryview(data), last, len(puts), len(settled), False)
+        )
+    finally:
+        journal.abandon()
+    log.info(
+        "queue %s: %d messages put and %d settled by transactions are in its journal now",
+        *(chain.name, len(puts), len(settled)),
+    )
+
+
+def _put_record(
+    hash_key: int,
+    salt: int,
+    seq: int,
+    process: int,
+    number: int,
+    body: bytes,
+    meta: bytes,
+    codec: int,
+    priority: int,
+    group: str | None,
+) -> bytes:
+    fields: dict[str, Any] = {}
+    if group is not None:
+        packed = group.encode("utf-8", "surrogatepass")
+        fields["group"] = _core.siphash(hash_key, packed)[0] or 1
+    return pack_record(
+        "put", salt, seq=seq, priority=priority, codec=codec, put_at=time.time_ns(), body=body,
+        meta=meta or b"", origin_queue=process, origin_seq=number, **fields,
+    )  # fmt: skip
+
+
+# ---- streams ----
+
+
+def _complete_stream(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None:
+    _, name, identity = part
+    stored = stored_stream(disk, name, identity)
+    if stored is None:
+        return  # it was deleted
+    if stored.error is not None:
+        raise stored.error
+    for _, _, partition, sequence, block, begin, process in _appends(works, part):
+        known = _known(disk, stored, partition, begin, process)
+        left = [
+            (sequence + at, entry)
+            for at, entry in enumerate(entries_of(block))
+            if sequence + at not in known
+        ]
+        for to, entries in _partitions_of(stored, partition, left).items():
+            _append(disk, stored, to, process, entries)
+
+
+def _appends(works: list[dict[str, Any]], part: Part) -> Iterator[list[Any]]:
+    for work in works:
+        for one in work["appends"]:
+            if (one[0], one[1]) == part[1:]:
+                yield [*one, work["process"]]
+
+
+def _partitions_of(
+    stored: StoredStream, partition: int, entries: list[tuple[int, Entry]]
+) -> dict[int, list[tuple[int, Entry]]]:
+    """Where they go: a partition that is sealed, or came to no disk, has others in its place."""
+    era = stored.eras[-1]
+    if partition in era.partitions:
+        return {partition: entries} if entries else {}
+    return by_partition(entries, era.partitions)
+
+
+def _known(disk: Disk, stored: StoredStream, partition: int, begin: int, process: int) -> set[int]:
+    """The sequence numbers of the process that are there, in that partition or later ones."""
+    found: set[int] = set()
+    for number, end in enumerate(stored.ends):
+        if number < partition < len(stored.ends):
+            continue
+        offset = begin if number == partition else end.earliest
+        files = StreamFiles(disk.under(partition_directory(stored.name, stored.identity, number)))
+        offset = max(offset, end.earliest)
+        while (block := files.block(offset, end.next)) is not None:
+            found.update(_sequences_in(block.data, process))
+            offset = block.next
+    return found
+
+
+def _sequences_in(data: memoryview, process: int) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        words, _, kind, flags, _, _, count, *_ = _ENTRY.unpack_from(data, at)
+        if kind == 10 and flags & _PRODUCED:
+            producer, sequence = _PRODUCER.unpack_from(data, at + _ENTRY.size)
+            if producer == process:
+                yield from range(sequence, sequence + count)
+        at += 8 + 8 * words
+
+
+def _append(
+    disk: Disk, stored: StoredStream, partition: int, process: int, entries: list[tuple[int, Entry]]
+) -> None:
+    """One commit behind the end of the partition."""
+    identity = StreamIdentity(stored.name, stored.identity, stored.identity, stored.options)
+    end = stored.ends[partition]
+    moment = max(time.time_ns(), end.time or 0)
+    made = [
+        _produced(identity.salt, entry, process, sequence, end.next + at, moment)
+        for at, (sequence, (entry, *_)) in enumerate(entries)
+    ]
+    below = disk.under(partition_directory(stored.name, stored.identity, partition))
+    below.make()
+    sizes = Sizes(segment=int(stored.options["segment_bytes"]))
+    journal = StreamJournal(below, identity, partition, end.next, sizes)
+    try:
+        journal.append(Commit([memoryview(b"".join(made))], end.next, end.next + len(made)))
+    finally:
+        journal.abandon()
+    stored.ends[partition] = type(end)(end.earliest, end.next + len(made), moment)
+    log.info(
+        "stream %s: %d records of a transaction are in partition %d now",
+        *(stored.name, len(made), partition),
+    )
+
+
+def _produced(
+    salt: int, entry: bytes, process: int, sequence: int, offset: int, moment: int
+) -> bytes:
+    """The entry with its place, and the process as its producer."""
+    _, _, kind, flags, codec, compression, count, _, _, key, headers, value, raw = (
+        _ENTRY.unpack_from(entry)
+    )
+    rest = entry[_ENTRY.size + (_PRODUCER.size if flags & _PRODUCED else 0) :]
+    rest = rest[: value + key + headers]
+    flags |= _PRODUCED
+    head = _ENTRY.pack(
+        0, 0, kind, flags, codec, compression, count, offset, moment, key, headers, value, raw
+    )
+    payload = head[8:] + _PRODUCER.pack(process, sequence) + rest
+    payload = payload.ljust(-(-len(payload) // 8) * 8, b"\0")
+    words = struct.pack("<I", len(payload) // 8)
+    crc = _core.crc32c(payload, _core.crc32c(words, salt))
+    return words + struct.pack("<I", crc) + payload
+
+
+# ---- groups ----
+
+
+def _complete_groups(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None:
+    _, name, identity = part
+    own = disk.under(stream_directory(name, identity))
+    found = read_card(own)
+    if found is None:
+        return  # it was deleted
+    header, card = found
+    groups = dict(card.groups)
+    for _, _, group, options, offsets in _of(works, "offsets", part):
+        told = groups.setdefault(group, {"options": _kept(options), "committed": []})
+        committed = list(told["committed"])
+        for partition, offset in offsets.items():
+            committed += [None] * (partition + 1 - len(committed))
+            committed[partition] = max(offset, committed[partition] or 0)
+        groups[group] = {**told, "committed": committed}
+    if groups != card.groups:
+        options = dict(header.options)
+        whose = StreamIdentity(name, header.queue_id, identity, options)
+        write_card(own, whose, StreamCard(groups, card.eras))
+
+
+def _kept(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in {"group_id", "stream_id"}}
+
+
+_COMPLETE: Final = {
+    "queue": _complete_queue,
+    "stream": _complete_stream,
+    "groups": _complete_groups,
+}
