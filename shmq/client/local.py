@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from shmq import codecs, contract
 from shmq.client import awaiting, confirming, hub, moving, openers, staging
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from shmq.client.exchange import Exchanges, LocalExchange
     from shmq.client.streams import LocalStream, LocalStreams
     from shmq.client.transactions.transaction import LocalTransaction
+    from shmq.contract.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.where import Where
 
 __all__ = ["LocalBroker", "LocalQueue"]
@@ -738,7 +739,7 @@ class LocalBroker(Asker, Registrar):
         """See :class:`shmq.contract.Broker`."""
         return self._namespace.name
 
-    def create_queue(self, name: str, **options: Any) -> LocalQueue:
+    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -778,7 +779,7 @@ class LocalBroker(Asker, Registrar):
         self._check_open()
         return self._opened(attach(self._namespace, name))
 
-    def ensure_queue(self, name: str, **options: Any) -> LocalQueue:
+    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         QueueOptions.for_queue(check_name(name), options)
@@ -931,7 +932,9 @@ class LocalBroker(Asker, Registrar):
 
         return LocalStreams(self._namespace)
 
-    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
+    def create_stream(
+        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    ) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._opened(self._streams.create(name, {"partitions": partitions, **options}))
@@ -941,7 +944,7 @@ class LocalBroker(Asker, Registrar):
         self._check_open()
         return self._opened(self._streams.attached(name))
 
-    def ensure_stream(self, name: str, **options: Any) -> LocalStream:
+    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._opened(self._streams.ensure(name, options))
