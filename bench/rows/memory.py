@@ -19,9 +19,7 @@ class Memory(Contestant):
 
     role: Role = "shmq"
 
-    def __init__(
-        self, label: str, count: int, properties: dict[str, Any], **options: float
-    ) -> None:
+    def __init__(self, label: str, count: int, properties: dict[str, Any], **options: Any) -> None:
         self.label = label
         self.count = count
         self.properties = properties

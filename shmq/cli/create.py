@@ -100,7 +100,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
     Making it again with the same options changes nothing; with others it is refused.
     Sizes are 4096, 64KiB, 16MiB; times are 30, 30s, 500ms, 5m, 2h.
     """
-    given = {
+    given: dict[str, Any] = {
         option: None if value is params.NONE else value
         for option, value in flags.items()
         if value is not None

@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 # What `stats` and `attachments` make is loaded before: they may be asked when no file can be
 # opened any more.
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from shmq.client.exchange import Exchanges, LocalExchange
     from shmq.client.streams import LocalStream, LocalStreams
     from shmq.client.transactions.transaction import LocalTransaction
+    from shmq.contract.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
     from shmq.where import Where
 
 __all__ = ["LocalBroker", "LocalQueue"]
@@ -764,7 +765,7 @@ class LocalBroker(Asker, Registrar):
         """See :class:`shmq.contract.Broker`."""
         return self._namespace.name
 
-    def create_queue(self, name: str, **options: Any) -> LocalQueue:
+    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -819,7 +820,7 @@ class LocalBroker(Asker, Registrar):
         self._bring_back(name)
         return self._kept(self._opened(attach(self._namespace, name)))
 
-    def ensure_queue(self, name: str, **options: Any) -> LocalQueue:
+    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -976,7 +977,9 @@ class LocalBroker(Asker, Registrar):
 
         return LocalStreams(self._namespace)
 
-    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> LocalStream:
+    def create_stream(
+        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    ) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
@@ -992,7 +995,7 @@ class LocalBroker(Asker, Registrar):
         self._check_open()
         return self._kept_stream(self._streams.attached(name))
 
-    def ensure_stream(self, name: str, **options: Any) -> LocalStream:
+    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> LocalStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.ensure(name, options))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from shmq import contract
 from shmq.client.producing import Producer
 from shmq.core import _log
 from shmq.errors import SchemaError
 from shmq.schemas.check import checker
+
+if TYPE_CHECKING:
+    from shmq.contract.keywords import ProducerKeywords
 
 __all__ = ["VERSION", "TypedQueue", "TypedStream", "typed"]
 
@@ -152,7 +155,7 @@ class TypedStream(contract.TypedStream):
         more = [self._bodies.headers(each) for each in given]
         return self._stream.append_many(plain, headers=more, **{"codec": "msgpack", **how})
 
-    def producer(self, **options: Any) -> contract.Producer:
+    def producer(self, **options: Unpack[ProducerKeywords]) -> contract.Producer:
         """See :class:`shmq.contract.TypedStream`."""
         return _TypedProducer(self._stream, self._bodies, {"codec": "msgpack", **options})
 

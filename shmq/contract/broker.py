@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from shmq.contract.closing import Closing
 from shmq.errors import InvalidOption, Unsupported
@@ -13,6 +13,12 @@ from shmq.options import check_whole
 
 if TYPE_CHECKING:
     from shmq.contract.exchange import Exchange, ExchangeKind, ExchangeSummary
+    from shmq.contract.keywords import (
+        EnsureStreamKeywords,
+        QueueKeywords,
+        StreamKeywords,
+        SubscribeKeywords,
+    )
     from shmq.contract.message import Body, Message
     from shmq.contract.queue import Queue
     from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
@@ -36,7 +42,7 @@ class Broker(Closing):
         """The namespace whose queues these are."""
 
     @abc.abstractmethod
-    def create_queue(self, name: str, **options: Any) -> Queue:
+    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
         """Make the queue ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.QueueOptions`, by name. A queue that
@@ -51,7 +57,7 @@ class Broker(Closing):
         """Attach to the queue ``name``. Raises :class:`~shmq.NoSuchQueue`."""
 
     @abc.abstractmethod
-    def ensure_queue(self, name: str, **options: Any) -> Queue:
+    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> Queue:
         """Attach to the queue ``name``, whatever its options, or make it with these.
 
         Raises what ``create_queue`` raises, but for :class:`~shmq.QueueExists`: the options
@@ -213,7 +219,9 @@ class Broker(Closing):
 
     # ---- streams ----
 
-    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> Stream:
+    def create_stream(
+        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    ) -> Stream:
         """Make the stream ``name`` and attach to it.
 
         The options are the fields of :class:`shmq.StreamOptions`, by name. A stream that
@@ -229,7 +237,7 @@ class Broker(Closing):
         """Attach to the stream ``name``. Raises :class:`~shmq.NoSuchStream`."""
         raise _no_streams(name)
 
-    def ensure_stream(self, name: str, **options: Any) -> Stream:
+    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> Stream:
         """Attach to the stream ``name``, whatever its options, or make it with these.
 
         Raises what ``create_stream`` raises, but for :class:`~shmq.StreamExists`.
@@ -252,7 +260,9 @@ class Broker(Closing):
         """
         raise _no_streams()
 
-    def subscribe(self, stream: str, pattern: str = "#", **how: Any) -> Subscription:
+    def subscribe(
+        self, stream: str, pattern: str = "#", **how: Unpack[SubscribeKeywords]
+    ) -> Subscription:
         """``stream(stream).subscribe(pattern, **how)``: see :meth:`Stream.subscribe`."""
         return self.stream(stream).subscribe(pattern, **how)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
+    from shmq.contract.keywords import ProducerKeywords
     from shmq.contract.message import Message, Put
     from shmq.contract.producer import Producer
     from shmq.contract.queue import Queue
@@ -127,7 +128,7 @@ class TypedStream(abc.ABC):
         """``Stream.append_many``; every value is checked before any is appended."""
 
     @abc.abstractmethod
-    def producer(self, **options: Any) -> Producer:
+    def producer(self, **options: Unpack[ProducerKeywords]) -> Producer:
         """``Stream.producer``, whose ``send`` raises :class:`~shmq.SchemaError` as well.
 
         A value that is refused is in no batch.

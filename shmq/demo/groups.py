@@ -70,8 +70,9 @@ def _made(namespace: str) -> Iterator[shmq.Queue]:
             stream = broker.create_stream(CARRIERS, **OPTIONS)
             for group in GROUPS:
                 stream.group(group, start="earliest")
-            options = {"capacity": 64, "overflow": "block", "dead_letter": None}
-            yield broker.create_queue(READINGS, arena_bytes=8 << 20, **options)
+            yield broker.create_queue(
+                READINGS, arena_bytes=8 << 20, capacity=64, overflow="block", dead_letter=None
+            )
         finally:
             with contextlib.suppress(shmq.NoSuchStream):
                 broker.delete_stream(CARRIERS)

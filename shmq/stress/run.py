@@ -66,8 +66,9 @@ def _fresh_queue(broker: contract.Broker, plan: Plan) -> Iterator[contract.Queue
     """A queue of its own for the run, that loses nothing and ends no lease."""
     arena = max(16 << 20, min(64 << 20, (plan.size + 128) << 14), 16 * plan.size)
     name = f"stress-{os.getpid()}-{secrets.token_hex(3)}"
-    options = {"visibility_timeout": 3600, "max_deliveries": None, "dead_letter": None}
-    with broker.create_queue(name, arena_bytes=arena, **options) as queue:
+    with broker.create_queue(
+        name, arena_bytes=arena, visibility_timeout=3600, max_deliveries=None, dead_letter=None
+    ) as queue:
         try:
             yield queue
         finally:

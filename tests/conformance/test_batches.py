@@ -10,6 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.options import Overflow
 
 from .conftest import Connect
 from .tools import (
@@ -108,7 +109,7 @@ def test_put_many_returns_the_count_so_far_when_its_time_is_up(broker: Broker) -
 
 
 @pytest.mark.parametrize("overflow", ["reject", "block"])
-def test_put_many_that_blocks_goes_on_as_room_comes(connect: Connect, overflow: str) -> None:
+def test_put_many_that_blocks_goes_on_as_room_comes(connect: Connect, overflow: Overflow) -> None:
     queue = connect().create_queue("jobs", capacity=2, overflow=overflow)
     waiter = in_thread(connect().queue("jobs").put_many, range(10), True)
     putter_asleep(queue)

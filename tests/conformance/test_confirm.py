@@ -13,6 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.options import Durability
 from tests.persisting import Persister, persisting
 from tests.processes.tools import eventually
 
@@ -189,7 +190,7 @@ def test_a_queue_that_is_deleted_is_waited_for_no_longer(broker: Broker, unwritt
 
 @pytest.mark.parametrize("durability", ["memory", "snapshot"])
 def test_without_a_journal_nothing_is_confirmed_and_nothing_put(
-    broker: Broker, way: Callable[..., Any], durability: str
+    broker: Broker, way: Callable[..., Any], durability: Durability
 ) -> None:
     queue = broker.create_queue("m", durability=durability)
     with pytest.raises(shmq.InvalidOption, match=f"keeps no journal .durability='{durability}'"):

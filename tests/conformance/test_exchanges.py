@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 import shmq
 from shmq import Binding, Broker, Exchange, ExchangeSummary, Published
+from shmq.contract.keywords import QueueKeywords
 
 from .conftest import Connect
 from .tools import PATIENCE, SOON, drain, in_thread, outcome
@@ -19,9 +20,10 @@ from .tools import PATIENCE, SOON, drain, in_thread, outcome
 def queues(broker: Broker) -> Callable[..., None]:
     """Makes queues of these names."""
 
-    def make(*names: str, **options: object) -> None:
+    def make(*names: str, **options: Unpack[QueueKeywords]) -> None:
+        options.setdefault("dead_letter", None)
         for name in names:
-            broker.create_queue(name, **{"dead_letter": None, **options})
+            broker.create_queue(name, **options)
 
     return make
 

@@ -98,11 +98,11 @@ def test_receipts_may_come_out_of_an_array(queue: Queue) -> None:
 def test_options_are_stored_as_plain_numbers(broker: Broker) -> None:
     queue = broker.create_queue(
         "numbers",
-        capacity=np.int64(10),
-        arena_bytes=np.uint32(65536),
-        max_deliveries=np.int8(3),
-        visibility_timeout=np.float32(5),
-        ttl=np.int64(60),
+        capacity=np.int64(10),  # type: ignore[arg-type]
+        arena_bytes=np.uint32(65536),  # type: ignore[arg-type]
+        max_deliveries=np.int8(3),  # type: ignore[arg-type]
+        visibility_timeout=np.float32(5),  # type: ignore[arg-type]
+        ttl=np.int64(60),  # type: ignore[arg-type]
     )
     same = broker.ensure_queue("numbers", capacity=10, arena_bytes=65536)
 

@@ -158,7 +158,7 @@ def test_every_value_in_range_is_what_all_clients_see(
 
 @pytest.mark.parametrize("option", ["capacity", "priorities", "arena_bytes"])
 def test_an_extreme_queue_still_carries_a_message(broker: Broker, option: str) -> None:
-    smallest = {"capacity": 1, "priorities": 1, "arena_bytes": 4096}[option]
+    smallest: Any = {"capacity": 1, "priorities": 1, "arena_bytes": 4096}[option]
     queue = broker.create_queue("jobs", **{option: smallest})
 
     for number in range(100):
@@ -203,7 +203,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(
 
 def test_an_option_like_no_other_is_refused_with_all_that_there_are(broker: Broker) -> None:
     with pytest.raises(shmq.InvalidOption) as error:
-        broker.create_queue("jobs", zzz=5)
+        broker.create_queue("jobs", zzz=5)  # type: ignore[call-arg]
 
     assert all(option in str(error.value) for option in DEFAULTS)
 
@@ -261,8 +261,9 @@ def test_a_full_arena_is_full_long_before_the_capacity(broker: Broker) -> None:
 
 
 def test_a_put_that_blocks_waits_for_bytes_too(connect: Connect) -> None:
-    options = {"arena_bytes": 65_536, "max_message_bytes": 16_384, "overflow": "block"}
-    queue = connect().create_queue("jobs", **options)
+    queue = connect().create_queue(
+        "jobs", arena_bytes=65_536, max_message_bytes=16_384, overflow="block"
+    )
     queue.put_many([bytes(16_000)] * 9, block=False)
     waiter = in_thread(connect().queue("jobs").put, b"\x01" * 16_000)
     putter_asleep(queue)

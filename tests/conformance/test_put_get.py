@@ -9,6 +9,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
+from shmq.options import Overflow
 
 from .conftest import Connect
 from .tools import (
@@ -176,7 +177,7 @@ def test_a_put_with_a_timeout_waits_that_long_for_room(broker: Broker) -> None:
 
 @pytest.mark.parametrize("asked", ["block", "timeout", "overflow"])
 def test_a_put_that_may_block_goes_on_when_there_is_room(connect: Connect, asked: str) -> None:
-    overflow = "block" if asked == "overflow" else "reject"
+    overflow: Overflow = "block" if asked == "overflow" else "reject"
     queue = connect().create_queue("jobs", capacity=1, overflow=overflow)
     queue.put(b"1")
     other = connect().queue("jobs")

@@ -28,6 +28,7 @@ from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_kept import KeptStream
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.registry import Namespace
+from shmq.stream_options import StreamDurability
 from tests.persistence.losing import bring_back, lose_memory
 
 WATCHDOG = 240
@@ -130,7 +131,7 @@ def survive(name: str, crash_at: Callable[[int], None], point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
     namespace = f"crash-{os.getpid()}"
     with shmq.connect(namespace) as broker:
-        durability = "journal" if name in DURABLE else "memory"
+        durability: StreamDurability = "journal" if name in DURABLE else "memory"
         stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
         for n in range(150 if name == "large" else 20):
             stream.append(b"old %d" % n + bytes(500), partition=0)

@@ -11,6 +11,7 @@ import pytest
 
 import shmq
 from shmq.cli.failure import Code
+from shmq.options import Durability
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import plan
 from tests.cli.tools import Shell
@@ -28,10 +29,11 @@ def shell(namespace: str) -> Iterator[Shell]:
     made.close()
 
 
-def kept(namespace: str, name: str, durability: str, *messages: str) -> None:
+def kept(namespace: str, name: str, durability: Durability, *messages: str) -> None:
     with shmq.connect(namespace) as broker:
-        options = {"durability": durability, "dead_letter": None}
-        broker.create_queue(name, snapshot_interval=3600, **options).put_many(messages)
+        broker.create_queue(
+            name, snapshot_interval=3600, durability=durability, dead_letter=None
+        ).put_many(messages)
 
 
 # ---- snapshot ----

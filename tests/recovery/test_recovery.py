@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
+from shmq.options import Durability
 from tests.processes.tools import PATIENCE, drain, eventually, is_sound
 from tests.recovery.tools import Persist, lose
 
@@ -20,15 +21,15 @@ DURABLE = ("journal", "snapshot")
 
 
 @pytest.fixture(params=DURABLE)
-def durability(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def durability(request: pytest.FixtureRequest) -> Durability:
+    return "journal" if request.param == "journal" else "snapshot"
 
 
 Lives = Callable[..., shmq.Queue]
 
 
 @pytest.fixture
-def lives(persist: Persist, durability: str) -> Iterator[Lives]:
+def lives(persist: Persist, durability: Durability) -> Iterator[Lives]:
     """Calls what is done to a queue in its first life, and returns it in its second."""
     opened: list[shmq.Broker] = []
 

@@ -16,6 +16,7 @@ import secrets
 import signal
 import time
 from collections import Counter
+from typing import Any
 
 import shmq
 from shmq import Broker, Group, Member, Message, Queue, Records
@@ -77,7 +78,11 @@ def soak(
 
 
 def _fill(broker: Broker, records: int, messages: int) -> None:
-    room = {"capacity": records + messages, "dead_letter": None, "max_deliveries": None}
+    room: dict[str, Any] = {
+        "capacity": records + messages,
+        "dead_letter": None,
+        "max_deliveries": None,
+    }
     source = broker.create_stream("source", PARTITIONS)
     broker.create_stream("sink", PARTITIONS)
     for n in range(records):

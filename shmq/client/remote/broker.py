@@ -6,7 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgpack
 
@@ -28,6 +28,9 @@ from shmq.names import check_name, reply_name
 from shmq.options import QueueOptions
 from shmq.protocol import Status, Type
 from shmq.routing.table import check_exchange
+
+if TYPE_CHECKING:
+    from shmq.contract.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
 
 __all__ = ["RemoteBroker"]
 
@@ -101,7 +104,7 @@ class RemoteBroker(Asker, Registrar):
 
     # ---- queues ----
 
-    def create_queue(self, name: str, **options: Any) -> RemoteQueue:
+    def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -138,7 +141,7 @@ class RemoteBroker(Asker, Registrar):
         self._check_open()
         return self._opened(check_name(name))
 
-    def ensure_queue(self, name: str, **options: Any) -> RemoteQueue:
+    def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
@@ -183,7 +186,9 @@ class RemoteBroker(Asker, Registrar):
 
     # ---- streams ----
 
-    def create_stream(self, name: str, partitions: int = 4, **options: Any) -> RemoteStream:
+    def create_stream(
+        self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
+    ) -> RemoteStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._streams.create(name, {"partitions": partitions, **options})
@@ -193,7 +198,7 @@ class RemoteBroker(Asker, Registrar):
         self._check_open()
         return self._streams.attached(name)
 
-    def ensure_stream(self, name: str, **options: Any) -> RemoteStream:
+    def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> RemoteStream:
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         return self._streams.ensure(name, options)

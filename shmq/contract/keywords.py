@@ -1,0 +1,87 @@
+"""The options that calls take by name, so that a type checker finds one that is misspelt.
+
+What they mean is said where they are kept: :class:`shmq.QueueOptions`,
+:class:`shmq.StreamOptions`, ``Stream.producer`` and ``Stream.subscribe``. A function that passes
+options on can take ``**options: Unpack[QueueKeywords]``, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypedDict
+
+from shmq.contract.producer import Acks, Partitioner
+from shmq.contract.stream import Compression
+from shmq.contract.subscription import Policy
+from shmq.options import Confirm, Durability, Expired, Overflow
+from shmq.stream_options import StreamDurability, StreamOverflow
+
+__all__ = [
+    "EnsureStreamKeywords",
+    "ProducerKeywords",
+    "QueueKeywords",
+    "StreamKeywords",
+    "SubscribeKeywords",
+]
+
+
+class QueueKeywords(TypedDict, total=False):
+    """What ``create_queue`` and ``ensure_queue`` take: see :class:`shmq.QueueOptions`."""
+
+    capacity: int
+    arena_bytes: int
+    max_message_bytes: int
+    visibility_timeout: float
+    max_deliveries: int | None
+    dead_letter: str | None
+    ttl: float | None
+    on_expired: Expired
+    priorities: int
+    retry_delay: float
+    retry_delay_max: float
+    dedupe_window: float
+    overflow: Overflow
+    durability: Durability
+    snapshot_interval: float
+    confirm: Confirm
+
+
+class StreamKeywords(TypedDict, total=False):
+    """What ``create_stream`` takes beside ``partitions``: see :class:`shmq.StreamOptions`."""
+
+    ring_bytes: int
+    retention_bytes: int | None
+    retention_seconds: float | None
+    durability: StreamDurability
+    overflow: StreamOverflow
+    max_record_bytes: int
+    confirm: Confirm
+    segment_bytes: int
+
+
+class EnsureStreamKeywords(StreamKeywords, total=False):
+    """What ``ensure_stream`` takes."""
+
+    partitions: int
+
+
+class ProducerKeywords(TypedDict, total=False):
+    """What ``Stream.producer`` takes."""
+
+    partitioner: Partitioner | None
+    batch_bytes: int
+    linger: float
+    acks: Acks
+    idempotent: bool
+    codec: str | None
+    compression: Compression | None
+
+
+class SubscribeKeywords(TypedDict, total=False):
+    """What ``Stream.subscribe`` takes beside the pattern."""
+
+    history: int | None
+    policy: Policy
+    timeout: float | None
+    limit: int
+    on_lost: Callable[[int], object] | None
