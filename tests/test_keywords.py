@@ -121,12 +121,12 @@ def test_mypy_finds_an_option_that_is_misspelt(tmp_path: Path) -> None:
 
 
 def test_pyright_finds_an_option_that_is_misspelt(tmp_path: Path) -> None:
-    pyright = shutil.which("pyright")
+    pyright = shutil.which("basedpyright", path=Path(sys.executable).parent)
     if pyright is None:
-        pytest.skip("pyright is not installed")
+        pytest.skip("basedpyright is not installed")
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    command = (pyright, "--pythonpath", sys.executable, str(path))
+    command = (pyright, "--level", "error", "--pythonpath", sys.executable, str(path))
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     check(lines_found(run), path)

@@ -711,6 +711,7 @@ class Acks:
     """The acknowledgements that the messages of one remote consumer gather."""
 
     wire: Wire | None
+    stream: int
     ended: bool
     in_hand: int
     refused: list[int]

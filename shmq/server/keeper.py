@@ -46,13 +46,13 @@ class Keeper:
         namespace: str | None = None,
         interval: float = 0.05,
         *,
-        alive: Callable[[], None] = lambda: None,
+        alive: Callable[[], None] | None = None,
     ) -> None:
         check_seconds("interval", interval, 0.001)
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._interval = interval
         self._queues: dict[str, LocalQueue] = {}
-        self._alive = alive
+        self._alive = alive or (lambda: None)
         self._held: dict[str, float] = {}
         self._look_around_at = 0.0
         self._stopped = False
