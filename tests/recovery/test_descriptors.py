@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,14 @@ from tests.processes.tools import PATIENCE, eventually
 
 
 class Source:
-    """Has written whatever is asked for."""
+    """Has written whatever is asked for, once it may say so."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
 
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         """It is there."""
+        assert self.may_answer.wait(PATIENCE)
 
     def cut(self, names: list[str]) -> list[CutFile]:
         """There is nothing."""
@@ -32,18 +37,22 @@ class Source:
 def test_a_writer_that_was_out_of_descriptors_answers_once_it_has_some(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    control = Control(tmp_path, Source())
+    source = Source()
+    control = Control(tmp_path, source)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
         lowest = os.dup(first.fileno())  # every number below it is taken
         os.close(lowest)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-            ask(first, tmp_path)  # accept(2) had a descriptor before it slept
+            # accept(2) may have a descriptor from before. The first request keeps it until it
+            # is answered, so that there is none for the second.
+            ask(first, tmp_path)
             ask(second, tmp_path)
             eventually(lambda: "could not be taken" in caplog.text, "there are none left")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            source.may_answer.set()
         assert answer(first) == answer(second) == {"queue": "q", "error": None}
     control.close()
 
