@@ -450,6 +450,8 @@ class Namespace:
         flags = os.O_RDWR | how | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            raise  # as it is: an error that is its own cause would keep its frames alive
         except OSError as error:
             raise as_no_file(error, self._path) from error
         try:
@@ -468,14 +470,22 @@ class Namespace:
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
-                    if self.is_empty():
-                        self._names.remove()
-                        if others == fcntl.F_UNLCK:
-                            for path in self._noted_transactions():
-                                path.unlink(missing_ok=True)
-                            self._path.unlink(missing_ok=True)
+                    if self.forget_names() and others == fcntl.F_UNLCK:
+                        for path in self._noted_transactions():
+                            path.unlink(missing_ok=True)
+                        self._path.unlink(missing_ok=True)
             if self._fd >= 0 and not self._depth and not self._is_current():
                 self._close()
+
+    def forget_names(self) -> bool:
+        """Remove the book of names if nothing is left; whether that is so.
+
+        Needs the registry lock.
+        """
+        if not self.is_empty():
+            return False
+        self._names.remove()
+        return True
 
     def _noted_transactions(self) -> list[Path]:
         """Names of transactions' files that no writer came for: see the ledger of these."""

@@ -812,6 +812,7 @@ class LocalBroker(Asker, Registrar):
             for made in missing:
                 with contextlib.suppress(NoSuchQueue):
                     _remove(self._namespace, made)
+            self._namespace.forget_names()
             raise
 
     def queue(self, name: str) -> LocalQueue:
