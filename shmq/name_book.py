@@ -54,7 +54,7 @@ _FEW: Final = 1000
 _PAUSE: Final = 1.0
 
 #: From so many changes on, a log that is mostly undone is written anew.
-_LEAST_TO_SHORTEN: Final = 1024
+_LEAST_TO_SHORTEN: Final = 64
 #: So many changes at once are not sorted in one by one.
 _MANY: Final = 64
 
