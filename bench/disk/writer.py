@@ -115,7 +115,7 @@ def lose(namespace: str) -> None:
     """Remove all that is in shared memory of the namespace."""
     own = f"shmq@{namespace}"
     for path in SHM.iterdir():
-        name = path.name.removeprefix("sem.")
+        name = path.name[max(0, path.name.find("shmq@")) :]  # behind what it is a file of
         if name == own or name.startswith(f"{own}@"):
             path.unlink(missing_ok=True)
 

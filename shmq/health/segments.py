@@ -13,6 +13,7 @@ from shmq.core import _core
 from shmq.errors import (
     ForeignSegment,
     IncompatibleSegment,
+    LockTimeout,
     NoSuchQueue,
     QueueDeleted,
     ShmqError,
@@ -80,6 +81,8 @@ def _examine(namespace: str, name: str) -> tuple[str, list[str]]:
             problems += queue.violations()
     except (NoSuchQueue, QueueDeleted) as error:
         return MISSING, [str(error)]
+    except LockTimeout as error:
+        return "stuck", [str(error)]
     except IncompatibleSegment as error:
         return "incompatible", [str(error)]
     except ForeignSegment as error:

@@ -48,6 +48,8 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
 
     assert codes == {
         "ShmqError": Code.REFUSED,
+        "DurabilityWarning": Code.REFUSED,
+        "LockTimeout": Code.REFUSED,
         "LeaseExpired": Code.REFUSED,
         "InvalidName": Code.USAGE,
         "InvalidOption": Code.USAGE,

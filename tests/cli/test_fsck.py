@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import struct
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from tests.cli.tools import Shell, ended, eventually
 from tests.layout import place_of
 
 SHM = Path("/dev/shm")
+
+#: Of a mutex that is held: the thread, and again behind a count.
+HELD = struct.Struct("<III")
 
 
 def segment_of(shell: Shell, queue: str) -> Path:
@@ -131,12 +135,13 @@ def test_what_cannot_be_used_is_told_apart_and_does_not_hide_the_rest(
 def test_a_lock_that_is_held_for_ever_does_not_hold_up_the_check(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
-    broker.create_queue("stuck", dead_letter=None).close()
-    overwrite(segment_of(shell, "stuck"), place_of("lock"), os.getpid().to_bytes(4, "little"))
+    stuck = broker.create_queue("stuck", dead_letter=None)  # its process may be inside
+    overwrite(segment_of(shell, "stuck"), place_of("lock"), HELD.pack(os.getpid(), 0, os.getpid()))
 
     found = states(shell, "stuck", "jobs", "--timeout", "300ms", code=Code.SEGMENT)
 
     assert found == {"stuck": "stuck", "jobs": "sound"}
+    stuck.close()
 
 
 def test_a_semaphore_that_others_may_touch_is_a_problem(shell: Shell, queue: shmq.Queue) -> None:
