@@ -79,17 +79,21 @@ def _examine(namespace: str, name: str) -> tuple[str, list[str]]:
         problems = _of_semaphores(namespace, segment.queue_id)
         with LocalQueue(registry, name, segment) as queue:
             problems += queue.violations()
-    except (NoSuchQueue, QueueDeleted) as error:
-        return MISSING, [str(error)]
-    except LockTimeout as error:
-        return "stuck", [str(error)]
-    except IncompatibleSegment as error:
-        return "incompatible", [str(error)]
-    except ForeignSegment as error:
-        return "foreign", [str(error)]
     except (ShmqError, OSError) as error:
-        return "damaged", [str(error)]
+        return _state_of(error), [str(error)]
     return ("violated" if problems else SOUND), problems
+
+
+def _state_of(error: Exception) -> str:
+    """What is told of a queue that could not be looked through."""
+    states: tuple[tuple[type[Exception], str], ...] = (
+        (NoSuchQueue, MISSING),
+        (QueueDeleted, MISSING),
+        (LockTimeout, "stuck"),
+        (IncompatibleSegment, "incompatible"),
+        (ForeignSegment, "foreign"),
+    )
+    return next((state for kind, state in states if isinstance(error, kind)), "damaged")
 
 
 def _once_more(registry: Namespace, name: str) -> _core.Segment | None:
