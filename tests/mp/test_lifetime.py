@@ -75,7 +75,7 @@ def test_nobody_else_may_touch_it(own_namespace: str) -> None:
     q._store.bell()
     names = files_of(own_namespace)
     modes = {stat.S_IMODE((SHM / name).stat().st_mode) for name in names}
-    assert len(names) == 8  # the namespace, the words, two segments, two semaphores of each
+    assert len(names) == 9  # of the namespace 3, two segments, two semaphores of each
     assert modes == {0o600}
 
 

@@ -444,7 +444,7 @@ places = {locks}
 locks = [ctypes.byref(ctypes.c_char.from_buffer(segment, place)) for place in places]
 libc = ctypes.CDLL(None)
 assert not any(libc.pthread_mutex_lock(lock) for lock in locks)
-putting = in_thread(queue.put, b"1")
+putting = in_thread(queue.put, b"1", True)
 until_waits(MUTEXES, 0)
 jump(-YEAR)
 until_waits(MUTEXES, waits(MUTEXES) + 1)  # its slice has ended, and another begun

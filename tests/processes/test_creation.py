@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import posix_ipc
 import pytest
@@ -23,7 +23,9 @@ from shmq.registry import Namespace
 from shmq.waiting import bell_stem, make_semaphores, remove_semaphores, semaphore_names
 from tests.layout import place_of
 
-from .tools import PATIENCE, Start, drain, eventually, files_of, is_empty, is_sound
+from .tools import PATIENCE, Start, drain, files_of, is_empty, is_sound
+
+T = TypeVar("T")
 
 #: Where the header says "ready", and where the queue's id is.
 PUBLISHED = place_of("published")
@@ -128,25 +130,29 @@ def test_a_queue_that_is_being_made_is_waited_for(namespace: str, start: Start) 
                 broker.create_queue("q").put(b"1")
 
     def find(pipe: Connection) -> list[bytes]:
-        pipe.send("looking")
         with shmq.connect(namespace) as broker:
-            return drain(broker.queue("q"))
+            return drain(once_unlocked(lambda: broker.queue("q"), pipe))
 
     maker = start(make)
     maker.hear()
     finder = start(find)
-    finder.hear()
-    eventually(lambda: waits_for_a_lock(finder.pid), "it waits for the maker")
+    assert finder.hear() == maker.pid
     maker.tell()
 
     assert finder.ends() == [b"1"]
     maker.ends()
 
 
-def waits_for_a_lock(pid: int) -> bool:
-    """Whether the process waits for a record lock: proc(5), /proc/locks."""
-    rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    return any(row[1] == "->" and row[5] == str(pid) for row in rows)
+def once_unlocked(operation: Callable[[], T], pipe: Connection) -> T:
+    """Try until no maker has the lock; the pipe is told of the process that had it at first."""
+    told = False
+    while True:
+        try:
+            return operation()
+        except shmq.LockTimeout as error:
+            if not told:
+                pipe.send(error.pid)
+            told = True
 
 
 def test_a_maker_that_is_killed_lets_the_next_one_make_the_queue(
@@ -161,8 +167,13 @@ def test_a_maker_that_is_killed_lets_the_next_one_make_the_queue(
 
     maker = start(make)
     maker.hear()
-    other = start(lambda pipe: shmq.connect(namespace).create_queue("q").put(b"1").sequence)
-    eventually(lambda: waits_for_a_lock(other.pid), "it waits for the maker")
+
+    def make_too(pipe: Connection) -> int:
+        broker = shmq.connect(namespace)
+        return once_unlocked(lambda: broker.create_queue("q"), pipe).put(b"1").sequence
+
+    other = start(make_too)
+    assert other.hear() == maker.pid
 
     maker.kill()
 

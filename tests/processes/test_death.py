@@ -27,19 +27,10 @@ from .tools import (
     asleep,
     attached,
     drain,
-    environment,
     eventually,
     hold,
     is_empty,
     is_sound,
-    why_not,
-)
-
-PID_NAMESPACE = ("unshare", "--map-root-user", "--pid", "--fork")
-
-no_pid_namespaces = pytest.mark.skipif(
-    bool(why_not(*PID_NAMESPACE, "true")),
-    reason=f"no PID namespace can be made here: {why_not(*PID_NAMESPACE, 'true')}",
 )
 
 
@@ -293,33 +284,6 @@ def test_a_stopped_process_keeps_its_leases(queue: Queue, start: Start) -> None:
 
     assert holder.ends() == "acknowledged"
     is_empty(queue)
-
-
-HOLD_SCRIPT = """
-import sys, shmq
-message = shmq.connect(sys.argv[1]).queue("q").get_nowait()
-print(message.sequence, flush=True)
-sys.stdin.read()
-"""
-
-
-@no_pid_namespaces
-def test_life_and_death_are_seen_across_pid_namespaces(namespace: str, queue: Queue) -> None:
-    queue.put(b"1")
-    command = [*PID_NAMESPACE, "--kill-child", sys.executable, "-c", HOLD_SCRIPT, namespace]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment(),
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"1\n"
-        assert queue.get_many(1, block=False) == []
-        holder.kill()
-        holder.wait()
-
-    assert queue.get(timeout=PATIENCE).delivery_count == 2
 
 
 # ---- what counts as a delivery ----
