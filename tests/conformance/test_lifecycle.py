@@ -358,3 +358,10 @@ def test_a_queue_is_a_context_manager_that_closes_itself(connect: Connect) -> No
         queue.get()
 
     assert next_message(connect().queue("jobs")).body == b"x"
+
+
+def test_a_single_name_of_any_length_is_listed(broker: Broker) -> None:
+    for name in ("q", "orders", "a.longer.name"):  # the second one's answer is as long as a number
+        broker.create_queue(name, dead_letter=None)
+        assert broker.queue_names() == [name]
+        broker.delete_queue(name)
