@@ -35,7 +35,6 @@ HEAVY = {
     "shmq.client.transactions.transaction",
     "shmq.client.typed",
     "shmq.contract.group",
-    "shmq.contract.stats",
     "shmq.contract.stream",
     "shmq.core._log",
     "shmq.core._roster",

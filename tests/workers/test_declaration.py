@@ -26,6 +26,8 @@ ACT = "tests.workers.handlers:act"
 
 #: Two workers in one program, which is also what their processes import.
 SCRIPT = """
+import os
+
 import shmq
 
 namespace = os.environ["SHMQ_NAMESPACE"]
