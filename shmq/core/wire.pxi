@@ -316,9 +316,13 @@ cdef class Wire:
     def subscribe(self, uint32_t credit, double lease, Acks acks, bytes where=None):
         """Write a SUBSCRIBE whose messages gather their acknowledgements in ``acks``."""
         cdef Answer answer = self._new_answer()
-        cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 4 + _asking(where))
+        cdef bint tells = self.tells and acks is not None
+        cdef size_t size = _asking(where)
+        cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 4 + size + tells)
         at = shmq_store32(at, credit)
-        _ask_for(at, where, SHMQ_TELLS if self.tells and acks is not None else 0)
+        _ask_for(at, where, SHMQ_TELLS if tells else 0)
+        if tells:
+            at[size] = 1
         answer.messages = []
         answer.queue = self.queue()
         answer.acks = acks

@@ -34,9 +34,15 @@ def queue(broker: shmq.Broker) -> shmq.Queue:
     return broker.create_queue("jobs", max_deliveries=LIMIT)
 
 
+#: What follows the flags.
+TOLD = {0: b"", Flag.TELLS: b"\x01"}
+
+
 def subscribe(peer: Peer, credit: int, flags: int) -> int:
     """A subscription of which the first message has come; its id."""
-    number = peer.post(Type.SUBSCRIBE, name_of("jobs") + struct.pack("!IB", credit, flags))
+    number = peer.post(
+        Type.SUBSCRIBE, name_of("jobs") + struct.pack("!IB", credit, flags) + TOLD[flags]
+    )
     while peer.receive().kind != Type.DELIVER:
         continue
     return number

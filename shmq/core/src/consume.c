@@ -30,11 +30,12 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
         wish->until = end_of(shmq_read32(&r));
     *flags = shmq_read8(&r);
     wish->settled = *flags & SHMQ_SETTLED;
-    wish->tells = *flags & SHMQ_TELLS;
     if (*flags & SHMQ_WHERE && shmq_left(&r)) {
         wish->where_bytes = shmq_read16(&r);
         wish->where = shmq_read_bytes(&r, wish->where_bytes);
     }
+    if (wish->subscribes && *flags & SHMQ_TELLS && shmq_left(&r) == 1)
+        wish->tells = shmq_read8(&r) == 1;
     if (!r.bad && !shmq_left(&r))
         return NULL;
     if (*flags & SHMQ_WHERE)
@@ -43,10 +44,10 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
                             : "behind the name are u32 most, u32 wait and u8 flags";
 }
 
-/* The flag of an expression where none follows is none: so it was before there were any. */
+/* A flag without what is to follow it is none: so it was before there were any. */
 static uint8_t known_flags(const struct shmq_wish *wish)
 {
-    uint8_t known = wish->subscribes ? SHMQ_SETTLED | SHMQ_TELLS : SHMQ_SETTLED;
+    uint8_t known = wish->tells ? SHMQ_SETTLED | SHMQ_TELLS : SHMQ_SETTLED;
 
     return wish->where ? known | SHMQ_WHERE : known;
 }
