@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from shmq.registry import Namespace
 from tests.processes.tools import SHM
 from tests.soak import over_tcp, streams, transactions
 
@@ -37,6 +38,7 @@ def soak(seconds: float, seed: int) -> dict[str, Any]:
             "transactions": _Part(_transactions, seconds, seed + 2, namespace),
         }
         found = {name: part.outcome() for name, part in parts.items()}
+    Namespace.of(namespace).retire()  # each part was in it as the others ended
     left = [path.name for path in SHM.iterdir() if f"@{namespace}" in path.name]
     assert not left, f"left behind in /dev/shm: {left}"
     return found
