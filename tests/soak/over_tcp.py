@@ -148,8 +148,8 @@ def soak(
             stops.resume(everything=True)
             for worker in crew.alive:
                 crew.kill(worker)
+            front.is_over()  # first: one that stands still for good cannot end by itself
             assert server.stops() == 0, server.log
-            front.is_over()
         # What is settled leaves a journalled queue once a writer has it on disk.
         with contextlib.nullcontext() if data_dir is None else serve(namespace, **settings):
             drain(queue, Journal(directory, 0))
