@@ -260,20 +260,9 @@ class Namespace:
         Whoever writes them has said so with `keep_in`; it is so until the last queue and
         the last process have gone.
         """
-        with self._section():
-            opened = self._fd < 0
-            if opened:
-                try:
-                    self._fd = self._open(0)
-                except FileNotFoundError:
-                    return None
-            try:
-                raw = os.pread(
-                    self._fd, _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX"), _DATA_DIR_AT
-                )
-            finally:
-                if opened:
-                    self._close()
+        most = _DATA_DIR.size + os.pathconf("/", "PC_PATH_MAX")
+        with self._section(), self._file_if_any() as there:
+            raw = os.pread(self._fd, most, _DATA_DIR_AT) if there else b""
         if len(raw) < _DATA_DIR.size:
             return None
         size, checksum = _DATA_DIR.unpack_from(raw)
@@ -461,6 +450,25 @@ class Namespace:
             raise
         return fd
 
+    @contextlib.contextmanager
+    def _file_if_any(self) -> Iterator[bool]:
+        """Have the namespace's file open for the block; False: there is none.
+
+        None is made, and this process does not stay in the namespace for it. Needs the section.
+        """
+        opened = self._fd < 0
+        if opened:
+            try:
+                self._fd = self._open(0)
+            except FileNotFoundError:
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            if opened:
+                self._close()
+
     def retire(self) -> None:
         """Remove the namespace's file if nothing is left in it and nobody else is here.
 
@@ -502,18 +510,9 @@ class Namespace:
         with self._section():
             if not self.is_empty():
                 return False
-            opened = self._fd < 0
-            if opened:
-                try:
-                    self._fd = self._open(0)
-                except FileNotFoundError:
-                    return False
-            try:
-                old = time.time() - os.fstat(self._fd).st_mtime > 1.0
+            with self._file_if_any() as there:
+                old = there and time.time() - os.fstat(self._fd).st_mtime > 1.0
                 return old and self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 0, 0) == fcntl.F_UNLCK
-            finally:
-                if opened:
-                    self._close()
 
     def is_empty(self) -> bool:
         """Whether there is neither a queue nor a stream nor an exchange."""
@@ -569,17 +568,10 @@ class Namespace:
         """Whether another process holds the registry lock. Needs the section."""
         if self._depth:
             return False
-        opened = self._fd < 0
-        if opened:
-            try:
-                self._fd = self._open(0)
-            except FileNotFoundError:
+        with self._file_if_any() as there:
+            if not there:
                 return False
-        try:
             return self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, _REGISTRY_BYTE) != fcntl.F_UNLCK
-        finally:
-            if opened:
-                self._close()
 
     # ---- queues ----
 
