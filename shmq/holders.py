@@ -69,7 +69,7 @@ class Holder:
 
 
 def lock_timeout(what: str, thread: int, seconds: float) -> LockTimeout:
-    """The error of one who has waited so long for ``what``; 0: for nobody who is known."""
+    """The error of a wait of so long for ``what``; thread 0: its holder is not known."""
     if not thread:
         return LockTimeout(
             f"{what} was locked for {seconds:.2f} s, it is not known by whom: try again"

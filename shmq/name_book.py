@@ -107,7 +107,7 @@ class NameBook:
     # ---- reading ----
 
     def names(self, kind: str, busy: Callable[[], bool], begin: str = "") -> list[str]:
-        """What there is of that kind whose name begins so; sorted.
+        """The names of that kind that begin so; sorted.
 
         ``busy`` tells whether another process may be making or removing something.
         """

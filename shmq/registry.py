@@ -552,7 +552,7 @@ class Namespace:
             raise refusal from error
 
     def names_of(self, kind: str, begin: str = "") -> list[str]:
-        """What there is of a kind of `shmq.name_book.KINDS` whose name begins so, sorted.
+        """The names of one kind of `shmq.name_book.KINDS` that begin so, sorted.
 
         One may be half made or half removed, or have been removed by hand just now.
         """

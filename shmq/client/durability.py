@@ -2,8 +2,8 @@
 
 Each process that makes or opens something durable looks whether the namespace has a writer, and
 starts one if there is none: :mod:`shmq.persistence.launch`. A writer brings back all that its
-directory holds, under the registry lock, before anybody sees it: so who has seen it has seen
-what it brought back.
+directory holds, under the registry lock, before anybody sees it: so a process that has seen it
+has seen what it brought back.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 cdef enum:
     WAIT_SLICE = 50000000        # ns
-    WRITER_SLICE = 250000000     # ns: how soon a writer is missed by who waits for the disk
+    WRITER_SLICE = 250000000     # ns: how soon a wait for the disk misses the writer
     NOGIL_BYTES = 1 << 16        # copies from this size on let other threads run
     MOST_SPIN = 100000           # ns
     LEAST_SPIN = 2000

@@ -259,7 +259,7 @@ cdef class Partition(Segment):
             made.pin, made.pinner = pin, getpid()
         return made
 
-    # For readers, who wait for no lock: whoever has it now leaves it to the next one.
+    # For readers, which wait for no lock: where it is held, the next reader does it.
     cdef int _expire_what_is_stale(self) except -1:
         cdef int status
         if not self.c.retention or not shmq_log_is_stale(&self.c):

@@ -58,7 +58,7 @@ class Persistence:
         made when there is something to keep. Raises :class:`~shmq.ShmqError` if the directory
         cannot be used, or another process writes there.
         """
-        if self._idle is not None:  # whoever starts it keeps the others out
+        if self._idle is not None:  # the process that starts it keeps the others out
             self._begin()
         else:
             with self._registry.starting(ENDING):

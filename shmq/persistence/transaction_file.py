@@ -152,7 +152,7 @@ def _pack(record: list[Any], salt: int) -> bytes:
 def read_noted(disk: Disk) -> list[Noted]:
     """The transactions of the file that are not done, in order; none without a file.
 
-    What it counts is synced: whoever wrote it may have died before. Raises DamagedFile,
+    What it counts is synced: its writer may have died before. Raises DamagedFile,
     IncompatibleFile, and OSError.
     """
     if TRANSACTIONS not in disk.names():

@@ -131,7 +131,7 @@ def _puts(works: list[dict[str, Any]], part: Part) -> Iterator[tuple[int, list[l
 
 
 def _sync(disk: Disk, names: list[str]) -> None:
-    """Whoever wrote what is counted may have died before."""
+    """Sync what is counted: its writer may have died before."""
     disk.sync_directory()
     for name in names:
         file = disk.open(name)

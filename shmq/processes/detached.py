@@ -74,7 +74,7 @@ def _opened(log: Path) -> int:
 
 
 def _await(pipe: int, log: Path) -> None:
-    """In the parent: return to whoever started it, once the child says so."""
+    """In the parent: return to the caller, once the child says so."""
     said = b""
     while more := os.read(pipe, _MOST):
         said += more

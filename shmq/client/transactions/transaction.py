@@ -402,8 +402,8 @@ class LocalTransaction(contract.Transaction):
         try:
             self._do(record)
         except LockTimeout as error:
-            # It is committed. Whoever holds that lock goes on, or dies: the next commit of
-            # this process does what is left, or whoever finds that the process has died.
+            # It is committed. The lock's holder goes on, or dies: the next commit of
+            # this process does what is left, or the process that finds this one dead.
             log.warning("a part of a committed transaction waits: %s", error)
             return
         except BaseException:

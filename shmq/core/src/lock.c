@@ -108,7 +108,7 @@ static int conclude(struct shmq_queue *q, bool even_deleted)
 }
 
 /* Both in their order. Nobody keeps the side of the gets while it waits for the other in the
- * kernel: whoever holds that may be stopped, and leases and settlements go on meanwhile. */
+ * kernel: its holder may be stopped, and leases and settlements go on meanwhile. */
 static int take_both(struct shmq_queue *q, int64_t end)
 {
     int error;

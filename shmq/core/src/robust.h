@@ -1,4 +1,4 @@
-/* Robust mutexes between processes: whoever gets one from a dead holder is told so.
+/* Robust mutexes between processes: a thread that gets one from a dead holder is told so.
  *
  * The kernel marks the mutexes of a thread that dies, by the list that the thread keeps of
  * them. What is in shared memory may be damaged, and then nobody may ever be marked: so whoever
