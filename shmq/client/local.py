@@ -449,8 +449,9 @@ class LocalQueue(_core.Handle, contract.Queue):
     ) -> None:
         """See :class:`shmq.contract.Queue`."""
         batch, part = staging.check_batch(batch), staging.check_part(part)
+        chunks = self.chunks(rows)  # rows that can never fit are refused before a queue is made
         queue = self._make_staging(publisher, staging_bytes)
-        staging.stage(self, queue, batch, part, rows, staging_bytes)
+        staging.stage(queue, batch, part, chunks, staging_bytes)
 
     def publish(
         self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from shmq.client import confirming
 from shmq.codecs import CODECS, unpack_properties
-from shmq.contract import Row, Rows
 from shmq.errors import Full, InvalidOption
 from shmq.options import MAX_ARENA, QueueOptions, check_whole
 
@@ -189,13 +188,15 @@ def check_owner(queue: Any, publisher: str) -> None:
 
 
 def stage(
-    target: Any, queue: Any, batch: int, part: str, rows: Sequence[Row] | Rows, most: int
+    queue: Any, batch: int, part: str, chunks: Sequence[tuple[bytes, int]], most: int
 ) -> None:
-    """Stage rows for a batch, unless that is sealed. Raises Full, and then has staged none."""
+    """Stage chunks, each with its count of rows, for a batch, unless that is sealed.
+
+    Raises Full, and then has staged none.
+    """
     marker = _marker(queue)
     if marker is not None and marker.batch >= batch:
         return
-    chunks = target.chunks(rows)
     size = sum(len(chunk) for chunk, _ in chunks)
     if queue.used + size > most and marker is not None:
         _sweep(queue, marker)

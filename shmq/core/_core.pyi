@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, final
 
 from shmq.contract import Batch as BatchContract
-from shmq.contract import Columns
+from shmq.contract import Columns, Rows
 from shmq.contract import Message as MessageContract
 from shmq.contract import Packed as PackedContract
 from shmq.contract import Run as RunContract
@@ -212,7 +212,7 @@ class _RowMover(_Lessor):
     """The part of a handle that stages rows in chunks, and takes them in from there."""
 
     def chunks(
-        self, rows: Iterable[bytes | tuple[bytes, dict[str, Any]]]
+        self, rows: Iterable[bytes | tuple[bytes, dict[str, Any]]] | Rows
     ) -> list[tuple[bytes, int]]: ...
     def listing(self, codec: int) -> list[tuple[int, int, bool, bytes]]: ...
     def remove(self, at: int, seq: int) -> bool: ...

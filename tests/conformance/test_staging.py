@@ -152,6 +152,7 @@ def test_what_can_never_be_put_is_refused_when_it_is_staged(
 
     with pytest.raises(error):
         queue.stage("p", 0, "one", [b"good", row])
+    assert [stats.name for stats in broker.list_queues()] == ["small", "small.dlq"]
 
     queue.stage("p", 0, "one", [b"other"])
     assert queue.publish("p", 0, ["one"]) == 1
