@@ -59,6 +59,7 @@ class Server:
         ]
         self.tls = bool(settings.get("tls"))
         table = {"port": 0, "workers": 1, "limits": limits, "tokens": rows, **settings}
+        self.config.touch(mode=0o600)
         self.config.write_text(_toml(table))
 
     def start(self, *flags: str, **more: str) -> None:

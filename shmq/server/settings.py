@@ -16,6 +16,7 @@ from shmq.names import check_name, default_namespace
 from shmq.options import check_one_of, check_whole
 from shmq.protocol import DEFAULT_PORT
 from shmq.server.limits import Limits
+from shmq.server.ownership import check_file
 from shmq.server.tls import Tls
 from shmq.server.tokens import Token
 
@@ -138,11 +139,16 @@ class Source:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            found = tomllib.load(file)
     except OSError as error:
         raise InvalidOption(f"it cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InvalidOption(f"it is not TOML: {error}") from error
+    secrets = "its tokens" if found.get("tokens") else None
+    check_file(status, path, "the configuration", secrets=secrets)
+    return found
 
 
 def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:

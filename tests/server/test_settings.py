@@ -52,6 +52,7 @@ produce = ["orders*"]
 
 def config(folder: Path, text: str) -> Path:
     path = folder / "serve.toml"
+    path.touch(mode=0o600)
     path.write_text(text)
     return path
 
@@ -169,6 +170,50 @@ def test_what_is_wrong_in_the_file_is_told_with_its_name(
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(shmq.InvalidOption, match="cannot be read: No such file"):
         Source(tmp_path / "none.toml").read()
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = config(tmp_path, "port = 1")
+    path.chmod(mode)
+
+    with pytest.raises(shmq.InvalidOption) as refusal:
+        Source(path).read()
+
+    assert f"{path}: the configuration has mode {mode:04o}, so others may write it" in str(
+        refusal.value
+    )
+    assert str(refusal.value).endswith(f"chmod 600 {path}")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_a_file_with_tokens_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = config(tmp_path, EVERYTHING)
+    path.chmod(mode)
+
+    with pytest.raises(shmq.InvalidOption) as refusal:
+        Source(path).read()
+
+    assert f"has mode {mode:04o}, so others may read its tokens: chmod 600 {path}" in str(
+        refusal.value
+    )
+    assert HASH not in str(refusal.value)
+
+
+def test_a_file_without_tokens_may_be_read_by_others(tmp_path: Path) -> None:
+    path = config(tmp_path, "port = 1")
+    path.chmod(0o644)
+
+    assert Source(path).read().port == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = config(tmp_path, "port = 1")
+    os.chown(path, 1, -1)
+
+    with pytest.raises(shmq.InvalidOption, match="belongs to user 1, neither to user 0 nor"):
+        Source(path).read()
 
 
 def test_a_reload_takes_over_what_can_change_and_names_the_rest() -> None:
