@@ -148,7 +148,7 @@ class Control:
         self._broker = broker
         self._exchanging = Exchanging(broker)
         self._seldom = Seldom(log)
-        self.streams = Streams(broker, self.rights)
+        self.streams = Streams(broker, self.stream_rights)
         self._own: dict[Session, list[tuple[str, int]]] = {}
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             Type.HELLO: self._hello,
@@ -204,6 +204,11 @@ class Control:
         """What the session may do to the queue of that name, whether there is one or not."""
         caller: Caller = session.context
         return caller.rights(self.doors, name)
+
+    def stream_rights(self, session: Session, name: str, group: str | None = None) -> int:
+        """The same of a stream, or of a group of it."""
+        caller: Caller = session.context
+        return caller.stream_rights(self.doors, name, group)
 
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         """Carry a request out: its status, and the payload of the answer.

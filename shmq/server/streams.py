@@ -6,7 +6,7 @@ import dataclasses
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from shmq.client.local import LocalBroker
 from shmq.client.streams import LocalStream
@@ -26,7 +26,6 @@ from shmq.stream_options import StreamOptions
 
 __all__ = ["Streams"]
 
-Rights = Callable[[Session, str], int]
 
 _APPENDED: Final = struct.Struct("!QIQ")
 _OFFSET: Final = struct.Struct("!Q")
@@ -34,6 +33,13 @@ _RANGE: Final = struct.Struct("!II")
 
 #: How many streams stay attached to.
 _MOST_KEPT: Final = 256
+
+
+class Rights(Protocol):
+    """What a session may do to a stream, or to a group of it, whether there is one or not."""
+
+    def __call__(self, session: Session, name: str, group: str | None = None) -> int:
+        """The engine's bits, and KNOWN."""
 
 
 class Streams:
@@ -83,24 +89,32 @@ class Streams:
             stream.close()
         self._open.clear()
 
-    def rights(self, session: Session, name: str) -> int:
-        """What the session may do to what is called so."""
-        return self._rights(session, name)
+    def rights(self, session: Session, name: str, group: str | None = None) -> int:
+        """What the session may do to the stream of that name, or to a group of it."""
+        return self._rights(session, name, group)
 
     # ---- attaching ----
 
     def attached(
-        self, session: Session, name: str, right: int = 0, identity: int = 0
+        self,
+        session: Session,
+        name: str,
+        right: int = 0,
+        identity: int = 0,
+        group: str | None = None,
     ) -> LocalStream:
-        """The stream, for who may do that to it. Raises Refusal, NoSuchStream."""
-        held = self._rights(session, name)
-        if not held:
+        """The stream, for who has one of those rights to it, or to that group of it.
+
+        Raises Refusal, NoSuchStream.
+        """
+        if not self._rights(session, name):
             raise _absent(name)
         stream = self._kept(name)
         if identity and stream.identity != identity:
             raise _absent(name)
-        if right and not held & right:
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to that of stream {name!r}")
+        if right and not self._rights(session, name, group) & right:
+            what = f"stream {name!r}" if group is None else f"group {group!r} of stream {name!r}"
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to do that to {what}")
         return stream
 
     def _kept(self, name: str) -> LocalStream:
