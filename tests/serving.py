@@ -205,12 +205,12 @@ def serve(
             server.close()
 
 
-def _toml(table: Mapping[str, Any]) -> str:
+def _toml(table: Mapping[str, Any], within: str = "") -> str:
     """The values first, then the tables, then the lists of tables."""
     plain, tables = "", ""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            tables += f"\n[{key}]\n{_toml(value)}"
+            tables += f"\n[{within}{key}]\n{_toml(value, f'{within}{key}.')}"
         elif isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
             tables += "".join(f"\n[[{key}]]\n{_toml(row)}" for row in value)
         elif value is not None:

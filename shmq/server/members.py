@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import struct
@@ -21,6 +22,7 @@ from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.protocol import Status, Type
 from shmq.server.answering import Refusal, map_of, packed, well_formed
 from shmq.server.group_forms import Asked, Places, Take, receipts_of
+from shmq.server.quotas import Quotas, Wish
 from shmq.server.tokens import KNOWN
 
 __all__ = ["Members"]
@@ -64,8 +66,9 @@ class Streams(Protocol):
 class Members:
     """Carries out requests about groups, and leaves them for those whose connection ended."""
 
-    def __init__(self, streams: Streams, open_queue: Callable[[str], Any]) -> None:
+    def __init__(self, streams: Streams, open_queue: Callable[[str], Any], quotas: Quotas) -> None:
         self._streams = streams
+        self._quotas = quotas
         self._graves = Graves(open_queue)
         self._open: dict[Session, dict[Key, Seat]] = {}
         self.answers: dict[int, Callable[[Session, str, bytes], bytes]] = {
@@ -101,7 +104,7 @@ class Members:
         asked = Asked(rest)
         options = asked.options()
         stream = self._attached(session, name, asked, CONSUME_RIGHT)
-        with well_formed():
+        with well_formed(), self._room_for(session, stream, asked.group):
             seat = self._seat(session, stream, asked.group, options)
         key = stream.identity, asked.group, seat.id
         self._open.setdefault(session, {})[key] = seat
@@ -235,7 +238,8 @@ class Members:
                 return packed({})
             if "group_id" in asked:
                 _check_same(stream, group, asked.pop("group_id"))
-            return packed(_shown(stream.group(group, **asked)))
+            with self._room_for(session, stream, group):
+                return packed(_shown(stream.group(group, **asked)))
 
     def _list(self, session: Session, name: str, identity: int) -> list[dict[str, Any]]:
         """The groups that the session may look at."""
@@ -260,8 +264,20 @@ class Members:
     def _group(self, session: Session, name: str, asked: Asked) -> LocalGroup:
         """The group, for who may set it to other offsets."""
         stream: Any = self._attached(session, name, asked, ADMIN_RIGHT)
-        group: LocalGroup = stream.group(asked.group)
+        with self._room_for(session, stream, asked.group):
+            group: LocalGroup = stream.group(asked.group)
         return group
+
+    def _room_for(
+        self, session: Session, stream: LocalStream, group: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Have a group that the block makes fit the quotas. Raises Refusal, LockTimeout."""
+
+        def wished() -> Wish | None:
+            there = files.look_at(stream.namespace, stream.identity, group)
+            return Wish("groups", [f"{stream.name}/{group}"]) if there is None else None
+
+        return self._quotas.room_for(session, wished)
 
     def _need(self, session: Session, name: str, right: int) -> None:
         if not self._streams.rights(session, name) & right:

@@ -20,6 +20,7 @@ from shmq.server.confirming import Confirming
 from shmq.server.fetching import Fetching
 from shmq.server.holding import Holding
 from shmq.server.members import Members
+from shmq.server.quotas import Quotas, Wish
 from shmq.server.statuses import refusal_of
 from shmq.server.stream_forms import Append, At, Fetch, Hold, Repartition
 from shmq.stream_options import StreamOptions
@@ -48,14 +49,15 @@ class Streams:
     Each method that answers checks in the contract's order: form, flags, stream, right, range.
     """
 
-    def __init__(self, broker: LocalBroker, rights: Rights) -> None:
+    def __init__(self, broker: LocalBroker, rights: Rights, quotas: Quotas) -> None:
         self._broker = broker
         self._rights = rights
+        self._quotas = quotas
         self._open: dict[str, LocalStream] = {}
         self._fetching = Fetching()
         self._holding = Holding()
         self._confirming = Confirming()
-        self._members = Members(self, broker.queue)
+        self._members = Members(self, broker.queue, quotas)
         self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
             Type.STREAM_CREATE: self._create,
             Type.STREAM_DELETE: self._delete,
@@ -146,8 +148,16 @@ class Streams:
         if not held & ADMIN_RIGHT:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
-            StreamOptions.given(given)
-            self._broker.create_stream(name, **given).close()
+            wanted = StreamOptions.given(given)
+
+            def wished() -> Wish | None:
+                if self._broker.has_stream(name):
+                    return None
+                size = wanted.partitions * _log.partition_bytes(wanted.as_dict())
+                return Wish("streams", [name], size)
+
+            with self._quotas.room_for(session, wished):
+                self._broker.create_stream(name, **given).close()
         return b""
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -244,7 +254,9 @@ class Streams:
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.of(rest)
         stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
-        with well_formed():
+        size = asked.partitions * _log.partition_bytes(stream.options.as_dict())
+        wish = Wish("streams", [], size)
+        with well_formed(), self._quotas.room_for(session, lambda: wish):
             opened = stream.repartition(asked.partitions)
         return _RANGE.pack(opened.start, opened.stop)
 

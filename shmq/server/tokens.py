@@ -64,8 +64,8 @@ class Token:
 
     ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of those. A pattern is for
     queues, exchanges, and streams with all their groups of consumers; ``STREAM/GROUP`` is for
-    groups alone. No right includes another. Raises :class:`~shmq.InvalidOption`, and TypeError for a value of
-    the wrong type; neither names a secret.
+    groups alone. No right includes another. Raises :class:`~shmq.InvalidOption`, and TypeError
+    for a value of the wrong type; neither names a secret.
     """
 
     #: For the log.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shmq.server.limits import Limits
-from shmq.server.settings import Source
+from shmq.server.settings import Settings, Source
 from tests.processes.tools import ROOT
 
 UNIT = (ROOT / "deploy" / "shmq.service").read_text()
@@ -81,13 +82,25 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert run.returncode == 0
 
 
-def test_the_file_that_the_page_shows_is_read_and_has_the_defaults(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
-    path = tmp_path / "serve.toml"
+def settings_shown(path: Path, text: str) -> Settings:
     path.touch(mode=0o600)
-    path.write_text(shown.replace("sha256:0b4a…", "sha256:" + "0" * 64))
+    path.write_text(text.replace("sha256:0b4a…", "sha256:" + "0" * 64))
+    return Source(path).read()
 
-    settings = Source(path).read()
 
-    assert settings.limits == Limits()
-    assert {field for field in Limits.__slots__ if f"\n{field} = " not in shown} == set()
+def test_the_files_that_the_page_shows_are_read_and_the_first_has_the_defaults(
+    tmp_path: Path,
+) -> None:
+    shown, quotas = re.findall(r"^```toml\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "serve.toml"
+
+    assert settings_shown(path, shown).limits == Limits()
+    limits = settings_shown(path, quotas).limits
+
+    assert None not in dataclasses.astuple(limits.namespace)
+    assert limits.token
+    assert {
+        field
+        for field in Limits.__slots__
+        if f"\n{field} = " not in shown and f"[limits.{field}]\n" not in quotas
+    } == set()

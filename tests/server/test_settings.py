@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.server.limits import Limits
+from shmq.server.limits import Limits, Quota
 from shmq.server.listening import listen
 from shmq.server.settings import Settings, Source
 from shmq.server.tls import Tls
@@ -37,6 +37,15 @@ handshake = 1
 idle = 2.5
 frame = 3
 drain = 6
+
+[limits.namespace]
+queues = 10
+streams = 9
+groups = 8
+bytes = 7
+
+[limits.token]
+queues = 0
 
 [tls]
 certificate = "server.crt"
@@ -78,6 +87,8 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
             idle=2.5,
             frame=3,
             drain=6,
+            namespace=Quota(queues=10, streams=9, groups=8, bytes=7),
+            token=Quota(queues=0),
         ),
         tls=Tls(
             certificate=tmp_path / "server.crt",
@@ -147,6 +158,10 @@ def test_without_a_file_there_are_the_defaults() -> None:
         ("insecure = 1", "insecure=1 must be true or false"),
         ("[limits]\nidle = 0", "idle=0 s is out of range"),
         ("[limits]\nmax_frame = 1", "max_frame=1 is out of range"),
+        ("[limits]\ntoken = 5", "limits.token must be a table"),
+        ("[limits.token]\nqueus = 5", r"unknown key 'queus' in \[limits.token\]: .*'queues'"),
+        ("[limits.token]\nbytes = -1", "bytes=-1 must be 0 or more"),
+        ("[limits.namespace]\ngroups = 'a'", "groups='a' must be an int"),
         ("[tls]\ncertificate = 5", "certificate=5 must be a path"),
         ("data_dir = ''", "data_dir='' is no directory"),
         ("data_dir = 5", "data_dir=5 must be a directory"),
