@@ -22,6 +22,7 @@ from shmq.errors import DamagedFile, IncompatibleFile
 
 __all__ = [
     "BATCH_BYTES",
+    "DEFINITIONS",
     "HEADER_BYTES",
     "JOURNAL",
     "SNAPSHOT",
@@ -44,6 +45,8 @@ JOURNAL: Final = 2
 #: A segment of one partition of a stream, and the card of a whole one.
 STREAM: Final = 3
 STREAM_CARD: Final = 4
+#: The exchanges, or the schemas, of a namespace.
+DEFINITIONS: Final = 5
 #: Bytes of every BATCH record.
 BATCH_BYTES: Final = 56
 #: What is enough to read of a file to have its header: names and options are short.
@@ -52,8 +55,8 @@ HEADER_BYTES: Final = 65536
 INDEXED: Final = 64 << 10
 
 _MAGIC = b"DMSQ"
-#: What a file of each kind is of: a queue, a partition of a stream, a stream.
-_SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3}
+#: What a file of each kind is of: a queue, a partition of a stream, a stream, a namespace.
+_SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3, DEFINITIONS: 4}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
 
@@ -68,9 +71,9 @@ class FileHeader:
     """What stands at the beginning of a file."""
 
     #: ``SNAPSHOT`` or ``JOURNAL`` (a segment of it) of a queue; of a stream, ``STREAM`` (a
-    #: segment of a partition) or ``STREAM_CARD``.
+    #: segment of a partition) or ``STREAM_CARD``; of a namespace, ``DEFINITIONS``.
     kind: int
-    #: The name of the queue or stream, and its options by name as they are kept.
+    #: The name of the queue, stream or namespace, and its options by name as they are kept.
     name: str
     options: Mapping[str, Any]
     #: A stream's segment's: which partition.
