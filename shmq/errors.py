@@ -77,7 +77,8 @@ class ShmqError(Exception):
 class DurabilityWarning(RuntimeWarning):
     """What is durable is not written to disk: no writer runs, and none could be started.
 
-    That is a queue or a stream, or exchanges and schemas. What is put there is lost with the machine's memory, until a writer is started.
+    That is a queue or a stream, or exchanges and schemas. What is put there is lost with the
+    machine's memory, until a writer is started.
     """
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from tests.persisting import persisting
-from tests.processes.tools import eventually
+from tests.processes.tools import PATIENCE, eventually
 from tests.recovery.test_autostart import Writers, writers
 from tests.recovery.tools import Persist, lose
 from tests.serving import serve
@@ -34,6 +34,12 @@ def make(broker: shmq.Broker) -> None:
     topic.bind("rest", "odd", kind="exchange")
     headers = broker.create_exchange("by-headers", "headers")
     headers.bind("orders", headers={"region": "eu"}, match="any")
+
+
+def append(broker: shmq.Broker) -> None:
+    broker.stream("audit").append_many(
+        [b"once", b"only"], partition=0, producer=7, sequence=0, confirm="disk", timeout=PATIENCE
+    )
 
 
 def test_exchanges_and_bindings_are_there_after_a_reboot(persist: Persist, namespace: str) -> None:
@@ -207,6 +213,7 @@ def test_a_server_answers_when_it_is_on_disk_and_has_it_after_a_reboot(
             broker.set_schema("orders", SCHEMA)
             broker.create_exchange("gone")
             broker.delete_exchange("gone")
+            append(broker)
         server.process.suspend()  # it starts nobody anew
         for pid in server.children():
             psutil.Process(pid).kill()
@@ -218,6 +225,8 @@ def test_a_server_answers_when_it_is_on_disk_and_has_it_after_a_reboot(
         server.ready()
 
         with shmq.connect(server.url) as broker:
+            append(broker)  # as one does whose answer was lost
+            assert broker.stream("audit").read(0, 0).values() == [b"once", b"only"]
             names = [each.name for each in broker.list_exchanges()]
             assert names == ["by-headers", "events", "rest"]
             assert broker.exchange("events").publish(b"{}", "orders.eu.paid").delivered == 2
