@@ -126,6 +126,27 @@ def test_every_version_of_a_schema_is_there_after_a_reboot(
         assert len(broker.schemas("audit")) == 1
 
 
+def test_groups_and_share_groups_go_on_after_a_reboot_without_what_they_have_done(
+    persist: Persist, namespace: str
+) -> None:
+    with shmq.connect(namespace) as broker:
+        stream = broker.create_stream("audit", 1, durability="journal")
+        stream.append_many([b"a", b"b", b"c"], confirm="disk", timeout=PATIENCE)
+        with stream.group("readers").join() as member:
+            member.poll(2, PATIENCE)
+            member.commit()
+        with stream.share("workers") as share:
+            share.ack_many(each.receipt for each in share.get_many(2, timeout=PATIENCE))
+    persist.reboot()
+
+    with shmq.connect(namespace) as broker:
+        stream = broker.stream("audit")
+        with stream.group("readers").join() as member:
+            assert [each.values() for each in member.poll(5, PATIENCE)] == [[b"c"]]
+        with stream.share("workers") as share:
+            assert [record.value for record in share.get_many(5, timeout=PATIENCE)] == [b"c"]
+
+
 def test_with_nothing_started_the_first_to_ask_for_an_exchange_finds_it(writers: Writers) -> None:
     with shmq.connect() as broker:
         broker.create_queue("orders", durability="journal", dead_letter=None)
