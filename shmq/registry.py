@@ -378,6 +378,25 @@ class Namespace:
             if self._fd >= 0:
                 self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
 
+    def drop_stored(self, file: str) -> bool:
+        """Whether that file of definitions, which is to go, is on disk no more.
+
+        Its writer removes it, and this process does where there is none. Needs the registry
+        lock, so that none begins.
+        """
+        directory = self.data_dir
+        if directory is None or not (directory / file).exists():
+            return True
+        if erasing.is_written(directory):
+            return False
+        try:
+            disk = Disk(directory)
+            disk.unlink(file)
+            disk.sync_directory()
+        except OSError:
+            return False
+        return True
+
     # ---- the registry lock ----
 
     @contextlib.contextmanager
@@ -596,6 +615,10 @@ class Namespace:
     def stream_path(self, stream: str) -> Path:
         """Where the stream's control segment is."""
         return SHM / f"stream.shmq@{self.name}@{stream}"
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether there is a ``queue`` or a ``stream`` of that name, in whatever state."""
+        return (self.stream_path(name) if kind == "stream" else self.path_of(name)).exists()
 
     def queue_names(self, begin: str = "") -> list[str]:
         """The names of the queues that begin so, sorted; see `names_of`."""

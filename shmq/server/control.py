@@ -78,7 +78,8 @@ _PEEKED: Final = 1 << 20
 #: About how many rows one PUBLISH puts: the others wait for no more than that.
 _PUBLISHED: Final = 10_000
 
-#: What is carried out beside the loop: it may wait for locks, or look through a whole queue.
+#: What is carried out beside the loop: it may wait for locks or the disk, or look through a
+#: whole queue.
 _ASIDE: Final = frozenset(
     {
         Type.CREATE,
@@ -91,6 +92,8 @@ _ASIDE: Final = frozenset(
         Type.STAGE,
         Type.PUBLISH,
         Type.STAGED,
+        Type.SCHEMA,
+        Type.EXCHANGE,
     }
 )
 
