@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from shmq.errors import ShmqError, Unsupported
+from shmq.errors import ShmqError, Unsupported, descriptors
 from shmq.options import check_one_of
 
 __all__ = ["COMPRESSIONS", "LARGEST", "compressor", "expand"]
@@ -68,7 +68,8 @@ def _expand_zstd(packed: bytes, size: int) -> bytes:
 
 def _lz4() -> Any:
     try:
-        import lz4.frame  # noqa: PLC0415 - of the extra "compression"
+        with descriptors:
+            import lz4.frame  # noqa: PLC0415 - of the extra "compression"
     except ImportError as error:
         raise _not_installed("lz4", "lz4") from error
     return lz4.frame
@@ -76,7 +77,8 @@ def _lz4() -> Any:
 
 def _zstandard() -> Any:
     try:
-        import zstandard  # noqa: PLC0415 - of the extra "compression"
+        with descriptors:
+            import zstandard  # noqa: PLC0415 - of the extra "compression"
     except ImportError as error:
         raise _not_installed("zstd", "zstandard") from error
     return zstandard

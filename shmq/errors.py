@@ -70,6 +70,54 @@ def not_mapped(error: int, size: int) -> OSError:
     return OSError(error, f"{size} bytes of shared memory cannot be mapped: {why}")
 
 
+def no_descriptor(error: OSError) -> OSError:
+    """The error, if it is for want of a file descriptor as one that names the limit."""
+    if error.errno == errno.EMFILE:
+        why = (
+            f"this process has no file descriptor left of {os.sysconf('SC_OPEN_MAX')}: close "
+            f"handles or files, or raise the limit (ulimit -n)"
+        )
+    elif error.errno == errno.ENFILE:
+        why = "this machine has no file descriptor left: raise its limit (sysctl fs.file-max)"
+    else:
+        return error
+    return OSError(error.errno, why if error.filename is None else f"{error.filename}: {why}")
+
+
+class _Descriptors:
+    """For blocks that load a module or make a semaphore: what fails for want of a descriptor.
+
+    Raises OSError, as of `no_descriptor`, instead of the loader's ImportError and of an OSError
+    without a number. What loads its modules so may be tried again.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError | ImportError) and not isinstance(error, ShmqError):
+            refusal = _for_want_of_descriptors(error)
+            if refusal is not None:
+                raise refusal from error
+
+
+def _for_want_of_descriptors(error: OSError | ImportError) -> OSError | None:
+    """Why there is no descriptor, if that is the cause of an error."""
+    if isinstance(error, OSError) and error.errno is not None:
+        refusal = no_descriptor(error)
+        return None if refusal is error else refusal
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as lack:
+        lack.filename = None
+        return no_descriptor(lack)
+    return None
+
+
+#: See `_Descriptors`.
+descriptors = _Descriptors()
+
+
 class ShmqError(Exception):
     """The base of all errors of shmq."""
 

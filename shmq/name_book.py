@@ -36,7 +36,7 @@ from typing import Final
 
 from shmq.core import _core
 from shmq.errors import SegmentError
-from shmq.names import SHM
+from shmq.names import SHM, listed
 
 __all__ = ["KINDS", "NameBook"]
 
@@ -243,7 +243,7 @@ class NameBook:
 
     def _read_directory(self) -> None:
         stamp = _stamp()
-        files = os.listdir(SHM)
+        files = listed()
         self._listed_at, self._wide = time.monotonic(), len(files) > _FEW
         self._stamp = stamp if time.time_ns() - stamp[0] > _TICK else None
         found: dict[str, list[str]] = {stem: [] for stem in self._stems}

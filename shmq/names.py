@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from shmq.errors import InvalidName, InvalidOption
+from shmq.errors import InvalidName, InvalidOption, descriptors
 
 __all__ = [
     "MAX_NAME",
@@ -18,6 +18,7 @@ __all__ = [
     "default_namespace",
     "is_reply_name",
     "is_url",
+    "listed",
     "reply_name",
     "staging_name",
     "staging_target",
@@ -95,13 +96,20 @@ def dead_letter_name(name: str) -> str:
     return name + _SUFFIX
 
 
+def listed() -> list[str]:
+    """The names of all files in /dev/shm. Raises OSError."""
+    with descriptors:
+        return os.listdir(SHM)
+
+
 def staging_name(target: str, publisher: str) -> str:
     """The queue in which what ``publisher`` stages for ``target`` lies.
 
     It is ``TARGET.staged.`` and eight hexadecimal digits. Raises :class:`InvalidOption` for a
     name of the target over 84 characters.
     """
-    import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few stage
+    with descriptors:
+        import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few stage
 
     name = f"{target}.staged.{hashlib.blake2s(publisher.encode(), digest_size=4).hexdigest()}"
     if len(name) > MAX_NAME:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from shmq.errors import descriptors
+
 __all__ = ["on_demand"]
 
 
@@ -22,7 +24,8 @@ def on_demand(
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = own[name] = getattr(importlib.import_module(places[name]), name)
+        with descriptors:
+            found = own[name] = getattr(importlib.import_module(places[name]), name)
         return found
 
     def names() -> list[str]:

@@ -6,6 +6,7 @@ that attaches sees the same ones.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ __all__ = [
     "check_one_of",
     "check_seconds",
     "check_whole",
+    "hint_at",
 ]
 
 #: A priority of a queue with the three that are the default; higher is served first.
@@ -184,11 +186,17 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(QueueOptions)]
     for key in given:
         if key not in known:
-            import difflib  # noqa: PLC0415 - for the hint alone
+            raise InvalidOption(f"unknown option {key!r}: {hint_at(key, known)}")
 
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
-            raise InvalidOption(f"unknown option {key!r}: {hint}")
+
+def hint_at(key: str, known: list[str]) -> str:
+    """What may have been meant by an option that is not known."""
+    near: list[str] = []
+    with contextlib.suppress(ImportError, OSError):  # for want of a descriptor
+        import difflib  # noqa: PLC0415 - for the hint alone
+
+        near = difflib.get_close_matches(str(key), known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = MAX_WHOLE) -> int:

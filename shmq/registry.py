@@ -53,10 +53,11 @@ from shmq.errors import (
     NoSuchQueue,
     SegmentError,
     ShmqError,
+    no_descriptor,
 )
 from shmq.holders import take_file_lock
 from shmq.name_book import NameBook
-from shmq.names import SHM, check_name
+from shmq.names import SHM, check_name, listed
 from shmq.options import QueueOptions
 from shmq.persistence import erasing
 from shmq.persistence.disk import Disk
@@ -505,9 +506,10 @@ class Namespace:
     def retire(self) -> None:
         """Remove the namespace's file if nothing is left in it and nobody else is here.
 
-        A file that is someone else's is left alone, and so is one that cannot be locked.
+        A file that is someone else's is left alone, and so is one that cannot be locked, or
+        looked at for want of a descriptor.
         """
-        with self._section(), contextlib.suppress(ForeignSegment, LockTimeout):
+        with self._section(), contextlib.suppress(ForeignSegment, LockTimeout, OSError):
             if self._path.exists() and self.is_empty():
                 with self.locked():
                     others = self._set_lock(fcntl.F_GETLK, fcntl.F_WRLCK, 1, 0)
@@ -531,7 +533,7 @@ class Namespace:
     def _noted_transactions(self) -> list[Path]:
         """Names of transactions' files that no writer came for: see the ledger of these."""
         prefix = f"txn.shmq@{self.name}@"
-        entries = (entry for entry in os.listdir(SHM) if entry.startswith(prefix))
+        entries = (entry for entry in listed() if entry.startswith(prefix))
         return [SHM / entry for entry in entries if "@" in entry[len(prefix) :]]
 
     def deserted(self) -> bool:
@@ -818,10 +820,10 @@ def refuse_foreign(fd: int, path: Path) -> None:
 
 
 def as_foreign(error: OSError, path: Path) -> Exception:
-    """The error as ForeignSegment, if the file is somebody else's; else itself."""
+    """The error as ForeignSegment, if the file is somebody else's; else as `no_descriptor`."""
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENXIO}:
         return ForeignSegment(f"{path} is someone else's: {error.strerror}; use another namespace")
-    return error
+    return no_descriptor(error)
 
 
 def as_no_file(error: OSError, path: Path) -> Exception:
@@ -835,9 +837,9 @@ def as_no_file(error: OSError, path: Path) -> Exception:
 
 
 def as_no_space(error: OSError, wanted: int) -> Exception:
-    """The error as NoSpace, if it is for want of space; else itself."""
+    """The error as NoSpace, if it is for want of space; else as `no_descriptor`."""
     if isinstance(error, NoSpace) or error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-        return error
+        return no_descriptor(error)
     space = os.statvfs(SHM)
     full = "/dev/shm is full" if error.errno == errno.ENOSPC else "your quota of /dev/shm is full"
     return NoSpace(

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from shmq.core._core import plain_number
 from shmq.errors import InvalidOption
-from shmq.options import Confirm, check_one_of, check_seconds, check_whole
+from shmq.options import Confirm, check_one_of, check_seconds, check_whole, hint_at
 
 __all__ = ["MAX_PARTITIONS", "StreamDurability", "StreamOptions", "StreamOverflow"]
 
@@ -103,8 +103,4 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(StreamOptions)]
     for key in given:
         if key not in known:
-            import difflib  # noqa: PLC0415 - for the hint alone
-
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
-            raise InvalidOption(f"unknown option {key!r} of a stream: {hint}")
+            raise InvalidOption(f"unknown option {key!r} of a stream: {hint_at(key, known)}")

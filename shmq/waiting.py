@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 from collections.abc import Callable
 from typing import Final
 
 import posix_ipc
 
-from shmq.names import SHM
+from shmq.errors import descriptors
+from shmq.names import listed
 
 __all__ = [
     "bell_owner",
@@ -56,7 +56,8 @@ def make_semaphores(namespace: str, queue_id: int) -> tuple[str, str]:
 
 def _make(name: str) -> None:
     try:
-        posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0).close()
+        with descriptors:
+            posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0).close()
     except posix_ipc.ExistentialError:
         return
     except posix_ipc.Error as error:
@@ -100,7 +101,7 @@ def remove_bell(name: str) -> None:
 
 def sweep_bells(namespace: str, is_alive: Callable[[int], bool]) -> None:
     """Remove the bells that dead processes have left; ``is_alive`` takes their numbers."""
-    for entry in os.listdir(SHM):
+    for entry in listed():
         process = bell_owner(namespace, entry)
         if process is not None and not is_alive(process):
             remove_bell(f"/{entry[4:]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shmq.core import _core
-from shmq.errors import NoSpace
+from shmq.errors import NoSpace, descriptors
 from shmq.registry import Namespace
 from shmq.waiting import make_bell, remove_bell, sweep_bells
 
@@ -31,6 +32,7 @@ class Bells:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._numbers = itertools.count()
+        self._is_swept = False
         self._idle: list[_core.Bell] = []
         self._lock = threading.Lock()
 
@@ -42,6 +44,7 @@ class Bells:
     def take(self) -> _core.Bell:
         """A bell for the caller alone, until it gives it back. Raises NoSpace."""
         process = self._namespace.process_number()
+        self._sweep()
         with self._lock:
             while self._idle:
                 bell = self._idle.pop()
@@ -49,17 +52,23 @@ class Bells:
                     return bell
                 remove_bell(bell.name)
             number = next(self._numbers)
-        if not number:
-            sweep_bells(self._namespace.name, self._namespace.is_alive)
-            at_the_end(self.remove_idle, 1)
         try:
             name = make_bell(self._namespace.name, process, number)
         except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
             raise NoSpace(
                 f"/dev/shm is full: there is no room for a semaphore to wait on, {error}; purge "
                 f"or delete queues, or give it more room (in a container: --shm-size)"
             ) from error
         return _core.Bell(name, process, number)
+
+    def _sweep(self) -> None:
+        """Once, before the first is made: that bells go away, those of dead processes and ours."""
+        if not self._is_swept:
+            sweep_bells(self._namespace.name, self._namespace.is_alive)
+            at_the_end(self.remove_idle, 1)
+            self._is_swept = True
 
     def give_back(self, bell: _core.Bell) -> None:
         """It is armed nowhere any more."""
@@ -80,7 +89,8 @@ def at_the_end(deed: Callable[[], object], priority: int) -> util.Finalize:
     What is returned can be cancelled. The children of multiprocessing end without what
     is registered with atexit. A child of a fork does nothing of its parent's.
     """
-    from multiprocessing import util  # noqa: PLC0415 - heavy, and for who waits on bells alone
+    with descriptors:
+        from multiprocessing import util  # noqa: PLC0415 - heavy, and for who waits on bells alone
 
     return util.Finalize(None, deed, exitpriority=priority)
 

@@ -37,6 +37,8 @@ from shmq.errors import (
     QueueExists,
     SegmentError,
     ShmqError,
+    descriptors,
+    no_descriptor,
 )
 from shmq.names import (
     check_name,
@@ -77,13 +79,15 @@ _Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange")
 
 def compile_filter(where: str) -> _core.Filter:
     """See :func:`shmq.filters.compile_filter`."""
-    from shmq import filters  # noqa: PLC0415
+    with descriptors:
+        from shmq import filters  # noqa: PLC0415
 
     return filters.compile_filter(where)
 
 
 def _meant(where: str) -> Where:
-    from shmq.where import Where  # noqa: PLC0415
+    with descriptors:
+        from shmq.where import Where  # noqa: PLC0415
 
     return Where(where)
 
@@ -97,7 +101,8 @@ def _run(sequences: bytes, receipts: bytes, slots: bytes) -> contract.Run:
 
 
 def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
-    from shmq.client import streams  # noqa: PLC0415
+    with descriptors:
+        from shmq.client import streams  # noqa: PLC0415
 
     return streams.attach(namespace, name)
 
@@ -930,7 +935,8 @@ class LocalBroker(Asker, Registrar):
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
         # A loop that is gone, and a process that ends without closing, leave nothing.
-        from multiprocessing import util  # noqa: PLC0415 - heavy, and for who asks alone
+        with descriptors:
+            from multiprocessing import util  # noqa: PLC0415 - heavy, and for who asks alone
 
         util.Finalize(queue, _remove_dropped, args=own, exitpriority=3)
         return queue
@@ -981,7 +987,8 @@ class LocalBroker(Asker, Registrar):
 
     @property
     def _streams(self) -> LocalStreams:
-        from shmq.client.streams import LocalStreams  # noqa: PLC0415
+        with descriptors:
+            from shmq.client.streams import LocalStreams  # noqa: PLC0415
 
         return LocalStreams(self._namespace)
 
@@ -1036,7 +1043,8 @@ class LocalBroker(Asker, Registrar):
         self._check_open()
         _core.check_timeout(timeout)
         look(self._namespace)
-        from shmq.client.transactions.transaction import LocalTransaction  # noqa: PLC0415
+        with descriptors:
+            from shmq.client.transactions.transaction import LocalTransaction  # noqa: PLC0415
 
         return LocalTransaction(self._namespace, self._find, timeout)
 
@@ -1053,7 +1061,8 @@ class LocalBroker(Asker, Registrar):
 
     @property
     def _exchanges(self) -> Exchanges:
-        from shmq.client.exchange import Exchanges  # noqa: PLC0415
+        with descriptors:
+            from shmq.client.exchange import Exchanges  # noqa: PLC0415
 
         return Exchanges(self._namespace, _attach_to)
 
@@ -1103,9 +1112,15 @@ class LocalBroker(Asker, Registrar):
         self._close_replies()
         for handle in list(self._handles):
             handle.close()
-        self._retire()
-        # Last of all: were it truncated, reading it would be the end of this process.
-        Book.of(self._namespace).release()
+        try:
+            self._retire()
+        except OSError as error:
+            if no_descriptor(error) is error:
+                raise
+            log.warning("namespace %s is not tidied up: %s", self._namespace.name, error)
+        finally:
+            # Last of all: were it truncated, reading it would be the end of this process.
+            Book.of(self._namespace).release()
 
     def _retire(self) -> None:
         """Leave nothing behind in a namespace without queues and streams."""

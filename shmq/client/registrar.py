@@ -6,7 +6,7 @@ import abc
 from typing import TYPE_CHECKING, Any, get_args, overload
 
 from shmq import contract
-from shmq.errors import InvalidOption
+from shmq.errors import InvalidOption, descriptors
 from shmq.options import check_one_of
 from shmq.schemas.check import as_json_schema
 from shmq.schemas.compare import Compatibility
@@ -63,7 +63,8 @@ class Registrar(contract.Broker):
             version = self.set_schema(opened.name, schema, compatibility)
         kind = schema if isinstance(schema, type) else None
         # Loaded with the first one: it takes what streams and their producers do.
-        from shmq.client.typed import typed  # noqa: PLC0415
+        with descriptors:
+            from shmq.client.typed import typed  # noqa: PLC0415
 
         return typed(opened, self.schema(opened.name, version), kind)
 

@@ -15,7 +15,8 @@ class LeasedRun(Settling):
     """Messages leased in one step, without an object for each.
 
     As a context manager it acknowledges them all, and returns them all to the queue if
-    an exception leaves the block.
+    an exception leaves the block. Dropped while they are leased it issues a ResourceWarning,
+    unless the receipts were asked for.
     """
 
     @property

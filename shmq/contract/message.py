@@ -67,7 +67,8 @@ class Message(Settling):
 
     As a context manager it acknowledges itself on success and returns itself to the
     queue (``nack``) on an exception, unless it was settled inside the block. It cannot be
-    pickled; its receipt can go anywhere.
+    pickled; its receipt can go anywhere. Dropped while it is leased it issues a ResourceWarning,
+    unless its receipt was asked for.
     """
 
     @property

@@ -16,7 +16,8 @@ class SharedRecord(Settling):
     """A record that is lent to this member until it settles it, or the lease ends.
 
     As a context manager it acknowledges itself on success and returns itself (``nack``) on an
-    exception, unless it was settled inside the block.
+    exception, unless it was settled inside the block. Dropped while it is lent it issues a
+    ResourceWarning, unless its receipt was asked for.
     """
 
     @property

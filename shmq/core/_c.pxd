@@ -288,6 +288,7 @@ cdef extern from "message.h" nogil:
                       shmq_view *view)
     int shmq_hand(shmq_queue *q, uint64_t receipt, int64_t now)
     cbool shmq_holds(shmq_queue *q, uint64_t receipt, int64_t now)
+    uint64_t shmq_held_by_us(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_mark_acked(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_finish(shmq_queue *q, uint64_t receipt)
     int shmq_ack(shmq_queue *q, uint64_t receipt, int64_t now)

@@ -35,6 +35,7 @@ import numbers as _numbers
 import os as _os
 import time as _time
 import typing as _typing
+import warnings as _warnings
 import weakref as _weakref
 from _thread import allocate_lock as _allocate_lock
 
@@ -45,6 +46,7 @@ include "segment.pxi"
 include "common.pxi"
 include "spin.pxi"
 include "parcel.pxi"
+include "dropped.pxi"
 include "attachment.pxi"
 include "confirm.pxi"
 include "put.pxi"

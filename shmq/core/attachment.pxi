@@ -68,8 +68,8 @@ cdef class _Attachment:
                 f"queue {self.name!r} has lost its semaphore {path}: it was half removed; delete "
                 f"it and make it anew"
             )
-        return OSError(error, f"queue {self.name!r}: cannot open its semaphore {path}: "
-                              f"{_os.strerror(error)}")
+        return _errors.no_descriptor(OSError(
+            error, f"queue {self.name!r}: cannot open its semaphore: {_os.strerror(error)}", path))
 
     # ---- what the policy above provides ----
 

@@ -1,6 +1,7 @@
 # Messages that are leased and settled together, without an object for each.
 
 
+@cython.no_gc_clear
 cdef class _Run:
     """Messages leased in one step: what `Batch` and `Packed` have in common."""
 
@@ -8,9 +9,27 @@ cdef class _Run:
     cdef uint64_t *raw           # receipts
     cdef int units               # how many
     cdef bint _settled
+    cdef bint by_receipt         # it was asked for its receipts, which settle from anywhere
 
     def __dealloc__(self):
+        if not self._settled and not self.by_receipt and self.units:
+            self._look_at_dropped()
         free(self.raw)
+
+    # Warns if leases of what is dropped are still ours.
+    cdef void _look_at_dropped(self) noexcept:
+        cdef uint64_t seq, first = 0
+        cdef int i, held = 0
+        if not self.handle.open_ or self.handle.generation != fork_generation:
+            return
+        for i in range(self.units):
+            seq = shmq_held_by_us(&self.handle.q, self.raw[i], shmq_now())
+            if seq:
+                held += 1
+                first = first or seq
+        if held:
+            warn_dropped(f"a batch of {held} message{'' if held == 1 else 's'}, from {first} on, "
+                         f"of queue {self.handle.name!r}")
 
     # Takes the receipts of the views, which are (still) ours.
     cdef int _keep(self, _Getter handle, const shmq_view *views, int count) except -1:
@@ -28,6 +47,7 @@ cdef class _Run:
     def receipts(self):
         """See shmq.contract.Batch.receipts."""
         cdef int i
+        self.by_receipt = True
         return [c_seal(&self.handle.q.seal, self.raw[i]) for i in range(self.units)]
 
     @property
@@ -86,6 +106,7 @@ cdef class _Run:
             self.nack()
 
 
+@cython.no_gc_clear
 @cython.final
 cdef class Batch(_Run):
     """See shmq.contract.Batch."""
@@ -128,6 +149,7 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
             message = _new_message(handle, &views[i], None)
             if message is None:
                 continue
+            message.by_receipt = True  # that of the batch
             try:
                 body = message.body
             except _errors.LeaseExpired:
@@ -147,6 +169,7 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
     return batch
 
 
+@cython.no_gc_clear
 @cython.final
 cdef class Packed(_Run):
     """See shmq.contract.Packed."""

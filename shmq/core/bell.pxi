@@ -29,7 +29,8 @@ cdef class Bell:
         self.semaphore = sem_open(raw, 0)
         if self.semaphore == SEM_FAILED:
             self.semaphore = NULL
-            raise OSError(errno, f"cannot open the semaphore {name}: {_os.strerror(errno)}")
+            raise _errors.no_descriptor(OSError(
+                errno, f"cannot open the semaphore: {_os.strerror(errno)}", name))
 
     def __dealloc__(self):
         if self.semaphore != NULL:

@@ -6,6 +6,7 @@ cdef class Wire
 
 
 @cython.freelist(256)
+@cython.no_gc_clear
 @cython.final
 cdef class RemoteMessage:
     """See shmq.contract.Message. Its bytes are its own; its lease is the server's."""
@@ -16,7 +17,8 @@ cdef class RemoteMessage:
     cdef object decoded
     cdef bytes meta
     cdef dict unpacked
-    cdef readonly uint64_t receipt
+    cdef Wire wire               # which the lease ends with
+    cdef uint64_t lease          # the server's receipt; 0: it is a copy
     cdef readonly uint64_t sequence
     cdef readonly uint32_t delivery_count
     cdef readonly int priority
@@ -25,7 +27,23 @@ cdef class RemoteMessage:
     cdef int64_t deadline        # of its lease, at the earliest, in monotonic ns
     cdef bint is_decoded
     cdef bint _settled
+    cdef bint in_hand            # the application has it, and not its receipt
     cdef object __weakref__
+
+    def __dealloc__(self):
+        if self.in_hand and not self._settled:
+            self._look_at_dropped()
+
+    # Warns if the lease of what is dropped is still ours, as far as is known here.
+    cdef void _look_at_dropped(self) noexcept:
+        if is_leased(self):
+            warn_dropped(f"message {self.sequence} of queue {self.queue.name!r}")
+
+    @property
+    def receipt(self):
+        """See shmq.contract.Message.receipt."""
+        self.in_hand = False
+        return self.lease
 
     @property
     def body(self):
@@ -121,27 +139,27 @@ cdef class RemoteMessage:
         """See shmq.contract.Message.ack."""
         self._before_settling()
         if self.acks is None or not self.acks._add(self):
-            self.queue.ack(self.receipt)
+            self.queue.ack(self.lease)
         self._after_settling()
 
     def nack(self, delay=None):
         """See shmq.contract.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
-        self.queue.nack(self.receipt, delay)
+        self.queue.nack(self.lease, delay)
         self._after_settling()
 
     def reject(self):
         """See shmq.contract.Message.reject."""
         self._before_settling()
-        self.queue.reject(self.receipt)
+        self.queue.reject(self.lease)
         self._after_settling()
 
     def extend(self, seconds):
         """See shmq.contract.Message.extend."""
         cdef int64_t ns = _span_ns("seconds", seconds), now = _real_now()
         self._before_settling()
-        self.queue.extend(self.receipt, seconds)
+        self.queue.extend(self.lease, seconds)
         self.deadline = now + ns
 
     def __enter__(self):
@@ -168,18 +186,19 @@ cdef class RemoteMessage:
 
 # The message of a DELIVER, or None if it is malformed. It is settled if `acks` and `queue`
 # are of no use to it, as a copy is.
-cdef RemoteMessage _new_delivery(shmq_reader *r, queue, Acks acks, uint32_t stream,
+cdef RemoteMessage _new_delivery(Wire wire, shmq_reader *r, queue, Acks acks, uint32_t stream,
                                  int64_t deadline):
     cdef RemoteMessage message = RemoteMessage.__new__(RemoteMessage)
     cdef uint8_t flags
     cdef uint32_t size
     cdef const unsigned char *at
+    message.wire = wire
     message.queue = queue
     message.acks = acks
     message.stream = stream
     message.deadline = deadline
     message.sequence = shmq_read64(r)
-    message.receipt = shmq_read64(r)
+    message.lease = shmq_read64(r)
     message.delivery_count = shmq_read16(r)
     message.priority = shmq_read8(r)
     flags = shmq_read8(r)
@@ -197,7 +216,7 @@ cdef RemoteMessage _new_delivery(shmq_reader *r, queue, Acks acks, uint32_t stre
     else:
         message.raw = PyBytes_FromStringAndSize(NULL, size)
         _copy(PyBytes_AS_STRING(message.raw), r.at, size)
-    message._settled = message.receipt == 0
+    message._settled = message.lease == 0
     return message
 
 
@@ -213,7 +232,21 @@ def bodies_of(list messages):
 def receipts_of(list messages):
     """The receipts of messages that came from a server."""
     cdef RemoteMessage message
-    return [message.receipt for message in messages]
+    return [message.lease for message in messages]
+
+
+def hand_over(list messages):
+    """These messages, which the application gets now and is to settle."""
+    cdef RemoteMessage message
+    for message in messages:
+        message.in_hand = True
+    return messages
+
+
+def is_leased(RemoteMessage message not None):
+    """Whether the lease that a message came with is not over, as far as is known here."""
+    return (message.wire is not None and not message.wire.is_broken
+            and message.wire.generation == fork_generation and _real_now() < message.deadline)
 
 
 def receipt_of(message):
@@ -383,7 +416,7 @@ cdef class Acks:
             self.since = now
             if not postman_walks and _ring_postman is not None:
                 _ring_postman()
-        self.receipts[self.count] = message.receipt
+        self.receipts[self.count] = message.lease
         self.count += 1
         if self.count == self.most:
             self.send()
@@ -486,6 +519,7 @@ cdef class RemoteConsumer:
             self.acks.in_hand += 1
         self.ahead[self.at] = None
         self.at += 1
+        message.in_hand = True
         return message
 
     # The application gets the message now, and the server is told before, so that it counts
@@ -541,7 +575,7 @@ cdef class RemoteConsumer:
         gone = set(refused)
         kept = []
         for message in self.ahead[self.at:]:
-            if message.receipt not in gone:
+            if message.lease not in gone:
                 message.deadline = deadline
                 kept.append(message)
         self.ahead, self.at = kept, 0

@@ -1,6 +1,7 @@
 # A leased message in the application's hands.
 
 @cython.freelist(256)
+@cython.no_gc_clear
 @cython.final
 cdef class Message:
     """See shmq.contract.Message."""
@@ -20,6 +21,7 @@ cdef class Message:
     cdef bint is_decoded
     cdef bint viewed
     cdef bint _settled
+    cdef bint by_receipt         # it was asked for its receipt, which settles it from anywhere
     cdef object __weakref__
 
     # Copies a body that is only in shared memory. A pin keeps the bytes meanwhile; where
@@ -106,6 +108,7 @@ cdef class Message:
     @property
     def receipt(self):
         """See shmq.contract.Message.receipt."""
+        self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
     @property
@@ -222,6 +225,26 @@ cdef class Message:
                 f"{self.codec}, delivery {self.delivery_count}>")
 
 
+# Warns if the lease of a message that is dropped is still ours.
+cdef void _look_at_dropped(dropped) noexcept:
+    cdef Message message = <Message>dropped
+    cdef _Getter handle = message.handle
+    if (message.by_receipt or handle is None or not handle.open_
+            or handle.generation != fork_generation):
+        return
+    if shmq_held_by_us(&handle.q, message.lease, shmq_now()):
+        warn_dropped(f"message {message.sequence} of queue {handle.name!r}")
+
+
+cdef void _watch_messages():
+    cdef Message message = Message.__new__(Message)
+    message._settled = True
+    shmq_watch_messages(Message, <char *>&message._settled - <char *><void *>message,
+                        _look_at_dropped)
+
+
+_watch_messages()
+
 _CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 _dead_letter = None
 
@@ -258,7 +281,10 @@ cdef Message _new_message(_Getter handle, const shmq_view *view, _Gatherer gathe
         message.raw = PyBytes_FromStringAndSize(<char *>view.body, view.body_bytes)
     if view.meta_bytes:
         message.meta = PyBytes_FromStringAndSize(<char *>view.meta, view.meta_bytes)
-    return message if shmq_holds(&handle.q, view.receipt, LONG_AGO) else None
+    if shmq_holds(&handle.q, view.receipt, LONG_AGO):
+        return message
+    message._settled = True
+    return None
 
 
 # A copy of a slot's message, which can settle nothing.

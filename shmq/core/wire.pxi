@@ -810,7 +810,8 @@ cdef class Wire:
         if answer.messages is None:
             self._violated("the server delivered a message that nobody asked for")
             return 0
-        message = _new_delivery(r, answer.queue, answer.acks, answer.id if answer.streams else 0,
+        message = _new_delivery(self, r, answer.queue, answer.acks,
+                                answer.id if answer.streams else 0,
                                 (base if answer.streams else answer.begun) + answer.lease)
         if message is None:
             self._violated("the server sent a malformed DELIVER")

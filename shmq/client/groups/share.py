@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from shmq import contract
 from shmq.client.groups import files
@@ -81,12 +81,13 @@ class LentRecord(contract.SharedRecord):
         "_roster",
         "_settled",
         "_share",
+        "_until",
         "_what",
     )
 
     def __init__(
         self,
-        share: contract.Share,
+        share: LocalShare,
         roster: _roster.Roster,
         generation: int,
         what: str,
@@ -101,6 +102,29 @@ class LentRecord(contract.SharedRecord):
         self._receipt = lent[0]
         self._deliveries = lent[3] + 1
         self._settled = False
+        self._until = 0.0  # the end of its lease, while it is in hand and its receipt is not
+
+    def __del__(self) -> None:
+        if self._until:
+            self._look_at_dropped()
+
+    def _look_at_dropped(self) -> None:
+        """Warn if the lease of what is dropped is still ours, as far as is known here."""
+        if (
+            time.monotonic() < self._until
+            and not self._share.closed
+            and _core.generation() == self._generation
+        ):
+            _core.warn_dropped(
+                f"the record of partition {self.partition}, offset {self.offset}, lent by "
+                f"{self._what},",
+                frames=3,
+            )
+
+    def hand_over(self, lease: float) -> Self:
+        """The application gets it now, and is to settle it within ``lease`` seconds."""
+        self._until = time.monotonic() + lease
+        return self
 
     @property
     def partition(self) -> int:
@@ -145,6 +169,7 @@ class LentRecord(contract.SharedRecord):
     @property
     def receipt(self) -> int:
         """See :class:`shmq.contract.SharedRecord`."""
+        self._until = 0.0
         return self._receipt
 
     @property
@@ -173,6 +198,8 @@ class LentRecord(contract.SharedRecord):
         self._check_process()
         ns = 0 if seconds is None else round(check_seconds("seconds", seconds, least=1e-9) * 1e9)
         self._check(self._roster.extend(self._receipt, ns))
+        if self._until:
+            self._until = time.monotonic() + (self._share.lease if seconds is None else seconds)
 
     def _check_process(self) -> None:
         _check_process(self._generation)
@@ -180,6 +207,7 @@ class LentRecord(contract.SharedRecord):
     def _conclude(self, done: bool) -> None:
         self._check(done)
         self._settled = True
+        self._until = 0.0
 
     def _check(self, done: bool) -> None:
         if not done:
@@ -203,6 +231,7 @@ class LocalShare(contract.Share):
         self._turn = 0
         self._closed = False
         self._enter()
+        self._lease: float = place.roster.options["lease"] / 1e9
 
     def _enter(self) -> None:
         self._generation = _core.generation()
@@ -230,6 +259,16 @@ class LocalShare(contract.Share):
         return self._place.name
 
     @property
+    def closed(self) -> bool:
+        """Whether it has left the group."""
+        return self._closed
+
+    @property
+    def lease(self) -> float:
+        """How long a record is lent for, in seconds."""
+        return self._lease
+
+    @property
     def place(self) -> Place:
         """Where its group lives."""
         return self._place
@@ -253,7 +292,7 @@ class LocalShare(contract.Share):
         if block:
             _log.check_timeout(timeout)
         found = [
-            record
+            record.hand_over(self._lease)
             for record in self._take(limit, timeout if block else 0.0)
             if self._roster.hand(record.receipt)
         ]
@@ -275,7 +314,7 @@ class LocalShare(contract.Share):
                     self._check_open()
                     record = ahead.pop(0)
                     if self._roster.hand(record.receipt):
-                        yield record
+                        yield record.hand_over(self._lease)
         finally:
             if _core.generation() == self._generation:
                 for record in ahead:

@@ -130,6 +130,7 @@ def _hint(target: Target, why: str) -> str:
 
 
 def _unreachable(target: Target, error: OSError) -> errors.ConnectionLost:
+    error = errors.no_descriptor(error)
     why = "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error))
     hint = ""
     if isinstance(error, ConnectionRefusedError):

@@ -126,7 +126,7 @@ class RemoteShare(LocalShare):
         found = self._take(limit, timeout if block else 0.0)
         if not found:
             raise Empty(f"no record for {self._what} came within the time allowed")
-        return found
+        return [record.hand_over(self._lease) for record in found]
 
     def _consume(self, prefetch: int, timeout: float | None) -> Iterator[LentRecord]:
         self._handed = False

@@ -520,6 +520,7 @@ class RemoteQueue(RemoteLessor):
         getting = Getting(self, 1, self._asked(where))
         messages: list[contract.Message] = getting.run(block, timeout)
         if messages:
+            _core.hand_over(messages)
             return messages[0]
         raise self._empty(block, timeout, where)
 
@@ -561,10 +562,10 @@ class RemoteQueue(RemoteLessor):
     ) -> list[contract.Message]:
         """See :class:`shmq.contract.Queue`."""
         if where is None:
-            return self._many(max, block, timeout)
+            return _core.hand_over(self._many(max, block, timeout))
         most = min(check_whole("max", max, 1, None), self._options.capacity)
         _core.check_timeout(timeout)
-        return Getting(self, most, self._asked(where)).run(block, timeout)
+        return _core.hand_over(Getting(self, most, self._asked(where)).run(block, timeout))
 
     def get_batch(
         self, max: int, timeout: float | None = None, *, block: bool = True
@@ -576,7 +577,7 @@ class RemoteQueue(RemoteLessor):
         except errors.ShmqError:
             self._refuse_batch(messages)
             raise
-        return runs.RemoteBatch(self, bodies, _core.receipts_of(messages))
+        return runs.RemoteBatch(self, bodies, messages)
 
     def _refuse_batch(self, messages: list[Any]) -> None:
         """Give the batch back but for the one whose body is not what its codec says."""
@@ -700,6 +701,7 @@ class RemoteQueue(RemoteLessor):
         getting = Getting(self, 1, self._asked(where))
         messages: list[contract.Message] = await getting.arun(timeout)
         if messages:
+            _core.hand_over(messages)
             return messages[0]
         raise self._empty(True, timeout, where)
 

@@ -17,14 +17,25 @@ __all__ = ["RemoteBatch", "RemotePacked"]
 class _Run:
     """What a batch and a packed one have in common."""
 
-    def __init__(self, queue: Any, receipts: list[int]) -> None:
+    def __init__(self, queue: Any, messages: list[Any]) -> None:
         self._queue = queue
-        self._receipts = receipts
+        self._receipts = _core.receipts_of(messages)
+        self._last = messages[-1] if messages else None  # in hand: none of them was settled
         self._settled = False
+
+    def __del__(self) -> None:
+        last = getattr(self, "_last", None)
+        if last is not None and _core.is_leased(last):
+            _core.warn_dropped(
+                f"a batch of {len(self._receipts)} messages, up to {last.sequence}, of queue "
+                f"{self._queue.name!r}",
+                frames=2,
+            )
 
     @property
     def receipts(self) -> list[int]:
         """See :class:`shmq.contract.Batch`."""
+        self._last = None
         return list(self._receipts)
 
     @property
@@ -48,14 +59,15 @@ class _Run:
             refused = self._queue.settle(kind, self._receipts, argument)
         self._settled = True
         self._receipts = []
+        self._last = None
         return refused
 
 
 class RemoteBatch(_Run, contract.Batch):
     """See :class:`shmq.contract.Batch`."""
 
-    def __init__(self, queue: Any, bodies: list[Any], receipts: list[int]) -> None:
-        super().__init__(queue, receipts)
+    def __init__(self, queue: Any, bodies: list[Any], messages: list[Any]) -> None:
+        super().__init__(queue, messages)
         self._bodies = bodies
 
     @property
@@ -77,7 +89,7 @@ class RemotePacked(_Run, contract.Packed):
     """See :class:`shmq.contract.Packed`."""
 
     def __init__(self, queue: Any, messages: list[Any]) -> None:
-        super().__init__(queue, _core.receipts_of(messages))
+        super().__init__(queue, messages)
         self._data, self._count, self._size, self._each = _core.packed_of(messages)
 
     @property

@@ -29,7 +29,7 @@ from shmq.codecs import pack_properties, unpack_properties
 from shmq.core import _core
 from shmq.errors import DamagedSegment
 from shmq.holders import locker_of, take_file_lock
-from shmq.names import SHM
+from shmq.names import SHM, listed
 from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
 
 __all__ = [
@@ -69,7 +69,7 @@ def ledger_path(namespace: Namespace, process: int) -> Path:
 def owners(namespace: Namespace) -> list[int]:
     """The processes that have a file."""
     prefix = _prefix(namespace)
-    numbers = (entry[len(prefix) :] for entry in os.listdir(SHM) if entry.startswith(prefix))
+    numbers = (entry[len(prefix) :] for entry in listed() if entry.startswith(prefix))
     return [int(number) for number in numbers if number.isascii() and number.isdigit()]
 
 
@@ -77,7 +77,7 @@ def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
     """The files that are for the writer, by process and number."""
     prefix = _prefix(namespace)
     found = {}
-    for entry in os.listdir(SHM):
+    for entry in listed():
         if entry.startswith(prefix):
             process, _, number = entry[len(prefix) :].partition("@")
             if process.isdecimal() and number.isdecimal():

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from shmq.client.transactions.ledger import TRANSACTION, Ledger, hold, ledger_path, owners
-from shmq.errors import ShmqError
+from shmq.errors import ShmqError, no_descriptor
 from shmq.registry import Namespace
 
 __all__ = ["is_transaction", "look", "settle", "settle_all", "settle_copy", "taking"]
@@ -32,7 +32,12 @@ def look(namespace: Namespace) -> None:
     if now < _looked_at.get(namespace.name, 0.0) + _LOOK:
         return
     _looked_at[namespace.name] = now
-    settle_all(namespace)
+    try:
+        settle_all(namespace)
+    except OSError as error:
+        if no_descriptor(error) is error:
+            raise
+        log.warning("what dead processes were committing waits: %s", no_descriptor(error))
 
 
 def settle_all(namespace: Namespace) -> None:

@@ -130,6 +130,18 @@ bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now)
     return s && GET_ATOMIC(s->deadline) > now;
 }
 
+uint64_t shmq_held_by_us(struct shmq_queue *q, uint64_t receipt, int64_t now)
+{
+    struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_LEASED);
+    uint64_t seq;
+
+    if (!s || q->attachment == SHMQ_NIL || GET_ATOMIC(q->h->state) != SHMQ_OPEN ||
+        GET_ATOMIC(s->owner) != q->attachment + 1)
+        return 0;
+    seq = GET_ATOMIC(s->seq);
+    return shmq_holds(q, receipt, now) ? seq : 0;
+}
+
 /* Swaps the word of a leased slot, unless its lease is over or being ended. */
 static int swap_leased(struct shmq_queue *q, uint64_t receipt, int64_t now, bool acked)
 {

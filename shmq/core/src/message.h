@@ -106,6 +106,10 @@ int shmq_hand(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Without the lock: whether the receipt is (still) good, and its lease not over. */
 bool shmq_holds(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
+/* Without the lock: the sequence number of the message if its lease is this handle's and not
+ * over, and the queue is open; else 0. */
+uint64_t shmq_held_by_us(struct shmq_queue *q, uint64_t receipt, int64_t now);
+
 /* Without the lock: acknowledges a message that was handed out. From here on nothing
  * brings it back, neither the end of its lease nor a death; shmq_finish, or whoever comes
  * across it, sets it free. SHMQ_STALE. */
