@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from shmq.contract.stream import (
         AsyncReader,
         Compression,
+        OnDamage,
         PartitionOffsets,
         PartitionRate,
         Reader,
@@ -82,6 +83,7 @@ __all__ = [
     "Member",
     "MemberInfo",
     "Message",
+    "OnDamage",
     "OnPartitions",
     "Packed",
     "PartitionOffsets",
@@ -149,6 +151,7 @@ _MODULES: Final = {
     "stream": (
         "AsyncReader",
         "Compression",
+        "OnDamage",
         "PartitionOffsets",
         "PartitionRate",
         "Reader",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from shmq.contract.producer import Acks, Partitioner
-from shmq.contract.stream import Compression
+from shmq.contract.stream import Compression, OnDamage
 from shmq.contract.subscription import Policy
 from shmq.options import Confirm, Durability, Expired, Overflow
 from shmq.stream_options import StreamDurability, StreamOverflow
@@ -85,3 +85,4 @@ class SubscribeKeywords(TypedDict, total=False):
     timeout: float | None
     limit: int
     on_lost: Callable[[int], object] | None
+    on_damage: OnDamage

@@ -64,6 +64,7 @@ FEATURES: Final = (
     "holds",
     "names",
     "handed",
+    "on-damage",
 )
 
 _LIMIT: Final = struct.Struct("!I")

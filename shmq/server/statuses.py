@@ -87,6 +87,11 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
     if isinstance(error, OutOfSequence):
         return status, _SEQUENCE.pack(error.expected, error.given)
     if isinstance(error, DamagedFile):
-        return status, msgpack.packb([error.path, error.offset, error.what])
+        return status, msgpack.packb(
+            [
+                *(error.path, error.offset, error.what),
+                *(error.partition, error.first_offset, error.next_offset),
+            ]
+        )
     told = "the server has logged why" if status == Status.INTERNAL else str(error)
     return status, told.encode()
