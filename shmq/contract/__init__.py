@@ -37,14 +37,13 @@ if TYPE_CHECKING:
     from shmq.contract.pipeline import Pipeline
     from shmq.contract.producer import Acks, Partitioner, Producer
     from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
-    from shmq.contract.record import Appended, AppendedRange, Record, Records
+    from shmq.contract.record import Appended, AppendedRange, OnDamage, Record, Records
     from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.contract.share import Share, SharedRecord
     from shmq.contract.stats import Attachment, QueueStats, QueueSummary
     from shmq.contract.stream import (
         AsyncReader,
         Compression,
-        OnDamage,
         PartitionOffsets,
         PartitionRate,
         Reader,
@@ -144,14 +143,13 @@ _MODULES: Final = {
     "pipeline": ("Pipeline",),
     "producer": ("Acks", "Partitioner", "Producer"),
     "queue": ("AsyncConsumer", "Consumer", "Loan", "Queue"),
-    "record": ("Appended", "AppendedRange", "Record", "Records"),
+    "record": ("Appended", "AppendedRange", "OnDamage", "Record", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),
     "stats": ("Attachment", "QueueStats", "QueueSummary"),
     "stream": (
         "AsyncReader",
         "Compression",
-        "OnDamage",
         "PartitionOffsets",
         "PartitionRate",
         "Reader",

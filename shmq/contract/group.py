@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from shmq.contract.closing import Closing
 
 if TYPE_CHECKING:
-    from shmq.contract.record import Record, Records
-    from shmq.contract.stream import OnDamage
+    from shmq.contract.record import OnDamage, Record, Records
 
 __all__ = [
     "Assignment",

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from shmq.contract.producer import Acks, Partitioner
-from shmq.contract.stream import Compression, OnDamage
+from shmq.contract.record import OnDamage
+from shmq.contract.stream import Compression
 from shmq.contract.subscription import Policy
 from shmq.options import Confirm, Durability, Expired, Overflow
 from shmq.stream_options import StreamDurability, StreamOverflow

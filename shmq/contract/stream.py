@@ -16,7 +16,7 @@ from shmq.options import Confirm, check_seconds
 if TYPE_CHECKING:
     from shmq.contract.group import Assignment, Group, GroupStart, GroupSummary
     from shmq.contract.producer import Acks, Partitioner, Producer
-    from shmq.contract.record import Appended, AppendedRange, Record, Records
+    from shmq.contract.record import Appended, AppendedRange, OnDamage, Record, Records
     from shmq.contract.share import Share
     from shmq.contract.subscription import Policy, Subscription
     from shmq.stream_options import StreamOptions
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncReader",
     "Compression",
-    "OnDamage",
     "PartitionOffsets",
     "PartitionRate",
     "Reader",
@@ -39,10 +38,6 @@ Start = Literal["earliest", "latest"] | Mapping[int, int] | float
 
 #: A partition is hot that gets more than so many times the mean.
 HOT: Final = 3.0
-
-#: What becomes of records that a file has no longer as they were written: a
-#: :class:`~shmq.DamagedFile`, or they are passed over and counted.
-OnDamage = Literal["raise", "skip"]
 
 #: How the records of a batch are compressed; None: they are not.
 Compression = Literal["lz4", "zstd"]
