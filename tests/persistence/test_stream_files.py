@@ -405,6 +405,21 @@ def test_a_last_segment_that_was_cut_off_is_damaged_up_to_what_was_published(
     assert gone == list(range(found[-1][0] + 1, until))
 
 
+@pytest.mark.parametrize("at", [0, 1000], ids=["header", "record"])
+def test_what_is_old_goes_though_it_is_damaged(tmp_path: Path, at: int) -> None:
+    """Otherwise the writer of the partition would fail as with a broken disk, again and again."""
+    disk = Disk(tmp_path)
+    until = written(disk, [40] * 20)
+    first, second, third, *_ = bases(disk.names())
+    path = tmp_path / segment_file(second)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    journal = journal_of(disk, until)
+    assert journal.retain(None, (second + 1) * TICK) == [first]
+    assert journal.retain(None, (third + 1) * TICK) == [second]
+
+
 def test_a_file_that_says_another_base_is_refused(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     written(disk, [4])
