@@ -287,11 +287,11 @@ class StreamSegment:
         self._mapped_until = 0 if until == EVERYTHING else until
         last = self._places[-1]
         while last.offset < until:
-            how, at, offset, time, _ = _spill.walk(
+            how, at, offset, time, count = _spill.walk(
                 self._data, last.at, self._salts, last.offset, last.time, stop_offset=until,
-                most_bytes=INDEXED, verify=False,
+                most_bytes=INDEXED,
             )  # fmt: skip
-            if how != "stop" or offset >= until:
+            if how != "stop" or not count or offset >= until:
                 return
             last = Place(at, offset, time)
             self._places.append(last)

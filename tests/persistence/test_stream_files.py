@@ -405,6 +405,20 @@ def test_a_last_segment_that_was_cut_off_is_damaged_up_to_what_was_published(
     assert gone == list(range(found[-1][0] + 1, until))
 
 
+@pytest.mark.watchdog(60)
+def test_a_record_that_claims_to_be_many_is_damage_and_not_read_for_ever(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [10], size=50)
+    path = tmp_path / segment_file(0)
+    raw = bytearray(path.read_bytes())
+    count = raw.index(value_of(4, 50)) - 48 + 12
+    raw[count + 3] ^= 0x40
+    path.write_bytes(raw)
+    found, gone = around_damage(StreamFiles(disk), until)
+    assert gone == [4]
+    assert [offset for offset, _ in found] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
 @pytest.mark.parametrize("at", [0, 1000], ids=["header", "record"])
 def test_what_is_old_goes_though_it_is_damaged(tmp_path: Path, at: int) -> None:
     """Otherwise the writer of the partition would fail as with a broken disk, again and again."""
