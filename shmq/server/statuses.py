@@ -24,6 +24,7 @@ from shmq.errors import (
     NoSuchGroup,
     NoSuchQueue,
     NoSuchStream,
+    NotConfirmed,
     OffsetOutOfRange,
     OutOfSequence,
     PartitionSealed,
@@ -93,5 +94,6 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
                 *(error.partition, error.first_offset, error.next_offset),
             ]
         )
-    told = "the server has logged why" if status == Status.INTERNAL else str(error)
+    hidden = status == Status.INTERNAL and not isinstance(error, NotConfirmed)
+    told = "the server has logged why" if hidden else str(error)
     return status, told.encode()
