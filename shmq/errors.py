@@ -292,22 +292,50 @@ class IncompatibleFile(FileError):
 
 
 class DamagedFile(FileError):
-    """The file is cut off, or its bytes are not those that were written."""
+    """The file is cut off, or its bytes are not those that were written.
+
+    Of a stream that is read it says which records that are: the offsets from ``first_offset`` on,
+    and before ``next_offset``, of ``partition``. All three are None where no stream is read.
+    """
 
     #: Which file, and where in it the damage is, in bytes from its beginning.
     path: str
     offset: int
     #: What is wrong there.
     what: str
+    #: Of a stream: the partition.
+    partition: int | None
+    #: The first offset that cannot be read.
+    first_offset: int | None
+    #: The next one that can: a record has it already, or will have it.
+    next_offset: int | None
 
-    def __init__(self, path: str, offset: int, what: str) -> None:
-        super().__init__(f"{path} is damaged at byte {offset}: {what}")
+    def __init__(
+        self,
+        path: str,
+        offset: int,
+        what: str,
+        partition: int | None = None,
+        first_offset: int | None = None,
+        next_offset: int | None = None,
+    ) -> None:
+        told = f"{path} is damaged at byte {offset}: {what}"
+        if partition is not None and first_offset is not None and next_offset is not None:
+            told += (
+                f"; of partition {partition} the offsets {first_offset} to {next_offset - 1} "
+                f"cannot be read: go on at {next_offset}"
+            )
+        super().__init__(told)
         self.path = path
         self.offset = offset
         self.what = what
+        self.partition = partition
+        self.first_offset = first_offset
+        self.next_offset = next_offset
 
-    def __reduce__(self) -> tuple[type[DamagedFile], tuple[str, int, str]]:
-        return type(self), (self.path, self.offset, self.what)
+    def __reduce__(self) -> tuple[Any, ...]:
+        places = (self.partition, self.first_offset, self.next_offset)
+        return type(self), (self.path, self.offset, self.what, *places)
 
 
 class NotConfirmed(ShmqError):

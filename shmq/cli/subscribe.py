@@ -14,7 +14,8 @@ from shmq.cli.flags import connected, count_flag, json_flag
 from shmq.cli.output import counted, note
 from shmq.cli.stop import Stop
 from shmq.cli.streams import rendering
-from shmq.contract import Policy
+from shmq.cli.streams.naming import damage_flag, tell_damage
+from shmq.contract import OnDamage, Policy
 
 __all__ = ["subscribe"]
 
@@ -33,6 +34,7 @@ SLICE = 0.25
     "--policy", type=click.Choice(["drop-oldest", "block"]), default="drop-oldest",
     show_default=True, help="Lose what is overwritten, or hold back who appends.",
 )  # fmt: skip
+@damage_flag()
 @count_flag("Stop after COUNT records.")
 @click.option(
     "--timeout", type=params.seconds, metavar="TIME", help="Stop when none came for TIME [never]."
@@ -49,6 +51,7 @@ def subscribe(
     pattern: str,
     history: int | params.Nothing,
     policy: Policy,
+    on_damage: OnDamage,
     count: int | None,
     timeout: float | None,
     with_key: bool,
@@ -64,7 +67,9 @@ def subscribe(
     with (
         broker.stream(name) as stream,
         Stop() as stop,
-        stream.subscribe(pattern, newest, policy=policy, on_lost=_tell) as subscription,
+        stream.subscribe(
+            pattern, newest, policy=policy, on_lost=_tell, on_damage=on_damage
+        ) as subscription,
     ):
         seen, since = 0, time.monotonic()
         while not stop.signal and seen != count:
@@ -77,6 +82,7 @@ def subscribe(
             if not found and left <= 0:
                 break
             since = time.monotonic() if found else since
+        tell_damage(subscription.damaged)
     context.exit(Code.OK if seen or stop.signal or timeout is None else Code.NOTHING)
 
 

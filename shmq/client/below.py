@@ -6,7 +6,7 @@ import threading
 from typing import Final
 
 from shmq.core import _log, _spill
-from shmq.errors import OffsetOutOfRange, ShmqError
+from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.persistence.disk import Disk
 from shmq.persistence.stream_files import StreamFiles
 from shmq.persistence.stream_places import partition_directory
@@ -25,7 +25,8 @@ class Below:
     """The files of one stream. Nothing that its writer has not published is looked at.
 
     Threads may share it. Methods raise :class:`~shmq.DamagedFile` for records that are not as
-    they were written, and :class:`~shmq.ShmqError` for files that cannot be read.
+    they were written, which tells where to go on, and :class:`~shmq.ShmqError` for files that
+    cannot be read.
     """
 
     def __init__(self, namespace: Namespace, name: str, identity: int) -> None:
@@ -107,9 +108,19 @@ class Below:
             block = files.block(offset, until, min(most_bytes, AT_ONCE), limit)
         except OSError as error:
             raise self._unreadable(error) from error
+        except DamagedFile as error:
+            raise _of_partition(error, log, files, offset) from error
         if block is None:
             self._refuse(log, files, offset)
         return block
+
+    def whole(self, log: _log.Partition, offset: int, limit: int) -> int:
+        """How many records from ``offset`` on can be read at once, of at most ``limit``.
+
+        Where they are in no file there is nothing to be said against them.
+        """
+        block = self._block(log, offset, limit, AT_ONCE, None)
+        return limit if block is None else block.next - offset
 
     def _refuse(self, log: _log.Partition, files: StreamFiles, offset: int) -> None:
         earliest = files.earliest()
@@ -140,3 +151,17 @@ class Below:
             f"the files of stream {self._name!r} cannot be read: {error.strerror or error}"
             f"{f': {error.filename}' if error.filename else ''}"
         )
+
+
+def _of_partition(
+    error: DamagedFile, log: _log.Partition, files: StreamFiles, offset: int
+) -> DamagedFile:
+    """The error, with the partition and the offsets that cannot be read."""
+    first = offset if error.first_offset is None else error.first_offset
+    following = error.next_offset
+    if following is None:
+        following = files.next_whole(offset, log.synced)
+    ring = log.bounds()[0]
+    if offset < ring < following:
+        following = ring  # from there on they are in memory
+    return DamagedFile(error.path, error.offset, error.what, log.number, first, following)

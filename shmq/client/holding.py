@@ -78,9 +78,13 @@ class Held:
         with contextlib.suppress(OffsetOutOfRange):
             self.take(position)
 
-    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+    def reader(
+        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
+    ) -> contract.Reader:
         """See :class:`shmq.client.subscribing.Floors`."""
-        found: contract.Reader = self.stream.reader(position, limit=limit, lapped="skip")
+        found: contract.Reader = self.stream.reader(
+            position, limit=limit, lapped="skip", on_damage=on_damage
+        )
         return found
 
     def close(self) -> None:

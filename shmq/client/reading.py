@@ -12,7 +12,14 @@ from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
 from shmq.record_where import RecordWhere
 
-__all__ = ["AsyncReader", "Position", "Reader", "checked_position", "where_from"]
+__all__ = [
+    "AsyncReader",
+    "Position",
+    "Reader",
+    "behind_damage",
+    "checked_position",
+    "where_from",
+]
 
 #: How long a reader of all partitions waits at most before it looks for new ones, in seconds.
 _SLICE: Final = 0.5
@@ -32,15 +39,19 @@ class Position:
         limit: int,
         lapped: Literal["raise", "skip"],
         where: str | None,
+        on_damage: contract.OnDamage,
     ) -> None:
         self.stream = stream
         self.limit = check_whole("limit", limit, 1)
         self.skips = check_one_of("lapped", lapped, ("raise", "skip")) == "skip"
+        self.skips_damage = check_one_of("on_damage", on_damage, ("raise", "skip")) == "skip"
         if where is not None:
             RecordWhere(where)
         self.where = where
         self.offsets = where_from(stream, start, partitions)
         self.lost = 0
+        self.damaged = 0
+        self._damage: DamagedFile | None = None
         self._turn = 0
         self._all = partitions is None
         self._behind: dict[int, int] = {}
@@ -50,19 +61,22 @@ class Position:
         """Go on elsewhere in these partitions."""
         self.offsets.update(checked_position(position, self.offsets))
         self._known = 0
+        self._damage = None
 
     def take(self) -> list[contract.Records]:
         """What there is now, the partitions in turns.
 
-        Raises DamagedFile where that is all that keeps it from finding anything.
+        Raises DamagedFile where a partition cannot be read on, after what the others have.
         """
+        damage, self._damage = self._damage, None
+        if damage is not None:
+            raise damage
         found = []
         self._take_up()
         order = sorted(self.offsets)
         if self._behind:
             order = self._without_waiting(order)
         self._turn = (self._turn + 1) % len(order)
-        damage = None
         for partition in order[self._turn :] + order[: self._turn]:
             try:
                 records = self._read(partition)
@@ -73,6 +87,7 @@ class Position:
                 found.append(records)
         if damage is not None and not found:
             raise damage
+        self._damage = damage
         return found
 
     def slice(self, left: float | None) -> float | None:
@@ -116,8 +131,21 @@ class Position:
                 self.offsets[partition] = error.earliest
                 self.lost += error.earliest - offset
                 continue
+            except DamagedFile as error:
+                if not self.skips_damage:
+                    raise
+                self.offsets[partition] = behind_damage(error, offset)
+                self.damaged += self.offsets[partition] - offset
+                continue
             self.offsets[partition] = records.next_offset
             return records
+
+
+def behind_damage(error: DamagedFile, offset: int) -> int:
+    """Where to go on that cannot read on at ``offset``. Raises the error where it does not say."""
+    if error.next_offset is None or error.next_offset <= offset:
+        raise error
+    return error.next_offset
 
 
 def checked_position(position: Mapping[int, int], known: Collection[int]) -> dict[int, int]:
@@ -178,9 +206,10 @@ class Reader(contract.Reader):
         timeout: float | None,
         lapped: Literal["raise", "skip"],
         where: str | None,
+        on_damage: contract.OnDamage,
     ) -> None:
         _log.check_timeout(timeout)
-        self._at = Position(stream, start, partitions, limit, lapped, where)
+        self._at = Position(stream, start, partitions, limit, lapped, where, on_damage)
         self._timeout = timeout
         self._ready: list[contract.Records] = []
         self._records: Iterator[contract.Record] | None = None
@@ -201,6 +230,11 @@ class Reader(contract.Reader):
     def lost(self) -> int:
         """See :class:`shmq.contract.Reader`."""
         return self._at.lost
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.Reader`."""
+        return self._at.damaged
 
     def seek(self, position: Mapping[int, int]) -> None:
         """See :class:`shmq.contract.Reader`."""
@@ -274,9 +308,10 @@ class AsyncReader(contract.AsyncReader):
         timeout: float | None,
         lapped: Literal["raise", "skip"],
         where: str | None,
+        on_damage: contract.OnDamage,
     ) -> None:
         _log.check_timeout(timeout)
-        self._at = Position(stream, start, partitions, limit, lapped, where)
+        self._at = Position(stream, start, partitions, limit, lapped, where, on_damage)
         self._timeout = timeout
         self._ready: list[contract.Record] = []
         self._position = dict(self._at.offsets)
@@ -286,6 +321,16 @@ class AsyncReader(contract.AsyncReader):
     def position(self) -> dict[int, int]:
         """See :class:`shmq.contract.AsyncReader`."""
         return dict(self._position if self._ready else self._at.offsets)
+
+    @property
+    def lost(self) -> int:
+        """See :class:`shmq.contract.AsyncReader`."""
+        return self._at.lost
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.AsyncReader`."""
+        return self._at.damaged
 
     async def __anext__(self) -> contract.Record:
         if not self._ready and not self._closed:

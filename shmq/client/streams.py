@@ -182,9 +182,10 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: contract.OnDamage = "raise",
     ) -> contract.Reader:
         """See :class:`shmq.contract.Stream`."""
-        return Reader(self, start, partitions, limit, timeout, lapped, where)
+        return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     def areader(
         self,
@@ -195,9 +196,10 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: contract.OnDamage = "raise",
     ) -> contract.AsyncReader:
         """See :class:`shmq.contract.Stream`."""
-        return AsyncReader(self, start, partitions, limit, timeout, lapped, where)
+        return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     def subscribe(
         self,
@@ -208,10 +210,12 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         timeout: float | None = None,
         limit: int = 1000,
         on_lost: Callable[[int], object] | None = None,
+        on_damage: contract.OnDamage = "raise",
     ) -> contract.Subscription:
         """See :class:`shmq.contract.Stream`."""
+        hold = functools.partial(Held, self)
         return Subscription(
-            self, pattern, history, policy, timeout, limit, on_lost, functools.partial(Held, self)
+            self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
         )
 
     def wait_for_any(self, position: Mapping[int, int], timeout: float | None = None) -> bool:
@@ -258,6 +262,16 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
             if found is None:
                 raise
             return found
+
+    def whole(self, partition: int, offset: int, limit: int) -> int:
+        """How many records from ``offset`` on can be read at once, of at most ``limit``.
+
+        Raises DamagedFile if that is none.
+        """
+        log = self._partition(partition)
+        if self._files is None or offset >= log.bounds()[0]:
+            return limit
+        return self._files.whole(log, offset, limit)
 
     def _below(
         self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from shmq import contract
+from shmq.client.reading import behind_damage
 from shmq.core import _core
-from shmq.errors import OffsetOutOfRange, ShmqError
+from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
 from shmq.routing.topic import Topics, check_pattern
 
@@ -39,7 +40,9 @@ class Floors(Protocol):
     def move(self, position: Mapping[int, int]) -> None:
         """As `take`, and what is gone is for the reader to tell."""
 
-    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+    def reader(
+        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
+    ) -> contract.Reader:
         """What reads on from there, and passes over what is gone."""
 
     def close(self) -> None:
@@ -61,9 +64,13 @@ class _NoFloors:
     def move(self, position: Mapping[int, int]) -> None:
         """Nothing is held."""
 
-    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+    def reader(
+        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
+    ) -> contract.Reader:
         """What reads on from there, and passes over what is gone."""
-        found: contract.Reader = self._stream.reader(position, limit=limit, lapped="skip")
+        found: contract.Reader = self._stream.reader(
+            position, limit=limit, lapped="skip", on_damage=on_damage
+        )
         return found
 
     def close(self) -> None:
@@ -110,10 +117,12 @@ class Subscription(contract.Subscription):
         timeout: float | None,
         limit: int,
         on_lost: Lost | None,
+        on_damage: contract.OnDamage,
         hold: Callable[[], Floors],
     ) -> None:
         _core.check_timeout(timeout)
         check_one_of("policy", policy, ("drop-oldest", "block"))
+        check_one_of("on_damage", on_damage, ("raise", "skip"))
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost={on_lost!r} must be called with a number, and cannot be")
         self._pattern = pattern
@@ -127,8 +136,10 @@ class Subscription(contract.Subscription):
         self._floors: Floors = hold() if policy == "block" else _NoFloors(stream)
         try:
             position = _begin(stream, first, self._floors)
-            self._ready = deque(_history(stream, position, self._keys, history or 0))
-            self._reader = self._floors.reader(position, limit)
+            before = _History(stream, self._keys, history or 0, on_damage)
+            self._ready = deque(before.newest(position))
+            self._damaged_before = before.damaged
+            self._reader = self._floors.reader(position, limit, on_damage)
         except BaseException:
             self._floors.close()
             raise
@@ -153,6 +164,11 @@ class Subscription(contract.Subscription):
     def lost(self) -> int:
         """See :class:`shmq.contract.Subscription`."""
         return int(self._reader.lost)
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.Subscription`."""
+        return self._damaged_before + int(self._reader.damaged)
 
     def poll(self, timeout: float | None = 0.0) -> list[contract.Record]:
         """See :class:`shmq.contract.Subscription`."""
@@ -227,43 +243,59 @@ def _begin(stream: Any, first: Callable[[int], int], floors: Floors) -> dict[int
 # ---- what came before ----
 
 
-def _history(
-    stream: Any, position: dict[int, int], keys: _Keys, most: int
-) -> list[contract.Record]:
-    """The newest records before the position that match, of all partitions, by their time."""
-    if not most:
-        return []
-    found = [
-        record
-        for partition, end in position.items()
-        for record in _newest(stream, partition, end, keys, most)
-    ]
-    found.sort(key=lambda record: record.timestamp_ns)
-    return found[-most:]
+class _History:
+    """The newest records before a position that match, at most so many.
 
+    ``damaged`` counts what is passed over, unless that is to raise DamagedFile.
+    """
 
-def _newest(stream: Any, partition: int, end: int, keys: _Keys, most: int) -> list[contract.Record]:
-    """The newest of one partition, looked for from the end, in steps that grow."""
-    found: list[contract.Record] = []
-    step = max(64, most)
-    while len(found) < most and end > (earliest := stream.earliest(partition)):
-        begin = max(earliest, end - step)
-        found = keys.select(_between(stream, partition, begin, end)) + found
-        end, step = begin, 2 * step
-    return found[-most:]
+    def __init__(self, stream: Any, keys: _Keys, most: int, on_damage: contract.OnDamage) -> None:
+        self._stream = stream
+        self._keys = keys
+        self._most = most
+        self._skips = on_damage == "skip"
+        self.damaged = 0
 
+    def newest(self, position: dict[int, int]) -> list[contract.Record]:
+        """Those of all partitions, by their time."""
+        if not self._most:
+            return []
+        found = [
+            record
+            for partition, end in position.items()
+            for record in self._newest_of(partition, end)
+        ]
+        found.sort(key=lambda record: record.timestamp_ns)
+        return found[-self._most :]
 
-def _between(stream: Any, partition: int, begin: int, end: int) -> Iterator[contract.Record]:
-    """The records between two offsets that are still there."""
-    while begin < end:
-        try:
-            records = stream.read(partition, begin, min(end - begin, _MOST))
-        except OffsetOutOfRange as error:
-            begin = error.earliest
-            continue
-        for record in records:
-            if record.offset < end:
-                yield record
-        if records.next_offset <= begin:
-            return
-        begin = records.next_offset
+    def _newest_of(self, partition: int, end: int) -> list[contract.Record]:
+        """Those of one partition, looked for from the end, in steps that grow."""
+        found: list[contract.Record] = []
+        step = max(64, self._most)
+        while len(found) < self._most and end > (earliest := self._stream.earliest(partition)):
+            begin = max(earliest, end - step)
+            found = self._keys.select(self._between(partition, begin, end)) + found
+            end, step = begin, 2 * step
+        return found[-self._most :]
+
+    def _between(self, partition: int, begin: int, end: int) -> Iterator[contract.Record]:
+        """The records between two offsets that are still there."""
+        while begin < end:
+            try:
+                records = self._stream.read(partition, begin, min(end - begin, _MOST))
+            except OffsetOutOfRange as error:
+                begin = error.earliest
+                continue
+            except DamagedFile as error:
+                if not self._skips:
+                    raise
+                behind = min(behind_damage(error, begin), end)
+                self.damaged += behind - begin
+                begin = behind
+                continue
+            for record in records:
+                if record.offset < end:
+                    yield record
+            if records.next_offset <= begin:
+                return
+            begin = records.next_offset

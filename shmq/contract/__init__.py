@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from shmq.contract.pipeline import Pipeline
     from shmq.contract.producer import Acks, Partitioner, Producer
     from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
-    from shmq.contract.record import Appended, AppendedRange, Record, Records
+    from shmq.contract.record import Appended, AppendedRange, OnDamage, Record, Records
     from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
     from shmq.contract.share import Share, SharedRecord
     from shmq.contract.stats import Attachment, QueueStats, QueueSummary
@@ -82,6 +82,7 @@ __all__ = [
     "Member",
     "MemberInfo",
     "Message",
+    "OnDamage",
     "OnPartitions",
     "Packed",
     "PartitionOffsets",
@@ -142,7 +143,7 @@ _MODULES: Final = {
     "pipeline": ("Pipeline",),
     "producer": ("Acks", "Partitioner", "Producer"),
     "queue": ("AsyncConsumer", "Consumer", "Loan", "Queue"),
-    "record": ("Appended", "AppendedRange", "Record", "Records"),
+    "record": ("Appended", "AppendedRange", "OnDamage", "Record", "Records"),
     "schema": ("SchemaVersion", "TypedQueue", "TypedStream"),
     "share": ("Share", "SharedRecord"),
     "stats": ("Attachment", "QueueStats", "QueueSummary"),

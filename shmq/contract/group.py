@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from shmq.contract.closing import Closing
 
 if TYPE_CHECKING:
-    from shmq.contract.record import Record, Records
+    from shmq.contract.record import OnDamage, Record, Records
 
 __all__ = [
     "Assignment",
@@ -57,7 +57,7 @@ class GroupSummary:
     dropped: int = 0
     #: or moved to the dead-letter queue,
     dead_lettered: int = 0
-    #: and those that were gone before anybody had them.
+    #: and those that were gone, or could not be read, before anybody had them.
     skipped: int = 0
     #: Why the group cannot be used, and its numbers are 0; None if it can.
     problem: str | None = None
@@ -132,13 +132,20 @@ class Member(Closing):
     def lost(self) -> int:
         """How many records were gone before it came to them, with ``lapped="skip"``."""
 
+    @property
+    @abc.abstractmethod
+    def damaged(self) -> int:
+        """How many records were passed over, with ``on_damage="skip"``: files are damaged."""
+
     @abc.abstractmethod
     def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[Records]:
         """What there is, at most ``limit`` records of each partition, waiting for the first.
 
         None: without end. Empty if nothing came. Here, and between two records of the
         iteration, partitions come and go. Raises :class:`~shmq.OffsetOutOfRange` where records
-        were gone before they were read, unless it joined with ``lapped="skip"``.
+        were gone before they were read, unless it joined with ``lapped="skip"``, and
+        :class:`~shmq.DamagedFile` where a file is damaged, unless it joined with
+        ``on_damage="skip"``: after what its other partitions have, and again and again.
         """
 
     @abc.abstractmethod
@@ -219,6 +226,7 @@ class Group(abc.ABC):
         limit: int = 1000,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: OnDamage = "raise",
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
     ) -> Member:
@@ -231,8 +239,9 @@ class Group(abc.ABC):
         same. ``where`` leaves out records, as ``Stream.read`` does: they count as handed out
         once it has passed over them, and `commit` commits that, too; where nothing but such
         records is left of a partition that was sealed, the member commits them itself while it
-        waits, as the group reads on elsewhere then. Raises :class:`~shmq.Full` where there are
-        512 members.
+        waits, as the group reads on elsewhere then. ``on_damage="skip"`` passes over records that a
+        file has no longer as they were written: they count as handed out, too. Raises
+        :class:`~shmq.Full` where there are 512 members.
         """
 
     @abc.abstractmethod

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from shmq.contract.producer import Acks, Partitioner
+from shmq.contract.record import OnDamage
 from shmq.contract.stream import Compression
 from shmq.contract.subscription import Policy
 from shmq.options import Confirm, Durability, Expired, Overflow
@@ -85,3 +86,4 @@ class SubscribeKeywords(TypedDict, total=False):
     timeout: float | None
     limit: int
     on_lost: Callable[[int], object] | None
+    on_damage: OnDamage

@@ -5,9 +5,13 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self, overload
+from typing import Any, Literal, Protocol, Self, overload
 
-__all__ = ["Appended", "AppendedRange", "Record", "Records"]
+__all__ = ["Appended", "AppendedRange", "OnDamage", "Record", "Records"]
+
+#: What becomes of records that a file has no longer as they were written: a
+#: :class:`~shmq.DamagedFile`, or they are passed over and counted.
+OnDamage = Literal["raise", "skip"]
 
 
 class Appended(Protocol):

@@ -107,12 +107,23 @@ class Share(Closing):
     one by one: one that nobody can settle holds up neither those behind it nor the partition.
     What a dead member had is lent again at once, and what a silent one has at the end of the
     lease. One thread at a time uses a member. In the child of a fork it is of no use: share there.
+
+    Where a file is damaged, what gets records raises :class:`~shmq.DamagedFile`, after what the
+    other partitions have, and again and again: nobody is lent what is behind it in that
+    partition, until a member passes over it, with ``on_damage="skip"``. The group counts those
+    records as skipped, and so it does a record that was lent before it was damaged, once it was
+    tried ``max_deliveries`` times.
     """
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
         """The group's name."""
+
+    @property
+    @abc.abstractmethod
+    def damaged(self) -> int:
+        """How many records it has passed over, with ``on_damage="skip"``: files are damaged."""
 
     @abc.abstractmethod
     def get(self, block: bool = True, timeout: float | None = None) -> SharedRecord:

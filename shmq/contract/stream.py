@@ -16,7 +16,7 @@ from shmq.options import Confirm, check_seconds
 if TYPE_CHECKING:
     from shmq.contract.group import Assignment, Group, GroupStart, GroupSummary
     from shmq.contract.producer import Acks, Partitioner, Producer
-    from shmq.contract.record import Appended, AppendedRange, Record, Records
+    from shmq.contract.record import Appended, AppendedRange, OnDamage, Record, Records
     from shmq.contract.share import Share
     from shmq.contract.subscription import Policy, Subscription
     from shmq.stream_options import StreamOptions
@@ -118,6 +118,11 @@ class Reader(Closing):
     def lost(self) -> int:
         """How many records were gone before it came to them, with ``lapped="skip"``."""
 
+    @property
+    @abc.abstractmethod
+    def damaged(self) -> int:
+        """How many records were passed over, with ``on_damage="skip"``: files are damaged."""
+
     @abc.abstractmethod
     def seek(self, position: Mapping[int, int]) -> None:
         """Go on elsewhere in these partitions. Raises :class:`~shmq.InvalidOption`."""
@@ -126,7 +131,9 @@ class Reader(Closing):
     def poll(self, timeout: float | None = 0.0) -> list[Records]:
         """What there is, at most ``limit`` records of each partition, waiting for the first.
 
-        None: without end. Empty if nothing came. The position is behind them.
+        None: without end. Empty if nothing came. The position is behind them. Where a file is
+        damaged it raises :class:`~shmq.DamagedFile` with the partition and the offsets, after
+        what the other partitions have, and again and again: `seek` goes on elsewhere.
         """
 
     @abc.abstractmethod
@@ -147,6 +154,16 @@ class AsyncReader(abc.ABC):
     @abc.abstractmethod
     def position(self) -> dict[int, int]:
         """The offset of the record that comes next, of each partition it reads."""
+
+    @property
+    @abc.abstractmethod
+    def lost(self) -> int:
+        """How many records were gone before it came to them, with ``lapped="skip"``."""
+
+    @property
+    @abc.abstractmethod
+    def damaged(self) -> int:
+        """How many records were passed over, with ``on_damage="skip"``: files are damaged."""
 
     @abc.abstractmethod
     async def __anext__(self) -> Record: ...
@@ -357,7 +374,8 @@ class Stream(Closing):
         behind them.
 
         Raises :class:`~shmq.OffsetOutOfRange` for an offset that is gone, or that is beyond
-        the next one to come.
+        the next one to come, and :class:`~shmq.DamagedFile` for one that a file has no longer as
+        it was written: its ``next_offset`` is the next that can be read.
         """
 
     @abc.abstractmethod
@@ -384,12 +402,16 @@ class Stream(Closing):
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: OnDamage = "raise",
     ) -> Reader:
         """An iterator over the records of all, or of these, partitions, that follows them.
 
         It reads up to ``limit`` ahead. ``timeout``: it ends where no record comes within so
         many seconds; None: never. Where records were gone before it came to them, it raises
         :class:`~shmq.OffsetOutOfRange`, or goes on with the oldest and counts them in ``lost``.
+        Where a file is damaged it raises :class:`~shmq.DamagedFile`, and again when it is asked
+        again, while the other partitions go on; with ``on_damage="skip"`` it goes on behind the
+        records that cannot be read, and counts them in ``damaged``.
         """
 
     @abc.abstractmethod
@@ -402,6 +424,7 @@ class Stream(Closing):
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: OnDamage = "raise",
     ) -> AsyncReader:
         """As :meth:`reader`, asynchronous."""
 
@@ -416,6 +439,7 @@ class Stream(Closing):
         timeout: float | None = None,
         limit: int = 1000,
         on_lost: Callable[[int], object] | None = None,
+        on_damage: OnDamage = "raise",
     ) -> Subscription:
         """The records whose keys match the pattern, as they come: an iterator.
 
@@ -430,7 +454,8 @@ class Stream(Closing):
         ``lost`` counts them. With ``"block"`` it holds back those who append, which takes a
         stream with ``overflow="block"``; its death or `close` ends that, and over TCP the loss of
         its connection: with the next one it holds back again, and what was overwritten meanwhile
-        is ``lost``. Raises :class:`~shmq.InvalidOption`, TypeError,
+        is ``lost``. ``on_damage`` is as for `reader`; with ``"raise"`` a history that cannot be
+        read is an error here. Raises :class:`~shmq.InvalidOption`, TypeError,
         :class:`~shmq.NoSpace` where as many hold the stream back as can, and
         :class:`~shmq.Unsupported` for ``"block"`` from an older server.
         """
@@ -515,14 +540,15 @@ class Stream(Closing):
         held: int = 4096,
         start: GroupStart = "earliest",
         member: str | None = None,
+        on_damage: OnDamage = "raise",
     ) -> Share:
         """Join the group of that name, made if there is none: each record is lent to one.
 
         The options are those of a group that is made: a record is lent for ``lease`` seconds;
         after ``max_deliveries`` (None: no limit) it goes to the queue ``dead_letter``, which
         has to be there, or (None, or it was deleted) is dropped and counted; ``held`` records
-        may be unsettled at a time. ``member`` is what the member is called. Raises what `group`
-        raises, and :class:`~shmq.NoSuchQueue`.
+        may be unsettled at a time. ``member`` is what the member is called. ``on_damage`` is of
+        this member, as for `reader`. Raises what `group` raises, and :class:`~shmq.NoSuchQueue`.
         """
         raise _no_groups("share")
 

@@ -44,12 +44,17 @@ class Subscription(Closing):
     def lost(self) -> int:
         """How many records were overwritten before it came to them, whatever their keys."""
 
+    @property
+    @abc.abstractmethod
+    def damaged(self) -> int:
+        """How many were passed over, with ``on_damage="skip"``, whatever their keys."""
+
     @abc.abstractmethod
     def poll(self, timeout: float | None = 0.0) -> list[Record]:
         """What has come that matches, waiting for the first of it.
 
         None: without end. Empty if nothing came in time. Raises :class:`~shmq.ShmqError` once
-        it is closed.
+        it is closed, and :class:`~shmq.DamagedFile` as `Reader.poll` does.
         """
 
     @abc.abstractmethod

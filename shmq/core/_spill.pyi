@@ -31,6 +31,15 @@ def walk(
     how many offsets were passed.
     """
 
+def find(
+    data: Any, at: int, salts: tuple[int, int], offset: int, time: int, stop_offset: int
+) -> tuple[int, int, int] | None:
+    """The first whole entry from the byte ``at`` on, wherever it begins: where, offset, time.
+
+    It is one that may come behind damage: it has ``offset`` or a later one before
+    ``stop_offset``, and no time before ``time``. None: there is none.
+    """
+
 def check(
     data: Any, start: int, salts: tuple[int, int], offset: int, time: int = ...
 ) -> tuple[str, int, int, int, int, int, int, int, bool]:

@@ -30,6 +30,8 @@ cdef extern from "spill.h" nogil:
 
     int shmq_spill_walk(const unsigned char *data, size_t size, shmq_spill_salts salts,
                         shmq_spill *w)
+    cbool shmq_spill_find(const unsigned char *data, size_t size, shmq_spill_salts salts,
+                          shmq_spill *w)
     int shmq_spill_next_run(const unsigned char *data, size_t size, shmq_spill_salts salts,
                             shmq_spill *w, shmq_spill_run *run)
     size_t shmq_spill_entries(const unsigned char *data, size_t size, unsigned char *to)
@@ -57,6 +59,20 @@ def walk(data, uint64_t at, tuple salts, uint64_t offset=0, int64_t time=INT64_M
         how = shmq_spill_walk(<const unsigned char *>view.buf, view.len, two, &w)
     PyBuffer_Release(&view)
     return HOW[how], w.at, w.offset, w.time, w.records
+
+
+def find(data, uint64_t at, tuple salts, uint64_t offset, int64_t time, uint64_t stop_offset):
+    cdef Py_buffer view
+    cdef bint found
+    cdef shmq_spill w
+    cdef shmq_spill_salts two
+    two.file, two.entries = salts
+    w.at, w.offset, w.time, w.stop_offset = at, offset, time, stop_offset
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        found = shmq_spill_find(<const unsigned char *>view.buf, view.len, two, &w)
+    PyBuffer_Release(&view)
+    return (w.at, w.offset, w.time) if found else None
 
 
 def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64_MIN):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 import threading
 from typing import Final
 
-from shmq.errors import DamagedFile
+from shmq.errors import DamagedFile, FileError
 from shmq.persistence.disk import Disk
 from shmq.persistence.stream_places import bases, segment_file
 from shmq.persistence.stream_segment import Block, StreamSegment
@@ -26,7 +27,8 @@ class StreamFiles:
     """The segments in the directory ``disk``. For any thread.
 
     ``until`` is what its writer has published: nothing from this offset on is looked at.
-    Methods raise :class:`~shmq.DamagedFile` and OSError.
+    Methods raise OSError, and `block` :class:`~shmq.DamagedFile`, which tells the first offset
+    that cannot be read, and the next one that can if that is in the same file.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -62,8 +64,24 @@ class StreamFiles:
                 continue
         return None
 
+    def next_whole(self, offset: int, until: int) -> int:
+        """The first offset that can be read of the files behind the one that has ``offset``.
+
+        ``until``: there is none before that.
+        """
+        found = [base for base in self._look() if offset < base < until]
+        for base, limit in itertools.pairwise([*found, until]):
+            with contextlib.suppress(FileNotFoundError, FileError):
+                place = self._segment(base).first(limit)
+                if place is not None:
+                    return place.offset
+        return until
+
     def at(self, time: int, until: int) -> int | None:
-        """The offset of the first entry of this time, in ns, or later; None: all are older."""
+        """The offset of the first entry of this time, in ns, or later; None: all are older.
+
+        Where that may have been among what cannot be read, the first offset of this.
+        """
         # One that nothing is published of may yet be replaced by another of its name.
         found = [base for base in self._look() if base < until]
         near = bisect.bisect_left(found, True, key=lambda base: self._is_later(base, time, until))
@@ -73,24 +91,26 @@ class StreamFiles:
                 place = self._segment(found[at]).at(time, limit)
             except FileNotFoundError:
                 continue
+            except FileError:
+                return found[at]
             if place is not None:
                 return place.offset
         return None
 
     def first_time(self, until: int) -> int | None:
-        """The time of the first record, in ns; None: there is none."""
+        """The time of the first record that can be read, in ns; None: there is none."""
         for base in self._look():
-            with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+            with contextlib.suppress(FileNotFoundError, FileError):  # it went meanwhile
                 time = self._segment(base).first_time(until) if base < until else None
                 if time is not None:
                     return time
         return None
 
     def last_time(self, until: int) -> int | None:
-        """The time of the last record before ``until``, in ns; None: there is none."""
+        """The time of the last record before ``until`` that can be read; None: there is none."""
         for base in reversed(self._look()):
-            with contextlib.suppress(FileNotFoundError):
-                _, time = self._segment(base).last(until) if base < until else (0, None)
+            with contextlib.suppress(FileNotFoundError, FileError):
+                time = self._segment(base).last_time(until) if base < until else None
                 if time is not None:
                     return time
         return None
@@ -109,19 +129,26 @@ class StreamFiles:
             first = self._segment(base).first_time(until)
         except FileNotFoundError:
             return False  # it is gone, because it was old
+        except FileError:
+            return True  # nobody knows: it is looked into
         return first is None or first >= time
 
     def _block(
         self, found: list[int], at: int, offset: int, until: int, most_bytes: int, most: int
     ) -> Block | None:
         limit = min(until, found[at + 1]) if at + 1 < len(found) else until
-        segment = self._segment(found[at])
-        block = segment.block(offset, limit, most_bytes, most)
-        if block is None and at + 1 < len(found):
-            raise DamagedFile(
-                segment.path, segment.length, f"it ends before {limit}, where the next begins"
-            )
-        return block
+        try:
+            segment = self._segment(found[at])
+        except FileError as error:
+            raise self._unreadable(found[at], error) from error
+        return segment.block(offset, limit, most_bytes, most)
+
+    def _unreadable(self, base: int, error: FileError) -> DamagedFile:
+        """Nothing of the segment can be read; it is none of an unknown kind, but a stream's."""
+        path = str(self.disk.path(segment_file(base)))
+        if isinstance(error, DamagedFile):
+            return DamagedFile(path, error.offset, error.what, first_offset=base)
+        return DamagedFile(path, 0, str(error), first_offset=base)
 
     def _segment(self, base: int) -> StreamSegment:
         with self._lock:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shmq.core import _core, _spill
-from shmq.errors import DamagedSegment
+from shmq.errors import DamagedSegment, FileError
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import BATCH_BYTES, INDEXED, Trailer, pack_record
 from shmq.persistence.sizes import Sizes
@@ -141,7 +141,7 @@ class StreamJournal:
 
         Those without which there are still ``most_bytes``, and those whose records are all
         older than ``before``, in ns. The last one stays, as it says which offset is next.
-        Raises OSError, and DamagedFile for one whose times cannot be read.
+        One that cannot be read is as old as what follows it. Raises OSError.
         """
         if before is not None and self._last_time is not None and self._last_time < before:
             self.roll()
@@ -273,8 +273,20 @@ class StreamJournal:
     def _is_old(self, base: int, following: int, before: int | None) -> bool:
         if before is None:
             return False
-        _, last = StreamSegment(self._disk, base).last(following)
+        try:
+            last = StreamSegment(self._disk, base).last_time(following)
+        except FileError:
+            return self._is_before(following, before)
         return last is None or last < before
+
+    def _is_before(self, following: int, before: int) -> bool:
+        """Whether the first record from there on that can be read is older than that."""
+        for base in sorted(base for base in self._lengths if base >= following):
+            with contextlib.suppress(FileError):
+                first = StreamSegment(self._disk, base).first_time()
+                if first is not None:
+                    return first < before
+        return False
 
     def _remove(self, doomed: list[int]) -> None:
         """The oldest first, each durably: names reach the disk in any order, a gap is damage."""

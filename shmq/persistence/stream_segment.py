@@ -68,6 +68,16 @@ class Place:
     time: int
 
 
+class Hole(NamedTuple):
+    """Bytes of a file that are not as they were written."""
+
+    #: Where in the file, and the first offset that is missing for it.
+    at: int
+    first: int
+    #: The next entry that can be read; None: the rest of the file cannot.
+    behind: Place | None
+
+
 class Checked(NamedTuple):
     """What a file holds, as far as its commits are whole."""
 
@@ -125,6 +135,7 @@ class StreamSegment:
         self._mapped_until = 0
         self._map()
         self.closed = False
+        self._index_damage: DamagedFile | None = None
         self._places = [Place(self.start, base, LEAST_TIME)]
         #: Where the last read ended, which is where the next one begins.
         self._read_to = self._places[0]
@@ -138,35 +149,61 @@ class StreamSegment:
     def block(self, offset: int, until: int, most_bytes: int, most: int) -> Block | None:
         """The records from the one that has ``offset`` on, and none from ``until`` on.
 
-        As many as ``most_bytes`` and ``most`` offsets allow, but one at least. None: there
-        are none in this file.
+        As many as ``most_bytes`` and ``most`` offsets allow, but one at least, and none behind
+        damage. None: there are none in this file.
         """
         at = self._seek(offset, until)
-        if at is None:
-            return None
-        how, end, behind, time, count = _spill.walk(
-            self._data, at.at, self._salts, at.offset, at.time, stop_offset=until,
-            most_bytes=most_bytes, most=most,
-        )  # fmt: skip
-        if not count:
-            self._refuse(how, end)
-            return None
-        self._read_to = Place(end, behind, time)
-        return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)
+        while at is not None:
+            how, end, behind, time, count = _spill.walk(
+                self._data, at.at, self._salts, at.offset, at.time, stop_offset=until,
+                most_bytes=most_bytes, most=most,
+            )  # fmt: skip
+            if count:
+                self._read_to = Place(end, behind, time)
+                return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)
+            at = None if how == "stop" else self._entry(at, offset, until)
+        return None
 
     def at(self, time: int, until: int) -> Place | None:
-        """The first entry of this time or later, before ``until``; None: there is none."""
+        """The first entry of this time or later, before ``until``; None: there is none.
+
+        Or the damage where that was, with the time of what comes behind it.
+        """
         with self._lock:
             self._grow(until)
             near = bisect.bisect_left(self._places, time, key=lambda place: place.time)
             start = self._places[max(0, near - 1)]
         found = self._walk(start, 0, time, until)
+        if isinstance(found, Hole):
+            return Place(found.at, found.first, found.behind.time if found.behind else time)
+        return found if found is not None and found.offset < until else None
+
+    def first(self, until: int = EVERYTHING) -> Place | None:
+        """The first entry that can be read; None: there is none."""
+        with self._lock:
+            self._grow(until)
+        found = self._walk(self._places[0], 0, LEAST_TIME, until)
+        found = found.behind if isinstance(found, Hole) else found
         return found if found is not None and found.offset < until else None
 
     def first_time(self, until: int = EVERYTHING) -> int | None:
-        """The time of the first entry; None: there is none."""
-        found = self.at(LEAST_TIME, until)
+        """The time of the first entry that can be read; None: there is none."""
+        found = self.first(until)
         return None if found is None else found.time
+
+    def last_time(self, until: int = EVERYTHING) -> int | None:
+        """The time of the last entry before ``until`` that can be read; None: there is none."""
+        with self._lock:
+            self._grow(until)
+            at: Place | None = self._places[-1]
+        found = None
+        while at is not None:
+            how, end, behind, time, count = _spill.walk(
+                self._data, at.at, self._salts, at.offset, at.time, stop_offset=until
+            )
+            found = time if count or time != LEAST_TIME else found
+            at = None if how != "damaged" else self._behind(end, behind, time, until)
+        return found
 
     def last(self, until: int = EVERYTHING) -> tuple[int, int | None]:
         """The offset behind the last entry before ``until``, and the time of that entry."""
@@ -189,6 +226,8 @@ class StreamSegment:
         found = Checked(*_spill.check(data, self.start, self._salts, self.base))
         if found.how == "damaged" and found.offset < until:
             raise DamagedFile(self.path, found.damage, "a commit is not as it was written")
+        if self._index_damage is not None:
+            raise self._index_damage
         return found
 
     def produced(self, until: int, found: dict[int, tuple[int, int, int]]) -> bool:
@@ -207,17 +246,46 @@ class StreamSegment:
                 return read_to if offset < until else None
             near = bisect.bisect_right(self._places, offset, key=lambda place: place.offset)
             start = self._places[max(0, near - 1)]
-        found = self._walk(start, offset, LEAST_TIME, until)
+        return self._entry(start, offset, until)
+
+    def _entry(self, start: Place, offset: int, until: int) -> Place | None:
+        """The entry that has ``offset``; None: it is not before ``until``, or not in this file."""
+        # With the least time of all a walk would stop before what is damaged.
+        found = self._walk(start, offset, LEAST_TIME + 1, until)
+        if isinstance(found, Hole):
+            behind = None if found.behind is None else found.behind.offset
+            raise DamagedFile(
+                self.path, found.at, "no record of the stream that could come next",
+                first_offset=found.first, next_offset=behind,
+            )  # fmt: skip
         return found if found is not None and found.offset < until else None
 
-    def _walk(self, start: Place, offset: int, time: int, until: int) -> Place | None:
-        how, at, found, found_time, _ = _spill.walk(
-            self._data, start.at, self._salts, start.offset, start.time,
-            stop_offset=offset, stop_time=time,
-        )  # fmt: skip
-        if found < until:
-            self._refuse(how, at)
-        return Place(at, found, found_time) if how == "stop" else None
+    def _walk(self, start: Place, offset: int, time: int, until: int) -> Place | Hole | None:
+        """The first entry that has ``offset``, or begins behind it, and is of ``time`` or later.
+
+        Or the damage where it was; other damage before it is passed over.
+        """
+        while True:
+            how, at, found, found_time, _ = _spill.walk(
+                self._data, start.at, self._salts, start.offset, start.time,
+                stop_offset=offset, stop_time=time,
+            )  # fmt: skip
+            if how == "stop":
+                return Place(at, found, found_time)
+            if found >= until:
+                return None
+            behind = self._behind(at, found, found_time, until)
+            if behind is None:
+                # Where it ends nobody knows that asks for everything.
+                return None if how == "end" and until == EVERYTHING else Hole(at, found, None)
+            if behind.offset > max(found, offset) and behind.time >= time:
+                return Hole(at, found, behind)
+            start = behind
+
+    def _behind(self, at: int, offset: int, time: int, until: int) -> Place | None:
+        """The first entry that can be read behind what is damaged there, and before ``until``."""
+        found = _spill.find(self._data, at + 8, self._salts, offset, time, until)
+        return None if found is None else Place(*found)
 
     def _grow(self, until: int) -> None:
         """Find the places of what was written since. Needs the lock."""
@@ -227,11 +295,11 @@ class StreamSegment:
         self._mapped_until = 0 if until == EVERYTHING else until
         last = self._places[-1]
         while last.offset < until:
-            how, at, offset, time, _ = _spill.walk(
+            how, at, offset, time, count = _spill.walk(
                 self._data, last.at, self._salts, last.offset, last.time, stop_offset=until,
-                most_bytes=INDEXED, verify=False,
+                most_bytes=INDEXED,
             )  # fmt: skip
-            if how != "stop" or offset >= until:
+            if how != "stop" or not count or offset >= until:
                 return
             last = Place(at, offset, time)
             self._places.append(last)
@@ -266,15 +334,21 @@ class StreamSegment:
         if (how, kind) != ("ok", "footer"):
             return
         how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
+        self.closed = True
         if (how, kind) != ("ok", "index"):
-            raise DamagedFile(self.path, footer["index"], "there is no index, as the footer says")
+            self._no_index(footer["index"], "there is no index, as the footer says")
+            return
         places = [
             Place(at, offset, (time ^ _SIGN) - _SIGN) for at, offset, time in index["entries"]
         ]
         if any(not self.start <= place.at < size for place in places):
-            raise DamagedFile(self.path, footer["index"], "the index leads out of the file")
+            self._no_index(footer["index"], "the index leads out of the file")
+            return
         self._places += places
-        self.closed = True
+
+    def _no_index(self, at: int, what: str) -> None:
+        """Records are found without it, in a longer time; a check tells of it."""
+        self._index_damage = DamagedFile(self.path, at, what)
 
     def _refuse(self, how: str, at: int) -> None:
         if how == "damaged":

@@ -67,6 +67,7 @@ FEATURES: Final = (
     "holds",
     "names",
     "handed",
+    "on-damage",
 )
 
 _LIMIT: Final = struct.Struct("!I")

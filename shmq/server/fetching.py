@@ -87,24 +87,23 @@ class Fetching:
 def _found(stream: LocalStream, asked: Fetch) -> bytes:
     """The partitions of which there is something, or something was left out.
 
-    Raises DamagedFile if that is all that keeps it from finding anything.
+    Those behind one that cannot be read on are not looked at. Raises DamagedFile of that, if there
+    is nothing of those before it.
     """
     parts: list[bytes] = []
-    damage = None
     left = min(asked.size, _MOST)
     for partition, offset in asked.places:
         if left <= 0:
             break
         try:
             raw, following = _entries(stream, asked, partition, offset, left)
-        except DamagedFile as error:
-            damage = damage or error
-            continue
+        except DamagedFile:
+            if parts:
+                break
+            raise
         if following > offset:
             parts += (_PART.pack(partition, following, stream.latest(partition), len(raw)), raw)
             left -= len(raw)
-    if damage is not None and not parts:
-        raise damage
     return b"".join(parts)
 
 

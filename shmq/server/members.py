@@ -193,6 +193,7 @@ class Members:
                 _CHANGE.pack(seat.due()),
                 _NUMBER.pack(len(ends)),
                 *map(_CHANGE.pack, ends),
+                *((_CHANGE.pack(seat.share.damaged),) if seat.share.skips_damage else ()),
                 *(_LENT.pack(*each) for each in lent),
             )
         )

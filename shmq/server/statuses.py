@@ -88,7 +88,12 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
     if isinstance(error, OutOfSequence):
         return status, _SEQUENCE.pack(error.expected, error.given)
     if isinstance(error, DamagedFile):
-        return status, msgpack.packb([error.path, error.offset, error.what])
+        return status, msgpack.packb(
+            [
+                *(error.path, error.offset, error.what),
+                *(error.partition, error.first_offset, error.next_offset),
+            ]
+        )
     hidden = status == Status.INTERNAL and not isinstance(error, NotConfirmed)
     told = "the server has logged why" if hidden else str(error)
     return status, told.encode()

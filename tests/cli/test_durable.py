@@ -68,3 +68,28 @@ def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
         row = shell("stats", "-q", "jobs", "--json").json
         assert row["journal_error"] == "No space left on device"
         assert row["journal_lag"] == 1
+
+
+def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
+    shell: Shell, broker: shmq.Broker
+) -> None:
+    with persisting(shell.namespace) as persister:
+        stream = broker.create_stream(
+            "s", 1, ring_bytes=64 << 10, segment_bytes=64 << 10, durability="journal"
+        )
+        for first in range(0, 2000, 200):
+            values = [b"%06d" % n * 10 for n in range(first, first + 200)]
+            stream.append_many(values, partition=0, confirm="disk", timeout=60.0)
+        for path in persister.folder.rglob("00000000000000000000.dmsq"):
+            data = bytearray(path.read_bytes())
+            data[data.index(b"000100" * 10)] ^= 1
+            path.write_bytes(data)
+        ran = shell("stream", "read", "s", code=Code.SEGMENT)
+        assert ran.out.count(b"\n") == 100
+        assert "go on at 101" in ran.error
+        ran = shell("stream", "read", "s", "--on-damage", "skip")
+        assert ran.out.count(b"\n") == 1999
+        assert "1 record passed over" in ran.error
+        ran = shell("subscribe", "s", "--history", "none", "--timeout", "0", "--on-damage", "skip")
+        assert ran.out.count(b"\n") == 1999
+        assert "1 record passed over" in ran.error

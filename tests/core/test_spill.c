@@ -131,6 +131,34 @@ TEST("an entry that cannot come next is damage: an offset, a time, a count, a ch
     }
 }
 
+TEST("behind damage the next whole entry is found, and none that cannot come there")
+{
+    struct shmq_spill w = all();
+    size_t begins[4];
+
+    length = 0;
+    memset(file, 0, sizeof file);
+    for (int n = 0; n < 4; n++) {
+        begins[n] = length;
+        entry(4 + (uint64_t)n, 1, 10 * n, 20);
+    }
+    file[begins[1] + HEAD] ^= 1;
+    w.at = begins[1] + 8, w.offset = 5, w.time = 0;
+    CHECK(shmq_spill_find(file, length, SALTS, &w));
+    CHECK_EQ(w.at, begins[2]);
+    CHECK_EQ(w.offset, 6);
+    CHECK_EQ(w.time, 20);
+    w = all(), w.offset = 7;
+    CHECK(shmq_spill_find(file, length, SALTS, &w));
+    CHECK_EQ(w.at, begins[3]);
+    w = all(), w.offset = 5, w.stop_offset = 6;
+    CHECK(!shmq_spill_find(file, length, SALTS, &w));
+    w = all(), w.time = 31;
+    CHECK(!shmq_spill_find(file, length, SALTS, &w));
+    w = all(), w.at = begins[3];
+    CHECK(!shmq_spill_find(file, length - 8, SALTS, &w));
+}
+
 TEST("a commit counts as a whole, and one that is not whole is torn only at the end")
 {
     for (size_t at = 0; at < 1000; at += 7) {

@@ -46,10 +46,8 @@ def everything(
         block = files.block(start, until, most)
         assert block is not None
         assert block.first <= start < block.next
-        salts = 0, IDENTITY.salt
-        for base in bases(files.disk.names()):
-            if base <= start:
-                salts = salts_of(StreamSegment(files.disk, base).header)
+        base = max(base for base in bases(files.disk.names()) if base <= start)
+        salts = salts_of(StreamSegment(files.disk, base).header)
         yield from read(block, salts)
         start = block.next
 
@@ -341,6 +339,99 @@ def test_random_bytes_are_never_taken_for_records(tmp_path: Path) -> None:
         except (DamagedFile, AssertionError):
             continue
         assert all(value == value_of(offset, 50) for offset, value in found)
+
+
+def around_damage(files: StreamFiles, until: int) -> tuple[list[tuple[int, bytes]], list[int]]:
+    """What can be read, and the offsets that cannot."""
+    found: list[tuple[int, bytes]] = []
+    gone: list[int] = []
+    start = 0
+    while start < until:
+        try:
+            for one in everything(files, start, until, 1 << 20):
+                found.append(one)
+                start = one[0] + 1
+        except DamagedFile as error:
+            first, behind = error.first_offset, error.next_offset
+            behind = files.next_whole(start, until) if behind is None else behind
+            assert first is not None and first <= start < behind
+            gone += range(start, behind)
+            start = behind
+    return found, gone
+
+
+def test_all_that_is_whole_is_read_around_flipped_bits(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [30, 30, 30] * 4, size=50)
+    assert len(bases(disk.names())) > 2
+    paths = [tmp_path / segment_file(base) for base in bases(disk.names()) if base < until]
+    sound, chance = [path.read_bytes() for path in paths], random.Random(7)
+    start, lost = StreamSegment(disk, 0).start, 0
+    for _ in range(100):
+        for path, data in zip(paths, sound, strict=True):
+            raw = bytearray(data)
+            for _ in range(chance.randrange(3)):
+                raw[chance.randrange(start, len(raw))] ^= 1 << chance.randrange(8)
+            path.write_bytes(raw)
+        found, gone = around_damage(StreamFiles(disk), until)
+        assert found == [(n, value_of(n, 50)) for n in range(until) if n not in gone]
+        assert len(gone) <= 2 * len(paths)
+        lost += len(gone)
+    assert lost
+
+
+def test_a_segment_without_a_header_is_one_hole(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [40] * 20)
+    first, second, *_ = bases(disk.names())
+    path = tmp_path / segment_file(first)
+    sound = path.read_bytes()
+    for at in range(StreamSegment(disk, first).start):
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        found, gone = around_damage(StreamFiles(disk), until)
+        assert gone == list(range(second))
+        assert [offset for offset, _ in found] == list(range(second, until))
+
+
+def test_a_last_segment_that_was_cut_off_is_damaged_up_to_what_was_published(
+    tmp_path: Path,
+) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [10, 10])
+    path = tmp_path / segment_file(0)
+    path.write_bytes(path.read_bytes()[:1500])
+    found, gone = around_damage(StreamFiles(disk), until)
+    assert found
+    assert gone == list(range(found[-1][0] + 1, until))
+
+
+@pytest.mark.watchdog(60)
+def test_a_record_that_claims_to_be_many_is_damage_and_not_read_for_ever(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    until = written(disk, [10], size=50)
+    path = tmp_path / segment_file(0)
+    raw = bytearray(path.read_bytes())
+    count = raw.index(value_of(4, 50)) - 48 + 12
+    raw[count + 3] ^= 0x40
+    path.write_bytes(raw)
+    found, gone = around_damage(StreamFiles(disk), until)
+    assert gone == [4]
+    assert [offset for offset, _ in found] == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("at", [0, 1000], ids=["header", "record"])
+def test_what_is_old_goes_though_it_is_damaged(tmp_path: Path, at: int) -> None:
+    """Otherwise the writer of the partition would fail as with a broken disk, again and again."""
+    disk = Disk(tmp_path)
+    until = written(disk, [40] * 20)
+    first, second, third, *_ = bases(disk.names())
+    path = tmp_path / segment_file(second)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+    journal = journal_of(disk, until)
+    assert journal.retain(None, (second + 1) * TICK) == [first]
+    assert journal.retain(None, (third + 1) * TICK) == [second]
 
 
 def test_a_file_that_says_another_base_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The argument that names a stream."""
+"""The arguments that say what is read of a stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import click
 
 import shmq
 from shmq.cli.flags import BRIEFLY
+from shmq.cli.output import counted, note
 from shmq.cli.target import target_of
 
-__all__ = ["partition_flag", "stream_argument"]
+__all__ = ["damage_flag", "partition_flag", "stream_argument", "tell_damage"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +27,22 @@ def partition_flag(help: str) -> Callable[[F], F]:
     return click.option(
         "-p", "--partition", type=click.IntRange(min=0), metavar="N", default=None, help=help
     )
+
+
+def damage_flag() -> Callable[[F], F]:
+    """``--on-damage raise|skip``, as the parameter ``on_damage``."""
+    return click.option(
+        "--on-damage",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        help="Where a file is damaged: fail, or pass over those records and count them [raise].",
+    )
+
+
+def tell_damage(records: int) -> None:
+    """Say how many records were passed over, if any were."""
+    if records:
+        note(f"{counted(records, 'record')} passed over: they cannot be read, a file is damaged")
 
 
 def _complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:

@@ -16,8 +16,8 @@ from shmq.cli.flags import connected, count_flag, json_flag
 from shmq.cli.output import counted, note
 from shmq.cli.stop import Stop
 from shmq.cli.streams import rendering
-from shmq.cli.streams.naming import partition_flag, stream_argument
-from shmq.contract import Start
+from shmq.cli.streams.naming import damage_flag, partition_flag, stream_argument, tell_damage
+from shmq.contract import OnDamage, Start
 
 __all__ = ["read", "tail"]
 
@@ -46,6 +46,7 @@ SLICE = 0.25
     help="Stop when no record came for TIME [0 s; with --follow: never].",
 )
 @click.option("--where", type=params.text, metavar="EXPRESSION", help="Leave out all others.")
+@damage_flag()
 @click.option("--with-key", is_flag=True, help="Write the key and a tab before each record.")
 @json_flag
 @click.pass_context
@@ -62,6 +63,7 @@ def read(
     follow: bool,
     timeout: float | None,
     where: str | None,
+    on_damage: OnDamage,
     with_key: bool,
     as_json: bool,
 ) -> None:
@@ -79,7 +81,12 @@ def read(
         begin = start if partition is None or offset is None else {partition: offset}
         partitions = None if partition is None else [partition]
         with stream.reader(
-            cast("Start", begin), partitions, limit=1000, lapped="skip", where=where
+            cast("Start", begin),
+            partitions,
+            limit=1000,
+            lapped="skip",
+            where=where,
+            on_damage=on_damage,
         ) as reader:
             seen = _carry(reader, rendering.writer(as_json, with_key), stop, count, patience)
             _report(reader)
@@ -98,6 +105,7 @@ def read(
     help="How many of the last records of each partition to show first.  [default: 10]",
 )
 @click.option("--where", type=params.text, metavar="EXPRESSION", help="Leave out all others.")
+@damage_flag()
 @click.option("--with-key", is_flag=True, help="Write the key and a tab before each record.")
 @json_flag
 @click.pass_context
@@ -110,6 +118,7 @@ def tail(
     partition: int | None,
     count: int,
     where: str | None,
+    on_damage: OnDamage,
     with_key: bool,
     as_json: bool,
 ) -> None:
@@ -120,7 +129,9 @@ def tail(
             for one in stream.offsets()
             if partition in {None, one.partition}
         }
-        with stream.reader(begin, begin, limit=1000, lapped="skip", where=where) as reader:
+        with stream.reader(
+            begin, begin, limit=1000, lapped="skip", where=where, on_damage=on_damage
+        ) as reader:
             write = rendering.writer(as_json, with_key)
             _carry(reader, write, stop, None, float("inf"))
             _report(reader)
@@ -155,6 +166,7 @@ def _carry(
 def _report(reader: shmq.Reader) -> None:
     if reader.lost:
         note(f"{counted(reader.lost, 'record')} went before they could be read: they were old")
+    tell_damage(reader.damaged)
 
 
 def _outcome(seen: int, follow: bool, signal: int) -> int:

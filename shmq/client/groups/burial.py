@@ -9,7 +9,14 @@ from typing import Any, Final, Protocol, cast
 from shmq import contract
 from shmq.client.groups.place import Place
 from shmq.core import _log, _roster
-from shmq.errors import InvalidOption, NoSuchQueue, OffsetOutOfRange, QueueDeleted, ShmqError
+from shmq.errors import (
+    DamagedFile,
+    InvalidOption,
+    NoSuchQueue,
+    OffsetOutOfRange,
+    QueueDeleted,
+    ShmqError,
+)
 from shmq.names import check_name
 
 __all__ = ["Burial", "Graves", "bury"]
@@ -75,6 +82,10 @@ def bury(roster: _roster.Roster, member: int, place: Place, burial: Burial) -> i
                 continue
             there = _put(burial, name, _dead_letter(place, records[0], deliveries))
         except OffsetOutOfRange:
+            roster.lost(receipt)
+            continue
+        except DamagedFile as error:
+            log.warning("group %s: a dead letter cannot be read: %s", place.name, error)
             roster.lost(receipt)
             continue
         except ShmqError as error:

@@ -117,12 +117,14 @@ class LocalGroup(contract.Group):
         limit: int = 1000,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: contract.OnDamage = "raise",
         on_assigned: contract.OnPartitions | None = None,
         on_revoked: contract.OnPartitions | None = None,
     ) -> LocalMember:
         """See :class:`shmq.contract.Group`."""
         check_whole("limit", limit, 1)
         check_one_of("lapped", lapped, ("raise", "skip"))
+        check_one_of("on_damage", on_damage, ("raise", "skip"))
         _log.check_timeout(timeout)
         _check_callable("on_assigned", on_assigned)
         _check_callable("on_revoked", on_revoked)
@@ -133,6 +135,7 @@ class LocalGroup(contract.Group):
             limit=limit,
             lapped=lapped,
             where=where,
+            on_damage=on_damage,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
         )

@@ -46,6 +46,7 @@ class LocalMember(contract.Member):
         limit: int,
         lapped: Literal["raise", "skip"],
         where: str | None,
+        on_damage: contract.OnDamage,
         on_assigned: contract.OnPartitions | None,
         on_revoked: contract.OnPartitions | None,
     ) -> None:
@@ -56,6 +57,7 @@ class LocalMember(contract.Member):
         self._limit = limit
         self._lapped: Literal["raise", "skip"] = lapped
         self._where = where
+        self._on_damage: contract.OnDamage = on_damage
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._handed: dict[int, int] = {}
@@ -68,6 +70,7 @@ class LocalMember(contract.Member):
         self._reads = (frozenset[int](), 0)
         self._done_before = 0
         self._lost_before = 0
+        self._damaged_before = 0
         self._revoking = False
         self._closed = False
         self._enter()
@@ -103,6 +106,11 @@ class LocalMember(contract.Member):
     def lost(self) -> int:
         """See :class:`shmq.contract.Member`."""
         return self._lost_before + (self._reader.lost if self._reader is not None else 0)
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.Member`."""
+        return self._damaged_before + (self._reader.damaged if self._reader is not None else 0)
 
     def committed(self) -> dict[int, int | None]:
         """See :class:`shmq.contract.Member`."""
@@ -206,6 +214,7 @@ class LocalMember(contract.Member):
                 limit=limit,
                 lapped=self._lapped,
                 where=self._where,
+                on_damage=self._on_damage,
             )
         return self._reader
 
@@ -222,6 +231,7 @@ class LocalMember(contract.Member):
     def _drop_reader(self) -> None:
         if self._reader is not None:
             self._lost_before += self._reader.lost
+            self._damaged_before += self._reader.damaged
             self._reader.close()
             self._reader = None
 

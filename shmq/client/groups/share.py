@@ -12,8 +12,16 @@ from shmq.client.groups.burial import Burial, bury
 from shmq.client.groups.member import LOOK_EVERY, SLICE
 from shmq.client.groups.naming import member_name
 from shmq.client.groups.place import Place
+from shmq.client.reading import behind_damage
 from shmq.core import _core, _log, _roster
-from shmq.errors import Empty, LeaseExpired, LockTimeout, OffsetOutOfRange, ShmqError
+from shmq.errors import (
+    DamagedFile,
+    Empty,
+    LeaseExpired,
+    LockTimeout,
+    OffsetOutOfRange,
+    ShmqError,
+)
 from shmq.holders import until_locked
 from shmq.names import check_name
 from shmq.options import check_one_of, check_seconds, check_whole
@@ -26,6 +34,8 @@ _Lent = tuple[int, int, int, int]
 
 _MOST_BYTES: Final = 1 << 30
 _AT_ONCE: Final = 1024
+#: When a record that was damaged after it was lent is tried again, in ns.
+_TRIED_AGAIN: Final = 1_000_000_000
 
 
 def open_share(
@@ -35,16 +45,18 @@ def open_share(
     burial: Burial,
     *,
     member: str | None = None,
+    on_damage: contract.OnDamage = "raise",
     **given: Any,
 ) -> LocalShare:
     """Join the group of that name that shares the stream, made if there is none."""
+    check_one_of("on_damage", on_damage, ("raise", "skip"))
     options, called = share_options(**given), member_name(member)
     if options["dead_letter"] is not None:
         burial.checked(options["dead_letter"])
     roster = files.open_or_make(
         namespace, stream.name, stream.identity, name, options, stream.check_there
     )
-    return LocalShare(Place(namespace, stream, name, roster), burial, called)
+    return LocalShare(Place(namespace, stream, name, roster), burial, called, on_damage)
 
 
 def share_options(
@@ -223,11 +235,16 @@ class LentRecord(contract.SharedRecord):
 class LocalShare(contract.Share):
     """See :class:`shmq.contract.Share`."""
 
-    def __init__(self, place: Place, burial: Burial, member: str) -> None:
+    def __init__(
+        self, place: Place, burial: Burial, member: str, on_damage: contract.OnDamage
+    ) -> None:
         self._place = place
         self._roster = place.roster
         self._burial = burial
         self._member = member
+        self._on_damage = on_damage
+        self._damage: DamagedFile | None = None
+        self._damaged = 0
         self._turn = 0
         self._closed = False
         self._enter()
@@ -277,6 +294,16 @@ class LocalShare(contract.Share):
     def seat(self) -> tuple[int, int]:
         """Its place in the group, and its id."""
         return self._at, self._id
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.Share`."""
+        return self._damaged
+
+    @property
+    def skips_damage(self) -> bool:
+        """Whether it passes over what cannot be read."""
+        return self._on_damage == "skip"
 
     # ---- getting ----
 
@@ -352,45 +379,66 @@ class LocalShare(contract.Share):
     # ---- lending ----
 
     def _lend(self, limit: int) -> list[LentRecord]:
-        """What came back, and then what is new, the partitions in turns."""
-        self._place.keep_all()
+        """Records that are the member's from now on."""
         bury(self._roster, self._id, self._place, self._burial)
-        found = self._read(self._roster.again(self._id, limit))
-        partitions = self._roster.partitions
-        for _ in range(partitions):
+        return self._read(self.lent(limit))
+
+    def lent(self, limit: int) -> list[_Lent]:
+        """What is lent to this member from now on, without the records themselves.
+
+        It is what came back, and then what is new, the partitions in turns. Raises DamagedFile
+        where a partition cannot be read on, after what the others have.
+        """
+        self._raise_damage()
+        self._place.keep_all()
+        found = self._roster.again(self._id, limit)
+        seats = self._roster.seats()
+        for _ in seats:
             if len(found) >= limit:
                 break
-            self._turn = (self._turn + 1) % partitions
+            self._turn = (self._turn + 1) % len(seats)
             try:
-                found += self._read(self._lend_new(self._turn, limit - len(found)))
+                found += self._lend_new(self._turn, seats[self._turn][4], limit - len(found))
+            except DamagedFile as error:
+                self._damage = self._damage or error
             except LockTimeout:
                 if not found:
                     raise
                 break
+        if not found:
+            self._raise_damage()
         return found
 
-    def lent(self, limit: int) -> list[_Lent]:
-        """What is lent to this member from now on, without the records themselves."""
-        self._place.keep_all()
-        found = self._roster.again(self._id, limit)
-        partitions = self._roster.partitions
-        for _ in range(partitions):
-            if len(found) >= limit:
+    def _lend_new(self, partition: int, at: int | None, limit: int) -> list[_Lent]:
+        """Those from ``at`` on, or behind it, that can be read. Raises DamagedFile."""
+        stream: Any = self._place.stream
+        earliest, latest = stream.earliest(partition), stream.latest(partition)
+        first = max(earliest, at or 0)
+        while first < latest:
+            try:
+                limit = min(limit, stream.whole(partition, first, limit))
                 break
-            self._turn = (self._turn + 1) % partitions
-            found += self._lend_new(self._turn, limit - len(found))
-        return found
+            except OffsetOutOfRange:
+                break  # it went meanwhile
+            except DamagedFile as error:
+                if self._on_damage == "raise":
+                    raise
+                earliest = behind_damage(error, first)
+                self._damaged += earliest - first
+                first = earliest
+        return self._roster.lend(self._id, partition, earliest, latest, limit)
 
-    def _lend_new(self, partition: int, limit: int) -> list[_Lent]:
-        stream = self._place.stream
-        return self._roster.lend(
-            self._id, partition, stream.earliest(partition), stream.latest(partition), limit
-        )
+    def _raise_damage(self) -> None:
+        damage, self._damage = self._damage, None
+        if damage is not None:
+            raise damage
 
     def _read(self, lent: list[_Lent]) -> list[LentRecord]:
         found: list[LentRecord] = []
         for run in _runs(lent):
             found += self._read_run(run)
+        if not found:
+            self._raise_damage()
         return found
 
     def _read_run(self, run: list[_Lent]) -> list[LentRecord]:
@@ -405,6 +453,9 @@ class LocalShare(contract.Share):
             except OffsetOutOfRange:
                 self._roster.lost(run.pop(0)[0])
                 continue
+            except DamagedFile as error:
+                run = self._without_damaged(run, error)
+                continue
             found += [
                 LentRecord(self, self._roster, self._generation, self._what, record, lent)
                 for record, lent in zip(records, run, strict=False)
@@ -413,6 +464,21 @@ class LocalShare(contract.Share):
                 self._roster.lost(run.pop(0)[0])
             run = run[len(records) :]
         return found
+
+    def _without_damaged(self, run: list[_Lent], error: DamagedFile) -> list[_Lent]:
+        """The rest of a run that was damaged after it was lent.
+
+        To raise it counts as a delivery: what nobody can read is not tried for ever.
+        """
+        end = behind_damage(error, run[0][2])
+        for receipt in (one[0] for one in run if one[2] < end):
+            if self._on_damage == "skip":
+                self._damaged += self._roster.lost(receipt)
+                continue
+            self._roster.hand(receipt)
+            self._roster.nack(receipt, _TRIED_AGAIN)
+            self._damage = error
+        return [one for one in run if one[2] >= end]
 
     # ---- settling ----
 

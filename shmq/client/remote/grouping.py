@@ -21,9 +21,9 @@ from shmq.client.groups.share import (
 )
 from shmq.client.remote.roster import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
 from shmq.core import _core, _log
-from shmq.errors import Empty, MemberFenced
+from shmq.errors import Empty, MemberFenced, Unsupported
 from shmq.names import check_name
-from shmq.options import check_whole
+from shmq.options import check_one_of, check_whole
 from shmq.protocol import Type
 
 __all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
@@ -74,9 +74,20 @@ def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> RemoteGrou
 
 def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> RemoteShare:
     """See ``share`` of :class:`shmq.contract.Stream`."""
+    on_damage = options.pop("on_damage", "raise")
+    check_one_of("on_damage", on_damage, ("raise", "skip"))
     share_options(**options)
-    roster = MemberRoster(stream, check_name(name, "group"), {**options, "shared": True})
-    return RemoteShare(stream, name, roster, member_name(member))
+    asked = {**options, "shared": True}
+    if on_damage == "skip":
+        greeting = stream.connection.greeting
+        if greeting is None or "on-damage" not in greeting.features:
+            raise Unsupported(
+                f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
+                f"for a group that shares: it needs a newer version of shmq"
+            )
+        asked["on_damage"] = on_damage
+    roster = MemberRoster(stream, check_name(name, "group"), asked)
+    return RemoteShare(stream, name, roster, member_name(member), on_damage)
 
 
 def groups_of(stream: Any) -> list[contract.GroupSummary]:
@@ -102,13 +113,25 @@ class RemoteShare(LocalShare):
     The server lends and looks after the group; the records are read as any others.
     """
 
-    def __init__(self, stream: Any, name: str, roster: MemberRoster, member: str) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        name: str,
+        roster: MemberRoster,
+        member: str,
+        on_damage: contract.OnDamage,
+    ) -> None:
         self._group = roster
         self._ends: dict[int, int] = {}
         self._handed = True
         _, first = roster.join(0, member.encode())  # which makes it, and tells its options
         roster.leave(first, False)
-        super().__init__(_place(stream, name, roster), cast("Any", None), member)
+        super().__init__(_place(stream, name, roster), cast("Any", None), member, on_damage)
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.Share`."""
+        return self._damaged + self._group.damaged
 
     def _enter(self) -> None:
         self._generation = _core.generation()

@@ -43,10 +43,13 @@ class RemoteHeld:
     def move(self, position: Mapping[int, int]) -> None:
         """The reader's next FETCH says it."""
 
-    def reader(self, position: dict[int, int], limit: int) -> contract.Reader:
+    def reader(
+        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
+    ) -> contract.Reader:
         """See :class:`shmq.client.subscribing.Floors`."""
+        hold = self._number
         return RemoteReader(
-            self._stream, position, limit, None, "skip", None, follows=True, hold=self._number
+            self._stream, position, limit, None, "skip", None, on_damage, follows=True, hold=hold
         )
 
     def close(self) -> None:

@@ -75,8 +75,9 @@ def refusal(answer: _core.Answer, what: str) -> errors.ShmqError:
 def _damaged(payload: bytes, what: str) -> errors.ShmqError:
     """What a server says of a file of its own: its path, the byte, and what is wrong there."""
     try:
-        path, offset, wrong = msgpack.unpackb(payload)
-        return errors.DamagedFile(str(path), int(offset), str(wrong))
+        path, offset, wrong, *places = msgpack.unpackb(payload)
+        partition, first, following = (None if at is None else int(at) for at in places)
+        return errors.DamagedFile(str(path), int(offset), str(wrong), partition, first, following)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         return errors.ServerError(
             f"a file of {what} is damaged, and what the server says of it makes no sense: {error}"

@@ -158,6 +158,8 @@ class MemberRoster(RemoteRoster):
         self._change = 0
         self._heard_at = 0.0
         self._due = 0
+        self._damaged = 0
+        self._damaged_before = 0
         self._wire: Any = None
 
     def seats(self) -> list[Seat]:
@@ -183,6 +185,7 @@ class MemberRoster(RemoteRoster):
         said = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
         self.options = said["options"]
         self._change, self._heard_at = 0, 0.0
+        self._damaged_before, self._damaged = self.damaged, 0
         self._wire = self._stream.connection.wire
         return 0, int(said["member"])
 
@@ -271,8 +274,17 @@ class MemberRoster(RemoteRoster):
         self._due = time.monotonic_ns() + _CHANGE.unpack_from(raw)[0]
         count = _NUMBER.unpack_from(raw, 8)[0]
         ends = struct.unpack_from(f"!{count}Q", raw, 12)
-        lent = list(_LENT.iter_unpack(raw[12 + 8 * count :]))
+        at = 12 + 8 * count
+        if "on_damage" in self._given:
+            self._damaged = _CHANGE.unpack_from(raw, at)[0]
+            at += _CHANGE.size
+        lent = list(_LENT.iter_unpack(raw[at:]))
         return {p: at for p, at in enumerate(ends) if at != _NONE}, lent
+
+    @property
+    def damaged(self) -> int:
+        """How many records the server has passed over for it, as files are damaged."""
+        return self._damaged_before + self._damaged
 
     def due_in(self) -> float:
         """In how many seconds something that is held is due."""

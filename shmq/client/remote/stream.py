@@ -375,6 +375,7 @@ class RemoteStream(contract.Stream):
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: contract.OnDamage = "raise",
     ) -> contract.Reader:
         """See :class:`shmq.contract.Stream`."""
         return RemoteReader(
@@ -384,6 +385,7 @@ class RemoteStream(contract.Stream):
             timeout,
             lapped,
             where,
+            on_damage,
             follows=partitions is None,
         )
 
@@ -396,11 +398,12 @@ class RemoteStream(contract.Stream):
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
+        on_damage: contract.OnDamage = "raise",
     ) -> contract.AsyncReader:
         """See :class:`shmq.contract.Stream`."""
-        position = self._position(start, partitions)
+        position, follows = self._position(start, partitions), partitions is None
         return RemoteAsyncReader(
-            self, position, limit, timeout, lapped, where, follows=partitions is None
+            self, position, limit, timeout, lapped, where, on_damage, follows=follows
         )
 
     def _position(self, start: contract.Start, partitions: Iterable[int] | None) -> dict[int, int]:
@@ -464,9 +467,13 @@ class RemoteStream(contract.Stream):
         timeout: float | None = None,
         limit: int = 1000,
         on_lost: Callable[[int], object] | None = None,
+        on_damage: contract.OnDamage = "raise",
     ) -> contract.Subscription:
         """See :class:`shmq.contract.Stream`."""
-        return Subscription(self, pattern, history, policy, timeout, limit, on_lost, self._new_hold)
+        hold = self._new_hold
+        return Subscription(
+            self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
+        )
 
     def _new_hold(self) -> RemoteHeld:
         return RemoteHeld(self, next(self._holds))

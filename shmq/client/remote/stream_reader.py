@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from shmq import contract
-from shmq.client.reading import checked_position
+from shmq.client.reading import behind_damage, checked_position
 from shmq.core import _core
-from shmq.errors import OffsetOutOfRange, ShmqError
+from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.options import check_one_of, check_whole
 from shmq.record_where import RecordWhere
+from shmq.stream_options import MAX_PARTITIONS
 
 __all__ = ["RemoteAsyncReader", "RemoteReader"]
 
@@ -40,17 +41,22 @@ class _Place:
         limit: int,
         lapped: Lapped,
         where: str | None,
+        on_damage: contract.OnDamage,
         *,
         follows: bool,
     ) -> None:
         check_one_of("lapped", lapped, ("raise", "skip"))
+        check_one_of("on_damage", on_damage, ("raise", "skip"))
         if where is not None:
             RecordWhere(where)
         self.where = where
         self.limit = check_whole("limit", limit, 1)
         self.position = position
         self.lost = 0
+        self.damaged = 0
         self._lapped = lapped
+        self._on_damage = on_damage
+        self._damage: dict[int, DamagedFile] = {}
         self._follows = follows
         self._looked_at = time.monotonic()
         self._behind: dict[int, int] = {}
@@ -60,16 +66,18 @@ class _Place:
 
     def wait(self, until: float | None) -> float:
         """How long a FETCH waits, in seconds; one that follows looks for partitions, too."""
-        left = _left(until)
+        left = 0.0 if self._damage else _left(until)
         return min(left, _SLICE) if self._follows else left
 
     def now(self) -> dict[int, int]:
-        """What may be read now."""
+        """What may be read now, but for what is known to be damaged."""
         unread = [p for p, end in self._ends.items() if self.position[p] < end]
-        if not unread:
-            return self.position
-        first = min(unread)
-        return {p: at for p, at in self.position.items() if self._behind[p] <= first}
+        first = min(unread, default=MAX_PARTITIONS)
+        return {
+            p: at
+            for p, at in self.position.items()
+            if self._behind.get(p, 0) <= first and p not in self._damage
+        }
 
     def looks(self, waited: float) -> bool:
         """Whether it is time to look for partitions, where a FETCH brought nothing."""
@@ -90,6 +98,7 @@ class _Place:
 
     def seek(self, position: Mapping[int, int]) -> None:
         self.position.update(checked_position(position, self.position))
+        self._damage.clear()
 
     def move(self, found: list[contract.Records]) -> list[contract.Records]:
         """Behind these; those that are not empty. Who had nothing has the next turn first."""
@@ -111,6 +120,25 @@ class _Place:
                 self.lost += behind
                 self.position[found.partition] = found.earliest
 
+    def pass_damage(self, error: DamagedFile) -> None:
+        """Go on behind it, or with the other partitions first. Raises it where there are none."""
+        partition = -1 if error.partition is None else error.partition
+        if partition not in self.position:
+            raise error
+        if self._on_damage == "skip":
+            offset = self.position[partition]
+            self.position[partition] = behind_damage(error, offset)
+            self.damaged += self.position[partition] - offset
+            return
+        self._damage[partition] = error
+        if not self.now():
+            self.raise_damage()
+
+    def raise_damage(self) -> None:
+        """Raise what was met before the other partitions were read, if any was."""
+        if self._damage:
+            raise self._damage.pop(next(iter(self._damage)))
+
 
 class RemoteReader(contract.Reader):
     """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`.
@@ -126,13 +154,14 @@ class RemoteReader(contract.Reader):
         timeout: float | None,
         lapped: Lapped,
         where: str | None,
+        on_damage: contract.OnDamage,
         *,
         follows: bool,
         hold: int | None = None,
     ) -> None:
         _core.check_timeout(timeout)
         self._stream = stream
-        self._place = _Place(stream, position, limit, lapped, where, follows=follows)
+        self._place = _Place(stream, position, limit, lapped, where, on_damage, follows=follows)
         self._hold = hold
         self._timeout = timeout
         self._ready: deque[contract.Record] = deque()
@@ -150,6 +179,11 @@ class RemoteReader(contract.Reader):
     def lost(self) -> int:
         """See :class:`shmq.contract.Reader`."""
         return self._place.lost
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.Reader`."""
+        return self._place.damaged
 
     def seek(self, position: Mapping[int, int]) -> None:
         """See :class:`shmq.contract.Reader`."""
@@ -171,6 +205,7 @@ class RemoteReader(contract.Reader):
 
     def _poll(self, timeout: float | None) -> list[contract.Records]:
         until = _deadline(timeout)
+        self._place.raise_damage()
         while True:
             wait = self._place.wait(until)
             try:
@@ -179,8 +214,12 @@ class RemoteReader(contract.Reader):
                 self._place.check_skips(error)
                 self._place.skip(self._stream.offsets())
                 continue
+            except DamagedFile as error:
+                self._place.pass_damage(error)
+                continue
             if found:
                 return found
+            self._place.raise_damage()
             over = until is not None and time.monotonic() >= until
             came = self._place.looks(wait) and self._place.take_up(self._stream.offsets())
             if over and not came:
@@ -221,12 +260,13 @@ class RemoteAsyncReader(contract.AsyncReader):
         timeout: float | None,
         lapped: Lapped,
         where: str | None,
+        on_damage: contract.OnDamage,
         *,
         follows: bool,
     ) -> None:
         _core.check_timeout(timeout)
         self._stream = stream
-        self._place = _Place(stream, position, limit, lapped, where, follows=follows)
+        self._place = _Place(stream, position, limit, lapped, where, on_damage, follows=follows)
         self._timeout = timeout
         self._ready: deque[contract.Record] = deque()
         self._closed = False
@@ -239,6 +279,16 @@ class RemoteAsyncReader(contract.AsyncReader):
             found[record.partition] = record.offset
         return found
 
+    @property
+    def lost(self) -> int:
+        """See :class:`shmq.contract.AsyncReader`."""
+        return self._place.lost
+
+    @property
+    def damaged(self) -> int:
+        """See :class:`shmq.contract.AsyncReader`."""
+        return self._place.damaged
+
     async def __anext__(self) -> contract.Record:
         if not self._ready:
             if self._closed:
@@ -250,6 +300,7 @@ class RemoteAsyncReader(contract.AsyncReader):
 
     async def _fill(self, until: float | None) -> None:
         place = self._place
+        place.raise_damage()
         while not self._ready:
             wait = place.wait(until)
             try:
@@ -260,8 +311,13 @@ class RemoteAsyncReader(contract.AsyncReader):
                 place.check_skips(error)
                 place.skip(await self._stream.aoffsets())
                 continue
+            except DamagedFile as error:
+                place.pass_damage(error)
+                continue
             for records in place.move(found):
                 self._ready.extend(records)
+            if not self._ready:
+                place.raise_damage()
             over = until is not None and time.monotonic() >= until
             looks = not self._ready and place.looks(wait)
             came = looks and place.take_up(await self._stream.aoffsets())

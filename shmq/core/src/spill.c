@@ -136,6 +136,28 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
     return w->at == size ? SHMQ_SPILL_END : SHMQ_SPILL_DAMAGED;
 }
 
+bool shmq_spill_find(const unsigned char *bytes, size_t size, struct shmq_spill_salts salts,
+                     struct shmq_spill *w)
+{
+    for (uint64_t at = w->at; at < size; at += 8) {
+        size_t next = whole(bytes + at, size - at);
+        struct head h;
+
+        if (!is_entry(bytes + at, next))
+            continue;
+        h = head_of(bytes + at);
+        if (!h.count || h.offset < w->offset || h.offset >= w->stop_offset ||
+            h.offset + h.count <= h.offset || h.time < w->time ||
+            !sealed(bytes + at, next, salts.entries))
+            continue;
+        w->at = at;
+        w->offset = h.offset;
+        w->time = h.time;
+        return true;
+    }
+    return false;
+}
+
 /* Adds the entry to the run; false: it is of another one. */
 static bool joins(struct shmq_spill_run *run, const unsigned char *entry, const struct head *h)
 {

@@ -48,6 +48,12 @@ struct shmq_spill {
 enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
                                   struct shmq_spill_salts salts, struct shmq_spill *w);
 
+/* Finds the first whole entry from `w->at` on, at any multiple of 8 bytes from there, that may
+ * come behind damage: its offset is `w->offset` or later and before `w->stop_offset`, its time
+ * not before `w->time`. Whether there is one: `at`, `offset` and `time` are its own then. */
+bool shmq_spill_find(const unsigned char *bytes, size_t size, struct shmq_spill_salts salts,
+                     struct shmq_spill *w);
+
 /* Copies the entries among the records to `to`, which has room for `size` bytes; returns how
  * many bytes. The records are some that a walk has passed. */
 size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char *to);
