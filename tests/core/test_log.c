@@ -211,7 +211,7 @@ static void forget_all_since(struct shmq_log *log, const struct shmq_log_header 
     atomic_store(&log->h->settled, atomic_load(&before->settled));
     atomic_store(&log->h->next, atomic_load(&before->next));
     log->h->last_begin = before->last_begin;
-    log->h->last_timestamp = before->last_timestamp;
+    log->h->last_seen = before->last_seen;
 }
 
 TEST("what a dead appender published and did not settle is derived anew")
@@ -258,6 +258,50 @@ TEST("records that are too old go")
     shmq_log_unlock(log);
     CHECK_EQ(bounds_of(log).earliest, 1);
     CHECK(!shmq_log_is_stale(log));
+    end_logs();
+}
+
+/* Appends a record with a timestamp of its own; what the partition has seen then. */
+static int64_t append_at(struct shmq_log *log, int64_t timestamp)
+{
+    struct shmq_log_item item = {.value = "own", .value_bytes = 3, .count = 1};
+    struct shmq_log_piece piece = {.items = &item, .count = 1, .timestamp = timestamp};
+    struct shmq_log_appended out;
+
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_append(log, &piece, &out), SHMQ_OK);
+    shmq_log_unlock(log);
+    CHECK_EQ(out.timestamp, timestamp);
+    return log->h->last_seen;
+}
+
+TEST("records keep their timestamps, and are found by the largest that the clock allows")
+{
+    struct shmq_log *log = NEW_LOG();
+    struct shmq_log_header before;
+    int64_t now = shmq_wall(), seen = 0;
+    uint64_t offset;
+
+    for (int i = 0; i < 300; i++) {
+        int64_t own = i % 7 == 3 ? now + 1000000000000 : now - 1000000000000 + i - i % 5 * 100;
+        int64_t was = seen;
+
+        if (i == 290)
+            memcpy(&before, log->h, sizeof before);
+        seen = append_at(log, own);
+        CHECK(seen >= was && seen <= shmq_wall());
+        CHECK(i < 3 || seen >= now);
+        CHECK_EQ(shmq_log_at(log, seen, &offset), SHMQ_OK);
+        CHECK(offset <= (uint64_t)i);
+        CHECK_EQ(shmq_log_at(log, seen + 1, &offset), SHMQ_OK);
+        CHECK_EQ(offset, i + 1);
+    }
+    forget_all_since(log, &before);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    shmq_log_forget_places(log);
+    CHECK_EQ(shmq_log_recover(log), SHMQ_OK);
+    CHECK_EQ(log->h->last_seen, seen);
+    shmq_log_unlock(log);
     end_logs();
 }
 

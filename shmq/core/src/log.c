@@ -83,7 +83,7 @@ int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size)
 }
 
 int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *options,
-                     int64_t last_timestamp)
+                     int64_t last_seen)
 {
     struct shmq_log_header *h = log->h;
     struct shmq_log_geometry geo;
@@ -97,7 +97,7 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->crc, checksum(h));
     if ((status = shmq_robust_init(&h->lock)))
         return status;
-    SET(h->last_timestamp, last_timestamp);
+    SET(h->last_seen, last_seen);
     atomic_store_explicit(&h->next, options->first, memory_order_relaxed);
     shmq_mark();
     atomic_store_explicit(&h->synced, options->first, memory_order_relaxed);

@@ -133,22 +133,22 @@ int shmq_log_reserve(struct shmq_log *log, uint64_t bytes)
 
 /* ---- age ---- */
 
-static bool first_timestamp(const struct shmq_log *log, uint64_t at, int64_t *timestamp)
+static bool first_seen(const struct shmq_log *log, uint64_t at, int64_t *seen)
 {
     struct shmq_glance g;
 
     if (!shmq_log_step(log, &at, shmq_log_committed(log), &g))
         return false;
-    *timestamp = g.timestamp;
+    *seen = g.seen;
     return true;
 }
 
 bool shmq_log_is_stale(const struct shmq_log *log)
 {
-    int64_t timestamp;
+    int64_t seen;
 
-    return log->retention && first_timestamp(log, shmq_log_oldest(log), &timestamp) &&
-           timestamp < shmq_wall() - log->retention;
+    return log->retention && first_seen(log, shmq_log_oldest(log), &seen) &&
+           seen < shmq_wall() - log->retention;
 }
 
 void shmq_log_expire(struct shmq_log *log)
@@ -162,7 +162,7 @@ void shmq_log_expire(struct shmq_log *log)
         return;
     at = shmq_log_near_time(log, at, committed, until);
     while (at < floor && at < committed && shmq_log_step(log, &at, committed, &g) &&
-           g.timestamp < until)
+           g.seen < until)
         at += g.size;
     if (at > shmq_log_oldest(log) && at <= floor)
         let_go(log, at < committed ? at : committed);

@@ -8,7 +8,7 @@
 
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-/* What the head of an entry says. */
+/* What an entry says of itself; the time is the one by which it is found. */
 struct head {
     uint64_t offset;
     int64_t time;
@@ -51,11 +51,15 @@ static inline bool is_entry(const unsigned char *bytes, size_t size)
     return size >= SHMQ_ENTRY_HEAD && bytes[SHMQ_RECORD_HEAD] == SHMQ_R_ENTRY;
 }
 
-static inline struct head head_of(const unsigned char *bytes)
+/* `size` bytes of it, a head at least. */
+static inline struct head head_of(const unsigned char *bytes, size_t size)
 {
+    const unsigned char *time =
+        bytes[9] & SHMQ_E_SEEN ? bytes + size - SHMQ_ENTRY_SEEN : bytes + 24;
+
     return (struct head){
         .count = load32(bytes + 12), .offset = load64(bytes + 16),
-        .time = (int64_t)load64(bytes + 24)};
+        .time = (int64_t)load64(time)};
 }
 
 /* Whether the entry is one that can come next. */
@@ -120,7 +124,7 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
             w->at += next;
             continue;
         }
-        h = head_of(at);
+        h = head_of(at, next);
         if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
             return SHMQ_SPILL_DAMAGED;
         if (stops(&h, w, start, next)) {
