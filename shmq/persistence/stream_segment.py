@@ -17,6 +17,7 @@ from shmq.core import _spill
 from shmq.errors import DamagedFile
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import (
+    BATCH_BYTES,
     HEADER_BYTES,
     INDEXED,
     STREAM,
@@ -125,6 +126,8 @@ class StreamSegment:
         self._mapped_until = 0
         self._map()
         self.closed = False
+        #: Of a closed file.
+        self._entry_bytes: int | None = None
         self._places = [Place(self.start, base, LEAST_TIME)]
         #: Where the last read ended, which is where the next one begins.
         self._read_to = self._places[0]
@@ -178,6 +181,14 @@ class StreamSegment:
         )
         self._refuse(how, end)
         return behind, (time if count or start.time != LEAST_TIME else None)
+
+    def entry_bytes(self, until: int) -> int:
+        """Bytes of the entries before ``until``, as far as they are whole."""
+        if self._entry_bytes is not None:
+            return self._entry_bytes
+        with self._lock:
+            self._grow(until)
+        return _spill.measure(self._data, self.start, self._salts, self.base, until)
 
     def check(self, until: int = EVERYTHING) -> Checked:
         """What is whole of all commits; a torn tail is told, and not looked at any more.
@@ -266,6 +277,10 @@ class StreamSegment:
         if any(not self.start <= place.at < size for place in places):
             raise DamagedFile(self.path, footer["index"], "the index leads out of the file")
         self._places += places
+        how, kind, _, end = read_record(self._data, footer["end"], self._salts[0])
+        if (how, kind) == ("ok", "end"):
+            batches = end["batches"] * BATCH_BYTES
+            self._entry_bytes = footer["end"] - self.start - batches
         self.closed = True
 
     def _refuse(self, how: str, at: int) -> None:

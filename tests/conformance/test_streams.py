@@ -382,6 +382,27 @@ def test_a_stream_that_keeps_records_for_a_time_lets_the_old_ones_go(broker: Bro
         stream.read(0, 0)
 
 
+@pytest.mark.parametrize("kept", [64 << 10, 256 << 10])
+@pytest.mark.parametrize("part", [50, 7, 4])
+def test_a_stream_keeps_nine_tenths_of_what_it_was_told(
+    broker: Broker, kept: int, part: int
+) -> None:
+    stream = broker.create_stream("kept", 1, ring_bytes=kept, retention_bytes=kept)
+    size, appended = min(kept // part, stream.options.max_record_bytes) // 8 * 8, 0
+    value = bytes(size - 48)  # the record's frame has the rest
+    for _ in range(5 * part):
+        appended += size
+        stream.append(value)
+        there = (stream.latest(0) - stream.earliest(0)) * size
+        assert there >= (0.9 * kept if appended > 2 * kept else min(appended, 0.9 * kept))
+        assert there <= kept + 2 * len(value)
+
+
+def test_what_a_ring_cannot_keep_is_no_promise(broker: Broker) -> None:
+    with pytest.raises(shmq.InvalidOption, match="retention_bytes=65537 is more than ring_bytes"):
+        broker.create_stream("s", 1, ring_bytes=64 << 10, retention_bytes=(64 << 10) + 1)
+
+
 def test_a_stream_is_made_once_and_found_by_its_name(broker: Broker) -> None:
     made = broker.create_stream("one", 2)
 

@@ -317,6 +317,67 @@ TEST("records beyond the bytes that are kept go")
     end_logs();
 }
 
+/* The bytes of the records that are there, their frames included, without pads. */
+static uint64_t bytes_kept(struct shmq_log *log)
+{
+    struct shmq_log_extent x;
+
+    CHECK_EQ(shmq_log_find(log, bounds_of(log).earliest, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                           UINT64_MAX, &x), SHMQ_OK);
+    return x.bytes;
+}
+
+/* Appends records of up to `most` bytes, many times what is to be kept. */
+static void keep_nine_tenths(uint64_t ring, uint64_t kept, uint32_t most, uint64_t seed)
+{
+    struct shmq_log *log = NEW_LOG(.retention_bytes = kept, .ring_bytes = ring);
+    struct chance chance = chance_of(seed);
+    uint64_t appended = 0;
+
+    while (appended < 4 * ring) {
+        uint64_t end = shmq_log_committed(log), bytes;
+
+        append_bytes(log, 1 + (uint32_t)chance_below(&chance, most));
+        appended += shmq_log_committed(log) - end;
+        bytes = bytes_kept(log);
+        CHECK(appended < 2 * kept || bytes >= kept - kept / 10);
+        CHECK(bytes <= kept + most + 64);
+    }
+}
+
+TEST("nine tenths of the bytes that are to be kept stay, whatever the records")
+{
+    const uint64_t ring = 1 << 16;
+
+    for (uint32_t most = 64; most <= ring / 4; most *= 4) {
+        keep_nine_tenths(ring, ring, most, most);
+        keep_nine_tenths(ring, 40000, most, most + 1);
+        keep_nine_tenths(4 * ring, ring, most, most + 2);
+    }
+    keep_nine_tenths(4 * ring, ring, ring - 100, 5);
+    end_logs();
+}
+
+TEST("what may not go yet stays, and all beyond it that may does")
+{
+    struct shmq_log *log = NEW_LOG(.retention_bytes = 10000, .ring_bytes = 1 << 16);
+    uint32_t hold;
+
+    append_bytes(log, 100);
+    append_bytes(log, 100);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_PIN, 0, 0, 1, &hold), SHMQ_OK);
+    shmq_log_unlock(log);
+    for (int i = 0; i < 100; i++)
+        append_bytes(log, 400);
+    CHECK_EQ(bounds_of(log).earliest, 1);
+    CHECK_EQ(read_some(log, 1, 1000), 101);
+    shmq_log_drop(log, hold);
+    append_bytes(log, 400);
+    CHECK(bytes_kept(log) <= 10000 && bytes_kept(log) >= 9000);
+    end_logs();
+}
+
 TEST("a segment that is none is refused before a pointer is formed")
 {
     struct shmq_log *log = NEW_LOG();

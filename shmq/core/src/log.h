@@ -27,6 +27,7 @@ struct shmq_log {
     unsigned char *ring;
     uint64_t ring_bytes;    /* our own copies: they bound every index                   */
     uint64_t place_count;
+    uint64_t most_entry;    /* bytes of one, at most                                    */
     uint64_t retention_bytes;
     int64_t retention;
     uint32_t salt;
@@ -128,8 +129,14 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
 
 /* ---- log_room.c ---- */
 
-/* Ensures: the ring has room from `committed` to `end`, and memory. Holds the lock. */
-int shmq_log_make_room(struct shmq_log *log, uint64_t end);
+/* Where the ring's end was last passed before some position, and the bytes of the pad there. */
+struct shmq_log_wrap {
+    uint64_t position, pad;
+};
+
+/* Ensures: the ring has room from `committed` to `end`, and memory; beyond retention_bytes
+ * entries go, but what stays has nine tenths of them. Holds the lock. */
+int shmq_log_make_room(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap);
 
 /* Ensures: an append of so many bytes, with a producer, finds memory, if it is the next. Holds
  * the lock; SHMQ_NO_SPACE. */

@@ -5,6 +5,7 @@ struct plan {
     uint64_t begin, end;   /* positions: of the first entry, and behind the last        */
     uint64_t records, offset;
     int64_t now, seen;     /* the clock; what was seen before the item that comes next    */
+    struct shmq_log_wrap wrap; /* before `end`                                          */
     uint8_t flags;         /* of every entry                                            */
 };
 
@@ -32,15 +33,27 @@ static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *
     return size <= log->ring_bytes - spot->at;
 }
 
+/* The next entry goes to `spot`, or behind the ring's end. */
+static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
+                        struct shmq_log_wrap *wrap)
+{
+    uint64_t pad = fits(log, spot, size) ? 0 : log->ring_bytes - spot->at;
+
+    if (pad)
+        shmq_log_pass(log, spot, pad);
+    if (!spot->at)
+        *wrap = (struct shmq_log_wrap){spot->position, pad};
+}
+
 /* Walks the items as they will lie; `timestamp` becomes that of the last one. */
 static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *piece,
                     struct plan *plan, int64_t *timestamp)
 {
-    uint64_t most =
-        log->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + SHMQ_ENTRY_SEEN + 8;
     struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
 
     plan->begin = spot.position;
+    plan->wrap.position = spot.position - spot.at;
+    plan->wrap.pad = log->h->last_pad * 8ull;
     plan->records = 0;
     plan->flags = piece->produced ? SHMQ_E_PRODUCED : 0;
     plan->now = shmq_wall();
@@ -49,10 +62,9 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
         const struct shmq_log_item *item = &piece->items[i];
         uint64_t size = size_of(item, time_of(plan, piece, item, timestamp));
 
-        if (size > most)
+        if (size > log->most_entry)
             return SHMQ_TOO_LARGE;
-        if (!fits(log, &spot, size))
-            shmq_log_pass(log, &spot, log->ring_bytes - spot.at);
+        wrap(log, &spot, size, &plan->wrap);
         shmq_log_pass(log, &spot, size);
         plan->records += piece->items[i].count;
         if (spot.position - plan->begin > log->ring_bytes)
@@ -181,6 +193,7 @@ static void publish(struct shmq_log *log, const struct plan *plan, uint64_t last
     atomic_store_explicit(&h->committed, plan->end, memory_order_release);
     shmq_mark();
     SET(h->last_begin, last_begin);
+    SET(h->last_pad, (uint32_t)(plan->wrap.pad / 8));
     SET_ATOMIC(h->last_seen, plan->seen);
     atomic_store_explicit(&h->next, plan->offset, memory_order_release);
     shmq_mark();
@@ -207,7 +220,7 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
         shmq_log_expire(log);
     if (piece->produced && (status = shmq_log_back_producers(log)))
         return status;
-    if ((status = shmq_log_make_room(log, plan.end)))
+    if ((status = shmq_log_make_room(log, plan.end, &plan.wrap)))
         return status;
     write_all(log, piece, &plan, &last_begin);
     publish(log, &plan, last_begin);

@@ -120,7 +120,7 @@ struct shmq_log_header {
     uint32_t holds_made;      /* holds that were ever used; mark                        */
     uint64_t recoveries;      /* total */
     _Atomic uint32_t sealed;  /* 1: nothing is appended any more                        */
-    uint32_t reserved2;
+    uint32_t last_pad;        /* 8 bytes each: the pad in front of the ring's end that was last */
 
     /* -- how far the files have come: of the persistence writer ---------------------- */
     _Alignas(64) _Atomic uint64_t synced; /* the offset behind the last record on disk  */

@@ -72,8 +72,12 @@ int shmq_log_recover(struct shmq_log *log)
     if (at > committed || committed - shmq_log_oldest(log) > log->ring_bytes)
         return SHMQ_DAMAGED;
     while (at < committed) {
+        uint64_t behind = at;
+
         if (!shmq_log_step(log, &at, committed, &g))
             return SHMQ_DAMAGED;
+        if (at % log->ring_bytes == 0)
+            SET(h->last_pad, (uint32_t)((at - behind) / 8));
         take_over(log, at, &g);
         at += g.size;
     }

@@ -108,7 +108,7 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
 {
     const uint64_t start = w->at;
 
-    w->records = 0;
+    w->records = w->bytes = 0;
     while (w->at < size) {
         const unsigned char *at = bytes + w->at;
         size_t next = whole(at, size - w->at);
@@ -136,6 +136,7 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
         w->offset = h.offset + h.count;
         w->time = h.time;
         w->records += h.count;
+        w->bytes += next;
     }
     return w->at == size ? SHMQ_SPILL_END : SHMQ_SPILL_DAMAGED;
 }
