@@ -186,7 +186,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         if where is not None:
             meant = compile_filter(where)
             return await awaiting.get_chosen(self._namespace, self, meant, timeout)
-        message = self.try_get()
+        message = awaiting.without_lock(self.try_get, timeout)
         if message is None:
             message = await awaiting.get(self._namespace, self, timeout)
         return message
