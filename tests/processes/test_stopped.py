@@ -15,6 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, LockTimeout, Queue
+from tests.conformance.tools import in_thread
 from tests.stopped import lock_of_partition, locks_of_group, locks_of_queue, stopped_inside
 
 from .tools import HOUR, PATIENCE, Start, asleep, drain, eventually, is_sound
@@ -319,6 +320,23 @@ def test_a_partition_whose_appender_is_stopped_is_read_and_the_others_go_on(
         assert caught.value.appended == []  # type: ignore[attr-defined]
     stream.append(b"2", partition=0)
     assert [record.value for record in stream.read(0, 0)] == [b"1", b"2"]
+
+
+def test_a_member_waits_for_its_group_as_long_as_for_records(broker: Broker) -> None:
+    stream = broker.create_stream("s", 2)
+    for partition in range(2):
+        stream.append_many([b"1", b"2", b"3"], partition=partition)
+    group = stream.group("g")
+    with group.join(timeout=PATIENCE) as member:
+        next(member)
+        with group.join():  # so that the first one is to look at the group
+            (lock,) = locks_of_group(broker.namespace, "g")
+            with lock.held_by_stopped() as holder:
+                waiting = in_thread(next, member)
+                for _ in range(3):
+                    refused(group.join, holder.pid)
+                assert not waiting.done()
+            assert waiting.result(PATIENCE).value in {b"1", b"2", b"3"}
 
 
 def test_a_group_whose_member_is_stopped_inside_is_not_waited_for(broker: Broker) -> None:
