@@ -339,6 +339,12 @@ class LocalQueue(_core.Handle, contract.Queue):
         """Have a persistence writer started if there is none; waits for nothing."""
         durability.see_to_it(self._namespace)
 
+    @property
+    def unwritten(self) -> str | None:
+        """What keeps its space until the disk has it, and why it has not; None: nothing does."""
+        spent = self.numbers()["journal_waiting"]
+        return self._why_unwritten(spent) if spent else None
+
     def _why_unwritten(self, spent: int) -> str:
         kept = f"{spent} of them are settled, and keep their space until that is on disk"
         if self.journal_error:
