@@ -11,6 +11,9 @@ request ``{"do": "cut", "queues": [NAME, …]}``: a line
 ``{"queue": NAME, "name": FILE, "bytes": N}`` for each file, with its descriptor, and a last
 line ``{"error": null}``.
 
+request ``{"do": "define", "queues": []}``: a line ``{"error": null}`` once the exchanges and
+schemas that there are now are on disk, or with what went wrong.
+
 request ``{"do": "end", "queues": []}``: a line ``{"error": null}`` of a writer that was started
 automatically, which ends then, or with why it goes on.
 """
@@ -32,7 +35,15 @@ from typing import Any, Final, Protocol
 from shmq.errors import InvalidName, ShmqError
 from shmq.names import check_name
 
-__all__ = ["Control", "CutFile", "Source", "ask_for_cut", "ask_for_snapshots", "ask_to_end"]
+__all__ = [
+    "Control",
+    "CutFile",
+    "Source",
+    "ask_for_cut",
+    "ask_for_snapshots",
+    "ask_to_define",
+    "ask_to_end",
+]
 
 log = logging.getLogger("shmq")
 
@@ -60,6 +71,9 @@ class Source(Protocol):
 
     def cut(self, names: list[str]) -> list[CutFile]:
         """The files that hold what these queues do at one moment. Raises ShmqError."""
+
+    def define(self) -> None:
+        """Return once exchanges and schemas are on disk. Raises ShmqError and OSError."""
 
     def give_way(self) -> None:
         """End soon, so that another writer can begin. Raises ShmqError."""
@@ -123,6 +137,7 @@ class Control:
                 do: Callable[[socket.socket, list[str]], None] = {
                     "snapshot": self._snapshot,
                     "cut": self._cut,
+                    "define": self._define,
                     "end": self._end,
                 }[asked["do"]]
                 names = [check_name(name) for name in asked["queues"]]
@@ -149,6 +164,9 @@ class Control:
         finally:
             for file in files:
                 os.close(file.descriptor)
+
+    def _define(self, way: socket.socket, _: list[str]) -> None:
+        _say(way, {"error": _outcome(self._source.define)})
 
     def _end(self, way: socket.socket, _: list[str]) -> None:
         _say(way, {"error": _outcome(self._source.give_way)})
@@ -207,6 +225,18 @@ def ask_to_end(directory: Path) -> None:
                 raise ShmqError(error)
 
 
+def ask_to_define(directory: Path, timeout: float) -> str | None:
+    """Have the writer write exchanges and schemas; what went wrong, in words.
+
+    Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
+    """
+    with _asked(directory, "define", [], timeout) as way:
+        for line in _lines(way):
+            told: str | None = json.loads(line)["error"]
+            return told
+    raise ShmqError("the writer ended before it had written them")
+
+
 def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
     """The lines, each with the descriptor that came with it.
 
@@ -224,8 +254,11 @@ def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int |
 
 
 @contextlib.contextmanager
-def _asked(directory: Path, do: str, queues: list[str]) -> Iterator[socket.socket]:
+def _asked(
+    directory: Path, do: str, queues: list[str], timeout: float | None = None
+) -> Iterator[socket.socket]:
     way = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    way.settimeout(timeout)
     with way:
         try:
             with _address(directory) as address:

@@ -20,6 +20,7 @@ from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
 from shmq.persistence.catalog import Files, aside, catalog, unfinished
 from shmq.persistence.chain import Chain
+from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.lineage import lineage_of
@@ -117,6 +118,8 @@ def _unmistakable(chains: Iterable[Chain]) -> dict[int, Chain]:
 def recover(directory: DataDirectory) -> dict[str, Decision]:
     """Make the queues and streams anew whose segments are gone; what becomes of each is logged.
 
+    Then the exchanges and schemas, if they are gone.
+
     Returns what was decided of the queues. Needs a directory that is held. Queues that are
     there stay as they are; the files of another life of their name are set aside. One
     that cannot be brought back is left on disk as it is. May be killed at any moment, and
@@ -135,18 +138,27 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
             recover_streams(registry, disk)
-            if catalog(disk.names()).keys() <= live.keys():
-                return {}
-            decisions = plan(disk)
-            lost = {name: one for name, one in decisions.items() if name not in live}
-            _leave_what_moved(registry, live, lost)
-            for name in sorted(lost):
-                _bring_back(registry, disk, lost[name])
+            lost = _recover_queues(registry, disk, live)
+            recover_definitions(registry, disk)
             return lost
     except OSError as error:
         raise ShmqError(
             f"data_dir={str(directory.path)!r} cannot be read: {error.strerror or error}"
         ) from error
+
+
+def _recover_queues(
+    registry: Namespace, disk: Disk, live: Mapping[str, int | None]
+) -> dict[str, Decision]:
+    """What was decided of those that are not there."""
+    if catalog(disk.names()).keys() <= live.keys():
+        return {}
+    decisions = plan(disk)
+    lost = {name: one for name, one in decisions.items() if name not in live}
+    _leave_what_moved(registry, live, lost)
+    for name in sorted(lost):
+        _bring_back(registry, disk, lost[name])
+    return lost
 
 
 def live_keys(registry: Namespace) -> dict[str, int | None]:

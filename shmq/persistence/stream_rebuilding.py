@@ -83,7 +83,7 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
 def _rebuild(registry: Namespace, stored: StoredStream) -> None:
     name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
     firsts = [(end.next, end.time or 0) for end in stored.ends]
-    control, _ = stream_registry.make_stream(
+    control, logs = stream_registry.make_stream(
         registry,
         name,
         options,
@@ -92,5 +92,8 @@ def _rebuild(registry: Namespace, stored: StoredStream) -> None:
         eras=stored.eras,
         publish=False,
     )
+    for partition, end in zip(logs, stored.ends, strict=True):
+        oldest_first = sorted(end.producers.items(), key=lambda one: one[1][1])
+        partition.restore_producers((producer, *last) for producer, last in oldest_first)
     restore_groups(registry, stored)
     control.publish()

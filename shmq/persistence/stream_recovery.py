@@ -24,6 +24,7 @@ from shmq.persistence.stream_places import (
     stream_directory,
     streams_among,
 )
+from shmq.persistence.stream_producers import Producers, producers_before
 from shmq.persistence.stream_segment import StreamSegment
 from shmq.stream_era import Era
 
@@ -41,6 +42,8 @@ class PartitionEnd:
     next: int
     #: The time of the last record, in ns; None: it is not known, or there is none.
     time: int | None
+    #: What its records tell of its producers.
+    producers: Producers = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -122,8 +125,9 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
     last = StreamSegment(disk, there[-1])
     found = last.check()
     _sync(disk, there[-1])
+    producers = producers_before(disk, found.offset)
     if found.offset > last.base:
-        return PartitionEnd(there[0], found.offset, found.time)
+        return PartitionEnd(there[0], found.offset, found.time, producers)
     time = None
     if len(there) > 1:
         behind, time = StreamSegment(disk, there[-2]).last(last.base)
@@ -133,7 +137,7 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
                 0,
                 f"it ends before {last.base}, with which the next segment begins",
             )
-    return PartitionEnd(there[0], last.base, time)
+    return PartitionEnd(there[0], last.base, time, producers)
 
 
 def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:

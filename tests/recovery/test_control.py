@@ -26,6 +26,9 @@ class Nothing:
     def cut(self, names: list[str]) -> list[CutFile]:
         raise ShmqError(f"there are no {names}")
 
+    def define(self) -> None:
+        """There is nothing."""
+
     def give_way(self) -> None:
         raise ShmqError("it goes on")
 
