@@ -36,8 +36,9 @@ class StreamOptions:
     #: Room for the records of one partition in shared memory: 64 KiB to 64 GiB. Taken as it
     #: is needed, rounded up to a page.
     ring_bytes: int = DEFAULT_RING
-    #: Of each partition the records beyond so many bytes go; None: as the ring, or for ever on
-    #: disk.
+    #: Of each partition the records beyond so many bytes go, and from 64 KiB on at least nine
+    #: tenths of it stay. In memory ``ring_bytes`` at most; on disk whole files go. None: as the
+    #: ring, or for ever on disk.
     retention_bytes: int | None = None
     #: Records that are older than this go: 0.001 to 1e9; None: none for its age.
     retention_seconds: float | None = None
@@ -86,6 +87,7 @@ class StreamOptions:
         check_whole("max_record_bytes", self.max_record_bytes, 1, self.ring_bytes // 4)
         if self.retention_bytes is not None:
             check_whole("retention_bytes", self.retention_bytes, 1)
+            self._check_kept_in_memory(self.retention_bytes)
         if self.retention_seconds is not None:
             check_seconds("retention_seconds", self.retention_seconds, 0.001)
         check_one_of("durability", self.durability, ("memory", "journal"))
@@ -96,6 +98,14 @@ class StreamOptions:
             raise InvalidOption(
                 f"confirm='disk' needs a journal, and durability={self.durability!r} keeps none: "
                 f"set durability='journal'"
+            )
+
+    def _check_kept_in_memory(self, kept: int) -> None:
+        if self.durability == "memory" and kept > self.ring_bytes:
+            raise InvalidOption(
+                f"retention_bytes={kept} is more than ring_bytes={self.ring_bytes}, and a stream "
+                f"with durability='memory' keeps its records there alone: set ring_bytes to as "
+                f"much, or durability='journal'"
             )
 
 

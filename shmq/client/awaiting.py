@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from shmq import contract
 from shmq.client.hub import wait_for
 from shmq.core import _core
-from shmq.errors import Empty, Full
+from shmq.errors import Empty, Full, LockTimeout
 from shmq.registry import Namespace
 
-__all__ = ["AsyncConsumer", "get", "put"]
+__all__ = ["AsyncConsumer", "get", "put", "without_lock"]
+
+_Attempt = Callable[[], contract.Message | None]
+
+
+def without_lock(attempt: _Attempt, timeout: float | None) -> contract.Message | None:
+    """What the attempt has; None where it could not have a lock, for one who waits anyway."""
+    try:
+        return attempt()
+    except LockTimeout:
+        if timeout == 0:
+            raise
+        return None
+
+
+def _look_closely(queue: Any, attempt: _Attempt) -> contract.Message | None:
+    queue.look_for_dead()
+    return attempt()
 
 
 async def get(namespace: Namespace, queue: Any, timeout: float | None) -> contract.Message:
     """Wait for a message of a queue that had none. Raises Empty."""
-    queue.look_for_dead()
-    message: contract.Message | None = queue.try_get()
+    message = without_lock(functools.partial(_look_closely, queue, queue.try_get), timeout)
     if message is None and timeout != 0:
         message = await wait_for(namespace, queue, _core.EVENT_NOT_EMPTY, queue.try_get, timeout)
     if message is None:
@@ -33,10 +51,9 @@ async def get_chosen(
         found: list[contract.Message] = queue.choose(meant, 1)
         return found[0] if found else None
 
-    message = attempt()
+    message = without_lock(attempt, timeout)
     if message is None:
-        queue.look_for_dead()
-        message = attempt()
+        message = without_lock(functools.partial(_look_closely, queue, attempt), timeout)
     if message is None and timeout != 0:
         message = await wait_for(namespace, queue, _core.EVENT_ARRIVED, attempt, timeout)
     if message is None:
@@ -100,7 +117,7 @@ class AsyncConsumer(contract.AsyncConsumer):
             self._in_a_row = 0
             await asyncio.sleep(0)
         self._in_a_row += 1
-        message = self._consumer.take()
+        message = without_lock(self._consumer.take, self._timeout)
         if message is None:
             self._in_a_row = 0
             message = await self._wait()
@@ -110,8 +127,8 @@ class AsyncConsumer(contract.AsyncConsumer):
         return message
 
     async def _wait(self) -> contract.Message | None:
-        self._queue.look_for_dead()
-        message = self._consumer.take()
+        look = functools.partial(_look_closely, self._queue, self._consumer.take)
+        message = without_lock(look, self._timeout)
         if message is None and self._timeout != 0:
             message = await wait_for(
                 self._namespace,

@@ -13,6 +13,7 @@ from shmq.client.bells import Bells, at_the_end
 from shmq.client.line import Line, Waiter, wake
 from shmq.client.watching import Watcher
 from shmq.core import _core
+from shmq.errors import LockTimeout
 from shmq.registry import Namespace
 
 __all__ = ["rest", "ring", "wait_for"]
@@ -26,6 +27,9 @@ _T = TypeVar("_T")
 _LINGER = 1.0
 #: How long it waits for the lock of one queue, in seconds: the others' waiters would wait, too.
 _LOCK_WAIT = 0.005
+#: What passes between two attempts of a task that cannot have a lock, in seconds: each may hold
+#: up its loop for as long, while the lock is waited for.
+_LOCK_PAUSE = 0.1
 
 _hubs: dict[str, Hub] = {}
 _hubs_lock = threading.Lock()
@@ -135,7 +139,9 @@ async def wait_for(
 ) -> _T | None:
     """What ``attempt`` returns as soon as that is not None; None if ``timeout`` passed.
 
-    The attempt is made in this task, so that a task that is cancelled has taken nothing.
+    The attempt is made in this task, so that a task that is cancelled has taken nothing. Where
+    a lock is not to be had it is made again after a pause, in which the loop's other tasks run;
+    LockTimeout is raised once ``timeout`` has passed.
     """
     import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
 
@@ -146,8 +152,14 @@ async def wait_for(
     found = None
     try:
         while True:
-            line.arm(waiter)
-            found = attempt()
+            try:
+                line.arm(waiter)
+                found = attempt()
+            except LockTimeout:
+                if waiter.expired:
+                    raise
+                await asyncio.sleep(_LOCK_PAUSE)
+                continue
             if found is not None or waiter.expired:
                 return found
             hub.see(line)

@@ -192,7 +192,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         if where is not None:
             meant = compile_filter(where)
             return await awaiting.get_chosen(self._namespace, self, meant, timeout)
-        message = self.try_get()
+        message = awaiting.without_lock(self.try_get, timeout)
         if message is None:
             message = await awaiting.get(self._namespace, self, timeout)
         return message
@@ -344,6 +344,12 @@ class LocalQueue(_core.Handle, contract.Queue):
     def await_writer(self) -> None:
         """Have a persistence writer started if there is none; waits for nothing."""
         durability.see_to_it(self._namespace)
+
+    @property
+    def unwritten(self) -> str | None:
+        """What keeps its space until the disk has it, and why it has not; None: nothing does."""
+        spent = self.numbers()["journal_waiting"]
+        return self._why_unwritten(spent) if spent else None
 
     def _why_unwritten(self, spent: int) -> str:
         kept = f"{spent} of them are settled, and keep their space until that is on disk"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import functools
 import logging
@@ -304,8 +303,8 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
             partition=partition,
             earliest=earliest,
             latest=latest,
-            earliest_timestamp=first / 1e9 if latest > earliest else None,
-            latest_timestamp=last / 1e9 if latest > earliest else None,
+            earliest_timestamp=first / 10**9 if latest > earliest else None,
+            latest_timestamp=last / 10**9 if latest > earliest else None,
             bytes=size,
             sealed=sealed,
             behind=log.behind,
@@ -325,10 +324,14 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     def at(self, timestamp: float, partition: int) -> int:
         """See :class:`shmq.contract.Stream`."""
-        log, moment = self._partition(partition), _timestamp_ns(timestamp)
-        found: int = log.at(moment)
+        return self.at_ns(_log.least_ns(timestamp), partition)
+
+    def at_ns(self, ns: int, partition: int) -> int:
+        """As :meth:`at`, of a time in ns since 1970."""
+        log = self._partition(partition)
+        found: int = log.at(ns)
         if self._files is not None and found == log.bounds()[0]:  # or before the ring
-            below = self._files.at(log, moment)
+            below = self._files.at(log, ns)
             found = found if below is None else min(below, found)
         return found
 
@@ -409,19 +412,6 @@ def _extent(log: _log.Partition, files: Below | None) -> tuple[int, int, int]:
     if files is not None and (below := files.before(log, earliest)) is not None:
         return below, latest, files.size(log)
     return earliest, latest, size
-
-
-def _timestamp_ns(timestamp: float) -> int:
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
-        raise TypeError(
-            f"timestamp={timestamp!r} must be in seconds since 1970, not {type(timestamp).__name__}"
-        )
-    if not 0 <= timestamp < 1 << 33:
-        raise InvalidOption(f"timestamp={timestamp} is out of range: seconds since 1970")
-    # The least that is not before it, as a record's own timestamp is told as a float too.
-    about = int(timestamp * 1e9)
-    near = range(max(0, about - 1024), about + 1024)
-    return near[bisect.bisect_left(near, timestamp, key=lambda ns: ns / 1e9)]
 
 
 def attach(namespace: Namespace, name: str) -> LocalStream:

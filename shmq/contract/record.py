@@ -30,7 +30,7 @@ class Appended(Protocol):
 
     @property
     def timestamp(self) -> float:
-        """When it was appended, in seconds since 1970; never falling within a partition."""
+        """In seconds since 1970: what the append said, or when it was appended."""
 
     @property
     def timestamp_ns(self) -> int:
@@ -81,7 +81,7 @@ class Record(abc.ABC):
     @property
     @abc.abstractmethod
     def timestamp(self) -> float:
-        """When it was appended, in seconds since 1970; never falling within a partition."""
+        """In seconds since 1970: what the append said, or when it was appended."""
 
     @property
     @abc.abstractmethod

@@ -71,9 +71,10 @@ class PartitionOffsets:
     earliest: int
     #: The offset that the next record will have; as ``earliest`` if it is empty.
     latest: int
-    #: When the oldest record was appended, in seconds since 1970; None if it is empty.
+    #: The time by which the oldest record is found (see ``Stream.at``), in seconds since 1970;
+    #: None if it is empty.
     earliest_timestamp: float | None
-    #: When the newest record was appended; None if it is empty.
+    #: The same of the newest record; None if it is empty.
     latest_timestamp: float | None
     #: Bytes that the records take, their frames included.
     bytes: int
@@ -257,8 +258,9 @@ class Stream(Closing):
         """Append one record: any buffer, a str, or whatever msgpack holds.
 
         Without a ``partition`` a key decides (its CRC-32, modulo the open partitions), and without
-        a key the handle's own, which changes now and then. ``timestamp``, in seconds since
-        1970, is raised to that of the record before it; None: now. Where there is no room and
+        a key the handle's own, which changes now and then. The record keeps the ``timestamp``
+        that is given, in seconds since 1970, whatever it is; None: now, and not before all
+        others. :meth:`at` says by which time it is found. Where there is no room and
         nothing may go, it waits with ``block`` (None: if the stream's overflow is "block"), up
         to ``timeout`` seconds, and otherwise raises :class:`~shmq.Full`. ``confirm="disk"``
         waits until it is on disk. With the id of a ``producer`` and the record's ``sequence``
@@ -477,9 +479,12 @@ class Stream(Closing):
 
     @abc.abstractmethod
     def at(self, timestamp: float, partition: int) -> int:
-        """The offset of the first record from that time on, in seconds since 1970.
+        """The offset of the first record found from that time on, in seconds since 1970.
 
-        ``latest`` if there is none.
+        A record is found by the largest timestamp up to it in its partition, of which each
+        counts as far as it was not ahead of the clock of the stream's host when it was
+        appended: by a time that never falls, and that no record from the future moves. By the
+        same time records grow old for ``retention_seconds``. ``latest`` if there is none.
         """
 
     def rates(self, seconds: float = 10.0) -> list[PartitionRate]:

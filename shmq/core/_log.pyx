@@ -26,6 +26,7 @@ from _c cimport *
 from _logs cimport *
 
 import binascii as _binascii
+import bisect as _bisect
 import os as _os
 import time as _time
 from collections.abc import Sequence as _Sequence

@@ -409,7 +409,8 @@ cdef tuple _take(bytes plain, const shmq_entry *outer, int64_t offset, uint64_t 
                 or i == outer.count:
             raise _malformed(f"what is compressed at offset {outer.offset} is no records")
         e.offset = outer.offset + i
-        e.timestamp = outer.timestamp
+        if e.timestamp <= 0:
+            e.timestamp = outer.timestamp
         memcpy(at + 16, &e.offset, 8)
         memcpy(at + 24, &e.timestamp, 8)
         if <int64_t>e.offset >= offset and e.offset < last and count < limit:
@@ -464,7 +465,6 @@ cdef class Items:
     cdef uint32_t count
     cdef uint64_t bytes_    # of all the entries, at most
     cdef uint64_t largest   # of one record
-    cdef int64_t timestamp  # of a block, that of its first record; 0: now
     cdef list keep        # what `at` points into
     cdef list buffers
 
@@ -494,7 +494,7 @@ cdef class Items:
             size = <uint64_t>self.at[i].value_bytes + self.at[i].key_bytes \
                 + self.at[i].headers_bytes
             self.largest = max(self.largest, size)
-            self.bytes_ += shmq_entry_size(SHMQ_E_PRODUCED, size, 0, 0)
+            self.bytes_ += shmq_entry_size(SHMQ_E_PRODUCED | SHMQ_E_SEEN, size, 0, 0)
         return 0
 
     cdef int fill(self, values, keys, headers, codec) except -1:
@@ -566,15 +566,14 @@ cdef class Items:
                     or e.codec >= len(_CODECS) or e.count != 1 or e.headers_bytes \
                     and not shmq_msgpack_is_map(e.headers, e.headers_bytes):
                 raise _errors.InvalidOption(f"the block is no block of records: entry {i} is none")
-            if i == 0:
-                self.timestamp = _checked_ns(e.timestamp)
+            self.at[i].timestamp = _checked_ns(e.timestamp)
             self.at[i].value = e.value
             self.at[i].key = e.key
             self.at[i].headers = e.headers
             self.at[i].value_bytes = e.value_bytes
             self.at[i].key_bytes = e.key_bytes
             self.at[i].headers_bytes = e.headers_bytes
-            self.at[i].flags = e.flags
+            self.at[i].flags = e.flags & SHMQ_E_KEYED  # it is seen anew
             self.at[i].codec = e.codec
             self.at[i].count = 1
             i += 1

@@ -19,8 +19,10 @@ _CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 COMPRESSIONS = (None, "lz4", "zstd")
 cdef dict _MAGIC = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}  # of a frame
 
-#: Beyond this an append's timestamp is not believed, in seconds from now.
-MOST_AHEAD = 3600.0
+#: Every timestamp is before this, in seconds since 1970.
+END_OF_TIME = 1 << 33
+BILLION = 10 ** 9
+cdef int64_t END_NS = END_OF_TIME * BILLION
 
 cdef object _encode = None
 cdef object _decode = None
@@ -87,16 +89,42 @@ cdef int64_t _wall_ns(timestamp) except? -1:
         raise TypeError(
             f"timestamp={timestamp!r} must be in seconds since 1970, "
             f"not {type(timestamp).__name__}")
-    if not 0 < timestamp <= _time.time() + MOST_AHEAD:
+    if not 0 < timestamp < END_OF_TIME:
         raise _errors.InvalidOption(
-            f"timestamp={timestamp} is out of range: seconds since 1970, and at most "
-            f"{MOST_AHEAD:.0f} s ahead, as all that come later are raised to it")
-    return <int64_t>(timestamp * 1e9)
+            f"timestamp={timestamp} is out of range: more than 0 and less than {END_OF_TIME} "
+            f"seconds since 1970")
+    # The nearest, so that it is read back as it was given: see _seconds.
+    whole = int(timestamp)
+    return max(1, whole * BILLION + round((timestamp - whole) * 1e9))
+
+
+cdef object _seconds(int64_t ns):
+    """ns as seconds, rounded once, as Python divides ints: `_wall_ns` finds the same ns."""
+    return (<object>ns) / BILLION
+
+
+def least_ns(timestamp):
+    """The first ns since 1970 that are told as so many seconds, or more, for `Partition.at`."""
+    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
+        raise TypeError(
+            f"timestamp={timestamp!r} must be in seconds since 1970, "
+            f"not {type(timestamp).__name__}")
+    if not 0 <= timestamp < END_OF_TIME:
+        raise _errors.InvalidOption(
+            f"timestamp={timestamp} is out of range: 0 to less than {END_OF_TIME} seconds "
+            f"since 1970")
+    about = int(timestamp * 1e9)
+    near = range(max(0, about - 1024), about + 1024)
+    return near[_bisect.bisect_left(near, timestamp, key=_seconds_of)]
+
+
+def _seconds_of(ns):
+    return ns / BILLION
 
 
 cdef int64_t _checked_ns(int64_t ns) except? -1:
     """The same of one that is in ns already; 0 is now."""
-    if ns:
+    if not 0 <= ns < END_NS:
         _wall_ns(ns / 1e9)
     return ns
 

@@ -14,11 +14,11 @@ cdef class Partition(Segment):
 
     @staticmethod
     def create(int fd, Control control, uint32_t number, uint64_t first=0,
-               int64_t last_timestamp=0, uint32_t behind=0, int64_t created_at=0):
+               int64_t last_seen=0, uint32_t behind=0, int64_t created_at=0):
         """Make an empty partition in the empty file ``fd``, which it then owns.
 
-        Its first record will have the offset ``first``, and no time before
-        ``last_timestamp``, in ns. Its keys were in the partitions before ``behind`` until
+        Its first record will have the offset ``first``, and none is found by a time before
+        ``last_seen``, in ns. Its keys were in the partitions before ``behind`` until
         ``created_at``, in ns since 1970; 0: until now. Raises NoSpace; the file must then be
         removed.
         """
@@ -37,7 +37,7 @@ cdef class Partition(Segment):
         shmq_mark()
         self._map(geo.segment_bytes)
         self._bind(control, number, &geo, &o)
-        status = shmq_log_prepare(&self.c, &o, last_timestamp)
+        status = shmq_log_prepare(&self.c, &o, last_seen)
         if status == SHMQ_NO_SPACE:
             raise _no_space(fd, self.c.wanted)
         if status != SHMQ_OK:
@@ -294,7 +294,7 @@ cdef class Partition(Segment):
     # ---- looking ----
 
     def bounds(self):
-        """earliest, latest, the times of both in ns (0: it is empty), the bytes between."""
+        """earliest, latest, when both were seen in ns (0: it is empty), the bytes between."""
         cdef c_bounds b
         cdef int status
         self._expire_what_is_stale()
@@ -305,7 +305,7 @@ cdef class Partition(Segment):
         return b.earliest, b.latest, b.earliest_at, b.latest_at, b.committed - b.oldest
 
     def at(self, int64_t timestamp_ns):
-        """The offset of the first record from that time on; the next one's if there is none."""
+        """The offset of the first record seen from then on; the next one's if there is none."""
         cdef uint64_t offset
         cdef int status
         self.control._check()
@@ -494,7 +494,7 @@ cdef class Partition(Segment):
     def collect(self, int64_t offset, uint64_t most):
         """Whole entries from ``offset`` on, at most ``most`` bytes but for the first, in place.
 
-        (pieces, first, next_offset, time of the first in ns, entries); None if there is none.
+        (pieces, first, next_offset, when the first was seen in ns, entries); None if there is none.
         They stay where they are until `publish`, as nothing is overwritten that is not on disk.
         """
         cdef shmq_log_extent x
@@ -508,7 +508,7 @@ cdef class Partition(Segment):
         self.hint_position = x.end
         pieces = shmq_log_pieces(&self.c, &x, at, sizes)
         views = [_view_of(self, at[i], sizes[i]) for i in range(pieces)]
-        return views, x.first, x.next, x.timestamp, x.entries
+        return views, x.first, x.next, x.seen, x.entries
 
     @property
     def synced(self):

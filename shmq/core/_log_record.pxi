@@ -20,7 +20,7 @@ cdef class Appended:
     @property
     def timestamp(self):
         """See shmq.contract.Appended."""
-        return self.timestamp_ns / 1e9
+        return _seconds(self.timestamp_ns)
 
     def __repr__(self):
         return (f"Appended(partition={self.partition}, offset={self.offset}, "
@@ -111,7 +111,7 @@ cdef class Record:
     @property
     def timestamp(self):
         """See shmq.contract.Record."""
-        return self.timestamp_ns / 1e9
+        return _seconds(self.timestamp_ns)
 
     @property
     def headers(self):

@@ -304,7 +304,7 @@ cdef class StreamHandle:
                 return None
             return items
         for i in range(items.count):
-            size = shmq_entry_size(SHMQ_E_PRODUCED, items.at[i].value_bytes,
+            size = shmq_entry_size(SHMQ_E_PRODUCED | SHMQ_E_SEEN, items.at[i].value_bytes,
                                    items.at[i].key_bytes, items.at[i].headers_bytes)
             if bytes_ and bytes_ + size > most:
                 if not self._append_piece(items, begin, i, log, piece, bytes_, block, timeout,
@@ -360,7 +360,6 @@ cdef class StreamHandle:
         else:
             items.fill_compressed(raw, count, compression, raw_bytes)
         size = PyBytes_GET_SIZE(raw) + SHMQ_ENTRY_HEAD * 2
-        piece.timestamp = items.timestamp
         if not items.count or max(size, items.at[0].raw) > log.c.ring_bytes // 2:
             raise _errors.MessageTooLarge(
                 f"a block of {max(len(raw), items.at[0].raw)} bytes cannot be appended to stream {self.name!r} in one "

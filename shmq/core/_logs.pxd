@@ -10,7 +10,7 @@ cdef extern from "msgpack.h" nogil:
 
 
 cdef extern from "entry.h" nogil:
-    enum: SHMQ_ENTRY_HEAD, SHMQ_E_PRODUCED, SHMQ_E_KEYED
+    enum: SHMQ_ENTRY_HEAD, SHMQ_E_PRODUCED, SHMQ_E_KEYED, SHMQ_E_SEEN
     enum: SHMQ_PLAIN
     enum shmq_entry_read_status "shmq_entry_read":
         SHMQ_E_OK, SHMQ_E_END, SHMQ_E_OTHER, SHMQ_E_WRONG
@@ -80,6 +80,7 @@ cdef extern from "log.h" nogil:
         uint32_t value_bytes, key_bytes, headers_bytes
         uint8_t flags, codec, compression
         uint32_t count, raw
+        int64_t timestamp
     struct shmq_log_piece:
         const shmq_log_item *items
         uint32_t count
@@ -94,14 +95,14 @@ cdef extern from "log.h" nogil:
     struct shmq_log_extent:
         uint64_t begin, end, first, next, bytes, entries
         bint packed
-        int64_t timestamp
+        int64_t seen
     struct c_bounds "shmq_log_bounds":
         uint64_t earliest, latest, oldest, committed
         int64_t earliest_at, latest_at
     void shmq_log_lay_out(const shmq_log_options *options, shmq_log_geometry *geo)
     void shmq_log_bind(shmq_log *log, void *base, int fd, const shmq_log_geometry *geo,
                        const shmq_log_options *options, shmq_stream *stream)
-    int shmq_log_prepare(shmq_log *log, const shmq_log_options *options, int64_t last_timestamp)
+    int shmq_log_prepare(shmq_log *log, const shmq_log_options *options, int64_t last_seen)
     void shmq_log_announce(shmq_log *log)
     int shmq_log_inspect(const void *base, uint64_t mapped, shmq_log_geometry *geo)
     void shmq_stream_prepare(shmq_stream *stream, const shmq_log_options *options)
@@ -136,7 +137,7 @@ cdef extern from "log.h" nogil:
     int shmq_log_pieces(const shmq_log *log, const shmq_log_extent *extent,
                         const unsigned char **at, uint64_t *bytes)
     cbool shmq_log_holds(const shmq_log *log, uint64_t position)
-    int shmq_log_at(const shmq_log *log, int64_t timestamp, uint64_t *offset)
+    int shmq_log_at(const shmq_log *log, int64_t time, uint64_t *offset)
     void shmq_log_wake(shmq_log *log)
     uint32_t shmq_log_arm(shmq_log *log)
     cbool shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns)

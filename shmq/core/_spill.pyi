@@ -40,6 +40,12 @@ def find(
     ``stop_offset``, and no time before ``time``. None: there is none.
     """
 
+def measure(data: Any, at: int, salts: tuple[int, int], offset: int, stop_offset: int) -> int:
+    """The bytes of the entries from ``offset`` on, which is ``at``, up to ``stop_offset``.
+
+    Checksums are not compared; where something else stands there, of those before it.
+    """
+
 def check(
     data: Any, start: int, salts: tuple[int, int], offset: int, time: int = ...
 ) -> tuple[str, int, int, int, int, int, int, int, bool]:

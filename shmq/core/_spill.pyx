@@ -15,7 +15,7 @@ cdef extern from "spill.h" nogil:
         uint32_t file, entries
 
     struct shmq_spill:
-        uint64_t at, offset, stop_offset, most_bytes, most, records
+        uint64_t at, offset, stop_offset, most_bytes, most, records, bytes
         int64_t time, stop_time
         cbool verify
 
@@ -73,6 +73,21 @@ def find(data, uint64_t at, tuple salts, uint64_t offset, int64_t time, uint64_t
         found = shmq_spill_find(<const unsigned char *>view.buf, view.len, two, &w)
     PyBuffer_Release(&view)
     return (w.at, w.offset, w.time) if found else None
+
+
+def measure(data, uint64_t at, tuple salts, uint64_t offset, uint64_t stop_offset):
+    cdef Py_buffer view
+    cdef shmq_spill w
+    cdef shmq_spill_salts two
+    two.file, two.entries = salts
+    w.at, w.offset, w.stop_offset, w.most_bytes, w.most = at, offset, stop_offset, 0, 0
+    w.time = w.stop_time = INT64_MIN
+    w.verify = False
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        shmq_spill_walk(<const unsigned char *>view.buf, view.len, two, &w)
+    PyBuffer_Release(&view)
+    return w.bytes
 
 
 def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64_MIN):

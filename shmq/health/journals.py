@@ -11,7 +11,7 @@ def journal_problem(stats: QueueStats) -> str | None:
     """Why the queue is not being kept on disk now, and what to do about it; None if it is."""
     counts = {
         "not on disk": stats.journal_lag,
-        "settled, and keeping their space": stats.journal_waiting,
+        "settled, and keeping their slots until that is on disk": stats.journal_waiting,
     }
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     so_far = f"messages: {told}" if told else ""

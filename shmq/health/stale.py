@@ -22,7 +22,7 @@ from shmq.client.transactions.settling import settle
 from shmq.core import _core
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.health.apart import Crashed, Stuck, apart
-from shmq.health.journals import why_unkept
+from shmq.health.journals import journal_problem
 from shmq.health.streams import half_made_streams, stream_findings
 from shmq.names import SHM, check_name
 from shmq.registry import Namespace
@@ -255,18 +255,17 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
                 queue.tend()
                 left = [*_dead(registry, queue), *_copies(registry, queue)]
                 found = [{**one, "fixed": one not in left} for one in found]
-            return [*found, *_disk(registry, queue)]
+            return [*found, *_disk(registry.name, queue)]
     except (NoSuchQueue, QueueDeleted):
         return []
     except (ShmqError, OSError) as error:
         return [_found(namespace, "queue", name, str(error))]
 
 
-def _disk(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    error = os.strerror(queue.journal_error) if queue.journal_error else None
-    problem = why_unkept(queue.options.durability, error, queue.has_writer())
+def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
+    problem = journal_problem(queue.stats())
     if problem is not None:
-        yield _found(registry.name, "disk", queue.name, problem)
+        yield _found(namespace, "disk", queue.name, problem)
 
 
 def _dead(registry: Namespace, queue: LocalQueue) -> Iterator[dict[str, Any]]:

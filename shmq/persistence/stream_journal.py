@@ -79,6 +79,8 @@ class StreamJournal:
         self._last_time: int | None = None
         disk.sync_directory()  # a writer that died may not have
         self._lengths = {base: self._length_of(base) for base in bases(disk.names())}
+        #: Bytes of the records alone, of those of which they were wanted.
+        self._kept: dict[int, int] = {}
 
     @property
     def earliest(self) -> int:
@@ -117,6 +119,7 @@ class StreamJournal:
         self._end = end
         self._written = max(self._written, written)
         self._lengths[self._base] = end
+        self._kept[self._base] += commit.bytes
         self.next, self._last_time = commit.next, last_time
 
     def roll(self) -> None:
@@ -139,18 +142,16 @@ class StreamJournal:
     def retain(self, most_bytes: int | None, before: int | None) -> list[int]:
         """Remove old segments, durably; returns the offsets that they began with.
 
-        Those without which there are still ``most_bytes``, and those whose records are all
-        older than ``before``, in ns. The last one stays, as it says which offset is next.
+        Those without which there are still ``most_bytes`` of records, and those whose records
+        are all older than ``before``, in ns. The last one stays, as it says which offset is next.
         One that cannot be read is as old as what follows it. Raises OSError.
         """
         if before is not None and self._last_time is not None and self._last_time < before:
             self.roll()
         doomed = []
-        left, ordered = self.size, sorted(self._lengths)
-        for base, following in itertools.pairwise(ordered):
-            left -= self._lengths[base]
-            kept = most_bytes is None or left < most_bytes
-            if kept and not self._is_old(base, following, before):
+        needed = 0 if most_bytes is None else self._needed(most_bytes)
+        for base, following in itertools.pairwise(sorted(self._lengths)):
+            if base >= needed and not self._is_old(base, following, before):
                 break
             doomed.append(base)
         self._remove(doomed)
@@ -187,6 +188,7 @@ class StreamJournal:
             raise
         self._file, self._base, self._salt = file, self.next, header.salt
         self._end = self._written = self._lengths[self.next] = end
+        self._kept[self.next] = 0
         self._trailer = Trailer()
 
     def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
@@ -270,6 +272,30 @@ class StreamJournal:
 
     # ---- the others ----
 
+    def _needed(self, most_bytes: int) -> int:
+        """With which segment those begin that have ``most_bytes`` of records together.
+
+        Frames of commits, zeros ahead of them, and what a file ends with are no records: of many
+        small commits, or after a kill, they are most of a file.
+        """
+        found, following = 0, self.next
+        if self.size < most_bytes:
+            return 0
+        for base in sorted(self._lengths, reverse=True):
+            found += self._kept_of(base, following)
+            if found >= most_bytes:
+                return base
+            following = base
+        return 0
+
+    def _kept_of(self, base: int, following: int) -> int:
+        if base not in self._kept:
+            try:
+                self._kept[base] = StreamSegment(self._disk, base).entry_bytes(following)
+            except (FileError, FileNotFoundError):  # told where it is read
+                self._kept[base] = 0
+        return self._kept[base]
+
     def _is_old(self, base: int, following: int, before: int | None) -> bool:
         if before is None:
             return False
@@ -295,6 +321,7 @@ class StreamJournal:
                 self._disk.unlink(segment_file(base))
             self._disk.sync_directory()
             del self._lengths[base]
+            self._kept.pop(base, None)
 
     def _length_of(self, base: int) -> int:
         file = self._disk.open(segment_file(base))

@@ -17,6 +17,7 @@ from shmq.core import _spill
 from shmq.errors import DamagedFile
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import (
+    BATCH_BYTES,
     HEADER_BYTES,
     INDEXED,
     STREAM,
@@ -136,6 +137,8 @@ class StreamSegment:
         self._map()
         self.closed = False
         self._index_damage: DamagedFile | None = None
+        #: Of a closed file.
+        self._entry_bytes: int | None = None
         self._places = [Place(self.start, base, LEAST_TIME)]
         #: Where the last read ended, which is where the next one begins.
         self._read_to = self._places[0]
@@ -215,6 +218,14 @@ class StreamSegment:
         )
         self._refuse(how, end)
         return behind, (time if count or start.time != LEAST_TIME else None)
+
+    def entry_bytes(self, until: int) -> int:
+        """Bytes of the entries before ``until``, as far as they are whole."""
+        if self._entry_bytes is not None:
+            return self._entry_bytes
+        with self._lock:
+            self._grow(until)
+        return _spill.measure(self._data, self.start, self._salts, self.base, until)
 
     def check(self, until: int = EVERYTHING) -> Checked:
         """What is whole of all commits; a torn tail is told, and not looked at any more.
@@ -333,8 +344,12 @@ class StreamSegment:
         how, kind, _, footer = read_record(self._data, size - _FOOTER_BYTES, self._salts[0])
         if (how, kind) != ("ok", "footer"):
             return
-        how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         self.closed = True
+        how, kind, _, end = read_record(self._data, footer["end"], self._salts[0])
+        if (how, kind) == ("ok", "end"):
+            batches = end["batches"] * BATCH_BYTES
+            self._entry_bytes = footer["end"] - self.start - batches
+        how, kind, _, index = read_record(self._data, footer["index"], self._salts[0])
         if (how, kind) != ("ok", "index"):
             self._no_index(footer["index"], "there is no index, as the footer says")
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import logging
 import time
@@ -106,7 +107,6 @@ class StreamWriter:
             if control is None or control.deleted:
                 return
             if control.options["durability"] != "memory":
-                self._directory.ready()
                 self._keep(name)
             self._passed.add((name, inode))
             self._put_off.pop((name, inode), None)
@@ -122,6 +122,7 @@ class StreamWriter:
             self._leave(name)
         stream = attach(self._namespace, name)
         try:
+            self._directory.ready()
             groups = functools.partial(groups_of, self._namespace, stream.identity)
             kept = KeptStream(
                 self._directory.disk,
@@ -131,7 +132,9 @@ class StreamWriter:
                 groups,
                 self._transactions,
             )
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, (ShmqError, OSError)):
+                _tell(stream, error)
             stream.close()
             raise
         self._sign(kept, 0)
@@ -150,6 +153,12 @@ class StreamWriter:
             kept.close()
         except OSError as error:
             log.error("stream %s: its files cannot be left as they should be: %s", name, error)
+
+
+def _tell(stream: LocalStream, error: ShmqError | OSError) -> None:
+    """Whoever waits for the disk learns why it takes nothing."""
+    for partition in stream.logs:
+        partition.fail(getattr(error, "errno", None) or errno.EIO)
 
 
 def _identity_of(stream: LocalStream) -> StreamIdentity:

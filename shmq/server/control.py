@@ -418,6 +418,7 @@ class Control:
             attachments = [dataclasses.asdict(each) for each in queue.attachments()]
             stats = dataclasses.asdict(queue.stats())
             stats["identity"] = queue.identity
+            stats["unwritten"] = queue.unwritten
         if not self._may_see(session, name, options["dead_letter"]):
             options["dead_letter"] = None
         return packed({**stats, "options": options, "attachments": attachments})

@@ -12,7 +12,7 @@ from shmq.client import confirming
 from shmq.client.hub import wait_for
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.core import _core
-from shmq.errors import LockTimeout, ShmqError
+from shmq.errors import ShmqError
 from shmq.server.aside import Aside
 from shmq.server.caller import Caller
 from shmq.server.carrier import Carrier
@@ -252,22 +252,13 @@ class FrontEnd:
     async def _serve(self, queue: LocalQueue, event: int) -> None:
         """Have those who wait for the queue's messages served, until nobody does."""
         try:
-            while not await self._served(queue, event):  # noqa: ASYNC110 - nobody tells of a lock
-                await asyncio.sleep(_GLANCE)
+            await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
         except ShmqError as error:
             log.info("nobody waits for queue %s any more: %s", queue.name, error)
             self._front.forget(queue)
         finally:
             if self._waiting.get((queue, event)) is asyncio.current_task():
                 del self._waiting[queue, event]
-
-    async def _served(self, queue: LocalQueue, event: int) -> bool:
-        """Wait until nobody waits any more; false: its lock could not be had meanwhile."""
-        try:
-            await wait_for(queue.namespace, queue, event, lambda: self._attempt(queue, event), None)
-        except LockTimeout:
-            return False
-        return True
 
     def _attempt(self, queue: LocalQueue, event: int) -> bool | None:
         serve = self._front.choose if event == _core.EVENT_ARRIVED else self._front.serve

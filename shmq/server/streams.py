@@ -249,7 +249,7 @@ class Streams:
         asked = At.of(rest)
         stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
         with well_formed():
-            return _OFFSET.pack(stream.at(asked.timestamp / 1e9, asked.partition))
+            return _OFFSET.pack(stream.at_ns(asked.timestamp, asked.partition))
 
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.of(rest)

@@ -57,6 +57,25 @@ def test_a_queue_that_nobody_keeps_is_told_of(shell: Shell, queue: shmq.Queue) -
         shell("doctor")
 
 
+def test_the_slots_that_wait_for_a_missing_writer_are_counted(
+    shell: Shell, queue: shmq.Queue
+) -> None:
+    with persisting(shell.namespace) as persister:
+        persister.follows(queue)
+        queue.put_many([b"x", b"y", b"z"], confirm="disk", timeout=60)
+        persister.kill()
+    for message in queue.get_many(2):
+        message.ack()
+    queue.put(b"on no disk")
+    assert queue.stats().journal_waiting == 2
+    told = (
+        "no persistence writer keeps it on disk (messages: 1 not on disk, 2 settled, and keeping "
+        "their slots until that is on disk)"
+    )
+    assert told in shell("doctor", "--json", code=Code.WRONG).text
+    assert told in shell("stats", "-q", "jobs").error
+
+
 def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
     with persisting(shell.namespace) as persister:
         persister.follows(queue)

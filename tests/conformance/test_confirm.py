@@ -276,6 +276,26 @@ def test_threads_wait_side_by_side(journal: Queue) -> None:
     is_on_disk(journal)
 
 
+def test_a_queue_that_is_full_of_what_nobody_writes_names_the_missing_writer(
+    broker: Broker, persister: Persister
+) -> None:
+    queue = broker.create_queue("j", durability="journal", capacity=4)
+    persister.follows(queue)
+    queue.put_many([b"x"] * 4, confirm="disk")
+    with pytest.raises(shmq.Full, match=r"consume, wait \(block=True\), or make it larger"):
+        queue.put_nowait(b"x")
+    persister.kill()
+    for message in queue.get_many(4):
+        message.ack()
+
+    told = r"full: .*; 4 of them are settled.* no persistence writer runs.*start `.*shmq persist`"
+    for timeout in (0, SHORT):
+        with pytest.raises(shmq.Full, match=told):
+            queue.put(b"x", timeout=timeout)
+        with pytest.raises(shmq.Full, match=told):
+            asyncio.run(queue.aput(b"x", timeout))
+
+
 def test_the_figures_say_how_far_the_journal_is(journal: Queue, persister: Persister) -> None:
     for _ in range(4):
         journal.put(b"x", confirm="disk")

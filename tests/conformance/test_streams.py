@@ -12,7 +12,7 @@ import shmq
 from shmq import Broker, Stream
 from shmq.core import _log
 
-from .tools import MOMENT, in_thread, outcome
+from .tools import MOMENT, eventually, in_thread, outcome
 
 
 @pytest.fixture
@@ -129,13 +129,73 @@ def test_a_time_leads_to_the_first_record_from_then_on(stream: Stream) -> None:
     assert offsets.latest_timestamp == pytest.approx(start + 49)
 
 
-def test_timestamps_never_fall(stream: Stream) -> None:
+def test_a_record_keeps_the_timestamp_that_it_was_given(stream: Stream) -> None:
     now = time.time()
-    stream.append(b"", timestamp=now - 10)
-    stream.append(b"", timestamp=now - 20)
+    given = [now - 10, now - 20.123456, now + 1e9, 1.0, 0.1, now - 5]
+    appended = [stream.append(b"", timestamp=each) for each in given]
+    stream.append_many([b"k", b""], timestamp=now - 30.7, keys=[b"k", b"l"], headers=[None, {}])
+    last = stream.append(b"")
 
-    first, second = stream.read(0, 0)
-    assert second.timestamp_ns == first.timestamp_ns
+    records = stream.read(0, 0)
+    times = [*given, now - 30.7, now - 30.7, last.timestamp]
+    assert [record.timestamp for record in records] == times
+    assert [each.timestamp_ns for each in appended] == [r.timestamp_ns for r in records[:6]]
+    assert [record.timestamp for record in stream.read(0, 1, where="age > 15")] == [
+        times[n] for n in (1, 3, 4, 6, 7)
+    ]
+    assert (records[6].key, records[7].key, records[6].value) == (b"k", b"l", b"k")
+
+
+def test_a_record_is_found_by_the_largest_timestamp_up_to_it(stream: Stream) -> None:
+    start = time.time() - 1000
+    for n in range(300):
+        stream.append(b"", timestamp=start + n - (50 if n % 10 else 0))
+
+    assert stream.at(start, 0) == 0
+    assert stream.at(start + 100, 0) == 100
+    assert stream.at(start + 100.5, 0) == 110
+    assert stream.at(start + 291, 0) == 300
+    (offsets,) = stream.offsets()
+    assert offsets.latest_timestamp == pytest.approx(start + 290)
+
+
+def test_a_record_from_the_future_moves_no_lookup(stream: Stream) -> None:
+    stream.append(b"now")
+    future = stream.append(b"later", timestamp=time.time() + 7 * 86400)
+    then = a_while_after(time.time())
+    stream.append_many([b"x"] * 900, partition=0)
+    much_later = a_while_after(time.time())
+
+    assert stream.read(0, 1, 1)[0].timestamp == future.timestamp
+    assert stream.at(then, 0) == 2
+    assert stream.at(much_later, 0) == stream.latest(0) == 902
+    latest = stream.offsets()[0].latest_timestamp
+    assert latest is not None
+    assert then <= latest <= much_later
+    reader = stream.reader(then, timeout=0.0)
+    assert next(reader).offset == 2
+
+
+def test_a_record_from_the_future_grows_old_as_others_do(broker: Broker) -> None:
+    stream = broker.create_stream("brief", 1, retention_seconds=0.2)
+    stream.append(b"later", timestamp=time.time() + 7 * 86400)
+
+    eventually(lambda: stream.earliest(0) == 1, "it goes by its age here")
+
+
+def a_while_after(moment: float) -> float:
+    """A time that is later by more than it is told exactly, and has passed."""
+    while time.time() < moment + 2e-3:
+        pass
+    return moment + 1e-3
+
+
+@pytest.mark.parametrize("timestamp", [0.0, -1.0, float("nan"), 1.7e12])
+def test_a_timestamp_that_is_none_is_refused(stream: Stream, timestamp: float) -> None:
+    with pytest.raises(shmq.InvalidOption, match="seconds since 1970"):
+        stream.append(b"", timestamp=timestamp)
+    with pytest.raises(shmq.InvalidOption, match="seconds since 1970"):
+        stream.append_many([b""], timestamp=timestamp)
 
 
 def test_a_read_that_blocks_gets_what_comes(stream: Stream) -> None:
@@ -320,6 +380,27 @@ def test_a_stream_that_keeps_records_for_a_time_lets_the_old_ones_go(broker: Bro
     assert stream.read(0, 1).values() == [b"new"]
     with pytest.raises(shmq.OffsetOutOfRange):
         stream.read(0, 0)
+
+
+@pytest.mark.parametrize("kept", [64 << 10, 256 << 10])
+@pytest.mark.parametrize("part", [50, 7, 4])
+def test_a_stream_keeps_nine_tenths_of_what_it_was_told(
+    broker: Broker, kept: int, part: int
+) -> None:
+    stream = broker.create_stream("kept", 1, ring_bytes=kept, retention_bytes=kept)
+    size, appended = min(kept // part, stream.options.max_record_bytes) // 8 * 8, 0
+    value = bytes(size - 48)  # the record's frame has the rest
+    for _ in range(5 * part):
+        appended += size
+        stream.append(value)
+        there = (stream.latest(0) - stream.earliest(0)) * size
+        assert there >= (0.9 * kept if appended > 2 * kept else min(appended, 0.9 * kept))
+        assert there <= kept + 2 * len(value)
+
+
+def test_what_a_ring_cannot_keep_is_no_promise(broker: Broker) -> None:
+    with pytest.raises(shmq.InvalidOption, match="retention_bytes=65537 is more than ring_bytes"):
+        broker.create_stream("s", 1, ring_bytes=64 << 10, retention_bytes=(64 << 10) + 1)
 
 
 def test_a_stream_is_made_once_and_found_by_its_name(broker: Broker) -> None:

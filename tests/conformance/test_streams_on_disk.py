@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import shmq
 from shmq.contract import Stream
 from tests.conformance.conftest import Connect
-from tests.conformance.tools import SOON, eventually
+from tests.conformance.tools import SOON, eventually, in_thread
 from tests.persisting import Persister, persisting
 
 RING = 64 << 10
@@ -160,6 +161,25 @@ def test_what_nobody_writes_is_not_confirmed_and_does_not_give_way(connect: Conn
             stream.append(b"x" * 100, partition=0, block=False)
     assert stream.earliest(0) == 0
     assert bytes(stream.read(0, 0, 1)[0].value) == b"x"
+
+
+def test_a_disk_that_fails_from_the_start_is_told_and_written_to_once_it_works(
+    connect: Connect, persister: Persister
+) -> None:
+    persister.fail(errno.ENOSPC)
+    stream = create(connect())
+    with pytest.raises(shmq.NotConfirmed, match="No space left on device"):
+        in_thread(stream.append, b"x", partition=0, confirm="disk").result(PATIENCE)
+    persister.mend()
+    stream.append(b"y", partition=0)
+    eventually(lambda: is_confirmed(stream), "it is written")
+    assert stream.read(0, 0, 2).values() == [b"x", b"y"]
+
+
+def is_confirmed(stream: Stream) -> bool:
+    with contextlib.suppress(shmq.NotConfirmed):
+        return bool(stream.append(b"z", partition=0, confirm="disk", timeout=PATIENCE))
+    return False
 
 
 def test_records_that_are_kept_no_longer_are_out_of_range(

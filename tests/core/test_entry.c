@@ -16,11 +16,12 @@ static void check_entry(uint32_t value, uint32_t key, uint32_t headers, uint8_t 
 {
     struct shmq_entry found, e = {
         .flags = flags, .codec = 1, .count = 1, .offset = 7, .timestamp = 9,
-        .producer = 11, .sequence = 13,
+        .seen = 17, .producer = 11, .sequence = 13,
         .value_bytes = value, .key_bytes = key, .headers_bytes = headers,
         .value = carried, .key = carried + 1, .headers = carried + 2,
     };
     unsigned char *at = (unsigned char *)room;
+    struct shmq_glance g;
     uint64_t size, next;
     uint32_t crc;
 
@@ -35,7 +36,11 @@ static void check_entry(uint32_t value, uint32_t key, uint32_t headers, uint8_t 
     CHECK(found.value_bytes == value && !memcmp(found.value, carried, value));
     CHECK(found.key_bytes == key && !memcmp(found.key, carried + 1, key));
     CHECK(found.headers_bytes == headers && !memcmp(found.headers, carried + 2, headers));
-    for (const unsigned char *pad = found.headers + headers; pad < at + size; pad++)
+    CHECK(found.timestamp == 9 && found.seen == (flags & SHMQ_E_SEEN ? 17 : 9));
+    shmq_entry_glance(at, size, &g);
+    CHECK(g.size == size && g.seen == found.seen);
+    for (const unsigned char *pad = found.headers + headers;
+         pad < at + size - (flags & SHMQ_E_SEEN ? SHMQ_ENTRY_SEEN : 0); pad++)
         CHECK_EQ(*pad, 0);
 }
 
@@ -52,7 +57,8 @@ TEST("an entry of any length around the pieces in which it is copied")
     fill();
     for (uint32_t pieces = 0; pieces < 4; pieces++)
         for (uint32_t n = pieces ? 0 : 20; n < 40; n++)
-            check_entry(4096 * pieces + n - 20, 0, 0, n % 2 ? SHMQ_E_PRODUCED : 0);
+            check_entry(4096 * pieces + n - 20, 0, 0,
+                        (n % 2 ? SHMQ_E_PRODUCED : 0) | (n % 3 ? SHMQ_E_SEEN : 0));
     check_entry(65536, 0, 0, 0);
 }
 
@@ -64,5 +70,6 @@ TEST("an entry with a key and headers of any length")
     for (int turn = 0; turn < 300; turn++)
         check_entry((uint32_t)chance_below(&chance, 20000), (uint32_t)chance_below(&chance, 5000),
                     (uint32_t)chance_below(&chance, 5000),
-                    SHMQ_E_KEYED | (turn % 2 ? SHMQ_E_PRODUCED : 0));
+                    SHMQ_E_KEYED | (turn % 2 ? SHMQ_E_PRODUCED : 0) |
+                        (turn % 3 ? SHMQ_E_SEEN : 0));
 }

@@ -211,7 +211,7 @@ static void forget_all_since(struct shmq_log *log, const struct shmq_log_header 
     atomic_store(&log->h->settled, atomic_load(&before->settled));
     atomic_store(&log->h->next, atomic_load(&before->next));
     log->h->last_begin = before->last_begin;
-    log->h->last_timestamp = before->last_timestamp;
+    log->h->last_seen = before->last_seen;
 }
 
 TEST("what a dead appender published and did not settle is derived anew")
@@ -261,6 +261,50 @@ TEST("records that are too old go")
     end_logs();
 }
 
+/* Appends a record with a timestamp of its own; what the partition has seen then. */
+static int64_t append_at(struct shmq_log *log, int64_t timestamp)
+{
+    struct shmq_log_item item = {.value = "own", .value_bytes = 3, .count = 1};
+    struct shmq_log_piece piece = {.items = &item, .count = 1, .timestamp = timestamp};
+    struct shmq_log_appended out;
+
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_append(log, &piece, &out), SHMQ_OK);
+    shmq_log_unlock(log);
+    CHECK_EQ(out.timestamp, timestamp);
+    return log->h->last_seen;
+}
+
+TEST("records keep their timestamps, and are found by the largest that the clock allows")
+{
+    struct shmq_log *log = NEW_LOG();
+    struct shmq_log_header before;
+    int64_t now = shmq_wall(), seen = 0;
+    uint64_t offset;
+
+    for (int i = 0; i < 300; i++) {
+        int64_t own = i % 7 == 3 ? now + 1000000000000 : now - 1000000000000 + i - i % 5 * 100;
+        int64_t was = seen;
+
+        if (i == 290)
+            memcpy(&before, log->h, sizeof before);
+        seen = append_at(log, own);
+        CHECK(seen >= was && seen <= shmq_wall());
+        CHECK(i < 3 || seen >= now);
+        CHECK_EQ(shmq_log_at(log, seen, &offset), SHMQ_OK);
+        CHECK(offset <= (uint64_t)i);
+        CHECK_EQ(shmq_log_at(log, seen + 1, &offset), SHMQ_OK);
+        CHECK_EQ(offset, i + 1);
+    }
+    forget_all_since(log, &before);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    shmq_log_forget_places(log);
+    CHECK_EQ(shmq_log_recover(log), SHMQ_OK);
+    CHECK_EQ(log->h->last_seen, seen);
+    shmq_log_unlock(log);
+    end_logs();
+}
+
 TEST("records beyond the bytes that are kept go")
 {
     struct shmq_log *log = NEW_LOG(.retention_bytes = 20000, .ring_bytes = 1 << 20);
@@ -270,6 +314,67 @@ TEST("records beyond the bytes that are kept go")
     CHECK(bounds_of(log).committed - bounds_of(log).oldest <= 20000);
     CHECK_EQ(read_some(log, bounds_of(log).earliest, 1000),
              200 - bounds_of(log).earliest);
+    end_logs();
+}
+
+/* The bytes of the records that are there, their frames included, without pads. */
+static uint64_t bytes_kept(struct shmq_log *log)
+{
+    struct shmq_log_extent x;
+
+    CHECK_EQ(shmq_log_find(log, bounds_of(log).earliest, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                           UINT64_MAX, &x), SHMQ_OK);
+    return x.bytes;
+}
+
+/* Appends records of up to `most` bytes, many times what is to be kept. */
+static void keep_nine_tenths(uint64_t ring, uint64_t kept, uint32_t most, uint64_t seed)
+{
+    struct shmq_log *log = NEW_LOG(.retention_bytes = kept, .ring_bytes = ring);
+    struct chance chance = chance_of(seed);
+    uint64_t appended = 0;
+
+    while (appended < 4 * ring) {
+        uint64_t end = shmq_log_committed(log), bytes;
+
+        append_bytes(log, 1 + (uint32_t)chance_below(&chance, most));
+        appended += shmq_log_committed(log) - end;
+        bytes = bytes_kept(log);
+        CHECK(appended < 2 * kept || bytes >= kept - kept / 10);
+        CHECK(bytes <= kept + most + 64);
+    }
+}
+
+TEST("nine tenths of the bytes that are to be kept stay, whatever the records")
+{
+    const uint64_t ring = 1 << 16;
+
+    for (uint32_t most = 64; most <= ring / 4; most *= 4) {
+        keep_nine_tenths(ring, ring, most, most);
+        keep_nine_tenths(ring, 40000, most, most + 1);
+        keep_nine_tenths(4 * ring, ring, most, most + 2);
+    }
+    keep_nine_tenths(4 * ring, ring, ring - 100, 5);
+    end_logs();
+}
+
+TEST("what may not go yet stays, and all beyond it that may does")
+{
+    struct shmq_log *log = NEW_LOG(.retention_bytes = 10000, .ring_bytes = 1 << 16);
+    uint32_t hold;
+
+    append_bytes(log, 100);
+    append_bytes(log, 100);
+    CHECK_EQ(shmq_log_lock(log, 0), SHMQ_OK);
+    CHECK_EQ(shmq_log_hold(log, SHMQ_HOLD_PIN, 0, 0, 1, &hold), SHMQ_OK);
+    shmq_log_unlock(log);
+    for (int i = 0; i < 100; i++)
+        append_bytes(log, 400);
+    CHECK_EQ(bounds_of(log).earliest, 1);
+    CHECK_EQ(read_some(log, 1, 1000), 101);
+    shmq_log_drop(log, hold);
+    append_bytes(log, 400);
+    CHECK(bytes_kept(log) <= 10000 && bytes_kept(log) >= 9000);
     end_logs();
 }
 

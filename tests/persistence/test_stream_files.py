@@ -195,6 +195,25 @@ def test_old_segments_go_by_their_size_and_the_last_one_stays(tmp_path: Path) ->
     assert bases(disk.names()) == [max(bases(disk.names()))]
 
 
+def test_what_is_kept_by_size_counts_the_records_alone(tmp_path: Path) -> None:
+    disk, kept, begin, least = Disk(tmp_path), 64 << 10, 0, 1 << 30
+    record = len(entry(0, b"x" * 100))
+    for life in range(5):  # the first ones closed, the others left as after a kill
+        journal = StreamJournal(disk, IDENTITY, 0, begin, Sizes(segment=16 << 10, ahead=1 << 16))
+        for _ in range(250):
+            journal.append(commit(journal.next, 1))
+            if journal.is_long and life < 3:
+                journal.roll()
+            journal.retain(kept, None)
+            least = min(least, (journal.next - journal.earliest) * record if begin else least)
+        journal.abandon()
+        begin = journal.next
+        if life < 2:
+            least = 1 << 30
+    assert kept <= least
+    assert (journal.next - journal.earliest) * record < kept + 2 * (64 << 10)
+
+
 def test_a_segment_that_is_replaced_before_anything_is_published_is_read(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     journal_of(disk).begin()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +106,33 @@ def test_a_time_is_found_in_the_files_and_in_the_ring(
         start = records.next_offset
     assert stream.at(0.0, 0) == 0
     assert stream.at(stream.offsets()[0].latest_timestamp + 10, 0) == 1500
+
+
+def test_timestamps_and_what_is_found_by_them_are_the_same_from_the_files(
+    namespace: str, broker: shmq.Broker, persister: Persister
+) -> None:
+    stream = create(broker)
+    start = time.time() - 10_000
+    own = [start + n - n % 3 * 100 + (n % 50 == 7) * 20_000 for n in range(1000)]
+    for each in own:
+        stream.append(b"." * 150, timestamp=each, timeout=PATIENCE)
+    filled(stream, 1000)
+
+    def is_as_appended(found: Any) -> None:
+        records = [found.read(0, n, 1)[0] for n in range(0, 1000, 9)]
+        assert [record.timestamp for record in records] == own[::9]
+        assert [found.at(start + n, 0) for n in (0, 3, 4, 7)] == [0, 3, 6, 7]
+        assert found.at(start + 9_000, 0) == 7, "from there on it is the clock that counts"
+        assert found.at(later, 0) == 2000
+
+    later = stream.offsets()[0].latest_timestamp + 1
+    assert later < time.time() + 60
+    is_as_appended(stream)
+    persister.stop()
+    stream.close()
+    lose_memory(namespace)
+    bring_back(namespace, persister.folder)
+    is_as_appended(broker.stream("s"))
 
 
 def test_keys_headers_and_codecs_are_the_same_from_the_files(

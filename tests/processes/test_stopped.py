@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, LockTimeout, Queue
+from tests.conformance.tools import in_thread
 from tests.stopped import lock_of_partition, locks_of_group, locks_of_queue, stopped_inside
 
 from .tools import HOUR, PATIENCE, Start, asleep, drain, eventually, is_sound
@@ -72,6 +74,47 @@ def test_an_operation_ends_and_names_who_holds_the_queue(
     assert drain(queue) == [b"1"]
     is_sound(queue)
     assert (queue.stats().waiting_get, queue.stats().recoveries) == (0, 0)
+
+
+#: What waits in an event loop, for so long.
+AWAITED: dict[str, Callable[[Queue, float], Coroutine[Any, Any, Any]]] = {
+    "aget": lambda queue, timeout: queue.aget(timeout),
+    "aget by a filter": lambda queue, timeout: queue.aget(timeout, where="size > 0"),
+    "aconsume": lambda queue, timeout: anext_of(queue.aconsume(timeout=timeout)),
+}
+
+
+async def anext_of(consumer: shmq.AsyncConsumer) -> Any:
+    return await anext(consumer)
+
+
+@pytest.mark.parametrize("deed", AWAITED)
+def test_what_is_awaited_goes_on_once_the_lock_is_free(broker: Broker, deed: str) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    queue.put(b"1")
+
+    async def main() -> Any:
+        with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped() as holder:
+            awaited = asyncio.create_task(AWAITED[deed](queue, PATIENCE))
+            for _ in range(3):  # each for as long as an operation waits that is done at once
+                await asyncio.to_thread(refused, queue.qsize, holder.pid)
+            assert not awaited.done()
+        return await awaited
+
+    assert asyncio.run(main()).body == b"1"
+
+
+@pytest.mark.parametrize("deed", AWAITED)
+@pytest.mark.parametrize("timeout", [0, 0.3])
+def test_what_is_awaited_ends_with_its_timeout_and_names_who_holds_the_lock(
+    broker: Broker, deed: str, timeout: float
+) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    queue.put(b"1")
+    with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped() as holder:
+        begin = time.monotonic()
+        refused(lambda: asyncio.run(AWAITED[deed](queue, timeout)), holder.pid)
+        assert time.monotonic() - begin >= timeout
 
 
 def test_a_settlement_ends_too_and_may_be_repeated(broker: Broker) -> None:
@@ -277,6 +320,23 @@ def test_a_partition_whose_appender_is_stopped_is_read_and_the_others_go_on(
         assert caught.value.appended == []  # type: ignore[attr-defined]
     stream.append(b"2", partition=0)
     assert [record.value for record in stream.read(0, 0)] == [b"1", b"2"]
+
+
+def test_a_member_waits_for_its_group_as_long_as_for_records(broker: Broker) -> None:
+    stream = broker.create_stream("s", 2)
+    for partition in range(2):
+        stream.append_many([b"1", b"2", b"3"], partition=partition)
+    group = stream.group("g")
+    with group.join(timeout=PATIENCE) as member:
+        next(member)
+        with group.join():  # so that the first one is to look at the group
+            (lock,) = locks_of_group(broker.namespace, "g")
+            with lock.held_by_stopped() as holder:
+                waiting = in_thread(next, member)
+                for _ in range(3):
+                    refused(group.join, holder.pid)
+                assert not waiting.done()
+            assert waiting.result(PATIENCE).value in {b"1", b"2", b"3"}
 
 
 def test_a_group_whose_member_is_stopped_inside_is_not_waited_for(broker: Broker) -> None:

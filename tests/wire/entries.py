@@ -19,6 +19,7 @@ class Entry(NamedTuple):
     headers: dict[Any, Any]
     codec: int
     takes: int
+    seen: int
 
 
 class Part(NamedTuple):
@@ -165,7 +166,12 @@ def _entries(raw: bytes, identity: int | None) -> list[Entry]:
         body = whole[_HEAD.size + (16 if flags & 1 else 0) :]
         mine = body[value : value + key] if flags & 2 else None
         more = body[value + key : value + key + headers]
-        assert not any(body[value + key + headers :])
+        rest, seen = body[value + key + headers :], ns
+        if flags & 4:
+            (seen,) = struct.unpack("<q", rest[-8:])
+            rest = rest[:-8]
+        assert not any(rest)
+        assert len(rest) < 8
         found.append(
             Entry(
                 offset,
@@ -175,6 +181,7 @@ def _entries(raw: bytes, identity: int | None) -> list[Entry]:
                 frames.unpack(more) if more else {},
                 codec,
                 count,
+                seen,
             )
         )
         at += len(whole)

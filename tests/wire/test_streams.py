@@ -150,14 +150,34 @@ def test_an_offset_that_is_not_there_is_out_of_range(wire: Wire, stream: str) ->
 
 
 def test_offset_at_finds_by_time(wire: Wire, stream: str) -> None:
-    ahead = time.time_ns() // 10**9 * 10**9 + 60 * 10**9
+    then = time.time_ns() // 10**9 * 10**9 - 60 * 10**9
     for n in range(3):
-        wire.ok(T.APPEND, append(stream, entry(b"x", timestamp=ahead + n * 1_000_000_000)))
+        wire.ok(T.APPEND, append(stream, entry(b"x", timestamp=then + n * 1_000_000_000)))
     found = [
-        frames.read_u64s(wire.ok(T.OFFSET_AT, entries.at(stream, 0, ahead + ns)))[0]
+        frames.read_u64s(wire.ok(T.OFFSET_AT, entries.at(stream, 0, then + ns)))[0]
         for ns in (-1_000_000_000, 0, 1_000_000_000, 1_500_000_000, 9_000_000_000)
     ]
     assert found == [0, 0, 1, 2, 3]
+
+
+def test_every_entry_keeps_its_timestamp_and_says_by_which_time_it_is_found(
+    wire: Wire, stream: str
+) -> None:
+    then, second = time.time_ns() - 60 * 10**9, 10**9
+    stamps = [then, then - second, then + second, then + 10**18, then + 2 * second]
+    some = [entry(b"v", b"k", timestamp=ns) for ns in stamps]
+    before = time.time_ns()
+    assert appended(wire.ok(T.APPEND, append(stream, *some)))[2] == stamps[-1]
+    after = time.time_ns()
+    (part,) = parts(wire.ok(T.FETCH, fetch(stream, (0, 0))))
+    assert [each.timestamp for each in part.entries] == stamps
+    seen = [each.seen for each in part.entries]
+    assert seen[:3] == [then, then, then + second]
+    assert before <= seen[3] == seen[4] <= after
+    for ns, offset in [(then, 0), (then + 1, 2), (then + second + 1, 3), (after + second, 5)]:
+        assert frames.read_u64s(wire.ok(T.OFFSET_AT, entries.at(stream, 0, ns))) == [offset]
+    for wrong in (-1, (1 << 63) - 1):
+        assert wire.status(T.APPEND, append(stream, entry(b"x", timestamp=wrong))) == S.BAD_REQUEST
 
 
 def test_a_producers_records_are_appended_once(wire: Wire, stream: str) -> None:

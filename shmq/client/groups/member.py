@@ -139,7 +139,7 @@ class LocalMember(contract.Member):
             raise StopIteration
         self._check_process()
         if self._beat() != self._change:
-            self._attend()
+            until_locked(self._attend, self._end_of(self._timeout))
         if not self._current:
             self._next_records()
         record = self._current.popleft()
@@ -154,8 +154,12 @@ class LocalMember(contract.Member):
             raise StopIteration
         self._current.extend(self._ahead.popleft())
 
+    @staticmethod
+    def _end_of(timeout: float | None) -> float | None:
+        return None if timeout is None else time.monotonic() + timeout
+
     def _gather(self, limit: int, timeout: float | None) -> list[contract.Records]:
-        end = None if timeout is None else time.monotonic() + timeout
+        end = self._end_of(timeout)
         while True:
             until_locked(self._attend, end)
             if self._closed:
@@ -169,7 +173,7 @@ class LocalMember(contract.Member):
                 self._pass_over(reader, found)
                 if found:
                     return found
-                self._commit_left_out()
+                until_locked(self._commit_left_out, end)
             if left <= 0:
                 return []
 

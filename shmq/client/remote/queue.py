@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import functools
 import time
@@ -123,12 +124,31 @@ class RemoteQueue(RemoteLessor):
             return errors.Full((answer.payload or b"").decode()) if told else self._full()
         return refusal(answer, f"queue {self._name!r}")
 
-    def _full(self) -> errors.Full:
+    def _full(self, why: str | None = None) -> errors.Full:
         o = self._options
         return errors.Full(
             f"queue {self._name!r} is full: it holds at most {o.capacity} messages and "
-            f"{o.arena_bytes} bytes; consume, wait (block=True), or make it larger"
+            f"{o.arena_bytes} bytes; {why or 'consume, wait (block=True), or make it larger'}"
         )
+
+    def _why_unwritten(self) -> str | None:
+        """What the server says of slots that wait for its disk; None: nothing."""
+        if self._options.durability == "memory":
+            return None
+        with contextlib.suppress(errors.ShmqError):
+            return _unwritten(self._numbers())
+        return None
+
+    async def _awhy_unwritten(self) -> str | None:
+        if self._options.durability == "memory":
+            return None
+        with contextlib.suppress(errors.ShmqError):
+            answer = await self._connection.acall(
+                lambda wire: wire.request(Type.STATS, True, b""), again=True
+            )
+            if answer.status == Status.OK:
+                return _unwritten(_map(answer))
+        return None
 
     def _stale(self, receipt: int) -> errors.LeaseExpired:
         return errors.LeaseExpired(
@@ -244,7 +264,7 @@ class RemoteQueue(RemoteLessor):
             if answer.status == Status.QUEUE_FULL and not answer.lost:
                 left = None if until is None else until - time.monotonic()
                 if not waits or (left is not None and left <= 0):
-                    raise self._full()
+                    raise self._full(self._why_unwritten())
                 with crowd.waiting(self._key):
                     time.sleep(backoff.pause(left))
                 began = time.monotonic()  # what was refused was not taken
@@ -462,7 +482,7 @@ class RemoteQueue(RemoteLessor):
             if self._options.overflow == "drop-oldest":
                 return
             if not waits or (left is not None and left <= 0):
-                raise self._full()
+                raise self._full(self._why_unwritten())
             with crowd.waiting(self._key):
                 time.sleep(backoff.pause(left))
 
@@ -744,7 +764,7 @@ class RemoteQueue(RemoteLessor):
                 return _core.new_put(answer.number, False)
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
-                raise self._full()
+                raise self._full(await self._awhy_unwritten())
             with crowd.waiting(self._key):
                 await asyncio.sleep(backoff.pause(left))
 
@@ -891,6 +911,11 @@ def _settlement(
 def _can_be(receipt: int) -> bool:
     """Whether a receipt can ever have been given."""
     return 0 < receipt < 1 << 64
+
+
+def _unwritten(numbers: dict[str, Any]) -> str | None:
+    found = numbers.get("unwritten")
+    return found if isinstance(found, str) else None
 
 
 def _map(answer: _core.Answer) -> dict[str, Any]:

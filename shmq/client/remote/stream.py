@@ -454,7 +454,7 @@ class RemoteStream(contract.Stream):
     def at(self, timestamp: float, partition: int) -> int:
         """See :class:`shmq.contract.Stream`."""
         self._check_partition(partition)
-        ns = _timestamp_ns(timestamp)
+        ns = _log.least_ns(timestamp)
         rest = frames.offset_at(self._identity, partition, ns)
         return self.ask(Type.OFFSET_AT, rest).number
 
@@ -553,16 +553,6 @@ def _count_of(block: bytes) -> int:
         return len(_log.records_of(block, 0, 0))
     except errors.ShmqError as error:
         raise errors.InvalidOption(f"the block is no block of records: {error}") from None
-
-
-def _timestamp_ns(timestamp: float) -> int:
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
-        raise TypeError(
-            f"timestamp={timestamp!r} must be in seconds since 1970, not {type(timestamp).__name__}"
-        )
-    if not 0 <= timestamp < 1 << 33:
-        raise errors.InvalidOption(f"timestamp={timestamp} is out of range: seconds since 1970")
-    return int(timestamp * 1e9)
 
 
 def _said(answer: _core.Answer) -> dict[str, Any]:

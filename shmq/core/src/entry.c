@@ -97,7 +97,12 @@ unsigned char *shmq_entry_write(unsigned char *at, uint32_t salt, const struct s
 
     store(at, words);
     crc = shmq_crc32c(salt, at, 4);
-    store(end - 8, 0);
+    if (e->flags & SHMQ_E_SEEN) {
+        store(end - 16, 0);
+        store(end - SHMQ_ENTRY_SEEN, (uint64_t)e->seen);
+    } else {
+        store(end - 8, 0);
+    }
     to = put_head(at, e);
     to = put_value(to, e, &from, &crc);
     to = put(to, e->key, e->key_bytes);
@@ -132,6 +137,8 @@ static bool read_head(const unsigned char *at, uint64_t size, struct shmq_entry 
     e->count = high(second);
     e->offset = shmq_entry_word(at + 16);
     e->timestamp = (int64_t)shmq_entry_word(at + 24);
+    e->seen = e->flags & SHMQ_E_SEEN ? (int64_t)shmq_entry_word(at + size - SHMQ_ENTRY_SEEN)
+                                     : e->timestamp;
     e->key_bytes = low(fifth);
     e->headers_bytes = high(fifth);
     e->value_bytes = low(sixth);

@@ -19,6 +19,21 @@ static uint64_t region(uint64_t *cursor, uint64_t count, uint64_t size)
     return at;
 }
 
+static uint64_t most_entry(const struct shmq_log_options *o)
+{
+    return o->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + SHMQ_ENTRY_SEEN + 8;
+}
+
+/* Room for what is to be kept, for an entry that goes while another comes, and for the pad. */
+static uint64_t ring_of(const struct shmq_log_options *o)
+{
+    uint64_t kept = o->durability == SHMQ_LOG_MEMORY && o->retention_bytes
+                        ? o->retention_bytes + 2 * most_entry(o)
+                        : 0;
+
+    return page_up(kept > o->ring_bytes ? kept : o->ring_bytes);
+}
+
 /* A ring's bytes lie in one granule more than they fill, and the place behind it is filled
  * ahead. */
 void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_geometry *geo)
@@ -26,7 +41,7 @@ void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_ge
     uint64_t at = SHMQ_PAGE;
 
     memset(geo, 0, sizeof *geo);
-    geo->ring_bytes = page_up(options->ring_bytes);
+    geo->ring_bytes = ring_of(options);
     geo->place_count = geo->ring_bytes / SHMQ_PLACE_STEP + 3;
     geo->holds = region(&at, SHMQ_HOLDS, sizeof(struct shmq_hold));
     geo->producers = region(&at, SHMQ_PRODUCERS, sizeof(struct shmq_produced));
@@ -38,6 +53,7 @@ void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_ge
 /* The handle's copies of what the options say; of a durable stream the files keep. */
 static void know(struct shmq_log *log, const struct shmq_log_options *o)
 {
+    log->most_entry = most_entry(o);
     log->durable = o->durability == SHMQ_LOG_JOURNAL;
     log->retention_bytes = log->durable ? 0 : o->retention_bytes;
     log->retention = log->durable ? 0 : o->retention;
@@ -83,7 +99,7 @@ int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size)
 }
 
 int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *options,
-                     int64_t last_timestamp)
+                     int64_t last_seen)
 {
     struct shmq_log_header *h = log->h;
     struct shmq_log_geometry geo;
@@ -97,7 +113,7 @@ int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *option
     SET(h->crc, checksum(h));
     if ((status = shmq_robust_init(&h->lock)))
         return status;
-    SET(h->last_timestamp, last_timestamp);
+    SET(h->last_seen, last_seen);
     atomic_store_explicit(&h->next, options->first, memory_order_relaxed);
     shmq_mark();
     atomic_store_explicit(&h->synced, options->first, memory_order_relaxed);
@@ -117,6 +133,7 @@ static bool sane(const struct shmq_log_options *o)
     return o->ring_bytes >= SHMQ_PAGE && o->ring_bytes <= 1ull << 36 &&
            o->max_record_bytes <= o->ring_bytes / 4 && o->partitions &&
            o->partitions <= SHMQ_MAX_PARTITIONS && o->retention >= 0 &&
+           (o->durability != SHMQ_LOG_MEMORY || o->retention_bytes <= o->ring_bytes) &&
            memchr(o->name, 0, sizeof o->name) != NULL;
 }
 

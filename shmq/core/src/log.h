@@ -27,6 +27,7 @@ struct shmq_log {
     unsigned char *ring;
     uint64_t ring_bytes;    /* our own copies: they bound every index                   */
     uint64_t place_count;
+    uint64_t most_entry;    /* bytes of one, at most                                    */
     uint64_t retention_bytes;
     int64_t retention;
     uint32_t salt;
@@ -46,10 +47,10 @@ void shmq_log_lay_out(const struct shmq_log_options *options, struct shmq_log_ge
 void shmq_log_bind(struct shmq_log *log, void *base, int fd, const struct shmq_log_geometry *geo,
                    const struct shmq_log_options *options, struct shmq_stream *stream);
 
-/* Makes an empty partition of a zeroed segment whose first page is mapped; nothing before
- * `last_timestamp` is appended to it. SHMQ_OK, NO_SPACE, DAMAGED. */
+/* Makes an empty partition of a zeroed segment whose first page is mapped; nothing is seen
+ * before `last_seen` in it. SHMQ_OK, NO_SPACE, DAMAGED. */
 int shmq_log_prepare(struct shmq_log *log, const struct shmq_log_options *options,
-                     int64_t last_timestamp);
+                     int64_t last_seen);
 void shmq_log_announce(struct shmq_log *log);
 
 /* As shmq_inspect: SHMQ_OK, NOT_READY, INCOMPATIBLE, TRUNCATED or DAMAGED. */
@@ -101,12 +102,13 @@ struct shmq_log_item {
     uint32_t value_bytes, key_bytes, headers_bytes;
     uint8_t flags, codec, compression; /* flags: SHMQ_E_KEYED alone                     */
     uint32_t count, raw;
+    int64_t timestamp;    /* ns since 1970; 0: that of the piece                        */
 };
 
 struct shmq_log_piece {
     const struct shmq_log_item *items;
     uint32_t count;       /* of items; 1 at least                                       */
-    int64_t timestamp;    /* ns since 1970; 0: now                                      */
+    int64_t timestamp;    /* ns since 1970; 0: now, and not before the last one seen    */
     bool produced;        /* with a producer and the sequence of its first record       */
     bool gaps;            /* whose sequences may jump forward                           */
     uint64_t producer, sequence;
@@ -115,7 +117,7 @@ struct shmq_log_piece {
 struct shmq_log_appended {
     uint64_t first;       /* UINT64_MAX: of a duplicate that is gone                    */
     uint64_t records;
-    int64_t timestamp;
+    int64_t timestamp;    /* of the last one                                            */
     uint64_t expected;    /* for GAP: the sequence that comes next                      */
     bool duplicate;
 };
@@ -127,8 +129,14 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
 
 /* ---- log_room.c ---- */
 
-/* Ensures: the ring has room from `committed` to `end`, and memory. Holds the lock. */
-int shmq_log_make_room(struct shmq_log *log, uint64_t end);
+/* Where the ring's end was last passed before some position, and the bytes of the pad there. */
+struct shmq_log_wrap {
+    uint64_t position, pad;
+};
+
+/* Ensures: the ring has room from `committed` to `end`, and memory; beyond retention_bytes
+ * entries go, but what stays has nine tenths of them. Holds the lock. */
+int shmq_log_make_room(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap);
 
 /* Ensures: an append of so many bytes, with a producer, finds memory, if it is the next. Holds
  * the lock; SHMQ_NO_SPACE. */
@@ -157,17 +165,17 @@ void shmq_log_drop(struct shmq_log *log, uint32_t at);
 /* The entry at `from`, which is the one before committed, begins there: fills the places up
  * to it. Holds the lock. */
 void shmq_log_place(struct shmq_log *log, uint64_t last_begin, uint64_t begin, uint64_t offset,
-                    int64_t timestamp);
+                    int64_t seen);
 
 /* No place behind the last entry: what a dead appender wrote there goes. Holds the lock. */
 void shmq_log_forget_places(struct shmq_log *log);
 
 /* Where to start looking: of an entry that is not behind the one that has `offset`; or of one
- * that is older than `timestamp`, or the oldest. Without the lock; to be checked afterwards. */
+ * that was seen before `time`, or the oldest. Without the lock; to be checked afterwards. */
 uint64_t shmq_log_near_offset(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
                               uint64_t offset);
 uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
-                            int64_t timestamp);
+                            int64_t time);
 
 /* The first entry that begins at or behind `position`, as far as the places tell: `committed`
  * if none does. Holds the lock. */
@@ -197,14 +205,14 @@ struct shmq_log_extent {
     uint64_t first, next;   /* offsets: of the first entry, and behind the last         */
     uint64_t bytes;         /* of the entries, pads left out                            */
     uint64_t entries;
-    int64_t timestamp;      /* of the first entry                                       */
+    int64_t seen;           /* of the first entry                                       */
     bool packed;            /* one of them at least is compressed                       */
 };
 
 struct shmq_log_bounds {
     uint64_t earliest, latest;  /* offsets */
     uint64_t oldest, committed; /* positions */
-    int64_t earliest_at, latest_at; /* ns since 1970; 0: empty */
+    int64_t earliest_at, latest_at; /* when they were seen, ns since 1970; 0: empty */
 };
 
 /* What there is now. SHMQ_OK, DAMAGED. */
@@ -228,8 +236,8 @@ int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *ex
 /* Whether all from `position` on is still there, and so was during all reads before. */
 bool shmq_log_holds(const struct shmq_log *log, uint64_t position);
 
-/* The offset of the first record from that time on; `latest` if there is none. */
-int shmq_log_at(const struct shmq_log *log, int64_t timestamp, uint64_t *offset);
+/* The offset of the first record seen from that time on; `latest` if there is none. */
+int shmq_log_at(const struct shmq_log *log, int64_t time, uint64_t *offset);
 
 /* ---- log_wait.c ---- */
 

@@ -4,14 +4,26 @@
 struct plan {
     uint64_t begin, end;   /* positions: of the first entry, and behind the last        */
     uint64_t records, offset;
-    int64_t timestamp;
-    uint8_t flags;
+    int64_t now, seen;     /* the clock; what was seen before the item that comes next    */
+    struct shmq_log_wrap wrap; /* before `end`                                          */
+    uint8_t flags;         /* of every entry                                            */
 };
+
+/* When the next item says it was, and is seen; its flags. */
+static inline uint8_t time_of(struct plan *plan, const struct shmq_log_piece *piece,
+                              const struct shmq_log_item *item, int64_t *timestamp)
+{
+    int64_t given = item->timestamp ? item->timestamp : piece->timestamp;
+    int64_t bounded = given && given < plan->now ? given : plan->now;
+
+    plan->seen = bounded > plan->seen ? bounded : plan->seen;
+    *timestamp = given ? given : plan->seen;
+    return (uint8_t)(plan->flags | item->flags | (*timestamp == plan->seen ? 0 : SHMQ_E_SEEN));
+}
 
 static uint64_t size_of(const struct shmq_log_item *item, uint8_t flags)
 {
-    return shmq_entry_size(flags | item->flags, item->value_bytes, item->key_bytes,
-                           item->headers_bytes);
+    return shmq_entry_size(flags, item->value_bytes, item->key_bytes, item->headers_bytes);
 }
 
 /* Whether an entry of that size goes to `spot`, and not to the beginning of the ring. */
@@ -21,23 +33,38 @@ static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *
     return size <= log->ring_bytes - spot->at;
 }
 
-/* Walks the items as they will lie. */
-static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *piece,
-                    struct plan *plan)
+/* The next entry goes to `spot`, or behind the ring's end. */
+static inline void wrap(const struct shmq_log *log, struct shmq_log_spot *spot, uint64_t size,
+                        struct shmq_log_wrap *wrap)
 {
-    uint64_t most = log->ring_bytes / 4 + SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER + 8;
+    uint64_t pad = fits(log, spot, size) ? 0 : log->ring_bytes - spot->at;
+
+    if (pad)
+        shmq_log_pass(log, spot, pad);
+    if (!spot->at)
+        *wrap = (struct shmq_log_wrap){spot->position, pad};
+}
+
+/* Walks the items as they will lie; `timestamp` becomes that of the last one. */
+static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *piece,
+                    struct plan *plan, int64_t *timestamp)
+{
     struct shmq_log_spot spot = shmq_log_spot(log, shmq_log_committed(log));
 
     plan->begin = spot.position;
+    plan->wrap.position = spot.position - spot.at;
+    plan->wrap.pad = log->h->last_pad * 8ull;
     plan->records = 0;
     plan->flags = piece->produced ? SHMQ_E_PRODUCED : 0;
+    plan->now = shmq_wall();
+    plan->seen = log->h->last_seen;
     for (uint32_t i = 0; i < piece->count; i++) {
-        uint64_t size = size_of(&piece->items[i], plan->flags);
+        const struct shmq_log_item *item = &piece->items[i];
+        uint64_t size = size_of(item, time_of(plan, piece, item, timestamp));
 
-        if (size > most)
+        if (size > log->most_entry)
             return SHMQ_TOO_LARGE;
-        if (!fits(log, &spot, size))
-            shmq_log_pass(log, &spot, log->ring_bytes - spot.at);
+        wrap(log, &spot, size, &plan->wrap);
         shmq_log_pass(log, &spot, size);
         plan->records += piece->items[i].count;
         if (spot.position - plan->begin > log->ring_bytes)
@@ -87,16 +114,17 @@ static int check_producer(struct shmq_log *log, const struct shmq_log_piece *pie
 }
 
 static void write_one(struct shmq_log *log, const struct shmq_log_item *item,
-                      const struct shmq_log_piece *piece, struct plan *plan, uint64_t sequence,
-                      unsigned char *at)
+                      const struct shmq_log_piece *piece, const struct plan *plan,
+                      uint64_t sequence, uint8_t flags, int64_t timestamp, unsigned char *at)
 {
     struct shmq_entry e = {
-        .flags = plan->flags | item->flags,
+        .flags = flags,
         .codec = item->codec,
         .compression = item->compression,
         .count = item->count,
         .offset = plan->offset,
-        .timestamp = plan->timestamp,
+        .timestamp = timestamp,
+        .seen = plan->seen,
         .producer = piece->producer,
         .sequence = sequence,
         .key_bytes = item->key_bytes,
@@ -130,8 +158,12 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
     struct shmq_log_spot spot = shmq_log_spot(log, plan->begin);
     uint64_t last = log->h->last_begin, sequence = piece->sequence;
 
+    plan->seen = log->h->last_seen;
     for (uint32_t i = 0; i < piece->count; i++) {
-        uint64_t size = size_of(&piece->items[i], plan->flags), begin;
+        const struct shmq_log_item *item = &piece->items[i];
+        int64_t timestamp;
+        uint8_t flags = time_of(plan, piece, item, &timestamp);
+        uint64_t size = size_of(item, flags), begin;
 
         if (!fits(log, &spot, size)) {
             __atomic_store_n((uint64_t *)(void *)(log->ring + spot.at), 0, __ATOMIC_RELAXED);
@@ -141,11 +173,11 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
         begin = spot.position;
         if (size <= SHMQ_AHEAD)
             own_ahead(log, &spot, size);
-        write_one(log, &piece->items[i], piece, plan, sequence, log->ring + spot.at);
+        write_one(log, item, piece, plan, sequence, flags, timestamp, log->ring + spot.at);
         if (begin / SHMQ_PLACE_STEP != last / SHMQ_PLACE_STEP || !begin)
-            shmq_log_place(log, last, begin, plan->offset, plan->timestamp);
-        plan->offset += piece->items[i].count;
-        sequence += piece->items[i].count;
+            shmq_log_place(log, last, begin, plan->offset, plan->seen);
+        plan->offset += item->count;
+        sequence += item->count;
         last = begin;
         shmq_log_pass(log, &spot, size);
     }
@@ -161,16 +193,10 @@ static void publish(struct shmq_log *log, const struct plan *plan, uint64_t last
     atomic_store_explicit(&h->committed, plan->end, memory_order_release);
     shmq_mark();
     SET(h->last_begin, last_begin);
-    SET_ATOMIC(h->last_timestamp, plan->timestamp);
+    SET(h->last_pad, (uint32_t)(plan->wrap.pad / 8));
+    SET_ATOMIC(h->last_seen, plan->seen);
     atomic_store_explicit(&h->next, plan->offset, memory_order_release);
     shmq_mark();
-}
-
-static int64_t timestamp_for(const struct shmq_log *log, int64_t wanted)
-{
-    int64_t timestamp = wanted ? wanted : shmq_wall();
-
-    return timestamp > log->h->last_timestamp ? timestamp : log->h->last_timestamp;
 }
 
 static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
@@ -182,9 +208,8 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     int status;
 
     out->duplicate = false;
-    if ((status = plan_for(log, piece, &plan)))
+    if ((status = plan_for(log, piece, &plan, &out->timestamp)))
         return status;
-    plan.timestamp = out->timestamp = timestamp_for(log, piece->timestamp);
     plan.offset = out->first = atomic_load_explicit(&h->next, memory_order_relaxed);
     out->records = plan.records;
     if (piece->produced && (status = check_producer(log, piece, out)))
@@ -195,7 +220,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
         shmq_log_expire(log);
     if (piece->produced && (status = shmq_log_back_producers(log)))
         return status;
-    if ((status = shmq_log_make_room(log, plan.end)))
+    if ((status = shmq_log_make_room(log, plan.end, &plan.wrap)))
         return status;
     write_all(log, piece, &plan, &last_begin);
     publish(log, &plan, last_begin);

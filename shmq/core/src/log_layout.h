@@ -9,7 +9,7 @@
  * and `committed`; these two and the entries are the truth, all else is derived.
  *
  * `places[k]` is the first entry that begins at or behind position k * SHMQ_PLACE_STEP. They
- * are a ring too: an index by offset and by time, as both only rise. */
+ * are a ring too: an index by offset and by the time that an entry was seen, as both only rise. */
 #ifndef SHMQ_LOG_LAYOUT_H
 #define SHMQ_LOG_LAYOUT_H
 
@@ -90,7 +90,7 @@ struct shmq_produced {
 struct shmq_log_place {
     uint64_t position; /* UINT64_MAX: none                                              */
     uint64_t offset;
-    int64_t timestamp;
+    int64_t seen;
 };
 
 struct shmq_log_header {
@@ -114,13 +114,13 @@ struct shmq_log_header {
     _Atomic uint64_t settled; /* what follows is derived from the entries before this   */
     _Atomic uint64_t next;    /* the offset of the next record                          */
     uint64_t last_begin;      /* position of the last entry                             */
-    int64_t last_timestamp;
+    int64_t last_seen;        /* of the last entry, ns since 1970                       */
     uint64_t backed;          /* bytes of the ring that have memory; mark               */
     uint32_t producers_backed; /* 1: they have memory; mark                             */
     uint32_t holds_made;      /* holds that were ever used; mark                        */
     uint64_t recoveries;      /* total */
     _Atomic uint32_t sealed;  /* 1: nothing is appended any more                        */
-    uint32_t reserved2;
+    uint32_t last_pad;        /* 8 bytes each: the pad in front of the ring's end that was last */
 
     /* -- how far the files have come: of the persistence writer ---------------------- */
     _Alignas(64) _Atomic uint64_t synced; /* the offset behind the last record on disk  */

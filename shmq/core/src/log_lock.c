@@ -52,13 +52,13 @@ static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_gl
     struct shmq_entry e;
     uint64_t next;
 
-    shmq_log_place(log, h->last_begin, begin, g->offset, g->timestamp);
+    shmq_log_place(log, h->last_begin, begin, g->offset, g->seen);
     if (shmq_entry_read(shmq_log_byte(log, begin), g->size, log->salt, false, &e, &next) ==
             SHMQ_E_OK && e.flags & SHMQ_E_PRODUCED && !shmq_log_back_producers(log))
         shmq_log_remember(log, e.producer, e.sequence, e.offset, e.count);
     SET(h->last_begin, begin);
-    if (g->timestamp > h->last_timestamp)
-        SET_ATOMIC(h->last_timestamp, g->timestamp);
+    if (g->seen > h->last_seen)
+        SET_ATOMIC(h->last_seen, g->seen);
     atomic_store_explicit(&h->next, g->offset + g->count, memory_order_release);
     shmq_mark();
 }
@@ -72,8 +72,12 @@ int shmq_log_recover(struct shmq_log *log)
     if (at > committed || committed - shmq_log_oldest(log) > log->ring_bytes)
         return SHMQ_DAMAGED;
     while (at < committed) {
+        uint64_t behind = at;
+
         if (!shmq_log_step(log, &at, committed, &g))
             return SHMQ_DAMAGED;
+        if (at % log->ring_bytes == 0)
+            SET(h->last_pad, (uint32_t)((at - behind) / 8));
         take_over(log, at, &g);
         at += g.size;
     }

@@ -8,12 +8,12 @@ static struct shmq_log_place *slot(const struct shmq_log *log, uint64_t granule)
 }
 
 static void set(struct shmq_log *log, uint64_t granule, uint64_t position, uint64_t offset,
-                int64_t timestamp)
+                int64_t seen)
 {
     struct shmq_log_place *place = slot(log, granule);
 
     SET_ATOMIC(place->offset, offset);
-    SET_ATOMIC(place->timestamp, timestamp);
+    SET_ATOMIC(place->seen, seen);
     __atomic_store_n(&place->position, position, __ATOMIC_RELEASE);
     shmq_mark();
 }
@@ -24,12 +24,12 @@ static inline uint64_t granule_behind(uint64_t position)
 }
 
 void shmq_log_place(struct shmq_log *log, uint64_t last_begin, uint64_t begin, uint64_t offset,
-                    int64_t timestamp)
+                    int64_t seen)
 {
     uint64_t first = last_begin == begin ? granule_behind(begin) : last_begin / SHMQ_PLACE_STEP + 1;
 
     for (uint64_t k = first; k <= begin / SHMQ_PLACE_STEP; k++)
-        set(log, k, begin, offset, timestamp);
+        set(log, k, begin, offset, seen);
 }
 
 /* A dead appender has touched places behind the last entry alone: those of the entries before
@@ -49,7 +49,7 @@ void shmq_log_forget_places(struct shmq_log *log)
 struct aim {
     bool by_time;
     uint64_t offset;
-    int64_t timestamp;
+    int64_t time;
 };
 
 /* Whether the place is one of `granule`, and the entry there is not behind what is aimed at:
@@ -62,7 +62,7 @@ static bool leads(const struct shmq_log *log, uint64_t granule, uint64_t committ
 
     if (at < granule * SHMQ_PLACE_STEP || at >= committed)
         return false;
-    if (aim->by_time ? GET_ATOMIC(place->timestamp) >= aim->timestamp
+    if (aim->by_time ? GET_ATOMIC(place->seen) >= aim->time
                      : GET_ATOMIC(place->offset) > aim->offset)
         return false;
     *position = at;
@@ -95,9 +95,9 @@ uint64_t shmq_log_near_offset(const struct shmq_log *log, uint64_t oldest, uint6
 }
 
 uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_t committed,
-                            int64_t timestamp)
+                            int64_t time)
 {
-    struct aim aim = {.by_time = true, .timestamp = timestamp};
+    struct aim aim = {.by_time = true, .time = time};
 
     return search(log, oldest, committed, &aim);
 }

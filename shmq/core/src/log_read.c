@@ -49,8 +49,8 @@ static int try_bounds(const struct shmq_log *log, struct shmq_log_bounds *b)
     if (!shmq_log_step(log, &at, b->committed, &g))
         return shmq_log_holds(log, b->oldest) ? SHMQ_DAMAGED : SHMQ_BUSY;
     b->earliest = g.offset;
-    b->earliest_at = g.timestamp;
-    b->latest_at = GET_ATOMIC(log->h->last_timestamp);
+    b->earliest_at = g.seen;
+    b->latest_at = GET_ATOMIC(log->h->last_seen);
     if (b->latest < b->earliest)
         return SHMQ_BUSY; /* all that there was then has gone since */
     return shmq_log_holds(log, b->oldest) ? SHMQ_OK : SHMQ_BUSY;
@@ -106,7 +106,7 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
 {
     x->begin = x->end = x->wrap = x->resume = spot.position;
     x->first = g->offset;
-    x->timestamp = g->timestamp;
+    x->seen = g->seen;
     for (;;) {
         if (x->entries && (spot.position != x->end || !spot.at)) {
             x->wrap = x->end;
@@ -233,30 +233,30 @@ bool shmq_log_copy(const struct shmq_log *log, const struct shmq_log_extent *ext
 
 /* ---- by time ---- */
 
-static int try_at(const struct shmq_log *log, int64_t timestamp, uint64_t *offset)
+static int try_at(const struct shmq_log *log, int64_t time, uint64_t *offset)
 {
     uint64_t oldest = shmq_log_oldest(log), committed = shmq_log_committed(log);
-    uint64_t start = shmq_log_near_time(log, oldest, committed, timestamp), at = start;
+    uint64_t start = shmq_log_near_time(log, oldest, committed, time), at = start;
     struct shmq_glance g;
 
     while (at < committed) {
         if (!shmq_log_step(log, &at, committed, &g))
             return shmq_log_holds(log, start) ? SHMQ_DAMAGED : SHMQ_BUSY;
         *offset = g.offset;
-        if (g.timestamp >= timestamp)
+        if (g.seen >= time)
             return shmq_log_holds(log, start) ? SHMQ_OK : SHMQ_BUSY;
         at += g.size;
     }
     return shmq_log_holds(log, start) ? SHMQ_EMPTY : SHMQ_BUSY;
 }
 
-int shmq_log_at(const struct shmq_log *log, int64_t timestamp, uint64_t *offset)
+int shmq_log_at(const struct shmq_log *log, int64_t time, uint64_t *offset)
 {
     struct shmq_log_bounds b;
     int status = SHMQ_BUSY;
 
     for (int tries = 0; tries < TRIES && status == SHMQ_BUSY; tries++)
-        status = try_at(log, timestamp, offset);
+        status = try_at(log, time, offset);
     if (status == SHMQ_OK || status == SHMQ_DAMAGED)
         return status;
     status = shmq_log_bounds(log, &b);

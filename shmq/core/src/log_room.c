@@ -105,22 +105,57 @@ static int back(struct shmq_log *log, uint64_t end)
 
 /* ---- room ---- */
 
-static uint64_t limit_of(const struct shmq_log *log)
+/* The position from which on there are `bytes` of entries up to `end`, the pad left out; 0 if
+ * there are not so many. */
+static uint64_t position_before(uint64_t end, uint64_t bytes, const struct shmq_log_wrap *wrap)
 {
-    return log->retention_bytes && log->retention_bytes < log->ring_bytes ? log->retention_bytes
-                                                                         : log->ring_bytes;
+    if (end < bytes || end - bytes >= wrap->position)
+        return end < bytes ? 0 : end - bytes;
+    return end - bytes > wrap->pad ? end - bytes - wrap->pad : 0;
 }
 
-int shmq_log_make_room(struct shmq_log *log, uint64_t end)
+/* The last entry that begins at or before `position`, found by walking. Those that are passed go
+ * with it, so that a walk costs each of them once. */
+static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 {
-    uint64_t oldest = shmq_log_oldest(log), limit = limit_of(log);
+    uint64_t committed = shmq_log_committed(log), at = shmq_log_oldest(log), found = at;
+    struct shmq_glance g;
+
+    while (shmq_log_step(log, &at, committed, &g) && at <= position) {
+        found = at;
+        at += g.size;
+    }
+    return at == committed && at <= position ? committed : found;
+}
+
+/* Lets go of what is beyond retention_bytes, as far as it may go, and of up to a tenth more where
+ * a place is there, as that costs no walk: but of no entry without which less would stay. */
+static void let_go_beyond(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
+{
+    uint64_t least = log->retention_bytes - log->retention_bytes / 10;
+    uint64_t latest = position_before(end, least, wrap), floor = shmq_log_floor(log), target;
+
+    latest = floor < latest ? floor : latest;
+    if (latest <= shmq_log_oldest(log))
+        return;
+    target = shmq_log_place_behind(log, position_before(end, log->retention_bytes, wrap));
+    if (target > latest)
+        target = entry_before(log, latest);
+    if (target > shmq_log_oldest(log))
+        let_go(log, target);
+}
+
+int shmq_log_make_room(struct shmq_log *log, uint64_t end, const struct shmq_log_wrap *wrap)
+{
+    uint64_t kept = log->retention_bytes;
     int status;
 
-    if (__builtin_expect(end - oldest > limit, 0)) {
-        status = let_go_before(log, end - limit);
-        if (status && end - oldest > log->ring_bytes)
-            return status;
-    }
+    if (kept && end - shmq_log_oldest(log) > kept &&
+        position_before(end, kept, wrap) > shmq_log_oldest(log))
+        let_go_beyond(log, end, wrap);
+    if (__builtin_expect(end - shmq_log_oldest(log) > log->ring_bytes, 0) &&
+        (status = let_go_before(log, end - log->ring_bytes)))
+        return status;
     return back(log, end);
 }
 
@@ -133,22 +168,22 @@ int shmq_log_reserve(struct shmq_log *log, uint64_t bytes)
 
 /* ---- age ---- */
 
-static bool first_timestamp(const struct shmq_log *log, uint64_t at, int64_t *timestamp)
+static bool first_seen(const struct shmq_log *log, uint64_t at, int64_t *seen)
 {
     struct shmq_glance g;
 
     if (!shmq_log_step(log, &at, shmq_log_committed(log), &g))
         return false;
-    *timestamp = g.timestamp;
+    *seen = g.seen;
     return true;
 }
 
 bool shmq_log_is_stale(const struct shmq_log *log)
 {
-    int64_t timestamp;
+    int64_t seen;
 
-    return log->retention && first_timestamp(log, shmq_log_oldest(log), &timestamp) &&
-           timestamp < shmq_wall() - log->retention;
+    return log->retention && first_seen(log, shmq_log_oldest(log), &seen) &&
+           seen < shmq_wall() - log->retention;
 }
 
 void shmq_log_expire(struct shmq_log *log)
@@ -162,7 +197,7 @@ void shmq_log_expire(struct shmq_log *log)
         return;
     at = shmq_log_near_time(log, at, committed, until);
     while (at < floor && at < committed && shmq_log_step(log, &at, committed, &g) &&
-           g.timestamp < until)
+           g.seen < until)
         at += g.size;
     if (at > shmq_log_oldest(log) && at <= floor)
         let_go(log, at < committed ? at : committed);

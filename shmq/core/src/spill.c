@@ -8,7 +8,7 @@
 
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-/* What the head of an entry says. */
+/* What an entry says of itself; the time is the one by which it is found. */
 struct head {
     uint64_t offset;
     int64_t time;
@@ -51,11 +51,15 @@ static inline bool is_entry(const unsigned char *bytes, size_t size)
     return size >= SHMQ_ENTRY_HEAD && bytes[SHMQ_RECORD_HEAD] == SHMQ_R_ENTRY;
 }
 
-static inline struct head head_of(const unsigned char *bytes)
+/* `size` bytes of it, a head at least. */
+static inline struct head head_of(const unsigned char *bytes, size_t size)
 {
+    const unsigned char *time =
+        bytes[9] & SHMQ_E_SEEN ? bytes + size - SHMQ_ENTRY_SEEN : bytes + 24;
+
     return (struct head){
         .count = load32(bytes + 12), .offset = load64(bytes + 16),
-        .time = (int64_t)load64(bytes + 24)};
+        .time = (int64_t)load64(time)};
 }
 
 /* Whether the entry is one that can come next. */
@@ -104,7 +108,7 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
 {
     const uint64_t start = w->at;
 
-    w->records = 0;
+    w->records = w->bytes = 0;
     while (w->at < size) {
         const unsigned char *at = bytes + w->at;
         size_t next = whole(at, size - w->at);
@@ -120,7 +124,7 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
             w->at += next;
             continue;
         }
-        h = head_of(at);
+        h = head_of(at, next);
         if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
             return SHMQ_SPILL_DAMAGED;
         if (stops(&h, w, start, next)) {
@@ -132,6 +136,7 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
         w->offset = h.offset + h.count;
         w->time = h.time;
         w->records += h.count;
+        w->bytes += next;
     }
     return w->at == size ? SHMQ_SPILL_END : SHMQ_SPILL_DAMAGED;
 }
@@ -145,7 +150,7 @@ bool shmq_spill_find(const unsigned char *bytes, size_t size, struct shmq_spill_
 
         if (!is_entry(bytes + at, next))
             continue;
-        h = head_of(bytes + at);
+        h = head_of(bytes + at, next);
         if (!h.count || h.offset < w->offset || h.offset >= w->stop_offset ||
             h.offset + h.count <= h.offset || h.time < w->time ||
             !sealed(bytes + at, next, salts.entries))
@@ -199,7 +204,7 @@ enum shmq_spilled shmq_spill_next_run(const unsigned char *bytes, size_t size,
             w->at += next;
             continue;
         }
-        h = head_of(at);
+        h = head_of(at, next);
         if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
             return SHMQ_SPILL_DAMAGED;
         if (is_produced(at, next) && !joins(run, at, &h))

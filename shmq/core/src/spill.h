@@ -39,6 +39,7 @@ struct shmq_spill {
     uint64_t most_bytes;  /* stop before the entry that would make it more; 0: no limit   */
     uint64_t most;        /* stop before the entry that would make it more records        */
     uint64_t records;     /* out: how many offsets were passed                            */
+    uint64_t bytes;       /* out: of the entries that were passed                         */
     bool verify;          /* whether checksums of entries are compared                    */
 };
 
