@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Literal
 
 from shmq.persistence import erasing
 from shmq.persistence.catalog import catalog
 from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import is_carded
+from shmq.persistence.stream_erasing import erase_stream, is_carded
 from shmq.persistence.stream_places import STREAMS, streams_among
 
-__all__ = ["Kind", "stored_names"]
+__all__ = ["Kind", "erase_stored", "stored_names"]
 
 Kind = Literal["queue", "stream"]
 
@@ -32,3 +33,22 @@ def stored_names(directory: Path, kind: Kind) -> set[str]:
         if (files.snapshot or files.segments)
         and (erasing.note(name) not in names or erasing.is_left(disk, files))
     }
+
+
+def erase_stored(directory: Path, kind: Kind, name: str) -> None:
+    """Remove the files of that name, which is not in memory, durably. Raises OSError.
+
+    Needs the registry lock. Files whose headers are damaged go, too.
+    """
+    disk = Disk(directory)
+    if kind == "stream":
+        for stream, identity in streams_among(disk.under(STREAMS).names()):
+            if stream == name:
+                erase_stream(disk, name, identity)
+        return
+    erasing.erase(disk, name)
+    left = catalog(disk.names()).get(name)
+    for file in left.names() if left is not None else ():
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(file)
+    disk.sync_directory()

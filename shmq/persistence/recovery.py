@@ -24,7 +24,9 @@ from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.lineage import lineage_of
 from shmq.persistence.rebuilding import rebuild
+from shmq.persistence.refusals import write_refusals
 from shmq.persistence.stream_rebuilding import recover_streams
+from shmq.persistence.stream_recovery import StoredStream
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
 from shmq.registry import Namespace
 
@@ -134,19 +136,42 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             there = _in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
-            recover_streams(registry, disk)
-            if catalog(disk.names()).keys() <= live.keys():
-                return {}
-            decisions = plan(disk)
-            lost = {name: one for name, one in decisions.items() if name not in live}
-            _leave_what_moved(registry, live, lost)
-            for name in sorted(lost):
-                _bring_back(registry, disk, lost[name])
+            streams = recover_streams(registry, disk)
+            lost = _recover_queues(registry, disk, live)
+            _tell_refusals(disk, lost, streams)
             return lost
     except OSError as error:
         raise ShmqError(
             f"data_dir={str(directory.path)!r} cannot be read: {error.strerror or error}"
         ) from error
+
+
+def _recover_queues(
+    registry: Namespace, disk: Disk, live: Mapping[str, int | None]
+) -> dict[str, Decision]:
+    if catalog(disk.names()).keys() <= live.keys():
+        return {}
+    lost = {name: one for name, one in plan(disk).items() if name not in live}
+    _leave_what_moved(registry, live, lost)
+    for name in sorted(lost):
+        _bring_back(registry, disk, lost[name])
+    return lost
+
+
+def _tell_refusals(
+    disk: Disk, queues: Mapping[str, Decision], streams: Mapping[str, StoredStream]
+) -> None:
+    """Have those who ask for what is not back told why."""
+    missing = {
+        name: one.error
+        for name, one in queues.items()
+        if one.error is not None or one.chain is None
+    }
+    broken = {name: one.error for name, one in streams.items() if one.error is not None}
+    try:
+        write_refusals(disk, {"queue": missing, "stream": broken})
+    except OSError as error:
+        log.error("%s: what is not back cannot be noted: %s", disk.directory, error.strerror)
 
 
 def live_keys(registry: Namespace) -> dict[str, int | None]:

@@ -354,9 +354,9 @@ def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
     assert bodies(persist.namespace, "whole") == [0, 1, 2]
     (line,) = [line for line in persist.log.splitlines() if "is not brought back" in line]
     assert "queue jobs" in line and re.search(rf"{re.escape(str(path))}\D+\d+", line)
-    with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.NoSuchQueue):
+    with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.DamagedFile) as told:
         broker.queue("jobs")
-    assert path.read_bytes() == before
+    assert (told.value.path, path.read_bytes()) == (str(path), before)
 
 
 def test_a_new_queue_of_the_name_sets_files_aside_that_nobody_knew_of(
