@@ -14,6 +14,7 @@ from shmq.persistence.restore import (
     DAMAGED,
     THERE,
     Restored,
+    RestoredFile,
     RestoredStream,
     SalvagedTransactions,
 )
@@ -72,12 +73,14 @@ def restore(
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 
-def _show(one: Restored | RestoredStream | SalvagedTransactions) -> None:
+def _show(one: Restored | RestoredStream | RestoredFile | SalvagedTransactions) -> None:
     match one:
         case Restored():
             what, held = f"queue {one.queue!r}", counted(one.messages, "message")
         case RestoredStream():
             what, held = f"stream {one.stream!r}", counted(one.records, "record")
+        case RestoredFile():
+            what, held = f"file {one.file!r}", "for the next writer that starts"
         case SalvagedTransactions():
             what, held = "transactions", f"{counted(one.transactions, 'transaction')} completed"
     state = "there already, and left as it is" if one.state == THERE else one.state

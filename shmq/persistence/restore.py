@@ -14,6 +14,7 @@ from shmq.persistence import erasing
 from shmq.persistence.catalog import catalog
 from shmq.persistence.directory import chosen_directory
 from shmq.persistence.disk import Disk
+from shmq.persistence.inventory import others
 from shmq.persistence.rebuilding import rebuild
 from shmq.persistence.recovery import (
     Decision,
@@ -29,9 +30,10 @@ from shmq.persistence.stream_restore import (
     SALVAGED,
     THERE,
     RestoredStream,
+    copy_file,
     restore_streams,
 )
-from shmq.persistence.transaction_file import read_noted, salvage_noted
+from shmq.persistence.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.registry import Namespace
 
@@ -41,6 +43,7 @@ __all__ = [
     "SALVAGED",
     "THERE",
     "Restored",
+    "RestoredFile",
     "RestoredStream",
     "SalvagedTransactions",
     "restore",
@@ -57,6 +60,15 @@ class Restored:
     state: str
     messages: int = 0
     #: What is wrong with its files, in words.
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """A file that is of no queue or stream: the next writer that starts reads it."""
+
+    file: str
+    state: str
     problems: list[str] = field(default_factory=list)
 
 
@@ -78,7 +90,7 @@ def restore(
     *,
     streams: Sequence[str] = (),
     salvage: bool = False,
-) -> list[Restored | RestoredStream | SalvagedTransactions]:
+) -> list[Restored | RestoredStream | RestoredFile | SalvagedTransactions]:
     """Make the queues and streams that ``source`` has files of, or those alone that are named.
 
     Without a source it is the namespace's own directory. ``new_name`` is for one queue.
@@ -97,7 +109,7 @@ def restore(
         with registry.locked():
             # What names a queue's files to be removed must not find those of the one made now.
             erasing.finish(Disk(own))
-            done: list[Restored | RestoredStream | SalvagedTransactions] = []
+            done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
             if disk.directory == own and not erasing.is_written(own):
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
@@ -106,9 +118,26 @@ def restore(
             if streams or everything:
                 wanted = None if everything else streams
                 done += restore_streams(registry, disk, own, wanted, salvage=salvage)
+            if everything and disk.directory != own:
+                done += _put_back_others(disk, Disk(own))
             return done
     except OSError as error:
         raise ShmqError(f"{error.filename or disk.directory}: {error.strerror or error}") from error
+
+
+def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
+    """Have the files that are of no queue or stream in ``own``, but for those it has."""
+    done = []
+    for name in others(disk):
+        if name == TRANSACTIONS:
+            continue
+        there = own.path(name).exists()
+        if not there:
+            own.make()
+            copy_file(disk, own, name)
+            own.sync_directory()
+        done.append(RestoredFile(name, THERE if there else RESTORED))
+    return done
 
 
 def _settle_transactions(

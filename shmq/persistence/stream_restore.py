@@ -20,7 +20,15 @@ from shmq.persistence.stream_salvage import salvage_stream
 from shmq.persistence.writing import write_whole
 from shmq.registry import Namespace
 
-__all__ = ["DAMAGED", "RESTORED", "SALVAGED", "THERE", "RestoredStream", "restore_streams"]
+__all__ = [
+    "DAMAGED",
+    "RESTORED",
+    "SALVAGED",
+    "THERE",
+    "RestoredStream",
+    "copy_file",
+    "restore_streams",
+]
 
 #: What becomes of a queue or stream: made, made of what is intact, left as it is, not made.
 RESTORED: Final = "restored"
@@ -133,11 +141,12 @@ def _copy(source: Disk, target: Disk) -> None:
         if source.path(name).is_dir():
             _copy(source.under(name), target.under(name))
         else:
-            _copy_file(source, target, name)
+            copy_file(source, target, name)
     target.sync_directory()
 
 
-def _copy_file(source: Disk, target: Disk, name: str) -> None:
+def copy_file(source: Disk, target: Disk, name: str) -> None:
+    """A file, synced; its name is not. Raises OSError."""
     given, made = source.open(name), target.create(name)
     try:
         at = 0
