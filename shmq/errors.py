@@ -75,9 +75,10 @@ class ShmqError(Exception):
 
 
 class DurabilityWarning(RuntimeWarning):
-    """A durable queue or stream is not written to disk: no writer runs, and none could be started.
+    """What is durable is not written to disk: no writer runs, and none could be started.
 
-    What is put there is lost with the machine's memory, until a writer is started.
+    That is a queue or a stream, or exchanges and schemas. What is put there is lost with the
+    machine's memory, until a writer is started.
     """
 
 
@@ -262,7 +263,7 @@ class DamagedFile(FileError):
 
 
 class NotConfirmed(ShmqError):
-    """What was put is in the queue, but is not known to be on disk.
+    """What was put is in the queue, or was defined, but is not known to be on disk.
 
     The journal did not have it in time, or its disk fails. It is written as soon as that is
     possible; put again, it would be there twice. A server that has not answered yet has it,

@@ -64,6 +64,7 @@ from shmq.waiting import make_semaphores, remove_semaphores
 
 __all__ = [
     "FLOCK",
+    "AlreadyKept",
     "Namespace",
     "as_foreign",
     "as_no_file",
@@ -113,6 +114,17 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         pid, time_ = (number or "unknown" for number in self)
         return f"PID namespace {pid} and time namespace {time_}"
+
+
+class AlreadyKept(ShmqError):
+    """Another process keeps the namespace's durable queues."""
+
+    def __init__(self, told: str, pid: int, directory: Path | None) -> None:
+        super().__init__(told)
+        #: That process; 0 for one of another PID namespace.
+        self.pid = pid
+        #: Where it keeps them; None: that cannot be read.
+        self.directory = directory
 
 
 class Namespace:
@@ -273,7 +285,7 @@ class Namespace:
         """Be the one process that keeps the durable queues, until `keep_no_more` or death.
 
         Everybody knows from now on that their files are in ``directory``, which need not be
-        there yet. Raises :class:`~shmq.ShmqError`, with its process id, if another process
+        there yet. Raises AlreadyKept, with its process id, if another process
         keeps them, there or elsewhere: a journal has one writer.
         """
         path = os.fsencode(directory.absolute())
@@ -325,7 +337,7 @@ class Namespace:
                     self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _STARTER_BYTE)
 
     def refuse_second_keeper(self, directory: Path) -> None:
-        """Raises ShmqError if another process keeps the durable queues, there or elsewhere."""
+        """Raises AlreadyKept if another process keeps the durable queues, there or elsewhere."""
         self.process_number()  # the file is this process's for as long as it lives
         with self.locked():
             other = self.data_dir
@@ -335,10 +347,12 @@ class Namespace:
                 if other is None or _is_same(other, directory) or not erasing.is_written(other):
                     return
                 pid = erasing.writer_of(other)
-        raise ShmqError(
+        raise AlreadyKept(
             f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
             f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
-            f"journal"
+            f"journal",
+            pid,
+            other,
         )
 
     def _locker_of(self, start: int, length: int = 1) -> int | None:
@@ -363,6 +377,25 @@ class Namespace:
             self._keeps = False
             if self._fd >= 0:
                 self._set_lock(fcntl.F_SETLK, fcntl.F_UNLCK, _KEEPER_BYTE)
+
+    def drop_stored(self, file: str) -> bool:
+        """Whether that file of definitions, which is to go, is on disk no more.
+
+        Its writer removes it, and this process does where there is none. Needs the registry
+        lock, so that none begins.
+        """
+        directory = self.data_dir
+        if directory is None or not (directory / file).exists():
+            return True
+        if erasing.is_written(directory):
+            return False
+        try:
+            disk = Disk(directory)
+            disk.unlink(file)
+            disk.sync_directory()
+        except OSError:
+            return False
+        return True
 
     # ---- the registry lock ----
 
@@ -582,6 +615,10 @@ class Namespace:
     def stream_path(self, stream: str) -> Path:
         """Where the stream's control segment is."""
         return SHM / f"stream.shmq@{self.name}@{stream}"
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether there is a ``queue`` or a ``stream`` of that name, in whatever state."""
+        return (self.stream_path(name) if kind == "stream" else self.path_of(name)).exists()
 
     def queue_names(self, begin: str = "") -> list[str]:
         """The names of the queues that begin so, sorted; see `names_of`."""

@@ -44,4 +44,4 @@ class Certificates:
 
 
 def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, umask=0o077)

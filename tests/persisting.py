@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import shmq
+from shmq.persistence.control import Control
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.writer import Writer
@@ -151,6 +152,11 @@ def _main(namespace: str, folder: str) -> None:
     disk = _Disk(folder)
     directory = DataDirectory(namespace, disk)
     writer = Writer(namespace, directory)
+
+    def listen() -> None:
+        Control(Path(folder), writer)
+
+    directory.when_taken(listen)
     threading.Thread(target=_obey, args=(writer,), daemon=True).start()
     try:
         writer.run()

@@ -59,6 +59,7 @@ class Server:
         ]
         self.tls = bool(settings.get("tls"))
         table = {"port": 0, "workers": 1, "limits": limits, "tokens": rows, **settings}
+        self.config.touch(mode=0o600)
         self.config.write_text(_toml(table))
 
     def start(self, *flags: str, **more: str) -> None:
@@ -204,12 +205,12 @@ def serve(
             server.close()
 
 
-def _toml(table: Mapping[str, Any]) -> str:
+def _toml(table: Mapping[str, Any], within: str = "") -> str:
     """The values first, then the tables, then the lists of tables."""
     plain, tables = "", ""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            tables += f"\n[{key}]\n{_toml(value)}"
+            tables += f"\n[{within}{key}]\n{_toml(value, f'{within}{key}.')}"
         elif isinstance(value, list) and all(isinstance(row, Mapping) for row in value):
             tables += "".join(f"\n[[{key}]]\n{_toml(row)}" for row in value)
         elif value is not None:

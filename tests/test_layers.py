@@ -50,6 +50,7 @@ LAYERS = (
         "shmq.name_book",
         "shmq.registry",
         "shmq.stream_registry",
+        "shmq.persistence.control",
         "shmq.persistence.directory",
         "shmq.persistence.inventory",
         "shmq.persistence.launch",

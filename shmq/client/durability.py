@@ -31,11 +31,15 @@ __all__ = [
     "autostarts",
     "bring_back",
     "bring_back_all",
+    "command_for",
+    "depth",
+    "directory_for",
     "give_up",
     "missing",
     "never_wait",
     "see_to_it",
     "stored",
+    "waits",
     "warn_unkept",
 ]
 
@@ -62,6 +66,11 @@ def never_wait() -> None:
     """From now on this process starts writers without waiting for them: it serves others."""
     global _waits  # noqa: PLW0603 - it is of the process, as the writer is of the host
     _waits = False
+
+
+def waits() -> bool:
+    """Whether this process waits for a writer that is started."""
+    return _waits
 
 
 def command_for(namespace: str) -> str:
@@ -116,7 +125,7 @@ def _launch(namespace: Namespace, end: float) -> str | None:
 
     directory = None
     try:
-        directory = _directory(namespace)
+        directory = directory_for(namespace)
         launch(namespace.name, directory, max(1.0, end - time.monotonic()))
         reason = f"it has ended at once: see {directory / 'writer.log'}"
     except (ShmqError, OSError) as error:
@@ -144,7 +153,7 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
                 raise
 
 
-def _directory(namespace: Namespace) -> Path:
+def directory_for(namespace: Namespace) -> Path:
     """Where its files are, or are to be. Raises InvalidOption."""
     from shmq.persistence.directory import chosen_directory  # noqa: PLC0415 - for few
 
@@ -163,7 +172,7 @@ def _stored_names(directory: Path, kind: Kind) -> set[str]:
 def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
     """The directory with files of that name, if there are any. Needs no lock."""
     try:
-        directory = _directory(namespace)
+        directory = directory_for(namespace)
         return directory if name in _stored_names(directory, kind) else None
     except (OSError, ShmqError):
         return None
@@ -230,7 +239,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
 def bring_back_all(namespace: Namespace) -> None:
     """The same of all names, for lists. What cannot be brought back is left out."""
     with contextlib.suppress(ShmqError, OSError):
-        directory = _directory(namespace)
+        directory = directory_for(namespace)
         missing = _stored_names(directory, "queue").difference(namespace.queue_names())
         missing |= _stored_names(directory, "stream").difference(namespace.stream_names())
         if missing:
@@ -256,16 +265,20 @@ def warn_unkept(namespace: Namespace, kind: Kind, name: str) -> None:
             f"and none was started ({reason}): what is put there is lost with the machine's "
             f"memory; start `{command_for(namespace.name)}`",
             DurabilityWarning,
-            stacklevel=_depth(),
+            stacklevel=depth(),
         )
 
 
-def _depth() -> int:
-    """How many frames up from `warn_unkept` the program is that uses this package."""
-    frame, depth = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("shmq"):
-        frame, depth = frame.f_back, depth + 1
-    return depth
+def depth() -> int:
+    """How many frames up from the caller the program is that uses this package."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
+
+def _is_ours(module: str) -> bool:
+    return module == "contextlib" or module.startswith("shmq")
 
 
 def missing(namespace: Namespace) -> str:

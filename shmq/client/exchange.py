@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq import contract
-from shmq.client import publishing
+from shmq.client import definitions, publishing
 from shmq.client.documenting import document
 from shmq.core import _core
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
@@ -89,12 +90,14 @@ class Exchanges:
                 table.check_kind(name, kind, alternate)
             return not table.has(name)
 
-        self._book.change(operation, is_new)
+        with definitions.on_disk(self._namespace):
+            self._book.change(operation, is_new)
         return self.open(name)
 
     def open(self, name: str) -> LocalExchange:
         """Attach to it. Raises InvalidName, NoSuchExchange."""
         check_name(name, "exchange")
+        definitions.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             summary = table.summary(name)
         return LocalExchange(self._namespace, self._attach, summary)
@@ -102,10 +105,13 @@ class Exchanges:
     def delete(self, name: str) -> None:
         """Delete it. Raises InvalidName, NoSuchExchange."""
         check_name(name, "exchange")
-        self._book.change(["delete", name], lambda table: bool(table.summary(name)))
+        with definitions.on_disk(self._namespace):
+            self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 
     def summaries(self) -> list[contract.ExchangeSummary]:
-        """All of them."""
+        """All of them; none that are on disk alone, and cannot be brought back."""
+        with contextlib.suppress(ShmqError, OSError):
+            definitions.bring_back_exchanges(self._namespace)
         with self._book.table() as table:
             return table.summaries()
 
@@ -178,12 +184,13 @@ class LocalExchange(publishing.Publisher):
     def _change(self, operation: Operation, check: Callable[[Table], bool]) -> bool:
         """Whether there was anything to change."""
         self._check_open()
-        return self._book.change(operation, check)
+        with definitions.on_disk(self._namespace):
+            return self._book.change(operation, check)
 
     def _check_target(self, table: Table, kind: str, target: str) -> None:
         if kind == "exchange":
             table.summary(target)
-        elif not _is_there(self._namespace, kind, target):
+        elif not self._namespace.has(kind, target):
             error = NoSuchQueue if kind == "queue" else NoSuchStream
             raise error(
                 f"there is no {kind} {target!r} in namespace {self._namespace.name!r} to bind to "
@@ -280,7 +287,7 @@ class LocalExchange(publishing.Publisher):
             ("stream", name[len(_STREAM) :]) if name.startswith(_STREAM) else ("queue", name)
         )
         with self._namespace.locked():
-            if not _is_there(self._namespace, kind, name):
+            if not self._namespace.has(kind, name):
                 self._book.forget(kind, name)
 
     def target(self, name: str) -> Any:
@@ -308,11 +315,6 @@ document(LocalExchange, contract.Exchange)
 def _labels(route: Route) -> list[str]:
     """The queues and the streams, each by another name."""
     return [*route.queues, *(f"{_STREAM}{name}" for name in route.streams)]
-
-
-def _is_there(namespace: Namespace, kind: str, name: str) -> bool:
-    path = namespace.stream_path(name) if kind == "stream" else namespace.path_of(name)
-    return path.exists()
 
 
 def _is_gone(handle: Any) -> bool:

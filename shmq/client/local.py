@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 # opened any more.
 import shmq.contract.stats  # noqa: F401
 from shmq import codecs, contract
-from shmq.client import awaiting, confirming, durability, hub, moving, openers, staging
+from shmq.client import awaiting, confirming, definitions, durability, hub, moving, openers, staging
 from shmq.client.asking import REPLY_OPTIONS, Asker
 from shmq.client.choosing import wait_chosen
 from shmq.client.documenting import document
@@ -48,6 +48,7 @@ from shmq.names import (
     staging_target,
 )
 from shmq.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOptions, check_whole
+from shmq.persistence.catalog import SCHEMAS
 from shmq.registry import Namespace
 from shmq.routing.book import Book
 from shmq.schemas.book import Schemas
@@ -863,14 +864,24 @@ class LocalBroker(Asker, Registrar):
 
     def _is_named(self, name: str) -> bool:
         """Whether there is a queue or a stream of that name."""
-        return self._namespace.path_of(name).exists() or self.has_stream(name)
+        return self._namespace.has("queue", name) or self._namespace.has("stream", name)
+
+    def _need_named(self, name: str) -> None:
+        """Raise NoSuchQueue if there is none; one that is on disk alone is brought back."""
+        self._check_open()
+        if not self._is_named(check_name(name)):
+            durability.bring_back(self._namespace, "queue", name)
+            durability.bring_back(self._namespace, "stream", name)
+        if not self._is_named(name):
+            raise _no_schemas(name, self._namespace.name)
+        definitions.bring_back_schemas(self._namespace)
 
     def _forget_schemas(self) -> None:
         """Remove their file, in whatever state, where nobody can have one any more."""
         namespace = self._namespace
         if namespace.schemas_path.exists():
             with namespace.locked(), contextlib.suppress(OSError):
-                if not namespace.has_names():
+                if not namespace.has_names() and namespace.drop_stored(SCHEMAS):
                     namespace.schemas_path.unlink(missing_ok=True)
 
     def _tidy_schemas(self) -> None:
@@ -879,24 +890,19 @@ class LocalBroker(Asker, Registrar):
             Schemas(self._namespace).tidy(self._is_named)
 
     def _set_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> int:
-        self._check_open()
-        check_name(name)
-        with self._namespace.locked():
+        self._need_named(name)
+        with definitions.on_disk(self._namespace), self._namespace.locked():
             if not self._is_named(name):
                 raise _no_schemas(name, self._namespace.name)
             return Schemas(self._namespace).set(name, schema, rule)
 
     def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
-        self._check_open()
-        if not self._is_named(check_name(name)):
-            raise _no_schemas(name, self._namespace.name)
+        self._need_named(name)
         Schemas(self._namespace).check(name, schema, rule)
 
     def schemas(self, name: str) -> list[contract.SchemaVersion]:
         """See :class:`shmq.contract.Broker`."""
-        self._check_open()
-        if not self._is_named(check_name(name)):
-            raise _no_schemas(name, self._namespace.name)
+        self._need_named(name)
         return Schemas(self._namespace).of(name)
 
     def _settle_rows(self, name: str, target: str) -> None:

@@ -168,8 +168,9 @@ class Broker(Closing):
 
         Raises :class:`~shmq.SchemaError`, which names the field, if it is not so;
         :class:`~shmq.InvalidOption` for what is no JSON Schema, :class:`~shmq.NoSuchQueue` if
-        there is neither a queue nor a stream of that name. A schema goes with those; a queue and
-        a stream of one name share it.
+        there is neither a queue nor a stream of that name; :class:`~shmq.NotConfirmed` if it was
+        set and is not known to be on disk. A schema goes with those; a queue and a stream of one
+        name share it.
         """
 
     @abc.abstractmethod
@@ -287,8 +288,10 @@ class Broker(Closing):
         ``alternate`` names the exchange that gets what this one's bindings do not take; it may
         be made later. An exchange that exists with the same kind and alternate is attached
         to. Raises :class:`~shmq.ExchangeExists`, :class:`~shmq.InvalidName`,
-        :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`, and :class:`~shmq.SegmentError`
-        if the namespace's table of exchanges cannot be used.
+        :class:`~shmq.InvalidOption`, :class:`~shmq.NoSpace`, :class:`~shmq.SegmentError`
+        if the namespace's table of exchanges cannot be used, and, as every change of
+        exchanges does, :class:`~shmq.NotConfirmed` if it was made and the disk of a namespace that
+        is kept on disk did not take it.
         """
 
     @abc.abstractmethod

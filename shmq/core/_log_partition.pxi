@@ -323,6 +323,17 @@ cdef class Partition(Segment):
         shmq_log_unlock(&self.c)
         return found
 
+    def restore_producers(self, known):
+        """Know these producers: each with the sequence number and the offset of its last records.
+
+        They are given as four numbers, the last one how many follow each other. For a partition
+        that nobody else has yet. Raises NoSpace.
+        """
+        for producer, sequence, offset, count in known:
+            if shmq_log_back_producers(&self.c) != SHMQ_OK:
+                raise self._error(SHMQ_NO_SPACE)
+            shmq_log_restore(&self.c, producer, sequence, offset, count)
+
     @property
     def sealed(self):
         """Whether nothing is appended to it any more."""

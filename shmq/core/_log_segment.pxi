@@ -24,6 +24,15 @@ cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64
     return 0
 
 
+def partition_bytes(dict options):
+    """The bytes of each partition's segment of a stream with these options, all of them given."""
+    cdef shmq_log_options o
+    cdef shmq_log_geometry geo
+    _pack_options(&o, "s", 1, 1, options)
+    shmq_log_lay_out(&o, &geo)
+    return geo.segment_bytes
+
+
 cdef dict _unpack_options(const shmq_log_options *o):
     return {
         "partitions": o.partitions,

@@ -126,6 +126,9 @@ cdef extern from "log.h" nogil:
     void shmq_log_move(shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint)
     void shmq_log_drop(shmq_log *log, uint32_t at)
     shmq_produced *shmq_log_producer(shmq_log *log, uint64_t producer)
+    int shmq_log_back_producers(shmq_log *log)
+    void shmq_log_restore(shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                          uint32_t count)
     int shmq_log_bounds(const shmq_log *log, c_bounds *bounds)
     int shmq_log_find(const shmq_log *log, uint64_t offset, uint64_t end, uint64_t limit,
                       uint64_t most, uint64_t hint, shmq_log_extent *extent)

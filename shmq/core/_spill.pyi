@@ -41,5 +41,19 @@ def check(
     the file is closed. It ends with "end", "torn" or "damaged".
     """
 
+def produced(
+    data: Any,
+    at: int,
+    salts: tuple[int, int],
+    offset: int,
+    until: int,
+    found: dict[int, tuple[int, int, int]],
+) -> str:
+    """Have ``found`` say of each producer which were its last records before ``until``.
+
+    That is the sequence number and the offset of the first of them, and how many follow each
+    other. The first entry has ``offset``. Returns how it ended: "end" or "damaged".
+    """
+
 def entries(data: Any) -> bytes:
     """The entries alone of what a walk has passed: all other records are left out."""

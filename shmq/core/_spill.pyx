@@ -3,7 +3,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 
 
 cdef extern from "<stdbool.h>":
@@ -19,6 +19,10 @@ cdef extern from "spill.h" nogil:
         int64_t time, stop_time
         cbool verify
 
+    struct shmq_spill_run:
+        uint64_t producer, sequence, offset
+        uint32_t count
+
     struct shmq_spill_whole:
         uint64_t end, offset, records, batches, last_batch, damage
         int64_t time
@@ -26,6 +30,8 @@ cdef extern from "spill.h" nogil:
 
     int shmq_spill_walk(const unsigned char *data, size_t size, shmq_spill_salts salts,
                         shmq_spill *w)
+    int shmq_spill_next_run(const unsigned char *data, size_t size, shmq_spill_salts salts,
+                            shmq_spill *w, shmq_spill_run *run)
     size_t shmq_spill_entries(const unsigned char *data, size_t size, unsigned char *to)
     int shmq_spill_check(const unsigned char *data, size_t size, size_t start,
                          shmq_spill_salts salts, shmq_spill_whole *w)
@@ -66,6 +72,36 @@ def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64
     PyBuffer_Release(&view)
     return (HOW[how], w.end, w.offset, w.time, w.records, w.batches, w.last_batch, w.damage,
             w.closed)
+
+
+def produced(data, uint64_t at, tuple salts, uint64_t offset, uint64_t until, dict found):
+    cdef Py_buffer view
+    cdef int how = 1
+    cdef shmq_spill w
+    cdef shmq_spill_run run
+    cdef shmq_spill_salts two
+    two.file, two.entries = salts
+    w.at, w.offset, w.time, w.stop_offset, w.verify = at, offset, INT64_MIN, until, True
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while HOW[how] == "stop":
+            with nogil:
+                how = shmq_spill_next_run(<const unsigned char *>view.buf, view.len, two, &w, &run)
+            if run.count:
+                found[run.producer] = _joined(found.get(run.producer), run)
+    finally:
+        PyBuffer_Release(&view)
+    return HOW[how]
+
+
+cdef tuple _joined(tuple known, shmq_spill_run run):
+    """The run, with the one before it if it goes on with that."""
+    if known is not None:
+        sequence, offset, count = known
+        if sequence + count == run.sequence and offset + count == run.offset \
+                and count + run.count <= UINT32_MAX:
+            return sequence, offset, count + run.count
+    return run.sequence, run.offset, run.count
 
 
 def entries(data):

@@ -229,6 +229,15 @@ cdef class Segment:
         return (<shmq_header *>self.base).state == SHMQ_GONE
 
 
+def segment_bytes(dict options):
+    """The bytes of the segment of a queue with these options, all of them given."""
+    cdef shmq_options o
+    cdef shmq_geometry geo
+    _pack_options(&o, "q", 1, options)
+    shmq_lay_out(&o, &geo)
+    return geo.segment_bytes
+
+
 def unfinished_id(int fd):
     """The queue id in a segment that its maker did not finish, or 0."""
     raw = _os.pread(fd, 16, 0)

@@ -26,8 +26,7 @@ cdef class Answer:
     cdef readonly bint done          # nothing more comes
     cdef readonly bint lost          # the connection ended before
     cdef readonly bint streams       # of a SUBSCRIBE: messages come until it is ended
-    cdef readonly uint64_t number    # the first 8 bytes of the payload
-    cdef readonly bytes payload
+    cdef readonly bytes payload      # of a REPLY; None: none came
     cdef public list messages
     cdef public object notify        # called with it when something came
     cdef object queue
@@ -48,6 +47,19 @@ cdef class Answer:
         """Whether it is all there, or of a stream, anything."""
         return self._is_ready()
 
+    # The number that the payload is. Raises ServerError if it is none.
+    cdef uint64_t _number(self) except? 0:
+        cdef Py_ssize_t size = 0 if self.payload is None else PyBytes_GET_SIZE(self.payload)
+        if size != 8:
+            raise _errors.ServerError(
+                f"the server's answer makes no sense: {size} bytes are no number of 64 bits")
+        return shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload))
+
+    @property
+    def number(self):
+        """The number of 64 bits that was asked for. Raises ServerError if the answer is none."""
+        return self._number()
+
     @property
     def accepted(self):
         """How many messages of a PRODUCE_BATCH were taken."""
@@ -60,10 +72,8 @@ cdef class Answer:
     def refused(self):
         """The receipts that a settlement refused."""
         cdef Py_ssize_t at
-        if self.status != SHMQ_S_LEASE_EXPIRED:
+        if self.status != SHMQ_S_LEASE_EXPIRED or self.payload is None:
             return []
-        if self.payload is None:
-            return [self.number]
         return [shmq_load64(<const unsigned char *>PyBytes_AS_STRING(self.payload) + at)
                 for at in range(0, PyBytes_GET_SIZE(self.payload) - 7, 8)]
 
@@ -261,9 +271,9 @@ cdef class Wire:
         self.wait(answer, timeout)
         if answer.done and not answer.lost:
             if answer.status == SHMQ_S_OK:
-                return _new_put(answer.number, False)
+                return _new_put(answer._number(), False)
             if answer.status == SHMQ_S_DUPLICATE:
-                return _new_put(answer.number, True)
+                return _new_put(answer._number(), True)
         return answer
 
     def produce_batch(self, list items, Py_ssize_t start, uint64_t most, bint durable=False):
@@ -821,10 +831,7 @@ cdef class Wire:
         cdef size_t size = frame.length
         if answer is not None:
             answer.status = frame.status
-            if size >= 8:
-                answer.number = shmq_load64(r.at)
-            if size != 8:
-                answer.payload = PyBytes_FromStringAndSize(<const char *>r.at, size)
+            answer.payload = PyBytes_FromStringAndSize(<const char *>r.at, size)
         if frame.status >= 0x8000:
             self.fatal = frame.status
             text = PyBytes_FromStringAndSize(<const char *>r.at, size).decode("utf-8", "replace")

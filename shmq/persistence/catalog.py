@@ -15,9 +15,22 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["SUFFIX", "Files", "aside", "catalog", "segment_name", "snapshot_name", "unfinished"]
+__all__ = [
+    "EXCHANGES",
+    "SCHEMAS",
+    "SUFFIX",
+    "Files",
+    "aside",
+    "catalog",
+    "segment_name",
+    "snapshot_name",
+    "unfinished",
+]
 
 SUFFIX: Final = ".dmsq"
+#: The exchanges of the namespace, and the schemas of its queues and streams.
+EXCHANGES: Final = "writer.exchanges"
+SCHEMAS: Final = "writer.schemas"
 
 _SEGMENT: Final = re.compile(r"(?P<queue>[^@]+)@(?P<number>\d{16})\.dmsq", re.ASCII)
 _SNAPSHOT: Final = re.compile(r"(?P<queue>[^@]+)\.dmsq", re.ASCII)

@@ -12,6 +12,9 @@ request ``{"do": "cut", "queues": [NAME, …], "streams": [NAME, …]}``: a line
 and a last line ``{"error": null}``. KIND is ``queue``, ``stream`` or, of what is of neither,
 ``file``.
 
+request ``{"do": "define", "queues": []}``: a line ``{"error": null}`` once the exchanges and
+schemas that there are now are on disk, or with what went wrong.
+
 request ``{"do": "end", "queues": []}``: a line ``{"error": null}`` of a writer that was started
 automatically, which ends then, or with why it goes on.
 """
@@ -33,7 +36,15 @@ from typing import Any, Final, Protocol
 from shmq.errors import InvalidName, ShmqError
 from shmq.names import check_name
 
-__all__ = ["Control", "CutFile", "Source", "ask_for_cut", "ask_for_snapshots", "ask_to_end"]
+__all__ = [
+    "Control",
+    "CutFile",
+    "Source",
+    "ask_for_cut",
+    "ask_for_snapshots",
+    "ask_to_define",
+    "ask_to_end",
+]
 
 log = logging.getLogger("shmq")
 
@@ -64,6 +75,9 @@ class Source(Protocol):
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         """The files that hold what these do at one moment, and the others. Raises ShmqError."""
+
+    def define(self) -> None:
+        """Return once exchanges and schemas are on disk. Raises ShmqError and OSError."""
 
     def give_way(self) -> None:
         """End soon, so that another writer can begin. Raises ShmqError."""
@@ -127,6 +141,7 @@ class Control:
                 do: Callable[[socket.socket, list[str], list[str]], None] = {
                     "snapshot": self._snapshot,
                     "cut": self._cut,
+                    "define": self._define,
                     "end": self._end,
                 }[asked["do"]]
                 names = [check_name(name) for name in asked["queues"]]
@@ -155,6 +170,9 @@ class Control:
         finally:
             for file in files:
                 os.close(file.descriptor)
+
+    def _define(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
+        _say(way, {"error": _outcome(self._source.define)})
 
     def _end(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
         _say(way, {"error": _outcome(self._source.give_way)})
@@ -214,6 +232,18 @@ def ask_to_end(directory: Path) -> None:
                 raise ShmqError(error)
 
 
+def ask_to_define(directory: Path, timeout: float) -> str | None:
+    """Have the writer write exchanges and schemas; what went wrong, in words.
+
+    Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
+    """
+    with _asked(directory, "define", [], timeout=timeout) as way:
+        for line in _lines(way):
+            told: str | None = json.loads(line)["error"]
+            return told
+    raise ShmqError("the writer ended before it had written them")
+
+
 def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int | None]]:
     """The lines, each with the descriptor that came with it.
 
@@ -232,9 +262,14 @@ def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int |
 
 @contextlib.contextmanager
 def _asked(
-    directory: Path, do: str, queues: list[str], streams: Sequence[str] = ()
+    directory: Path,
+    do: str,
+    queues: list[str],
+    streams: Sequence[str] = (),
+    timeout: float | None = None,
 ) -> Iterator[socket.socket]:
     way = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    way.settimeout(timeout)
     with way:
         try:
             with _address(directory) as address:

@@ -22,11 +22,13 @@ from shmq.errors import DamagedFile, IncompatibleFile
 
 __all__ = [
     "BATCH_BYTES",
+    "DEFINITIONS",
     "HEADER_BYTES",
     "JOURNAL",
     "SNAPSHOT",
     "STREAM",
     "STREAM_CARD",
+    "STREAM_PRODUCERS",
     "VERSION",
     "FileHeader",
     "Trailer",
@@ -44,6 +46,10 @@ JOURNAL: Final = 2
 #: A segment of one partition of a stream, and the card of a whole one.
 STREAM: Final = 3
 STREAM_CARD: Final = 4
+#: The exchanges, or the schemas, of a namespace.
+DEFINITIONS: Final = 5
+#: The producers of one partition of a stream.
+STREAM_PRODUCERS: Final = 6
 #: Bytes of every BATCH record.
 BATCH_BYTES: Final = 56
 #: What is enough to read of a file to have its header: names and options are short.
@@ -52,8 +58,8 @@ HEADER_BYTES: Final = 65536
 INDEXED: Final = 64 << 10
 
 _MAGIC = b"DMSQ"
-#: What a file of each kind is of: a queue, a partition of a stream, a stream.
-_SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3}
+#: What a file of each kind is of: a queue, a partition of a stream, a stream, a namespace.
+_SCOPES = {SNAPSHOT: 1, JOURNAL: 1, STREAM: 2, STREAM_CARD: 3, DEFINITIONS: 4, STREAM_PRODUCERS: 2}
 _FIXED = struct.Struct("<4sHBBIIQQQQqQII")
 _CRC = struct.Struct("<I")
 
@@ -68,12 +74,13 @@ class FileHeader:
     """What stands at the beginning of a file."""
 
     #: ``SNAPSHOT`` or ``JOURNAL`` (a segment of it) of a queue; of a stream, ``STREAM`` (a
-    #: segment of a partition) or ``STREAM_CARD``.
+    #: segment of a partition), ``STREAM_PRODUCERS`` or ``STREAM_CARD``; of a namespace,
+    #: ``DEFINITIONS``.
     kind: int
-    #: The name of the queue or stream, and its options by name as they are kept.
+    #: The name of the queue, stream or namespace, and its options by name as they are kept.
     name: str
     options: Mapping[str, Any]
-    #: A stream's segment's: which partition.
+    #: Of what is of a partition: which one.
     partition: int | None = None
     #: What the checksums of the records begin with.
     salt: int
@@ -130,7 +137,7 @@ def read_header(
     name, options, partition = _read_names(bytes(data[_FIXED.size : _FIXED.size + names]), path)
     if (
         kind not in kinds or _SCOPES[kind] != scope or zero
-        or (kind == STREAM) != (partition is not None)
+        or (scope == _SCOPES[STREAM]) != (partition is not None)
     ):  # fmt: skip
         raise DamagedFile(path, 6, f"there is no file of kind {kind} and scope {scope}")
     header = FileHeader(

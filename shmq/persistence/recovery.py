@@ -20,6 +20,7 @@ from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
 from shmq.persistence.catalog import Files, aside, catalog, segment_name, unfinished
 from shmq.persistence.chain import Chain
+from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.lineage import lineage_of
@@ -129,6 +130,8 @@ def _unmistakable(chains: Iterable[Chain]) -> dict[int, Chain]:
 def recover(directory: DataDirectory) -> dict[str, Decision]:
     """Make the queues and streams anew whose segments are gone; what becomes of each is logged.
 
+    Then the exchanges and schemas, if they are gone.
+
     Returns what was decided of the queues. Needs a directory that is held. Queues that are
     there stay as they are; the files of another life of their name are set aside. One
     that cannot be brought back is left on disk as it is. May be killed at any moment, and
@@ -149,6 +152,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             streams = recover_streams(registry, disk)
             lost = _recover_queues(registry, disk, live)
             _tell_refusals(disk, lost, streams)
+            recover_definitions(registry, disk)
             return lost
     except OSError as error:
         raise ShmqError(
@@ -159,9 +163,11 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
 def _recover_queues(
     registry: Namespace, disk: Disk, live: Mapping[str, int | None]
 ) -> dict[str, Decision]:
+    """What was decided of those that are not there."""
     if catalog(disk.names()).keys() <= live.keys():
         return {}
-    lost = {name: one for name, one in plan(disk).items() if name not in live}
+    decisions = plan(disk)
+    lost = {name: one for name, one in decisions.items() if name not in live}
     _leave_what_moved(registry, live, lost)
     for name in sorted(lost):
         _bring_back(registry, disk, lost[name])

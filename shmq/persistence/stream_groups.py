@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from shmq.client.groups import files
+from shmq.core._roster import Roster
 from shmq.errors import SegmentError, ShmqError
 from shmq.persistence.stream_recovery import StoredStream
 from shmq.registry import Namespace
@@ -32,9 +33,15 @@ def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
             roster = files.look_at(namespace, identity, name)
             if roster is not None:
                 options = {key: value for key, value in roster.options.items() if key not in _OWN}
-                seats = [seat[2] for seat in roster.seats()]
-                found[name] = {"options": options, "committed": seats}
+                found[name] = {"options": options, "committed": _done(roster)}
     return found
+
+
+def _done(roster: Roster) -> list[int | None]:
+    """Of each partition the offset before which all is done: committed, or if shared, settled."""
+    if roster.options["assignment"] == "shared":
+        return list(roster.lows())
+    return [seat[2] for seat in roster.seats()]
 
 
 def restore_groups(namespace: Namespace, stored: StoredStream) -> None:

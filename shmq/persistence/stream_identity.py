@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmq.persistence.format import STREAM, STREAM_CARD, FileHeader, new_salt
+from shmq.persistence.format import STREAM, STREAM_CARD, STREAM_PRODUCERS, FileHeader, new_salt
 
 __all__ = ["StreamIdentity"]
 
@@ -34,6 +34,10 @@ class StreamIdentity:
     def card(self) -> FileHeader:
         """That of its card."""
         return self._header(STREAM_CARD, 0, None)
+
+    def producers(self, partition: int, until: int) -> FileHeader:
+        """That of what is known of a partition's producers before ``until``."""
+        return self._header(STREAM_PRODUCERS, until, partition)
 
     def _header(self, kind: int, number: int, partition: int | None) -> FileHeader:
         return FileHeader(

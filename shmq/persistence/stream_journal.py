@@ -27,6 +27,7 @@ from shmq.persistence.format import BATCH_BYTES, INDEXED, Trailer, pack_record
 from shmq.persistence.sizes import Sizes
 from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_places import UNFINISHED_SEGMENT, bases, segment_file
+from shmq.persistence.stream_producers import note_producers
 from shmq.persistence.stream_segment import LEAST_TIME, Place, StreamSegment
 from shmq.persistence.writing import write_pushed, write_whole
 
@@ -129,6 +130,8 @@ class StreamJournal:
             with contextlib.suppress(OSError):  # what it adds for readers may be missing
                 self._conclude()
             self.abandon()
+            with contextlib.suppress(OSError):  # then more is looked through the next time
+                note_producers(self._disk, self._identity, self._partition, self.next)
         self._ready()
 
     def abandon(self) -> None:

@@ -30,6 +30,7 @@ from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.stream_places import (
     CARD,
+    PRODUCERS,
     bases,
     partition_directory,
     segment_file,
@@ -146,7 +147,10 @@ class KeptPartition:
 
     def parts(self) -> list[tuple[str, int]]:
         """The names of its files, each with how many bytes count; while it is `held`."""
-        return [(segment_file(base), size) for base, size in self.journal.lengths]
+        parts = [(segment_file(base), size) for base, size in self.journal.lengths]
+        if PRODUCERS in self._disk.names():
+            parts.append((PRODUCERS, self._disk.path(PRODUCERS).stat().st_size))
+        return parts
 
     def _step(self) -> bool:
         try:

@@ -4,7 +4,7 @@
 hexadecimal digits, which it has in all its lives and no other stream of that name. In it
 ``stream.dmsq`` is its card: without one there is no stream, and what else is there is left
 over. The directory ``P`` has the segments of partition P, each of which is called by the
-offset that it begins with.
+offset that it begins with, and what is known of its producers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Final
 
 __all__ = [
     "CARD",
+    "PRODUCERS",
     "STREAMS",
     "UNFINISHED",
+    "UNFINISHED_PRODUCERS",
     "UNFINISHED_SEGMENT",
     "bases",
     "partition_directory",
@@ -31,6 +33,9 @@ CARD: Final = "stream.dmsq"
 UNFINISHED: Final = ".stream.dmsq.tmp"
 #: What a segment is called before its header is whole.
 UNFINISHED_SEGMENT: Final = ".segment.dmsq.tmp"
+#: What is known of a partition's producers, and what that is called before it is whole.
+PRODUCERS: Final = "producers.dmsq"
+UNFINISHED_PRODUCERS: Final = ".producers.dmsq.tmp"
 
 _STREAM: Final = re.compile(r"(?P<name>[^@/]+)\.(?P<identity>[0-9a-f]{16})", re.ASCII)
 _SEGMENT: Final = re.compile(r"(?P<base>\d{20})\.dmsq", re.ASCII)

@@ -98,7 +98,7 @@ def rebuild_stream(registry: Namespace, stored: StoredStream) -> None:
     """Make the stream in memory as its files are. Needs the registry lock. Raises ShmqError."""
     name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
     firsts = [(end.next, end.time or 0) for end in stored.ends]
-    control, _ = stream_registry.make_stream(
+    control, logs = stream_registry.make_stream(
         registry,
         name,
         options,
@@ -107,5 +107,8 @@ def rebuild_stream(registry: Namespace, stored: StoredStream) -> None:
         eras=stored.eras,
         publish=False,
     )
+    for partition, end in zip(logs, stored.ends, strict=True):
+        oldest_first = sorted(end.producers.items(), key=lambda one: one[1][1])
+        partition.restore_producers((producer, *last) for producer, last in oldest_first)
     restore_groups(registry, stored)
     control.publish()

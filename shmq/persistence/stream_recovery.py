@@ -24,6 +24,7 @@ from shmq.persistence.stream_places import (
     stream_directory,
     streams_among,
 )
+from shmq.persistence.stream_producers import Producers, producers_before
 from shmq.persistence.stream_segment import StreamSegment
 from shmq.persistence.tail import Tail, read_tail
 from shmq.stream_era import Era
@@ -45,6 +46,8 @@ class PartitionEnd:
     next: int
     #: The time of the last record, in ns; None: it is not known, or there is none.
     time: int | None
+    #: What its records tell of its producers.
+    producers: Producers = field(default_factory=dict)
     #: What of its last file does not count; None: all that was written does.
     tail: Tail | None = None
 
@@ -141,11 +144,12 @@ def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
     last = StreamSegment(disk, there[-1])
     found = last.check()
     _sync(disk, there[-1])
+    producers = producers_before(disk, found.offset)
     tail = None
     if not found.closed:
         tail = read_tail(disk, segment_file(last.base), found.end, last.header.salt)
     if found.offset > last.base:
-        return PartitionEnd(there[0], found.offset, found.time, tail)
+        return PartitionEnd(there[0], found.offset, found.time, producers, tail)
     time = None
     if len(there) > 1:
         behind, time = StreamSegment(disk, there[-2]).last(last.base)
@@ -155,7 +159,7 @@ def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
                 0,
                 f"it ends at {behind}, and the next segment begins with {last.base}",
             )
-    return PartitionEnd(there[0], last.base, time, tail)
+    return PartitionEnd(there[0], last.base, time, producers, tail)
 
 
 def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:

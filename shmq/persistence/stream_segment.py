@@ -191,6 +191,14 @@ class StreamSegment:
             raise DamagedFile(self.path, found.damage, "a commit is not as it was written")
         return found
 
+    def produced(self, until: int, found: dict[int, tuple[int, int, int]]) -> bool:
+        """Have ``found`` say which were the last records before ``until`` of each producer.
+
+        Whether all of them could be read.
+        """
+        how = _spill.produced(self._data, self.start, self._salts, self.base, until, found)
+        return how == "end"
+
     def _seek(self, offset: int, until: int) -> Place | None:
         """Where the entry that has ``offset`` stands."""
         with self._lock:

@@ -15,12 +15,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Final
 
 from shmq.client.local import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
 from shmq.names import SHM, chosen_namespace
 from shmq.persistence.control import CutFile
+from shmq.persistence.definitions import Definitions
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.inventory import others
 from shmq.persistence.journaled import RETRY, Journaled
@@ -73,6 +75,9 @@ class Writer:
         self._moves = Moves(self._namespace)
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
+        self._definitions = Definitions(self._namespace, directory)
+        #: Who waits until what is defined now is on disk.
+        self._askers: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
         self._shutter = Shutter()
         self._kept: dict[str, Kept] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -105,6 +110,7 @@ class Writer:
                 with contextlib.suppress(queue.Empty):
                     self._wake.get(timeout=GLANCE)
                 self._look_around()
+                self._define()
                 self._streams.grow()
                 if time.monotonic() >= round_at:
                     round_at = time.monotonic() + ROUND
@@ -112,11 +118,13 @@ class Writer:
                     self._streams.leave_deleted()
                     self._streams.note_groups()
                     self._mark_transactions()
+                    self._definitions.attend()
                     self._shutter.expose(self._list())
                     if self._idle is not None and self._is_over(self._idle):
                         break
             self._leave_deleted()
             self._look_around()  # what was made before it was stopped is kept, too
+            self._definitions.attend()
         finally:
             self._stopped = True
             self._end()
@@ -176,6 +184,40 @@ class Writer:
         disk refuses, or if it takes longer than ``timeout`` seconds.
         """
         self._shutter.take(self._named(name), timeout)
+
+    def define(self) -> None:
+        """Return once the exchanges and schemas that there are now are on disk.
+
+        What they lead to is kept then, too. For any thread while `run` runs. Raises ShmqError
+        and OSError.
+        """
+        asker: Future[None] = Future()
+        self._askers.put(asker)
+        self._wake.put(None)
+        end = time.monotonic() + FOUND
+        while not self._stopped:
+            with contextlib.suppress(TimeoutError):
+                return asker.result(ROUND)
+            if time.monotonic() >= end:
+                raise ShmqError(f"the writer has been busy for {FOUND:g} s")
+        raise ShmqError("the writer ends")
+
+    def _define(self) -> None:
+        """Write them once for all who wait for it."""
+        askers = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                askers.append(self._askers.get_nowait())
+        if not askers:
+            return
+        try:
+            self._definitions.keep()
+        except (ShmqError, OSError) as error:
+            for asker in askers:
+                asker.set_exception(error)
+        else:
+            for asker in askers:
+                asker.set_result(None)
 
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         """The files that hold these at one moment, open; the caller closes them.

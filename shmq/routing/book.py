@@ -1,6 +1,7 @@
 """The file of a namespace's exchanges, in /dev/shm, and this process's table made from it.
 
-``exchanges.shmq@NAMESPACE``, mode 0600, is there as long as there is an exchange. It is a
+``exchanges.shmq@NAMESPACE``, mode 0600, is there as long as there is an exchange, and then
+until the data directory has none either: what is on disk counts only where it is missing. It is a
 header and the operations that made the table, one behind the other:
 
     0   4   ``SHMX``
@@ -32,6 +33,7 @@ import msgpack
 
 from shmq.core import _core
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
+from shmq.persistence.catalog import EXCHANGES
 from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
 from shmq.routing.table import Operation, Route, Table, operation_of
 
@@ -87,6 +89,18 @@ class Book:
         with self._lock:
             yield self._current()
 
+    def look(self) -> int:
+        """`changes`, once the table is as it is now. Raises SegmentError."""
+        with self._lock:
+            self._current()
+            return self.changes
+
+    def operations(self) -> list[Operation] | None:
+        """What makes the table as it is now; None: there is no file. Raises SegmentError."""
+        with self._lock:
+            table = self._current()
+            return None if self._file is None else list(table.operations())
+
     def _current(self) -> Table:
         file = self._file
         if file is None or file.replaced or file.end != file.read_to:
@@ -139,6 +153,12 @@ class Book:
             self._shorten()
             return True
 
+    def restore(self, operations: Iterable[Operation]) -> None:
+        """Have a file with these, where there is none. Needs the registry lock. Raises NoSpace."""
+        with self._lock:
+            self._replace(operations)
+            self._catch_up()
+
     def forget(self, kind: str, name: str) -> None:
         """Drop the bindings to a target that is gone, or about to go."""
         with self._namespace.locked():
@@ -159,6 +179,8 @@ class Book:
         if file is None:
             return
         if not live:
+            if not self._namespace.drop_stored(EXCHANGES):
+                return
             file.replaced = 1
             _core.mark()
             self._path.unlink(missing_ok=True)

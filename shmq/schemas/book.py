@@ -1,6 +1,7 @@
 """The schemas of a namespace: one file in /dev/shm, whole in each of its states.
 
-``schemas.shmq@NAMESPACE``, mode 0600, is there as long as there is a schema:
+``schemas.shmq@NAMESPACE``, mode 0600, is there as long as there is a schema, and then until the
+data directory has none either: what is on disk counts only where it is missing.
 
     0   4   ``SHMJ``
     4   4   the version, 1
@@ -26,10 +27,11 @@ import msgpack
 from shmq import contract
 from shmq.core import _core
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
+from shmq.persistence.catalog import SCHEMAS
 from shmq.registry import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
 from shmq.schemas.compare import problem_between
 
-__all__ = ["Schemas"]
+__all__ = ["Rows", "Schemas", "versions_of"]
 
 _MAGIC: Final = b"SHMJ"
 _VERSION: Final = 1
@@ -42,6 +44,8 @@ _MOST: Final = 1024
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _Table = dict[str, list["contract.SchemaVersion"]]
+#: The same as files have it.
+Rows = dict[str, list[list[Any]]]
 
 
 class Schemas:
@@ -114,10 +118,28 @@ class Schemas:
             return
         table = self._read()
         left = {name: versions for name, versions in table.items() if exists(name)}
-        if not left:
+        if not left and self._namespace.drop_stored(SCHEMAS):
             self._path.unlink(missing_ok=True)
         elif len(left) < len(table):
             self._write(left)
+
+    # ---- for the disk ----
+
+    def stamp(self) -> tuple[int, int, int] | None:
+        """What is another whenever they are others; None: there is no file."""
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def rows(self) -> Rows:
+        """All of them, as files have them. Raises SegmentError."""
+        return _rows_of(self._read())
+
+    def restore(self, table: _Table) -> None:
+        """Have a file with these, where there is none. Needs the registry lock. Raises NoSpace."""
+        self._write(table)
 
     # ---- the file ----
 
@@ -135,12 +157,7 @@ class Schemas:
             os.close(fd)
 
     def _write(self, table: _Table) -> None:
-        rows = {
-            name: [[each.version, each.schema, each.compatibility, each.at] for each in versions]
-            for name, versions in table.items()
-            if versions
-        }
-        packed = msgpack.packb(rows)
+        packed = msgpack.packb(_rows_of(table))
         raw = _HEAD.pack(_MAGIC, _VERSION, len(packed), _core.crc32c(packed)) + packed
         if len(raw) > _LONGEST:
             raise InvalidOption(f"the namespace's schemas would have {len(raw)} bytes: too many")
@@ -194,12 +211,22 @@ def _parsed(path: Path, raw: bytes) -> _Table:
     if len(packed) != size or _core.crc32c(packed) != crc:
         raise _damaged(path, "its bytes are not those that were written")
     try:
-        return {
-            name: [_version_of(name, *row) for row in rows]
-            for name, rows in msgpack.unpackb(packed, strict_map_key=False).items()
-        }
+        return versions_of(msgpack.unpackb(packed, strict_map_key=False))
     except Exception as error:  # msgpack's own kinds, and what the checks raise
         raise _damaged(path, f"it makes no sense: {error}") from error
+
+
+def _rows_of(table: _Table) -> Rows:
+    return {
+        name: [[each.version, each.schema, each.compatibility, each.at] for each in versions]
+        for name, versions in table.items()
+        if versions
+    }
+
+
+def versions_of(found: Rows) -> _Table:
+    """The schemas that a file has. Raises what it may be wrong in, TypeError for most."""
+    return {name: [_version_of(name, *row) for row in rows] for name, rows in found.items()}
 
 
 def _version_of(

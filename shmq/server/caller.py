@@ -29,6 +29,12 @@ class Caller:
             return ALL_RIGHTS
         return 0 if self.token is None else self.token.rights(queue)
 
+    def stream_rights(self, doors: Doors, stream: str, group: str | None) -> int:
+        """What it may do to the stream, or to that group of it: see the token's."""
+        if not doors.ask:
+            return ALL_RIGHTS
+        return 0 if self.token is None else self.token.stream_rights(stream, group)
+
     def __str__(self) -> str:
         name = f" {self.client!r}" if self.client else ""
         return f"{self.peer}{name}"

@@ -18,10 +18,11 @@ from typing import Any, Final, NamedTuple
 
 from shmq.client.local import LocalBroker, LocalQueue
 from shmq.contract import Message
+from shmq.core import _core
 from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Filter, Session
 from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.filters import compile_filter
-from shmq.names import dead_letter_name
+from shmq.names import dead_letter_name, staging_name
 from shmq.options import QueueOptions
 from shmq.protocol import FOREVER, Status, Type
 from shmq.server.answering import (
@@ -35,6 +36,8 @@ from shmq.server.answering import (
 from shmq.server.aside import Aside
 from shmq.server.caller import Caller
 from shmq.server.exchanging import Exchanging
+from shmq.server.limits import Limits
+from shmq.server.quotas import Quotas, Wish
 from shmq.server.schemas import changes, schema_answer
 from shmq.server.seldom import Seldom
 from shmq.server.staging import Asked, rows_of
@@ -75,7 +78,8 @@ _PEEKED: Final = 1 << 20
 #: About how many rows one PUBLISH puts: the others wait for no more than that.
 _PUBLISHED: Final = 10_000
 
-#: What is carried out beside the loop: it may wait for locks, or look through a whole queue.
+#: What is carried out beside the loop: it may wait for locks or the disk, or look through a
+#: whole queue.
 _ASIDE: Final = frozenset(
     {
         Type.CREATE,
@@ -88,6 +92,8 @@ _ASIDE: Final = frozenset(
         Type.STAGE,
         Type.PUBLISH,
         Type.STAGED,
+        Type.SCHEMA,
+        Type.EXCHANGE,
     }
 )
 
@@ -131,8 +137,10 @@ class Control:
         stirred: Callable[[Session], None],
         sooner: Callable[[], None],
         aside: Aside,
+        limits: Limits,
     ) -> None:
         self.doors = doors
+        self.quotas = Quotas(broker, limits)
         self.wait = wait
         self.wait_chosen = wait_chosen
         self.confirm = confirm
@@ -148,7 +156,7 @@ class Control:
         self._broker = broker
         self._exchanging = Exchanging(broker)
         self._seldom = Seldom(log)
-        self.streams = Streams(broker, self.rights)
+        self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
             Type.HELLO: self._hello,
@@ -204,6 +212,11 @@ class Control:
         """What the session may do to the queue of that name, whether there is one or not."""
         caller: Caller = session.context
         return caller.rights(self.doors, name)
+
+    def stream_rights(self, session: Session, name: str, group: str | None = None) -> int:
+        """The same of a stream, or of a group of it."""
+        caller: Caller = session.context
+        return caller.stream_rights(self.doors, name, group)
 
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         """Carry a request out: its status, and the payload of the answer.
@@ -327,9 +340,24 @@ class Control:
                 Status.FORBIDDEN,
                 f"dead_letter={wanted.dead_letter!r}: the token has no right to administer that",
             )
-        if own:
-            self._create_own(session, name, given)
-            return b""
+        with self.quotas.room_for(session, lambda: self._wished(name, wanted)):
+            if own:
+                self._create_own(session, name, given)
+            else:
+                self._create_for_all(session, name, given)
+        return b""
+
+    def _wished(self, name: str, wanted: QueueOptions) -> Wish | None:
+        """The queues that a CREATE makes; None: there is one of that name."""
+        if self._broker.has_queue(name):
+            return None
+        sizes = {name: _core.segment_bytes(wanted.as_dict())}
+        graves = wanted.dead_letter
+        if graves is not None and not self._broker.has_queue(graves):
+            sizes[graves] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
+        return Wish("queues", sizes, sum(sizes.values()))
+
+    def _create_for_all(self, session: Session, name: str, given: dict[str, Any]) -> None:
         try:
             made = self._broker.create_queue(name, **given)
         except QueueExists:
@@ -339,7 +367,6 @@ class Control:
                 raise
             raise Refusal(Status.QUEUE_EXISTS, "it exists with other options") from None
         made.close()
-        return b""
 
     def _create_own(self, session: Session, name: str, given: dict[str, Any]) -> None:
         """Make a queue that goes with the session; its name is a reply queue's."""
@@ -419,13 +446,16 @@ class Control:
         with well_formed():
             asked, rows = rows_of(rest)
         with self._staging(session, name) as queue, well_formed():
-            queue.stage(
-                asked.publisher,
-                asked.number("batch"),
-                asked.text("part"),
-                rows,
-                staging_bytes=asked.number("staging_bytes"),
-            )
+            size = asked.number("staging_bytes")
+
+            def wished() -> Wish | None:
+                staging = staging_name(name, asked.publisher)
+                has = self._broker.has_queue(staging)
+                return None if has else Wish("queues", [staging], size)
+
+            batch, part = asked.number("batch"), asked.text("part")
+            with self.quotas.room_for(session, wished):
+                queue.stage(asked.publisher, batch, part, rows, staging_bytes=size)
         return b""
 
     def _publish(self, session: Session, name: str, rest: bytes) -> bytes:

@@ -10,20 +10,24 @@ import contextlib
 import dataclasses
 import os
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgpack
 
-from shmq.client import publishing
+from shmq.client import definitions, publishing
 from shmq.client.exchange import LocalExchange
 from shmq.client.local import LocalBroker
 from shmq.contract import Binding
 from shmq.core._core import ADMIN_RIGHT, PRODUCE_RIGHT
 from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
+from shmq.registry import Namespace
 from shmq.server.statuses import status_of
 
 __all__ = ["Exchanging"]
+
+_CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
 
 _SIZE: Final = struct.Struct("!I")
 
@@ -51,6 +55,8 @@ class Exchanging:
     def __init__(self, broker: LocalBroker) -> None:
         self._broker = broker
         self._open: dict[str, LocalExchange] = {}
+        #: What is open, and that nothing is closed while it is used: threads ask.
+        self._lock = threading.RLock()
         self._actions: dict[str, Callable[[Rights, str, Asked], Asked]] = {
             "create": self._create,
             "look": self._look,
@@ -68,10 +74,15 @@ class Exchanging:
 
     def ask(self, rights: Rights, name: str, asked: Asked) -> Asked:
         """Carry out an EXCHANGE. Raises ShmqError, and TypeError for a value of another type."""
-        action = self._actions.get(asked.get("action", ""))
+        told = asked.get("action", "")
+        action = self._actions.get(told)
         if action is None:
             raise InvalidOption(f"'action' must be one of {', '.join(self._actions)}")
-        return action(rights, name, asked)
+        with contextlib.ExitStack() as stack:
+            if told in _CHANGES:
+                stack.enter_context(definitions.on_disk(Namespace.of(self._broker.namespace)))
+            stack.enter_context(self._lock)  # not while the disk is waited for
+            return action(rights, name, asked)
 
     # ---- making and finding ----
 
@@ -133,6 +144,10 @@ class Exchanging:
 
     def route(self, rights: Rights, name: str, rest: bytes) -> Asked:
         """Carry out a ROUTE. Raises ShmqError, and TypeError for a value of another type."""
+        with self._lock:
+            return self._routed(rights, name, rest)
+
+    def _routed(self, rights: Rights, name: str, rest: bytes) -> Asked:
         asked, meta, bodies = _parts_of(rest)
         properties = _arguments(meta)
         exchange = self._attached(name)

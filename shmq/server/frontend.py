@@ -87,6 +87,7 @@ class FrontEnd:
             self._stir,
             self._sooner,
             self._aside,
+            settings.limits,
         )
         self._front = _core.Front(self._control, **_limits_of(settings))
         self._control.attached = self._front.attached
@@ -143,6 +144,7 @@ class FrontEnd:
         tls = None if settings.tls is None else settings.tls.context()
         self._settings, self._tls = settings, tls
         self._control.doors = Doors(settings.tokens)
+        self._control.quotas.limits = settings.limits
         self._front.set_limits(**_limits_of(settings))
         for carrier in list(self._carriers):
             caller: Caller = carrier.session.context

@@ -1,4 +1,4 @@
-"""How much a server gives to one connection, and to all of them."""
+"""How much a server gives to one connection, to all of them, and to those of one token."""
 
 from __future__ import annotations
 
@@ -7,10 +7,41 @@ import dataclasses
 from shmq.options import check_seconds, check_whole
 from shmq.protocol import MAX_FRAME
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "Quota"]
 
 _KIB = 1024
 _GIB = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """How much there may be before clients make no more; None: without limit.
+
+    Raises :class:`~shmq.InvalidOption` for a value out of range, and TypeError for one of
+    the wrong type.
+    """
+
+    #: Queues, dead-letter queues and staging queues among them.
+    queues: int | None = None
+    #: Streams.
+    streams: int | None = None
+    #: Groups of consumers, of all streams.
+    groups: int | None = None
+    #: Bytes of shared memory that the queues and the partitions of streams may take.
+    bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                check_whole(field.name, value, 0, (1 << 63) - 1)
+
+    def __bool__(self) -> bool:
+        """Whether anything is limited."""
+        return self != _NO_QUOTA
+
+
+_NO_QUOTA = Quota()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +72,10 @@ class Limits:
     #: How long a process of the server may give no sign of life: then it is killed and
     #: replaced. From 2 s on.
     silence: float = 5.0
+    #: Of all that is in the namespace.
+    namespace: Quota = _NO_QUOTA
+    #: Of what one token may administer; of groups, of those that it may be a member of.
+    token: Quota = _NO_QUOTA
 
     def __post_init__(self) -> None:
         check_whole("connections", self.connections, 1, 1_000_000)
@@ -50,3 +85,6 @@ class Limits:
         for name in ("handshake", "idle", "frame", "drain"):
             check_seconds(name, getattr(self, name), 0.01)
         check_seconds("silence", self.silence, 2.0)
+        for name in ("namespace", "token"):
+            if not isinstance(getattr(self, name), Quota):
+                raise TypeError(f"{name}={getattr(self, name)!r} must be a table of quotas")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -15,11 +17,13 @@ from shmq.client.groups.place import Place
 from shmq.client.groups.share import LocalShare
 from shmq.client.streams import LocalStream
 from shmq.core import _roster
-from shmq.core._core import CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
 from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.protocol import Status, Type
 from shmq.server.answering import Refusal, map_of, packed, well_formed
 from shmq.server.group_forms import Asked, Places, Take, receipts_of
+from shmq.server.quotas import Quotas, Wish
+from shmq.server.tokens import KNOWN
 
 __all__ = ["Members"]
 
@@ -34,6 +38,11 @@ _NONE: Final = (1 << 64) - 1
 #: What one SHARE_TAKE lends at most.
 _AT_ONCE: Final = 1024
 
+#: Either right is enough to look at a group.
+_LOOKS: Final = CONSUME_RIGHT | ADMIN_RIGHT
+#: What a STREAM_GROUPS takes, by its action.
+_RIGHTS: Final = {"look": _LOOKS, "delete": ADMIN_RIGHT}
+
 Key = tuple[int, str, int]
 
 
@@ -41,19 +50,25 @@ class Streams(Protocol):
     """Where members find their streams."""
 
     def attached(
-        self, session: Session, name: str, right: int = 0, identity: int = 0
+        self,
+        session: Session,
+        name: str,
+        right: int = 0,
+        identity: int = 0,
+        group: str | None = None,
     ) -> LocalStream:
-        """The stream, for who may do that to it."""
+        """The stream, for who has one of those rights to it, or to that group of it."""
 
-    def rights(self, session: Session, name: str) -> int:
-        """What the session may do to what is called so."""
+    def rights(self, session: Session, name: str, group: str | None = None) -> int:
+        """What the session may do to the stream of that name, or to a group of it."""
 
 
 class Members:
     """Carries out requests about groups, and leaves them for those whose connection ended."""
 
-    def __init__(self, streams: Streams, open_queue: Callable[[str], Any]) -> None:
+    def __init__(self, streams: Streams, open_queue: Callable[[str], Any], quotas: Quotas) -> None:
         self._streams = streams
+        self._quotas = quotas
         self._graves = Graves(open_queue)
         self._open: dict[Session, dict[Key, Seat]] = {}
         self.answers: dict[int, Callable[[Session, str, bytes], bytes]] = {
@@ -88,8 +103,8 @@ class Members:
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Asked(rest)
         options = asked.options()
-        stream = self._streams.attached(session, name, CONSUME_RIGHT, asked.identity)
-        with well_formed():
+        stream = self._attached(session, name, asked, CONSUME_RIGHT)
+        with well_formed(), self._room_for(session, stream, asked.group):
             seat = self._seat(session, stream, asked.group, options)
         key = stream.identity, asked.group, seat.id
         self._open.setdefault(session, {})[key] = seat
@@ -210,36 +225,59 @@ class Members:
         with well_formed():
             if not isinstance(identity, int):
                 raise TypeError("'identity' must be of type int")
-            stream: Any = self._streams.attached(session, name, CONSUME_RIGHT, identity)
             if action == "list":
-                return packed([dataclasses.asdict(each) for each in stream.groups()])
+                return packed(self._list(session, name, identity))
             group = asked.pop("group", None)
             if not isinstance(group, str):
                 raise TypeError("'group' must be of type str")
+            if action not in _RIGHTS:
+                raise TypeError("'action' must be 'list', 'look' or 'delete'")
+            stream: Any = self._streams.attached(session, name, _RIGHTS[action], identity, group)
             if action == "delete":
                 stream.delete_group(group)
                 return packed({})
-            if action != "look":
-                raise TypeError("'action' must be 'list', 'look' or 'delete'")
             if "group_id" in asked:
                 _check_same(stream, group, asked.pop("group_id"))
-            return packed(_shown(stream.group(group, **asked)))
+            with self._room_for(session, stream, group):
+                return packed(_shown(stream.group(group, **asked)))
+
+    def _list(self, session: Session, name: str, identity: int) -> list[dict[str, Any]]:
+        """The groups that the session may look at."""
+        stream: Any = self._streams.attached(session, name, _LOOKS | KNOWN, identity)
+        rights = functools.partial(self._streams.rights, session, name)
+        return [dataclasses.asdict(each) for each in stream.groups() if rights(each.name) & _LOOKS]
 
     # ---- finding ----
 
     def _found(self, session: Session, name: str, asked: Asked) -> Seat:
         """The member's seat. Raises Refusal, NoSuchStream, MemberFenced."""
-        stream = self._streams.attached(session, name, CONSUME_RIGHT, asked.identity)
+        stream = self._attached(session, name, asked, CONSUME_RIGHT)
         key = stream.identity, asked.group, asked.member
         seat = self._open.get(session, {}).get(key)
         if seat is None:
             raise _gone(asked)
         return seat
 
+    def _attached(self, session: Session, name: str, asked: Asked, right: int) -> LocalStream:
+        return self._streams.attached(session, name, right, asked.identity, asked.group)
+
     def _group(self, session: Session, name: str, asked: Asked) -> LocalGroup:
-        stream: Any = self._streams.attached(session, name, CONSUME_RIGHT, asked.identity)
-        group: LocalGroup = stream.group(asked.group)
+        """The group, for who may set it to other offsets."""
+        stream: Any = self._attached(session, name, asked, ADMIN_RIGHT)
+        with self._room_for(session, stream, asked.group):
+            group: LocalGroup = stream.group(asked.group)
         return group
+
+    def _room_for(
+        self, session: Session, stream: LocalStream, group: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Have a group that the block makes fit the quotas. Raises Refusal, LockTimeout."""
+
+        def wished() -> Wish | None:
+            there = files.look_at(stream.namespace, stream.identity, group)
+            return Wish("groups", [f"{stream.name}/{group}"]) if there is None else None
+
+        return self._quotas.room_for(session, wished)
 
     def _need(self, session: Session, name: str, right: int) -> None:
         if not self._streams.rights(session, name) & right:

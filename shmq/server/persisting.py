@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,12 +20,19 @@ from shmq.processes.post import PipedPost
 from shmq.processes.pulse import Pulse, show_stack_on_demand
 from shmq.processes.signals import leave_to_the_supervisor
 from shmq.processes.tether import tether
+from shmq.registry import AlreadyKept, Namespace
 from shmq.server.settings import Settings
 
 __all__ = ["PersistencePost", "main"]
 
-#: What the process tells its supervisor; anything else is why it cannot begin.
+log = logging.getLogger("shmq.server")
+
+#: What the process tells its supervisor: the durable queues are there. Anything else is why it
+#: cannot begin.
 _RECOVERED: Final = ""
+
+#: How often it is looked whether another writer has ended, in seconds.
+_LOOK: Final = 0.2
 
 #: The longest pause before one that dies again and again is started anew, in seconds.
 _LONGEST_PAUSE: Final = 2.0
@@ -40,7 +48,8 @@ def main(
 ) -> None:
     """Recover, say so, and write until SIGTERM, or the end of the ``supervisor``.
 
-    One that is to end before it has begun still writes what there is by then.
+    As long as another process writes the namespace's durable queues, it waits, and says that
+    they are there. One that is to end before it has begun still writes what there is by then.
     """
     tether(supervisor, signal.SIGTERM)
     show_stack_on_demand()
@@ -49,22 +58,68 @@ def main(
     leave_to_the_supervisor(lambda: early.append(True))
     show_on_stderr("shmq", level)
     try:
-        persistence = Persistence(namespace, data_dir)
-        persistence.recover()
+        persistence = _recovered(namespace, data_dir, pipe, early)
     except ShmqError as error:
         pipe.send(str(error))
         raise SystemExit(1) from None
+    if persistence is None:
+        return
     leave_to_the_supervisor(persistence.stop)
     if early:
         persistence.stop()
-    with contextlib.suppress(OSError):  # a supervisor that was killed hears nothing
-        pipe.send(_RECOVERED)
+    _say(pipe, _RECOVERED)
     try:
         persistence.run()
     except ShmqError as error:
-        with contextlib.suppress(OSError):
-            pipe.send(str(error))
+        _say(pipe, str(error))
         raise SystemExit(1) from None
+
+
+def _recovered(
+    namespace: str, data_dir: Path | None, pipe: Connection, early: list[bool]
+) -> Persistence | None:
+    """The writer, once no other process is; None: it is to end before. Raises ShmqError.
+
+    Another directory than the other writer's, where one was given, is refused.
+    """
+    where = data_dir
+    while True:
+        persistence = Persistence(namespace, where)
+        try:
+            persistence.recover()
+        except AlreadyKept as kept:
+            where = kept.directory
+            if where is None or (data_dir is not None and data_dir.resolve() != where.resolve()):
+                raise
+            _say(pipe, _RECOVERED)
+            if not _waited_for(namespace, kept, early):
+                return None
+        else:
+            return persistence
+
+
+def _waited_for(namespace: str, kept: AlreadyKept, early: list[bool]) -> bool:
+    """Wait until that process is not the writer any more; false: this one is to end before."""
+    who = f"process {kept.pid}" if kept.pid else "a process of another container"
+    log.warning(
+        "%s writes the durable queues of namespace %r, in %s: this server does not, and takes "
+        "over once that process has ended",
+        who,
+        namespace,
+        kept.directory,
+    )
+    registry = Namespace.of(namespace)
+    while not early and registry.keeper == kept.pid:
+        time.sleep(_LOOK)
+    if not early:
+        log.info("%s has ended: this server writes the durable queues", who)
+    return not early
+
+
+def _say(pipe: Connection, what: str) -> None:
+    """Tell the supervisor; one that was killed hears nothing."""
+    with contextlib.suppress(OSError):
+        pipe.send(what)
 
 
 class PersistencePost(PipedPost):
@@ -75,7 +130,7 @@ class PersistencePost(PipedPost):
         directory = chosen_directory(first.namespace, first.data_dir)
         #: Whether the queues have been recovered, or there is nothing to recover.
         self.recovered = not directory.exists()
-        #: Whether a process has begun to write: nobody else does.
+        #: Whether a process has begun to write, or waits for another writer's end.
         self.begun = False
         #: Why the last process could not begin.
         self.refusal: str | None = None

@@ -15,7 +15,8 @@ from shmq.errors import InvalidOption, ShmqError
 from shmq.names import check_name, default_namespace
 from shmq.options import check_one_of, check_whole
 from shmq.protocol import DEFAULT_PORT
-from shmq.server.limits import Limits
+from shmq.server.limits import Limits, Quota
+from shmq.server.ownership import check_file
 from shmq.server.tls import Tls
 from shmq.server.tokens import Token
 
@@ -138,17 +139,22 @@ class Source:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            found = tomllib.load(file)
     except OSError as error:
         raise InvalidOption(f"it cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InvalidOption(f"it is not TOML: {error}") from error
+    secrets = "its tokens" if found.get("tokens") else None
+    check_file(status, path, "the configuration", secrets=secrets)
+    return found
 
 
 def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     values = dict(table)
     if "limits" in values:
-        values["limits"] = _made(Limits, "limits", _table("limits", values["limits"]))
+        values["limits"] = _limits(_table("limits", values["limits"]))
     if "tls" in values:
         files = _table("tls", values["tls"])
         values["tls"] = _made(Tls, "tls", {k: _path(v, folder) for k, v in files.items()})
@@ -162,6 +168,14 @@ def _values(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     if "data_dir" in values:
         values["data_dir"] = _path(values["data_dir"], folder)
     return values
+
+
+def _limits(table: dict[str, Any]) -> Limits:
+    values = dict(table)
+    for scope in {"namespace", "token"} & values.keys():
+        where = f"limits.{scope}"
+        values[scope] = _made(Quota, where, _table(where, values[scope]))
+    return _made(Limits, "limits", values)
 
 
 def _made(kind: type[_T], where: str, values: dict[str, Any]) -> _T:

@@ -24,6 +24,7 @@ from shmq.errors import (
     NoSuchGroup,
     NoSuchQueue,
     NoSuchStream,
+    NotConfirmed,
     OffsetOutOfRange,
     OutOfSequence,
     PartitionSealed,
@@ -88,5 +89,6 @@ def refusal_of(error: Exception) -> tuple[Status, bytes]:
         return status, _SEQUENCE.pack(error.expected, error.given)
     if isinstance(error, DamagedFile):
         return status, msgpack.packb([error.path, error.offset, error.what])
-    told = "the server has logged why" if status == Status.INTERNAL else str(error)
+    hidden = status == Status.INTERNAL and not isinstance(error, NotConfirmed)
+    told = "the server has logged why" if hidden else str(error)
     return status, told.encode()

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from shmq.client.local import LocalBroker
 from shmq.client.streams import LocalStream
@@ -20,13 +20,13 @@ from shmq.server.confirming import Confirming
 from shmq.server.fetching import Fetching
 from shmq.server.holding import Holding
 from shmq.server.members import Members
+from shmq.server.quotas import Quotas, Wish
 from shmq.server.statuses import refusal_of
 from shmq.server.stream_forms import Append, At, Fetch, Hold, Repartition
 from shmq.stream_options import StreamOptions
 
 __all__ = ["Streams"]
 
-Rights = Callable[[Session, str], int]
 
 _APPENDED: Final = struct.Struct("!QIQ")
 _OFFSET: Final = struct.Struct("!Q")
@@ -36,20 +36,28 @@ _RANGE: Final = struct.Struct("!II")
 _MOST_KEPT: Final = 256
 
 
+class Rights(Protocol):
+    """What a session may do to a stream, or to a group of it, whether there is one or not."""
+
+    def __call__(self, session: Session, name: str, group: str | None = None) -> int:
+        """The engine's bits, and KNOWN."""
+
+
 class Streams:
     """Carries out requests about streams, and knows those that are attached to.
 
     Each method that answers checks in the contract's order: form, flags, stream, right, range.
     """
 
-    def __init__(self, broker: LocalBroker, rights: Rights) -> None:
+    def __init__(self, broker: LocalBroker, rights: Rights, quotas: Quotas) -> None:
         self._broker = broker
         self._rights = rights
+        self._quotas = quotas
         self._open: dict[str, LocalStream] = {}
         self._fetching = Fetching()
         self._holding = Holding()
         self._confirming = Confirming()
-        self._members = Members(self, broker.queue)
+        self._members = Members(self, broker.queue, quotas)
         self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
             Type.STREAM_CREATE: self._create,
             Type.STREAM_DELETE: self._delete,
@@ -83,24 +91,32 @@ class Streams:
             stream.close()
         self._open.clear()
 
-    def rights(self, session: Session, name: str) -> int:
-        """What the session may do to what is called so."""
-        return self._rights(session, name)
+    def rights(self, session: Session, name: str, group: str | None = None) -> int:
+        """What the session may do to the stream of that name, or to a group of it."""
+        return self._rights(session, name, group)
 
     # ---- attaching ----
 
     def attached(
-        self, session: Session, name: str, right: int = 0, identity: int = 0
+        self,
+        session: Session,
+        name: str,
+        right: int = 0,
+        identity: int = 0,
+        group: str | None = None,
     ) -> LocalStream:
-        """The stream, for who may do that to it. Raises Refusal, NoSuchStream."""
-        held = self._rights(session, name)
-        if not held:
+        """The stream, for who has one of those rights to it, or to that group of it.
+
+        Raises Refusal, NoSuchStream.
+        """
+        if not self._rights(session, name):
             raise _absent(name)
         stream = self._kept(name)
         if identity and stream.identity != identity:
             raise _absent(name)
-        if right and not held & right:
-            raise Refusal(Status.FORBIDDEN, f"the token has no right to that of stream {name!r}")
+        if right and not self._rights(session, name, group) & right:
+            what = f"stream {name!r}" if group is None else f"group {group!r} of stream {name!r}"
+            raise Refusal(Status.FORBIDDEN, f"the token has no right to do that to {what}")
         return stream
 
     def _kept(self, name: str) -> LocalStream:
@@ -132,8 +148,16 @@ class Streams:
         if not held & ADMIN_RIGHT:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
-            StreamOptions.given(given)
-            self._broker.create_stream(name, **given).close()
+            wanted = StreamOptions.given(given)
+
+            def wished() -> Wish | None:
+                if self._broker.has_stream(name):
+                    return None
+                size = wanted.partitions * _log.partition_bytes(wanted.as_dict())
+                return Wish("streams", [name], size)
+
+            with self._quotas.room_for(session, wished):
+                self._broker.create_stream(name, **given).close()
         return b""
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -230,7 +254,9 @@ class Streams:
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.of(rest)
         stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
-        with well_formed():
+        size = asked.partitions * _log.partition_bytes(stream.options.as_dict())
+        wish = Wish("streams", [], size)
+        with well_formed(), self._quotas.room_for(session, lambda: wish):
             opened = stream.repartition(asked.partitions)
         return _RANGE.pack(opened.start, opened.stop)
 

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 from shmq.errors import InvalidOption
+from shmq.server.ownership import check_file
 
 __all__ = ["Tls"]
 
@@ -29,11 +30,16 @@ class Tls:
                 raise TypeError(f"{name}={value!r} must be a path")
 
     def context(self) -> ssl.SSLContext:
-        """A new context with the files as they are now. Raises :class:`~shmq.InvalidOption`."""
+        """A new context with the files as they are now.
+
+        Raises :class:`~shmq.InvalidOption` for files that cannot be used, or that others may
+        write, and for a key that others may read.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         try:
+            self._check_files()
             # A passphrase would be asked for at the terminal, where nobody may be.
             context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
         except (OSError, ValueError) as error:
@@ -43,6 +49,7 @@ class Tls:
             ) from error
         if self.client_ca is not None:
             try:
+                _check(self.client_ca, "the file of authorities")
                 context.load_verify_locations(self.client_ca)
             except (OSError, ValueError) as error:
                 raise InvalidOption(
@@ -50,6 +57,18 @@ class Tls:
                 ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+    def _check_files(self) -> None:
+        if self.key is None:
+            _check(self.certificate, "the certificate with its key", secrets="the key")
+            return
+        _check(self.certificate, "the certificate")
+        _check(self.key, "the key", secrets="it")
+
+
+def _check(path: Path, what: str, secrets: str | None = None) -> None:
+    """Raises InvalidOption, and OSError."""
+    check_file(path.stat(), path, what, secrets=secrets)
 
 
 def _no_passphrase() -> str:

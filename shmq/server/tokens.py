@@ -1,4 +1,4 @@
-"""Tokens: what a client shows to be let in, and what it may then do to which queues.
+"""Tokens: what a client shows to be let in, and what it may then do to which names.
 
 A token is 256 random bits as text. The server stores its SHA-256 alone. A slow hash, as
 for passwords, would protect nothing here: nobody guesses 256 random bits, and everybody
@@ -14,15 +14,19 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
 from shmq.errors import InvalidOption
 
-__all__ = ["ALL_RIGHTS", "LEAST_TOKEN", "Doors", "Token", "hash_of", "make_token"]
+__all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "Doors", "Token", "hash_of", "make_token"]
 
 ALL_RIGHTS: Final = PRODUCE_RIGHT | CONSUME_RIGHT | ADMIN_RIGHT
+
+#: Of a stream beside the engine's rights: the token has a right to a group of it.
+KNOWN: Final = 1 << 7
+assert not KNOWN & ALL_RIGHTS
 
 #: The shortest token that is taken, in characters: 128 bits in hexadecimal.
 LEAST_TOKEN: Final = 32
@@ -31,7 +35,8 @@ LEAST_TOKEN: Final = 32
 _PREFIX: Final = "shmq_"
 _ALGORITHM: Final = "sha256:"
 _HASH: Final = re.compile(rf"{_ALGORITHM}[0-9a-f]{{64}}\Z", re.ASCII)
-_PATTERN: Final = re.compile(r"[A-Za-z0-9._:*?\[\]!-]{1,200}\Z", re.ASCII)
+_PART: Final = r"[A-Za-z0-9._:*?\[\]!-]{1,200}"
+_PATTERN: Final = re.compile(rf"{_PART}(/{_PART})?\Z", re.ASCII)
 
 
 def make_token() -> str:
@@ -55,22 +60,23 @@ def _digest(token: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What one token allows: patterns of queue names for each right.
+    """What one token allows: patterns of names for each right.
 
-    ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of those. No right
-    includes another. Raises :class:`~shmq.InvalidOption`, and TypeError for a value of
-    the wrong type; neither names a secret.
+    ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of those. A pattern is for
+    queues, exchanges, and streams with all their groups of consumers; ``STREAM/GROUP`` is for
+    groups alone. No right includes another. Raises :class:`~shmq.InvalidOption`, and TypeError
+    for a value of the wrong type; neither names a secret.
     """
 
     #: For the log.
     name: str
     #: ``sha256:`` and 64 hexadecimal digits, as :func:`hash_of` returns it.
     hash: str = dataclasses.field(repr=False)
-    #: Queues that it may put messages into.
+    #: What it may put messages or records into.
     produce: Sequence[str] = ()
-    #: Queues that it may take messages from, settle and look at.
+    #: What it may take messages from, settle and read; with a group, as a member of that.
     consume: Sequence[str] = ()
-    #: Queues that it may create, delete, purge and redrive.
+    #: What it may create, delete, purge and redrive; which groups, delete and reset.
     admin: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -95,22 +101,57 @@ class Token:
         for pattern in patterns:
             if not isinstance(pattern, str) or not _PATTERN.match(pattern):
                 raise InvalidOption(
-                    f"{right}: {pattern!r} of token {self.name!r} is no pattern of queue names: "
-                    f"use the characters of a name, and * ? [ ] !"
+                    f"{right}: {pattern!r} of token {self.name!r} is no pattern of names: "
+                    f"use the characters of a name, and * ? [ ] !, or STREAM/GROUP of these"
+                )
+            if right == "produce" and "/" in pattern:
+                raise InvalidOption(
+                    f"produce: {pattern!r} of token {self.name!r} names a group, into which "
+                    f"nothing can be put: name the stream"
                 )
         return tuple(patterns)
 
-    def rights(self, queue: str) -> int:
-        """What it may do to the queue, as the engine's bits."""
+    def rights(self, name: str) -> int:
+        """What it may do to the queue or exchange, as the engine's bits."""
+        return self._found(lambda pattern: "/" not in pattern and _matches(name, pattern))
+
+    def stream_rights(self, stream: str, group: str | None = None) -> int:
+        """What it may do to the stream, or to that group of it.
+
+        Who may consume as a member of a group may read the stream, and who has any right to a
+        group may know of it.
+        """
+
+        def fits(pattern: str) -> bool:
+            of_stream, slash, of_group = pattern.partition("/")
+            if slash and (group is None or not _matches(group, of_group)):
+                return False
+            return _matches(stream, of_stream)
+
+        def fits_a_group(pattern: str) -> bool:
+            of_stream, slash, _ = pattern.partition("/")
+            return bool(slash) and _matches(stream, of_stream)
+
+        found = self._found(fits)
+        if group is None and (of_groups := self._found(fits_a_group)):
+            found |= of_groups & CONSUME_RIGHT | KNOWN
+        return found
+
+    def _found(self, fits: Callable[[str], bool]) -> int:
+        """The rights with a pattern that fits, as the engine's bits."""
         found = 0
         for right, patterns in (
             (PRODUCE_RIGHT, self.produce),
             (CONSUME_RIGHT, self.consume),
             (ADMIN_RIGHT, self.admin),
         ):
-            if any(fnmatch.fnmatchcase(queue, pattern) for pattern in patterns):
+            if any(map(fits, patterns)):
                 found |= right
         return found
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern)
 
 
 class Doors:

@@ -37,6 +37,7 @@ def test_it_serves_until_it_is_told_to_stop(shell: Shell, number: int) -> None:
 
 def test_the_flags_go_over_the_file(shell: Shell, tmp_path: Path) -> None:
     config = tmp_path / "serve.toml"
+    config.touch(mode=0o600)
     config.write_text("port = 1\nworkers = 3\nbind = '127.0.0.7'\nnamespace = 'elsewhere'\n")
 
     running = shell.start("serve", "-c", str(config), "-p", "0", "-w", "2", "-l", "info")

@@ -5,11 +5,14 @@ that side; the lines after it go on with it, and ``#`` begins a comment. Between
 may stand:
 
 ``{A}``
-    a receipt: eight bytes that the server chooses, the same wherever the letter is
+    eight bytes that the server chooses, such as a receipt: the same wherever the letter is
+``{crc}``
+    a checksum: four bytes that the server computes
 ``{length}``
     the length of what follows, in four bytes
-``{map: one, two}``
-    a msgpack map with at least these keys
+``{map: one, two=A}``
+    a msgpack map with at least these keys; the value of the second is a number, which ``{A}``
+    stands for
 ``{text}``
     UTF-8 up to the end of the frame
 """
@@ -33,10 +36,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 _BLOCK = re.compile(r"^```wire\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINE = re.compile(r"(client|server)?([^#]*)(?:# (.*))?")
 _PART = re.compile(
-    r"(?P<hex>[0-9A-F]{2})\b|\{(?P<name>[A-Z]|length|text|map)(?:: (?P<keys>[^}]*))?\}"
+    r"(?P<hex>[0-9A-F]{2})\b|\{(?P<name>[A-Z]|crc|length|text|map)(?:: (?P<keys>[^}]*))?\}"
 )
 
-Receipts = dict[str, bytes]
+#: Bytes that a placeholder stands for; a letter: 8.
+_SIZES = {"crc": 4}
+
+#: What the server chose, by its letter.
+Chosen = dict[str, bytes]
 
 
 @dataclasses.dataclass
@@ -50,15 +57,15 @@ class Frame:
     #: The hex, and what stands between it.
     text: str = ""
 
-    def encoded(self, receipts: Receipts) -> bytes:
-        """The bytes of a client's frame, with the receipts that the server gave."""
+    def encoded(self, chosen: Chosen) -> bytes:
+        """The bytes of a client's frame, with what the server chose."""
         return b"".join(
-            bytes.fromhex(part["hex"]) if part["hex"] else receipts[part["name"]]
+            bytes.fromhex(part["hex"]) if part["hex"] else chosen[part["name"]]
             for part in self._parts()
         )
 
-    def compare(self, received: bytes, receipts: Receipts) -> None:
-        """AssertionError unless a server's frame was received; its receipts are noted."""
+    def compare(self, received: bytes, chosen: Chosen) -> None:
+        """AssertionError unless a server's frame was received; what the server chose is noted."""
         at, length = 0, None
         for part in self._parts():
             rest = received[at:]
@@ -68,15 +75,17 @@ class Frame:
             elif part["name"] == "length":
                 size = 4
                 (length,) = struct.unpack(">I", rest[:4])
+            elif part["name"] in _SIZES:
+                size = _SIZES[part["name"]]
             elif part["name"] == "text":
                 size = len(rest)
                 rest.decode()
             elif part["name"] == "map":
-                size = self._map(rest, part["keys"])
+                size = self._map(rest, part["keys"], chosen)
                 assert length in (size, len(received) - HEADER), self._told(received, at)
             else:
                 size = 8
-                assert receipts.setdefault(part["name"], rest[:8]) == rest[:8], f"{part[0]} differs"
+                assert chosen.setdefault(part["name"], rest[:8]) == rest[:8], f"{part[0]} differs"
             at += size
         assert at == len(received), self._told(received, at)
 
@@ -93,7 +102,7 @@ class Frame:
         for part in self._parts():
             if part["name"] in {"text", "map", "length"}:
                 return None
-            total += 1 if part["hex"] else 8
+            total += 1 if part["hex"] else _SIZES.get(part["name"], 8)
         return total - HEADER
 
     def _parts(self) -> Iterator[re.Match[str]]:
@@ -105,11 +114,15 @@ class Frame:
             yield part
             at = part.end() + 1
 
-    def _map(self, rest: bytes, keys: str) -> int:
+    def _map(self, rest: bytes, keys: str, chosen: Chosen) -> int:
         reader = msgpack.Unpacker()
         reader.feed(rest)
         found = reader.unpack()
-        assert isinstance(found, dict) and set(keys.split(", ")) <= set(found), (self.label, found)
+        assert isinstance(found, dict), (self.label, found)
+        for key, _, letter in (each.partition("=") for each in keys.split(", ")):
+            assert key in found, (self.label, key, found)
+            if letter:
+                chosen[letter] = struct.pack(">Q", found[key])
         return int(reader.tell())
 
     def _told(self, received: bytes, at: int) -> str:

@@ -95,5 +95,6 @@ def test_the_sessions_show_what_a_client_needs() -> None:
 
     assert {"HELLO", "CREATE", "PRODUCE", "CONSUME", "DELIVER", "ACK", "PRODUCE_BATCH"} <= shown
     assert {"SUBSCRIBE", "UNSUBSCRIBE", "NACK", "REJECT"} <= shown
+    assert {"STREAM_CREATE", "STREAM_INFO", "APPEND", "FETCH"} <= shown
     assert any("LEASE_EXPIRED" in label for label in outcomes)
     assert any("BAD_MAGIC" in label for label in outcomes)

@@ -21,15 +21,16 @@ def received(reader: BinaryIO) -> bytes:
 
 
 def test_the_sessions_go_as_they_stand_byte_by_byte(namespace: str) -> None:
-    receipts: dict[str, bytes] = {}
+    chosen: dict[str, bytes] = {}
     with serve(namespace) as server, socket.create_connection(server.address, PATIENCE) as there:
         reader = there.makefile("rb")
         for frame in frames():
             if frame.side == "client":
-                there.sendall(frame.encoded(receipts))
+                there.sendall(frame.encoded(chosen))
             else:
-                frame.compare(received(reader), receipts)
+                frame.compare(received(reader), chosen)
         assert reader.read() == b"", "after a fatal status nothing follows"
         reader.close()
 
-    assert len(set(receipts.values())) == len(receipts), "a receipt is never given twice"
+    assert chosen["U"] == chosen["T"][::-1], "entries are little-endian"
+    assert len(set(chosen.values())) == len(chosen), "the server never gives a receipt twice"

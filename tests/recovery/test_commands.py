@@ -249,11 +249,14 @@ def test_a_second_writer_is_refused_before_there_is_anything_to_write(
     assert persist.process is not None
     told = f"process {persist.process.pid} "
 
-    for command in (("persist",), ("serve", "-p", "0")):
-        for directory in (persist.directory, tmp_path / "other"):
-            refused = shell(*command, "-d", str(directory), code=Code.REFUSED).err.decode()
-            assert told in refused.splitlines()[-1]
-            assert str(persist.directory) in refused.splitlines()[-1]
+    for command, directory in (
+        (("persist",), persist.directory),
+        (("persist",), tmp_path / "other"),
+        (("serve", "-p", "0"), tmp_path / "other"),
+    ):
+        refused = shell(*command, "-d", str(directory), code=Code.REFUSED).err.decode()
+        assert told in refused.splitlines()[-1]
+        assert str(persist.directory) in refused.splitlines()[-1]
 
 
 def test_it_may_have_all_the_descriptors_that_the_system_allows(persist: Persist) -> None:
@@ -357,15 +360,48 @@ def test_a_clean_stop_writes_the_last_snapshot_behind_the_last_request(
     assert server.stops() == 0, server.log
 
 
-def test_a_server_whose_directory_is_taken_does_not_start(
-    server: Server, namespace: str, shell: Shell, tmp_path: Path
+@pytest.mark.parametrize("named", [True, False], ids=["named", "usual"])
+def test_a_second_server_takes_over_the_writing_when_the_first_one_ends(
+    server: Server, namespace: str, tmp_path: Path, named: bool
 ) -> None:
-    confirmed(namespace, 1)
+    (tmp_path / "second").mkdir()
+    settings = {"data_dir": str(tmp_path / "data")} if named else {}
+    second = Server(tmp_path / "second", namespace, settings)
+    (first,) = server.said(r"persistence started, pid (\d+)")
+    try:
+        second.start()
+        second.ready()
+        assert len(second.said(f"process {first} writes the durable queues of namespace")) == 1
+        with shmq.connect(second.url) as remote:
+            jobs = remote.create_queue("jobs", durability="journal", dead_letter=None)
+            jobs.put(0, confirm="disk")
+            assert server.stops() == 0, server.log
+            second.hears(f"process {first} has ended: this server writes the durable queues")
+            jobs.put(1, confirm="disk")
+        assert second.stops() == 0, second.log
+    finally:
+        second.close()
+    lose(namespace)
+    server.start()
+    server.ready()
 
-    refused = shell("serve", "-p", "0", "-d", str(tmp_path / "data"), code=Code.REFUSED)
-
-    assert "keeps the durable queues" in refused.err.decode().splitlines()[-1]
+    assert bodies(namespace) == [0, 1]
     assert server.stops() == 0, server.log
+
+
+def test_a_server_that_waits_for_another_writer_ends_when_it_is_asked_to(
+    persist: Persist, tmp_path: Path
+) -> None:
+    server = Server(tmp_path, persist.namespace, {"data_dir": str(persist.directory)})
+    try:
+        server.start()
+        server.ready()
+        assert server.stops() == 0, server.log
+    finally:
+        server.close()
+    assert persist.process is not None
+    assert persist.process.poll() is None
+    confirmed(persist.namespace, 1)
 
 
 def test_a_server_may_leave_persistence_to_others(

@@ -26,6 +26,9 @@ class Nothing:
     def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         raise ShmqError(f"there are no {queues} and no {streams}")
 
+    def define(self) -> None:
+        """There is nothing."""
+
     def give_way(self) -> None:
         raise ShmqError("it goes on")
 

@@ -30,6 +30,9 @@ class Source:
         """There is nothing."""
         return []
 
+    def define(self) -> None:
+        """There is nothing."""
+
     def give_way(self) -> None:
         raise ShmqError("it goes on")
 

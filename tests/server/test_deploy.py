@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from shmq.server.limits import Limits
-from shmq.server.settings import Source
+from shmq.server.settings import Settings, Source
 from tests.processes.tools import ROOT
 
 UNIT = (ROOT / "deploy" / "shmq.service").read_text()
@@ -31,10 +33,31 @@ def test_the_commands_of_the_files_are_flags_of_serve() -> None:
         assert flag in told
 
 
+def copied_into_the_image() -> list[str]:
+    """What the image is built from, each by its pattern."""
+    lines = re.findall(r"^COPY (?!--from)(.*)$", CONTAINERFILE, re.MULTILINE)
+    return [pattern for line in lines for pattern in line.split()[:-1]]
+
+
 def test_the_image_copies_what_is_there() -> None:
-    for line in re.findall(r"^COPY (?!--from)(.*)$", CONTAINERFILE, re.MULTILINE):
-        for name in line.split()[:-1]:
-            assert (ROOT / name).exists(), name
+    for pattern in copied_into_the_image():
+        assert list(ROOT.glob(pattern)), pattern
+
+
+def test_the_image_copies_every_module_of_the_wheel() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    setuptools, project = told["tool"]["setuptools"], told["project"]
+    packages = {name.partition(".")[0] for name in setuptools["packages"]["find"]["include"]}
+    modules = {f"{name}.py" for name in setuptools["py-modules"]}
+    read = {"pyproject.toml", "setup.py", "MANIFEST.in", project["readme"]}
+    copied = {path.name for pattern in copied_into_the_image() for path in ROOT.glob(pattern)}
+
+    assert copied >= packages | modules | read
+
+
+def test_the_files_say_how_the_configuration_is_kept_from_others() -> None:
+    assert "install -m 600 -o shmq -g shmq serve.toml" in UNIT
+    assert "chmod 600 etc/*" in CONTAINERFILE
 
 
 def test_the_unit_gives_a_drain_its_time() -> None:
@@ -59,12 +82,25 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     assert run.returncode == 0
 
 
-def test_the_file_that_the_page_shows_is_read_and_has_the_defaults(tmp_path: Path) -> None:
-    (shown,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+def settings_shown(path: Path, text: str) -> Settings:
+    path.touch(mode=0o600)
+    path.write_text(text.replace("sha256:0b4a…", "sha256:" + "0" * 64))
+    return Source(path).read()
+
+
+def test_the_files_that_the_page_shows_are_read_and_the_first_has_the_defaults(
+    tmp_path: Path,
+) -> None:
+    shown, quotas = re.findall(r"^```toml\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
     path = tmp_path / "serve.toml"
-    path.write_text(shown.replace("sha256:0b4a…", "sha256:" + "0" * 64))
 
-    settings = Source(path).read()
+    assert settings_shown(path, shown).limits == Limits()
+    limits = settings_shown(path, quotas).limits
 
-    assert settings.limits == Limits()
-    assert {field for field in Limits.__slots__ if f"\n{field} = " not in shown} == set()
+    assert None not in dataclasses.astuple(limits.namespace)
+    assert limits.token
+    assert {
+        field
+        for field in Limits.__slots__
+        if f"\n{field} = " not in shown and f"[limits.{field}]\n" not in quotas
+    } == set()

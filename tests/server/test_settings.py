@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.server.limits import Limits
+from shmq.server.limits import Limits, Quota
 from shmq.server.listening import listen
 from shmq.server.settings import Settings, Source
 from shmq.server.tls import Tls
@@ -38,6 +38,15 @@ idle = 2.5
 frame = 3
 drain = 6
 
+[limits.namespace]
+queues = 10
+streams = 9
+groups = 8
+bytes = 7
+
+[limits.token]
+queues = 0
+
 [tls]
 certificate = "server.crt"
 key = "/keys/server.key"
@@ -52,6 +61,7 @@ produce = ["orders*"]
 
 def config(folder: Path, text: str) -> Path:
     path = folder / "serve.toml"
+    path.touch(mode=0o600)
     path.write_text(text)
     return path
 
@@ -77,6 +87,8 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
             idle=2.5,
             frame=3,
             drain=6,
+            namespace=Quota(queues=10, streams=9, groups=8, bytes=7),
+            token=Quota(queues=0),
         ),
         tls=Tls(
             certificate=tmp_path / "server.crt",
@@ -146,6 +158,10 @@ def test_without_a_file_there_are_the_defaults() -> None:
         ("insecure = 1", "insecure=1 must be true or false"),
         ("[limits]\nidle = 0", "idle=0 s is out of range"),
         ("[limits]\nmax_frame = 1", "max_frame=1 is out of range"),
+        ("[limits]\ntoken = 5", "limits.token must be a table"),
+        ("[limits.token]\nqueus = 5", r"unknown key 'queus' in \[limits.token\]: .*'queues'"),
+        ("[limits.token]\nbytes = -1", "bytes=-1 must be 0 or more"),
+        ("[limits.namespace]\ngroups = 'a'", "groups='a' must be an int"),
         ("[tls]\ncertificate = 5", "certificate=5 must be a path"),
         ("data_dir = ''", "data_dir='' is no directory"),
         ("data_dir = 5", "data_dir=5 must be a directory"),
@@ -169,6 +185,50 @@ def test_what_is_wrong_in_the_file_is_told_with_its_name(
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(shmq.InvalidOption, match="cannot be read: No such file"):
         Source(tmp_path / "none.toml").read()
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = config(tmp_path, "port = 1")
+    path.chmod(mode)
+
+    with pytest.raises(shmq.InvalidOption) as refusal:
+        Source(path).read()
+
+    assert f"{path}: the configuration has mode {mode:04o}, so others may write it" in str(
+        refusal.value
+    )
+    assert str(refusal.value).endswith(f"chmod 600 {path}")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604])
+def test_a_file_with_tokens_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = config(tmp_path, EVERYTHING)
+    path.chmod(mode)
+
+    with pytest.raises(shmq.InvalidOption) as refusal:
+        Source(path).read()
+
+    assert f"has mode {mode:04o}, so others may read its tokens: chmod 600 {path}" in str(
+        refusal.value
+    )
+    assert HASH not in str(refusal.value)
+
+
+def test_a_file_without_tokens_may_be_read_by_others(tmp_path: Path) -> None:
+    path = config(tmp_path, "port = 1")
+    path.chmod(0o644)
+
+    assert Source(path).read().port == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = config(tmp_path, "port = 1")
+    os.chown(path, 1, -1)
+
+    with pytest.raises(shmq.InvalidOption, match="belongs to user 1, neither to user 0 nor"):
+        Source(path).read()
 
 
 def test_a_reload_takes_over_what_can_change_and_names_the_rest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 import ssl
 import struct
@@ -203,6 +204,47 @@ def test_sighup_brings_a_new_certificate(
 
 
 @pytest.mark.parametrize(
+    ("opened", "mode", "told"),
+    [
+        ("key", 0o640, "the key has mode 0640, so others may read it"),
+        ("key", 0o602, "the key has mode 0602, so others may write it"),
+        ("certificate", 0o664, "the certificate has mode 0664, so others may write it"),
+        ("client_ca", 0o666, "the file of authorities has mode 0666, so others may write it"),
+        ("both", 0o644, "the certificate with its key has mode 0644, so others may read the key"),
+    ],
+)
+def test_a_file_that_others_may_use_is_refused(
+    certificates: Certificates, server_pair: Pair, tmp_path: Path, opened: str, mode: int, told: str
+) -> None:
+    made = {
+        name: tmp_path / name for name in ("certificate", "key", "client_ca") if opened != "both"
+    }
+    sources = zip(made.values(), (*server_pair, certificates.ca), strict=False)
+    for path, source in sources:
+        shutil.copy(source, path)
+    if opened == "both":
+        made["certificate"] = tmp_path / "both"
+        made["certificate"].write_bytes(b"".join(path.read_bytes() for path in server_pair))
+    path = tmp_path / opened
+    path.chmod(mode)
+
+    with pytest.raises(shmq.InvalidOption) as refusal:
+        Tls(**made).context()
+
+    assert f"{told}: chmod 600 {path}" in str(refusal.value)
+    path.chmod(0o600)
+    Tls(**made).context()
+
+
+def test_a_certificate_may_be_read_by_others(server_pair: Pair, tmp_path: Path) -> None:
+    certificate = tmp_path / "certificate"
+    shutil.copy(server_pair[0], certificate)
+    certificate.chmod(0o644)
+
+    Tls(certificate=certificate, key=server_pair[1]).context()
+
+
+@pytest.mark.parametrize(
     ("changed", "told"),
     [
         ({"certificate": "none.crt"}, "none.crt .*: No such file"),
@@ -221,6 +263,7 @@ def test_files_that_cannot_be_used_are_told(
 ) -> None:
     (tmp_path / "text").write_text("no PEM\n")
     (tmp_path / "other").write_bytes(certificates.sign("other")[1].read_bytes())
+    (tmp_path / "other").chmod(0o600)
     paths = {**files(server_pair), **{key: tmp_path / name for key, name in changed.items()}}
 
     with pytest.raises(InvalidOption, match=told):

@@ -9,7 +9,7 @@ import pytest
 import shmq
 from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
 from shmq.server.caller import Caller
-from shmq.server.tokens import ALL_RIGHTS, Doors, Token, hash_of, make_token
+from shmq.server.tokens import ALL_RIGHTS, KNOWN, Doors, Token, hash_of, make_token
 
 SECRET = "s" * 40
 
@@ -75,6 +75,36 @@ def test_no_right_includes_another() -> None:
     assert each.rights("other") == 0
 
 
+def test_a_pattern_of_a_stream_is_for_all_its_groups() -> None:
+    allowed = token(consume=["events*"], admin=["events"])
+
+    assert allowed.stream_rights("events") == CONSUME_RIGHT | ADMIN_RIGHT
+    assert allowed.stream_rights("events", "g") == CONSUME_RIGHT | ADMIN_RIGHT
+    assert allowed.stream_rights("events2", "g") == CONSUME_RIGHT
+    assert allowed.stream_rights("other", "g") == 0
+
+
+def test_a_pattern_of_groups_is_for_these_alone_and_lets_their_members_read_the_stream() -> None:
+    allowed = token(consume=["events/bill*"], admin=["events/billing", "events/old"])
+
+    assert allowed.stream_rights("events", "billing") == CONSUME_RIGHT | ADMIN_RIGHT
+    assert allowed.stream_rights("events", "bills") == CONSUME_RIGHT
+    assert allowed.stream_rights("events", "old") == ADMIN_RIGHT
+    assert allowed.stream_rights("events", "other") == 0
+    assert allowed.stream_rights("other", "billing") == 0
+    assert allowed.stream_rights("events") == CONSUME_RIGHT | KNOWN
+    assert allowed.stream_rights("other") == 0
+    assert allowed.rights("events") == 0, "a queue of that name is none of its business"
+
+
+def test_who_may_only_look_after_a_group_may_know_of_its_stream() -> None:
+    allowed = token(admin=["*/g"])
+
+    assert allowed.stream_rights("events") == KNOWN
+    assert allowed.stream_rights("events", "g") == ADMIN_RIGHT
+    assert allowed.stream_rights("events", "h") == 0
+
+
 def test_without_tokens_everybody_may_do_everything_and_with_them_nobody_anything() -> None:
     caller = Caller("peer")
 
@@ -93,6 +123,10 @@ def test_without_tokens_everybody_may_do_everything_and_with_them_nobody_anythin
         {"produce": ["a b"]},
         {"produce": [""]},
         {"admin": ["q\n"]},
+        {"admin": ["s/"]},
+        {"admin": ["/g"]},
+        {"admin": ["s/g/h"]},
+        {"produce": ["s/g"]},
     ],
 )
 def test_what_is_no_token_is_refused(bad: dict[str, Any]) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import shmq
+from tests.serving import Server
 from tests.wire import frames
 from tests.wire.client import Address, Wire
 from tests.wire.conftest import Serve
-from tests.wire.entries import append, entry
+from tests.wire.entries import append, entry, fetch
 from tests.wire.frames import FOREVER, S, T
 
 NONE = (1 << 64) - 1
@@ -290,22 +291,86 @@ def test_another_stream_of_the_same_name_has_no_such_member(
     assert wire.status(T.HEARTBEAT, member(stream, one, frames.u64(0))) == S.FENCED
 
 
+def let_in(server: Server, token: str) -> Wire:
+    wire = Wire(server.address)
+    wire.ok(T.HELLO, frames.pack({"client": "t", "token": token}))
+    return wire
+
+
 def test_it_takes_the_right_to_consume(serve: Serve) -> None:
-    held = {"p" * 32: {"produce": ["*"], "admin": ["*"]}, "c" * 32: {"consume": ["s"]}}
+    held = {"p" * 32: {"produce": ["*"]}, "c" * 32: {"consume": ["s"]}}
     with serve(workers=1, tokens=held) as server, shmq.connect(server.namespace) as broker:
         broker.create_stream("s", ring_bytes=1 << 20).close()
-        with Wire(server.address) as wire:
-            wire.ok(T.HELLO, frames.pack({"client": "t", "token": "p" * 32}))
+        with let_in(server, "p" * 32) as wire:
             assert wire.status(T.JOIN, member("s", 0, frames.pack({}))) == S.FORBIDDEN
             asked = frames.name("s") + frames.pack({"action": "list"})
             assert wire.status(T.STREAM_GROUPS, asked) == S.FORBIDDEN
-        with Wire(server.address) as wire:
-            wire.ok(T.HELLO, frames.pack({"client": "t", "token": "c" * 32}))
+        with let_in(server, "c" * 32) as wire:
             join(wire, "s")
             buried = frames.pack({**SHARED, "dead_letter": "elsewhere"})
             assert wire.status(T.JOIN, member("s", 0, buried, group="h")) == S.FORBIDDEN
             assert wire.status(T.JOIN, member("t", 0, frames.pack({}))) == S.NO_QUEUE
         broker.delete_stream("s")
+
+
+RESET = places((0, 0))
+
+
+def groups(stream: str, action: str, **more: object) -> bytes:
+    return frames.name(stream) + frames.pack({"action": action, **more})
+
+
+def test_deleting_or_resetting_a_group_takes_admin(serve: Serve) -> None:
+    held = {"c" * 32: {"consume": ["s"]}, "a" * 32: {"admin": ["s"]}}
+    with serve(workers=1, tokens=held) as server, shmq.connect(server.namespace) as broker:
+        broker.create_stream("s", ring_bytes=1 << 20).close()
+        with let_in(server, "c" * 32) as wire:
+            look(wire, "s")
+            assert wire.status(T.COMMIT, member("s", 0, RESET)) == S.FORBIDDEN
+            asked = groups("s", "delete", group="g")
+            assert wire.status(T.STREAM_GROUPS, asked) == S.FORBIDDEN
+            assert look(wire, "s")["seats"][0][2] is None
+        with let_in(server, "a" * 32) as wire:
+            assert wire.status(T.JOIN, member("s", 0, frames.pack({}))) == S.FORBIDDEN
+            assert wire.ok(T.COMMIT, member("s", 0, RESET)) == b""
+            assert look(wire, "s")["seats"][0][2] == 0
+            assert [each["name"] for each in listed(wire, "s")] == ["g"]
+            wire.ok(T.STREAM_GROUPS, asked)
+            assert listed(wire, "s") == []
+        broker.delete_stream("s")
+
+
+def listed(wire: Wire, stream: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = frames.unpack(wire.ok(T.STREAM_GROUPS, groups(stream, "list")))
+    return found
+
+
+def test_a_token_may_have_rights_to_single_groups(serve: Serve) -> None:
+    held = {"c" * 32: {"consume": ["s/g*"], "admin": ["s/old"]}}
+    with serve(workers=1, tokens=held) as server, shmq.connect(server.namespace) as broker:
+        broker.create_stream("t", ring_bytes=1 << 20).close()
+        with broker.create_stream("s", 1, ring_bytes=1 << 20) as stream:
+            stream.append(b"x")
+            for group in ("g", "old", "other"):
+                stream.group(group).reset("earliest")
+        with let_in(server, "c" * 32) as wire:
+            assert [each["name"] for each in frames.unpack(wire.ok(T.STREAM_LIST))] == ["s"]
+            assert [each["name"] for each in listed(wire, "s")] == ["g", "old"]
+            join(wire, "s")
+            assert wire.status(T.FETCH, fetch("s", (0, 0))) == S.OK, "a member reads the stream"
+            for group in ("old", "other"):
+                asked = member("s", 0, frames.pack({}), group=group)
+                assert wire.status(T.JOIN, asked) == S.FORBIDDEN
+            for group, status in (("g", S.FORBIDDEN), ("old", S.OK), ("other", S.FORBIDDEN)):
+                assert wire.status(T.COMMIT, member("s", 0, RESET, group=group)) == status
+                asked = groups("s", "delete", group=group)
+                assert wire.status(T.STREAM_GROUPS, asked) == status
+            assert wire.status(T.APPEND, append("s", entry(b"x"))) == S.FORBIDDEN
+            assert wire.status(T.STREAM_DELETE, frames.name("s")) == S.FORBIDDEN
+            assert wire.status(T.STREAM_INFO, frames.name("t")) == S.NO_QUEUE
+            assert wire.status(T.JOIN, member("t", 0, frames.pack({}))) == S.NO_QUEUE
+        for name in ("s", "t"):
+            broker.delete_stream(name)
 
 
 def test_any_bytes_are_answered(wire: Wire, stream: str) -> None:

@@ -181,10 +181,7 @@ class RemoteBroker(Asker, Registrar):
             lambda wire: wire.request(Type.LIST, False, asked), again=True
         )
         self._check(answer)
-        payload = answer.payload
-        if payload is None:  # of 8 bytes, it is read as a number
-            payload = answer.number.to_bytes(8, "big")
-        rows: list[Any] = msgpack.unpackb(payload, strict_map_key=False)
+        rows: list[Any] = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
         return rows
 
     # ---- streams ----

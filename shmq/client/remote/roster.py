@@ -234,11 +234,10 @@ class MemberRoster(RemoteRoster):
             self.deleted = True
             raise
         self._heard_at = time.monotonic()
-        if answer.payload is None:
-            self._change = answer.number
-        else:
-            self._change = _CHANGE.unpack_from(answer.payload)[0]
-            rows = _SEAT.iter_unpack(memoryview(answer.payload)[_CHANGE.size :])
+        said = memoryview(answer.payload or b"")
+        self._change = _CHANGE.unpack_from(said)[0]
+        if len(said) > _CHANGE.size:
+            rows = _SEAT.iter_unpack(said[_CHANGE.size :])
             self._seats = [(owner, meant, _offset(at), 0, None, 0) for owner, meant, at in rows]
         return self._change
 

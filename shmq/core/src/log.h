@@ -183,6 +183,11 @@ int shmq_log_back_producers(struct shmq_log *log);
 void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence,
                        uint64_t offset, uint32_t count);
 
+/* The same of what files say, in a partition that nobody else has yet: once, the producer may go
+ * on with any later sequence number, and of a piece that is there in part the rest is appended. */
+void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence,
+                      uint64_t offset, uint32_t count);
+
 /* ---- log_read.c ---- */
 
 /* A run of whole entries that was found in the ring. */

@@ -73,7 +73,7 @@ static int check_producer(struct shmq_log *log, const struct shmq_log_piece *pie
     uint64_t expected = known ? known->sequence + known->count : piece->sequence;
 
     out->expected = expected;
-    if (piece->sequence > expected && !piece->gaps)
+    if (piece->sequence > expected && !piece->gaps && !known->restored)
         return SHMQ_GAP;
     if (piece->sequence >= expected)
         return SHMQ_OK;
@@ -173,8 +173,8 @@ static int64_t timestamp_for(const struct shmq_log *log, int64_t wanted)
     return timestamp > log->h->last_timestamp ? timestamp : log->h->last_timestamp;
 }
 
-int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
-                    struct shmq_log_appended *out)
+static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
+                  struct shmq_log_appended *out)
 {
     struct shmq_log_header *h = log->h;
     struct plan plan;
@@ -205,4 +205,37 @@ int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
     atomic_store_explicit(&h->settled, plan.end, memory_order_release);
     shmq_mark();
     return SHMQ_OK;
+}
+
+/* Leaves out the items that files have: a commit may end within a piece. How many records. */
+static uint64_t pass_restored(struct shmq_log *log, struct shmq_log_piece *piece)
+{
+    const struct shmq_produced *known = shmq_log_producer(log, piece->producer);
+    uint64_t expected, first = piece->sequence;
+
+    if (!known || !known->restored)
+        return 0;
+    expected = known->sequence + known->count;
+    while (piece->count > 1 && piece->sequence < expected &&
+           piece->items->count <= expected - piece->sequence) {
+        piece->sequence += piece->items->count;
+        piece->items++;
+        piece->count--;
+    }
+    return piece->sequence - first;
+}
+
+int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
+                    struct shmq_log_appended *out)
+{
+    struct shmq_log_piece rest = *piece;
+    uint64_t passed = piece->produced ? pass_restored(log, &rest) : 0;
+    int status = append(log, &rest, out);
+
+    if (!status && passed) {
+        out->records += passed;
+        if (out->first != UINT64_MAX)
+            out->first -= passed;
+    }
+    return status;
 }

@@ -84,7 +84,7 @@ struct shmq_produced {
     uint64_t sequence; /* of the first record of its last piece                         */
     uint64_t offset;   /* that record's                                                 */
     uint32_t count;    /* records of that piece; 0: the entry is free                   */
-    uint32_t reserved;
+    uint32_t restored; /* 1: from files: what came later may be lost with the memory    */
 };
 
 struct shmq_log_place {

@@ -60,5 +60,13 @@ void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequenc
     SET(entry->producer, producer);
     SET(entry->sequence, sequence);
     SET(entry->offset, offset);
+    SET(entry->restored, 0);
     SET(entry->count, count);
+}
+
+void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence,
+                      uint64_t offset, uint32_t count)
+{
+    shmq_log_remember(log, producer, sequence, offset, count);
+    SET(shmq_log_producer(log, producer)->restored, 1);
 }

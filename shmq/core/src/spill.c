@@ -136,6 +136,59 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
     return w->at == size ? SHMQ_SPILL_END : SHMQ_SPILL_DAMAGED;
 }
 
+/* Adds the entry to the run; false: it is of another one. */
+static bool joins(struct shmq_spill_run *run, const unsigned char *entry, const struct head *h)
+{
+    uint64_t producer = load64(entry + SHMQ_ENTRY_HEAD);
+    uint64_t sequence = load64(entry + SHMQ_ENTRY_HEAD + 8);
+
+    if (!run->count) {
+        *run = (struct shmq_spill_run){
+            .producer = producer, .sequence = sequence, .offset = h->offset, .count = h->count};
+        return true;
+    }
+    if (producer != run->producer || sequence != run->sequence + run->count ||
+        h->offset != run->offset + run->count || h->count > UINT32_MAX - run->count)
+        return false;
+    run->count += h->count;
+    return true;
+}
+
+static inline bool is_produced(const unsigned char *entry, size_t size)
+{
+    return size >= SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER && entry[9] & SHMQ_E_PRODUCED;
+}
+
+enum shmq_spilled shmq_spill_next_run(const unsigned char *bytes, size_t size,
+                                      struct shmq_spill_salts salts, struct shmq_spill *w,
+                                      struct shmq_spill_run *run)
+{
+    run->count = 0;
+    while (w->at < size && w->offset < w->stop_offset) {
+        const unsigned char *at = bytes + w->at;
+        size_t next = whole(at, size - w->at);
+        struct head h;
+
+        if (!is_entry(at, next)) {
+            enum shmq_spilled how = pass(at, size - w->at, salts.file, &next);
+
+            if (how != SHMQ_SPILL_STOP)
+                return how;
+            w->at += next;
+            continue;
+        }
+        h = head_of(at);
+        if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
+            return SHMQ_SPILL_DAMAGED;
+        if (is_produced(at, next) && !joins(run, at, &h))
+            return SHMQ_SPILL_STOP;
+        w->at += next;
+        w->offset = h.offset + h.count;
+        w->time = h.time;
+    }
+    return SHMQ_SPILL_END;
+}
+
 size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char *to)
 {
     size_t at = 0, begin = 0, made = 0;

@@ -52,6 +52,18 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
  * many bytes. The records are some that a walk has passed. */
 size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char *to);
 
+/* Records of one producer that follow each other, by offset and by sequence number. */
+struct shmq_spill_run {
+    uint64_t producer, sequence, offset; /* the latter two of the first record            */
+    uint32_t count;                      /* 0: there is none                              */
+};
+
+/* Walks on from `w->at` up to `w->stop_offset`, over the next run of records of a producer. STOP
+ * before the one behind it; else as a walk, and a run may have ended with it. */
+enum shmq_spilled shmq_spill_next_run(const unsigned char *bytes, size_t size,
+                                      struct shmq_spill_salts salts, struct shmq_spill *w,
+                                      struct shmq_spill_run *run);
+
 /* What a file holds, as far as its commits are whole. */
 struct shmq_spill_whole {
     uint64_t end;       /* behind the last whole commit                                   */

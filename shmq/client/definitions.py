@@ -1,0 +1,167 @@
+"""Seeing that exchanges, bindings and schemas are on disk, and are brought back from there.
+
+They are kept in the data directory of their namespace, if it has one or a writer of its queues
+runs. Who changes them asks the writer to write them, and waits for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from shmq.client import durability
+from shmq.errors import DurabilityWarning, NotConfirmed, ShmqError
+from shmq.persistence import erasing
+from shmq.persistence.catalog import EXCHANGES, SCHEMAS
+from shmq.registry import Namespace
+
+__all__ = ["bring_back_exchanges", "bring_back_schemas", "on_disk"]
+
+#: How long the writer is waited for, in seconds; by a process that serves others.
+_PATIENCE: Final = 10.0
+_BRIEF: Final = 2.0
+#: How long a directory that is not there is waited for: its writer makes it at once.
+_MADE: Final = 1.0
+_LOOK: Final = 0.01
+
+_within = threading.local()
+#: Directories that cannot be seen from here: the writer is in another mount namespace.
+_unseen: set[Path] = set()
+
+
+@contextlib.contextmanager
+def on_disk(namespace: Namespace) -> Iterator[None]:
+    """What the block changes of exchanges and schemas is on disk when it is over.
+
+    In a namespace with neither a writer nor a data directory it is in memory alone; where there
+    is a directory, and no writer can be started, that is a DurabilityWarning. Not for one who
+    holds the registry lock. Raises :class:`~shmq.ShmqError` before the block if it would hide
+    what is on disk, and :class:`~shmq.NotConfirmed` behind it.
+    """
+    if getattr(_within, "depth", 0):
+        yield
+        return
+    kept = _is_kept(namespace)
+    _within.depth = 1
+    try:
+        yield
+    finally:
+        _within.depth = 0
+    if kept:
+        _confirm(namespace)
+
+
+def bring_back_exchanges(namespace: Namespace) -> None:
+    """Have the exchanges brought back that are on disk alone. Raises ShmqError."""
+    _bring_back(namespace, namespace.exchanges_path, EXCHANGES, "exchanges")
+
+
+def bring_back_schemas(namespace: Namespace) -> None:
+    """The same of the schemas."""
+    _bring_back(namespace, namespace.schemas_path, SCHEMAS, "schemas")
+
+
+def _bring_back(namespace: Namespace, path: Path, file: str, what: str) -> None:
+    directory = None if path.exists() else _directory(namespace)
+    if directory is None or not (directory / file).exists():
+        return
+    reason = durability.attend(namespace)
+    if reason is not None:
+        raise ShmqError(
+            f"the {what} of namespace {namespace.name!r} are on disk in {directory} and not in "
+            f"memory, and no writer runs that would bring them back ({reason}): start "
+            f"`{durability.command_for(namespace.name)} --data-dir {directory}` first"
+        )
+
+
+def _directory(namespace: Namespace) -> Path | None:
+    """Where they are kept; None: nowhere."""
+    try:
+        directory = durability.directory_for(namespace)
+        there = (directory / erasing.LOCK).exists()
+    except (OSError, ShmqError):
+        return None
+    return directory if there or namespace.keeper is not None else None
+
+
+def _is_kept(namespace: Namespace) -> bool:
+    """Whether a writer runs that is to write what changes now; one is started if need be."""
+    if _directory(namespace) is None:
+        return False
+    bring_back_exchanges(namespace)
+    bring_back_schemas(namespace)
+    return _is_written(namespace)
+
+
+def _is_written(namespace: Namespace) -> bool:
+    reason = durability.attend(namespace)
+    if reason is not None:
+        _warn(namespace, f"none was started ({reason})")
+    return reason is None
+
+
+def _warn(namespace: Namespace, why: str) -> None:
+    warnings.warn(
+        f"no persistence writer keeps the exchanges and schemas of namespace {namespace.name!r} "
+        f"on disk, as far as is known here: {why}; what changes of them may be lost with the "
+        f"machine's memory; start `{durability.command_for(namespace.name)}`",
+        DurabilityWarning,
+        stacklevel=durability.depth(),
+    )
+
+
+def _confirm(namespace: Namespace) -> None:
+    """Return once the writer has written them. Raises NotConfirmed."""
+    from shmq.persistence.control import ask_to_define  # noqa: PLC0415 - for few
+
+    began = time.monotonic()
+    end = began + (_PATIENCE if durability.waits() else _BRIEF)
+    while True:
+        directory = namespace.data_dir
+        now = time.monotonic()
+        try:
+            if directory is None:
+                raise ShmqError("there is no data directory yet")
+            refused = ask_to_define(directory, max(_LOOK, end - now))
+        except (ShmqError, OSError) as error:
+            if now >= end:
+                raise _not_confirmed(namespace, str(error)) from error
+        else:
+            if refused is None:
+                return
+            raise _not_confirmed(namespace, refused)
+        if directory is not None and _cannot_be_seen(directory, now - began):
+            _warn(namespace, f"its directory {directory} cannot be seen from here")
+            return
+        if namespace.keeper is None and not _is_written(namespace):
+            return
+        time.sleep(_LOOK)
+
+
+def _cannot_be_seen(directory: Path, waited: float) -> bool:
+    if directory.exists():
+        return False
+    if waited >= _MADE:
+        _unseen.add(directory)
+    return directory in _unseen
+
+
+def _not_confirmed(namespace: Namespace, why: str) -> NotConfirmed:
+    return NotConfirmed(
+        f"the exchanges and schemas of namespace {namespace.name!r} are changed, and are not known "
+        f"to be on disk: {why}; they are written as soon as that is possible",
+        taken=0,
+    )
+
+
+def _after_fork() -> None:
+    _within.depth = 0
+
+
+os.register_at_fork(after_in_child=_after_fork)

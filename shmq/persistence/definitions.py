@@ -1,0 +1,206 @@
+"""The exchanges and the schemas of a namespace on disk: kept by its writer, and brought back.
+
+``writer.exchanges`` has the operations that make the exchanges and their bindings, and
+``writer.schemas`` the versions of the schemas of durable queues and streams; each is there as
+long as there are any, and is written whole: see :mod:`shmq.persistence.map_file`.
+
+What is in memory counts, as long as its file is there, also an empty one; so that of the last
+exchange, or schema, stays until the one on disk is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import Any, Final
+
+from shmq import stream_registry
+from shmq.errors import DamagedFile, FileError, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
+from shmq.persistence.catalog import EXCHANGES, SCHEMAS
+from shmq.persistence.directory import DataDirectory
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import DEFINITIONS, FileHeader
+from shmq.persistence.map_file import read_map, write_map
+from shmq.registry import Namespace
+from shmq.routing.book import Book
+from shmq.routing.table import Operation, Table, operation_of
+from shmq.schemas.book import Rows, Schemas, versions_of
+
+__all__ = ["Definitions", "recover_definitions"]
+
+log = logging.getLogger("shmq")
+
+_UNFINISHED: Final = ".definitions.tmp"
+_NOTHING: Final = (0, 0, 0)
+
+
+class Definitions:
+    """What a writer does about them. For any thread."""
+
+    def __init__(self, namespace: Namespace, directory: DataDirectory) -> None:
+        self._namespace = namespace
+        self._directory = directory
+        self._book = Book.of(namespace)
+        self._schemas = Schemas(namespace)
+        self._lock = threading.Lock()
+        #: What they were when they were written last.
+        self._changes = -1
+        self._stamp = _NOTHING
+        self._failure: str | None = None
+
+    def keep(self) -> None:
+        """Have on disk what is in memory now. Raises OSError and ShmqError."""
+        with self._lock:
+            self._keep_exchanges()
+            self._keep_schemas()
+
+    def attend(self) -> None:
+        """The same; what cannot be is logged, once."""
+        try:
+            self.keep()
+        except (OSError, ShmqError) as error:
+            if str(error) != self._failure:
+                self._failure = str(error)
+                log.error(
+                    "exchanges and schemas cannot be written to %s: %s; it is tried again",
+                    self._directory.path,
+                    error,
+                )
+        else:
+            self._failure = None
+
+    def _keep_exchanges(self) -> None:
+        changes = self._book.look()
+        if changes == self._changes:
+            return
+        operations = self._book.operations()
+        if operations is not None:
+            self._write(EXCHANGES, {"operations": operations} if operations else {})
+            if not operations:
+                self._book.tidy()
+        self._changes = changes
+
+    def _keep_schemas(self) -> None:
+        stamp = self._schemas.stamp()
+        if stamp == self._stamp:
+            return
+        if stamp is not None:
+            rows = self._schemas.rows()
+            kept = {name: each for name, each in rows.items() if self._is_durable(name)}
+            self._write(SCHEMAS, {"schemas": kept} if kept else {})
+            if not rows:
+                with contextlib.suppress(ShmqError), self._namespace.locked():
+                    self._schemas.tidy(lambda _: True)
+        self._stamp = stamp or _NOTHING
+
+    def _is_durable(self, name: str) -> bool:
+        """Whether the queue or the stream of that name comes back after a reboot."""
+        with contextlib.suppress(NoSuchQueue, SegmentError):
+            if self._namespace.open_segment(name).options["durability"] != "memory":
+                return True
+        with contextlib.suppress(NoSuchStream, SegmentError):
+            control = stream_registry.look_at(self._namespace, name)
+            return control is not None and control.options["durability"] != "memory"
+        return False
+
+    def _write(self, name: str, told: dict[str, Any]) -> None:
+        """Have the file say this, durably; or remove it, as there is nothing to say."""
+        disk = self._directory.disk
+        if told:
+            self._directory.ready()
+            write_map(disk, name, _UNFINISHED, _header(self._namespace.name), told)
+        elif self._directory.held:
+            with contextlib.suppress(FileNotFoundError):
+                disk.unlink(name)
+            disk.sync_directory()
+
+
+def _header(namespace: str) -> FileHeader:
+    return FileHeader(
+        kind=DEFINITIONS, name=namespace, options={}, salt=0, queue_id=0, hash_key=0, number=0,
+        created=time.time_ns(),
+    )  # fmt: skip
+
+
+# ---- after a reboot ----
+
+
+def recover_definitions(namespace: Namespace, disk: Disk) -> None:
+    """Bring back the exchanges and the schemas that are on disk and not in memory.
+
+    A binding comes back if its queue or stream is there, and so does a schema: these come
+    first. A file that cannot be read is set aside, and that is logged. Needs the registry
+    lock. May be killed at any moment, and called again. Raises OSError, NoSpace, SegmentError.
+    """
+    if not namespace.exchanges_path.exists():
+        with _set_aside_if_damaged(disk, EXCHANGES):
+            _restore_exchanges(namespace, disk)
+    if not namespace.schemas_path.exists():
+        with _set_aside_if_damaged(disk, SCHEMAS):
+            _restore_schemas(namespace, disk)
+
+
+@contextlib.contextmanager
+def _set_aside_if_damaged(disk: Disk, name: str) -> Any:
+    try:
+        yield
+    except FileError as error:
+        disk.rename(name, f"{name}.aside")
+        disk.sync_directory()
+        log.error(
+            "%s is not brought back, and is called %s.aside from now on: %s",
+            disk.path(name),
+            name,
+            error,
+        )
+
+
+def _restore_exchanges(namespace: Namespace, disk: Disk) -> None:
+    found = read_map(disk, EXCHANGES, DEFINITIONS)
+    if found is None:
+        return
+    _, told, at = found
+    table = Table()
+    try:
+        for operation in told["operations"]:
+            table.apply(operation_of(operation, table))
+    except (ShmqError, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise DamagedFile(str(disk.path(EXCHANGES)), at, f"it makes no sense: {error}") from None
+    stored = table.size
+    for kind, name in _targets(table):
+        if not namespace.has(kind, name):
+            table.apply(["forget", kind, name])
+    Book.of(namespace).restore(table.operations())
+    log.info(
+        "the exchanges are back: %d, and %d bindings; %d to what is not there are not",
+        len(table.summaries()),
+        table.size - len(table.summaries()),
+        stored - table.size,
+    )
+
+
+def _targets(table: Table) -> set[tuple[str, str]]:
+    """The queues and streams that something is bound to."""
+    bound: list[Operation] = [one for one in table.operations() if one[0] == "bind"]
+    return {(one[2], one[3]) for one in bound if one[2] != "exchange"}
+
+
+def _restore_schemas(namespace: Namespace, disk: Disk) -> None:
+    found = read_map(disk, SCHEMAS, DEFINITIONS)
+    if found is None:
+        return
+    _, told, at = found
+    try:
+        rows: Rows = told["schemas"]
+        table = versions_of(rows)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise DamagedFile(str(disk.path(SCHEMAS)), at, f"it makes no sense: {error}") from None
+    there = {
+        name: versions
+        for name, versions in table.items()
+        if namespace.has("queue", name) or namespace.has("stream", name)
+    }
+    Schemas(namespace).restore(there)
+    log.info("the schemas of %d queues and streams are back", len(there))

@@ -1,0 +1,77 @@
+"""A file of the data directory that holds one map of msgpack, whole in each of its states.
+
+A header as every file has, 4 bytes of length, 4 of CRC-32C, and the map. It is written aside,
+synced and renamed, so there is the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from shmq.core import _core
+from shmq.errors import DamagedFile
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import HEADER_BYTES, FileHeader, read_header
+from shmq.persistence.writing import write_whole
+
+__all__ = ["read_map", "write_map"]
+
+#: Bytes of the map, and their CRC-32C.
+_LENGTH: Final = struct.Struct("<II")
+
+
+def write_map(
+    disk: Disk, name: str, unfinished: str, header: FileHeader, told: Mapping[str, Any]
+) -> None:
+    """Have the file ``name`` hold this, durably; before that it is called ``unfinished``.
+
+    Raises OSError; then it holds what it did, or this.
+    """
+    packed: bytes = msgpack.packb(told)
+    content = _LENGTH.pack(len(packed), _core.crc32c(packed)) + packed
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(unfinished)
+    file = disk.create(unfinished)
+    try:
+        write_whole(disk, file, [header.pack(), content], 0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    disk.rename(unfinished, name)
+    disk.sync_directory()
+
+
+def read_map(disk: Disk, name: str, kind: int) -> tuple[FileHeader, dict[str, Any], int] | None:
+    """The header, the map, and where that begins; None: there is no such file.
+
+    Raises :class:`~shmq.FileError` and OSError.
+    """
+    path = str(disk.path(name))
+    try:
+        file = disk.open(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        raw = disk.read(file, disk.size(file), 0)
+    finally:
+        disk.close(file)
+    header, at = read_header(raw[:HEADER_BYTES], path, (kind,))
+    return header, _told_by(raw, at, path), at
+
+
+def _told_by(raw: bytes, at: int, path: str) -> dict[str, Any]:
+    if len(raw) < at + _LENGTH.size:
+        raise DamagedFile(path, len(raw), "the file is cut off")
+    size, crc = _LENGTH.unpack_from(raw, at)
+    packed = raw[at + _LENGTH.size :]
+    if len(packed) != size or _core.crc32c(packed) != crc:
+        raise DamagedFile(path, at, "the checksum is not that of the bytes")
+    try:
+        return dict(msgpack.unpackb(packed, strict_map_key=False))
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise DamagedFile(path, at, f"it cannot be read: {error}") from None

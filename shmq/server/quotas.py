@@ -1,0 +1,151 @@
+"""How much clients may make: what is there is counted, under the registry lock.
+
+Nothing is recorded of who has made what. A token's are the queues and streams that it may
+administer, and the groups that it may be a member of, whoever has made them: so the count is the
+same after a restart, and what was deleted counts no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple
+
+from shmq import stream_registry
+from shmq.client.groups.files import group_names
+from shmq.client.local import LocalBroker
+from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
+from shmq.errors import NoSuchStream, SegmentError
+from shmq.names import staging_target
+from shmq.protocol import Status
+from shmq.registry import Namespace
+from shmq.server.answering import Refusal
+from shmq.server.caller import Caller
+from shmq.server.limits import Limits, Quota
+from shmq.server.tokens import Token
+
+__all__ = ["Quotas", "Wish"]
+
+_BLOCK: Final = 512  # bytes of st_blocks
+
+
+class Wish(NamedTuple):
+    """What a request is about to make: names of a kind of a :class:`Quota`, and bytes."""
+
+    kind: str
+    names: Collection[str]
+    size: int = 0
+
+
+class Quotas:
+    """Refuses what would be more than the quotas allow. For any thread."""
+
+    def __init__(self, broker: LocalBroker, limits: Limits) -> None:
+        #: Those that are in force.
+        self.limits = limits
+        self._namespace = Namespace.of(broker.namespace)
+
+    @contextlib.contextmanager
+    def room_for(self, session: Session, wished: Callable[[], Wish | None]) -> Iterator[None]:
+        """Have in the block room for what it makes: nobody else makes anything meanwhile.
+
+        ``wished`` says what that will be; None: nothing. Raises Refusal with NO_SPACE, and
+        LockTimeout.
+        """
+        caller: Caller = session.context
+        namespace, token = self.limits.namespace, self.limits.token
+        limited = namespace or (token and caller.token is not None)
+        if not limited or wished() is None:
+            yield
+            return
+        with self._namespace.locked():
+            wish = wished()
+            if wish is not None:  # nobody has made it meanwhile
+                self._check("namespace", namespace, wish, None)
+                if caller.token is not None:
+                    self._check("token", token, wish, caller.token)
+            yield
+
+    def _check(self, scope: str, quota: Quota, wish: Wish, token: Token | None) -> None:
+        who = f"namespace {self._namespace.name!r}" if token is None else f"token {token.name!r}"
+        what = ", ".join(map(repr, wish.names))
+        most: int | None = getattr(quota, wish.kind)
+        if most is not None and wish.names:
+            there = self._count(wish.kind, token)
+            if there + len(wish.names) > most:
+                raise Refusal(
+                    Status.NO_SPACE,
+                    f"limits.{scope}.{wish.kind}={most}: {who} has {there} {wish.kind}, and "
+                    f"{what} would be {len(wish.names)} more: delete some, or have the server's "
+                    f"limit raised",
+                )
+        if quota.bytes is not None and wish.size:
+            taken = self._bytes(token)
+            if taken + wish.size > quota.bytes:
+                raise Refusal(
+                    Status.NO_SPACE,
+                    f"limits.{scope}.bytes={quota.bytes}: the queues and streams of {who} take "
+                    f"{taken} bytes, and {what or 'new partitions'} would take {wish.size} more: "
+                    f"delete some, ask for less, or have the server's limit raised",
+                )
+
+    # ---- what is there ----
+
+    def _count(self, kind: str, token: Token | None) -> int:
+        if kind == "queues":
+            return len(self._queues(token))
+        if kind == "streams":
+            return len(self._streams(token))
+        if token is None:
+            return len(self._namespace.names_of("group.shmq"))
+        return sum(
+            bool(token.stream_rights(stream, group) & CONSUME_RIGHT)
+            for stream in self._namespace.stream_names()
+            for group in self._groups(stream)
+        )
+
+    def _queues(self, token: Token | None) -> list[str]:
+        names = self._namespace.queue_names()
+        return names if token is None else [name for name in names if _is_of(token, name)]
+
+    def _streams(self, token: Token | None) -> list[str]:
+        names = self._namespace.stream_names()
+        if token is None:
+            return names
+        return [name for name in names if token.stream_rights(name) & ADMIN_RIGHT]
+
+    def _groups(self, stream: str) -> list[str]:
+        try:
+            control = stream_registry.look_at(self._namespace, stream)
+        except (NoSuchStream, SegmentError):
+            return []
+        return [] if control is None else group_names(self._namespace, control.identity)
+
+    def _bytes(self, token: Token | None) -> int:
+        return sum(map(self._queue_bytes, self._queues(token))) + sum(
+            map(self.stream_bytes, self._streams(token))
+        )
+
+    def _queue_bytes(self, name: str) -> int:
+        """What the queue may take; a staging queue may take almost all, and counts what it has."""
+        try:
+            status = os.stat(self._namespace.path_of(name))
+        except FileNotFoundError:
+            return 0
+        return status.st_size if staging_target(name) is None else status.st_blocks * _BLOCK
+
+    def stream_bytes(self, name: str) -> int:
+        """What the stream's partitions may take."""
+        size = 0
+        with contextlib.suppress(FileNotFoundError):
+            for partition in itertools.count():
+                path = stream_registry.partition_path(self._namespace, name, partition)
+                size += os.stat(path).st_size
+        return size
+
+
+def _is_of(token: Token, queue: str) -> bool:
+    """Whether the token may administer the queue; NAME.dlq comes with NAME."""
+    return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & ADMIN_RIGHT)
