@@ -54,6 +54,7 @@ LAYERS = (
         "shmq.persistence.directory",
         "shmq.persistence.inventory",
         "shmq.persistence.launch",
+        "shmq.persistence.refusals",
         "shmq.repartition",
         "shmq.routing",
         "shmq.waiting",

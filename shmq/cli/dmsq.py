@@ -1,10 +1,11 @@
-"""``shmq dmsq``: look into the files that queues are kept in."""
+"""``shmq dmsq``: look into the files that queues and streams are kept in."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -19,6 +20,8 @@ from shmq.cli.output import cell, counted, note, show, show_json, show_table, ta
 from shmq.persistence.chain import Chain, read_file
 from shmq.persistence.format import HEADER_BYTES, read_header, read_record
 from shmq.persistence.stored import StoredMessage
+from shmq.persistence.stream_places import CARD
+from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
 
 __all__ = ["dmsq"]
 
@@ -82,8 +85,9 @@ def inspect(path: str, each: bool, as_json: bool) -> None:
 def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> None:
     """Check every byte of files, each by itself; say where the damage is.
 
-    A segment that was being written may end in a batch that was not written to its end:
-    that is no damage.
+    Of a stream these are its card, stream.dmsq, and the segments of its partitions: what is
+    missing before the next segment is damage, too. A segment that was being written may end in
+    a batch that was not written to its end: that is no damage.
     """
     found = [_verified(path) for path in paths]
     if as_json:
@@ -203,6 +207,10 @@ def _verified(path: str) -> dict[str, Any]:
     """What is to be said of one file by itself."""
     told: dict[str, Any] = {"file": path, "sound": False, "offset": None, "what": None}
     try:
+        if is_of_stream(Path(path), read_file(path)):
+            if Path(path).name == CARD:
+                return {**told, "sound": True, **verify_card(Path(path))}
+            return {**told, **verify_segment(Path(path))}
         with Chain([(path, read_file(path))], partial=True) as chain:
             return {**told, "sound": True, "torn": chain.torn, "messages": chain.messages}
     except shmq.DamagedFile as error:
@@ -210,10 +218,30 @@ def _verified(path: str) -> dict[str, Any]:
 
 
 def _verdict(one: dict[str, Any]) -> str:
+    where = "" if one.get("partition") is None else f", partition {one['partition']}"
     if not one["sound"]:
-        return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}"
+        lost = [_offsets(first, behind) for first, behind in one.get("lost", ())]
+        told = f"{where}: {', '.join(lost)} cannot be read" if lost else ""
+        return f"{one['file']}: damaged at byte {one['offset']}: {one['what']}{told}"
+    if "stream" in one:
+        return f"{one['file']}: sound, stream {one['stream']!r}{where}, {_of_stream(one)}"
     end = "; its last batch is torn and does not count" if one["torn"] else ""
     return f"{one['file']}: sound, {counted(one['messages'], 'message')}{end}"
+
+
+def _offsets(first: int, behind: int | None) -> str:
+    return (
+        f"the offsets from {first} on" if behind is None else f"the offsets {first} to {behind - 1}"
+    )
+
+
+def _of_stream(one: dict[str, Any]) -> str:
+    """What a whole file of a stream holds."""
+    if "records" not in one:
+        return f"{counted(one['partitions'], 'partition')}, {counted(one['groups'], 'group')}"
+    end = "; its last batch is torn and does not count" if one["torn"] else ""
+    held = f" from offset {one['first']} on" if one["records"] else ""
+    return f"{counted(one['records'], 'record')}{held}{end}"
 
 
 # -- dump and export -------------------------------------------------------------------

@@ -85,7 +85,7 @@ def _of_queue(broker: shmq.Broker, name: str) -> str:
     try:
         with broker.queue(name) as queue:
             numbers = queue.stats()
-    except shmq.SegmentError as error:
+    except (shmq.SegmentError, shmq.FileError) as error:
         return f"and whatever it holds ({error})"
     held = numbers.depth + numbers.delayed + numbers.in_flight
     return f"and the {counted(held, 'message')} in it"
@@ -96,7 +96,7 @@ def _of_stream(broker: shmq.Broker, name: str) -> str:
     try:
         with broker.stream(name) as stream:
             held = sum(found.latest - found.earliest for found in stream.offsets())
-    except shmq.SegmentError as error:
+    except (shmq.SegmentError, shmq.FileError) as error:
         return f"and whatever it holds ({error})"
     return f"and the {counted(held, 'record')} in it"
 

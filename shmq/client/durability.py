@@ -34,6 +34,7 @@ __all__ = [
     "command_for",
     "depth",
     "directory_for",
+    "give_up",
     "missing",
     "never_wait",
     "see_to_it",
@@ -180,7 +181,9 @@ def stored(namespace: Namespace, kind: Kind, name: str) -> Path | None:
 def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
     """Have what the files of that name hold brought back, if there are any: it is not in memory.
 
-    Raises :class:`~shmq.ShmqError` if that cannot be, so that nothing new hides them.
+    So that nothing new hides them it raises :class:`~shmq.DamagedFile` if they are damaged,
+    :class:`~shmq.FileError` if a writer could not bring them back for another reason, and
+    :class:`~shmq.ShmqError` if there is no writer.
     """
     directory = stored(namespace, kind, name)
     if directory is None:
@@ -192,6 +195,45 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
             f"in memory, and no writer runs that would bring it back ({reason}): start "
             f"`{command_for(namespace.name)} --data-dir {directory}` first"
         )
+    refusal = _refusal(namespace, directory, kind, name)
+    if refusal is not None:
+        raise refusal
+
+
+def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
+    """Why a writer that runs has not brought it back; None: it has, or there is nothing of it."""
+    from shmq.persistence.refusals import refusal_of  # noqa: PLC0415 - for few
+
+    with namespace.locked():  # it may have come, or gone, since it was looked for
+        if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
+            return None
+        return refusal_of(directory, kind, name)
+
+
+def _is_there(namespace: Namespace, kind: Kind, name: str) -> bool:
+    """Whether there is something of that name in memory, in whatever state."""
+    path = namespace.path_of if kind == "queue" else namespace.stream_path
+    return path(name).exists()
+
+
+def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
+    """Remove the files of a name that is not in memory, durably; whether there were any.
+
+    Needs the registry lock. Raises :class:`~shmq.ShmqError` if they cannot be removed.
+    """
+    directory = stored(namespace, kind, name)
+    if directory is None or _is_there(namespace, kind, name):
+        return False
+    from shmq.persistence.inventory import erase_stored  # noqa: PLC0415 - for few
+
+    try:
+        erase_stored(directory, kind, name)
+    except OSError as error:
+        raise ShmqError(
+            f"the files of {kind} {name!r} in {directory} cannot be removed: "
+            f"{error.strerror or error}"
+        ) from error
+    return True
 
 
 def bring_back_all(namespace: Namespace) -> None:

@@ -25,6 +25,7 @@ from shmq.client.registrar import Registrar
 from shmq.client.transactions.settling import look, settle, settle_all, settle_copy
 from shmq.core import _core
 from shmq.errors import (
+    FileError,
     ForeignSegment,
     Full,
     InvalidName,
@@ -711,6 +712,8 @@ def _remove(namespace: Namespace, name: str) -> None:
         Book.of(namespace).forget("queue", name)
     except SegmentError as error:
         log.warning("queue %s is removed, its bindings are not: %s", name, error)
+    if durability.give_up(namespace, "queue", name):
+        return
     try:
         segment = namespace.open_segment(name)
         names = semaphore_names(namespace.name, segment.queue_id)
@@ -782,7 +785,7 @@ class LocalBroker(Asker, Registrar):
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
-        self._bring_back(name)
+        self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
             segment = _segment_if_any(self._namespace, name)
             if segment is None:
@@ -800,10 +803,15 @@ class LocalBroker(Asker, Registrar):
             )
         return self._kept(self._opened(LocalQueue(self._namespace, name, segment)))
 
-    def _bring_back(self, name: str) -> None:
-        """Have a queue that is on disk alone brought back. Raises ShmqError if that cannot be."""
+    def _bring_back(self, name: str, dead_letter: str | None = None) -> None:
+        """Have a queue that is on disk alone brought back. Raises ShmqError if that cannot be.
+
+        So it is with its ``dead_letter`` queue, which would be made with it.
+        """
         if not self.has_queue(name):
             durability.bring_back(self._namespace, "queue", name)
+            if dead_letter is not None and not self.has_queue(name):
+                self._bring_back(dead_letter)
 
     def _kept(self, queue: LocalQueue) -> LocalQueue:
         """The queue, once a writer keeps it if it is durable; or a warning was given."""
@@ -838,7 +846,7 @@ class LocalBroker(Asker, Registrar):
         """See :class:`shmq.contract.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
-        self._bring_back(name)
+        self._bring_back(name, wanted.dead_letter)
         with self._namespace.locked():
             segment = _segment_if_any(self._namespace, name)
             if segment is None:
@@ -856,7 +864,8 @@ class LocalBroker(Asker, Registrar):
             if not self.has_queue(name) and not self.has_queue(target):
                 return  # it went with its target
             self._settle_rows(name, target)
-        self._bring_back(name)
+        with contextlib.suppress(FileError):  # then its files go as they are
+            self._bring_back(name)
         with self._namespace.locked():
             _remove_stagings(self._namespace, name)
             _remove(self._namespace, name)

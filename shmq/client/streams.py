@@ -24,6 +24,7 @@ from shmq.client.subscribing import Subscription
 from shmq.client.transactions.settling import look
 from shmq.core import _log
 from shmq.errors import (
+    FileError,
     InvalidOption,
     NoSuchStream,
     OffsetOutOfRange,
@@ -492,13 +493,15 @@ class LocalStreams:
     def delete(self, name: str) -> None:
         """Delete it, and the groups that are of no stream then. Raises NoSuchStream."""
         check_name(name, "stream")
-        self._bring_back(name)
+        with contextlib.suppress(FileError):  # then its files go as they are
+            self._bring_back(name)
         try:
             Book.of(self._namespace).forget("stream", name)
         except SegmentError as error:
             log.warning("stream %s is removed, its bindings are not: %s", name, error)
         with self._namespace.locked():
-            stream_registry.remove_stream(self._namespace, name)
+            if not durability.give_up(self._namespace, "stream", name):
+                stream_registry.remove_stream(self._namespace, name)
             self._remove_groups()
 
     def _remove_groups(self) -> None:

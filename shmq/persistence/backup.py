@@ -1,8 +1,9 @@
-"""A copy of a namespace's durable queues, taken while they are used."""
+"""A copy of a namespace's durable queues and streams, taken while they are used."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Final
 from shmq.errors import ShmqError
 from shmq.persistence.control import CutFile, ask_for_cut, ask_for_snapshots
 from shmq.persistence.disk import Disk
+from shmq.persistence.stream_places import CARD
+from shmq.persistence.transaction_file import TRANSACTIONS
+from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.persistence.writing import write_whole
 
 __all__ = ["Saved", "backup"]
@@ -21,18 +25,25 @@ _PIECE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A queue of the backup."""
+    """A queue or stream of the backup, or a file that is of none."""
 
-    queue: str
+    #: "queue", "stream" or "file", and its name.
+    kind: str
+    name: str
     files: int
     bytes: int
 
 
-def backup(directory: Path, queues: Sequence[str], target: Path) -> list[Saved]:
-    """Copy what the queues, written in ``directory``, hold at one moment to ``target``.
+def backup(
+    directory: Path, queues: Sequence[str], streams: Sequence[str], target: Path
+) -> list[Saved]:
+    """Copy what the queues and streams, written in ``directory``, hold at one moment.
 
-    A fresh snapshot of each is made, so that the copy is small; the journals since then
-    complete it, up to one moment for all. ``target`` must not exist, or be empty; it is
+    With the files that are of none: what else the namespace has on disk.
+
+    A fresh snapshot of each queue is made, so that the copy is small; the journals since then
+    complete it, up to one moment for all, and what transactions have begun is completed in the
+    copy. ``target`` must not exist, or be empty; it is
     there under its name when it is whole, and on disk. Raises
     :class:`~shmq.ShmqError`.
     """
@@ -43,8 +54,11 @@ def backup(directory: Path, queues: Sequence[str], target: Path) -> list[Saved]:
         for name, error in ask_for_snapshots(directory, list(queues)):
             if error is not None:
                 raise ShmqError(f"queue {name!r} cannot be backed up: {error}")
-        files = ask_for_cut(directory, list(queues))
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each file
+        files = ask_for_cut(directory, list(queues), list(streams))
         try:
+            _check_all(files, streams)
             return _write(files, target)
         finally:
             for file in files:
@@ -54,27 +68,43 @@ def backup(directory: Path, queues: Sequence[str], target: Path) -> list[Saved]:
         raise ShmqError(f"no backup was made: {where}: {error.strerror}") from error
 
 
+def _check_all(files: Sequence[CutFile], streams: Sequence[str]) -> None:
+    missing = {*streams} - {file.queue for file in files if file.kind == "stream"}
+    if missing:
+        raise ShmqError(
+            f"the writer that runs is older, and copies no streams ({', '.join(sorted(missing))}): "
+            f"start it anew"
+        )
+
+
 def _write(files: Sequence[CutFile], target: Path) -> list[Saved]:
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     disk = Disk(unfinished)
     disk.make()
     try:
-        for file in files:
+        for file in sorted(files, key=lambda file: file.name.endswith(CARD)):
             _copy(disk, file)
         disk.sync_directory()
+        complete_transactions(disk, ())
         disk.path("").rename(target)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     Disk(target.parent).sync_directory()
-    saved: dict[str, list[int]] = {}
+    saved: dict[tuple[str, str], list[int]] = {}
     for file in files:
-        saved.setdefault(file.queue, []).append(file.bytes)
-    return [Saved(queue, len(sizes), sum(sizes)) for queue, sizes in saved.items()]
+        if file.name != TRANSACTIONS:
+            saved.setdefault((file.kind, file.queue), []).append(file.bytes)
+    return [Saved(*what, len(sizes), sum(sizes)) for what, sizes in saved.items()]
 
 
 def _copy(disk: Disk, file: CutFile) -> None:
-    made = disk.create(file.name)
+    *above, name = file.name.split("/")
+    for part in above:
+        disk = disk.under(part)
+    if above:
+        disk.make()
+    made = disk.create(name)
     try:
         at = 0
         while at < file.bytes:
@@ -85,3 +115,4 @@ def _copy(disk: Disk, file: CutFile) -> None:
         disk.sync(made)
     finally:
         disk.close(made)
+    disk.sync_directory()

@@ -96,6 +96,8 @@ class Chain:
         self.torn = False
         #: The highest segment, and how many of its bytes count; 0 without a segment.
         self.segment = self.end = 0
+        #: What the records of that segment are sealed with; None if it is closed, or none is.
+        self.open_salt: int | None = None
         snapshot, segments = self._arrange(files)
         everything = [*([snapshot] if snapshot else []), *segments]
         if not everything:
@@ -299,6 +301,7 @@ class Chain:
             whole = max(file.start, after.header.previous_end if after else file.closed)
             found = self._feed(file, whole, after is not None)
             self.segment, self.end = number, found["end"]
+            self.open_salt = None if file.closed else file.header.salt
 
     def _feed(self, file: _File, whole: int, exact: bool) -> dict[str, Any]:
         self._fed.append(file.path)

@@ -7,9 +7,10 @@ behind the last answer, and earlier only if the writer does.
 request ``{"do": "snapshot", "queues": [NAME, …]}``: a line ``{"queue": NAME, "error": null}``
 for each, once it is durable, or with what went wrong.
 
-request ``{"do": "cut", "queues": [NAME, …]}``: a line
-``{"queue": NAME, "name": FILE, "bytes": N}`` for each file, with its descriptor, and a last
-line ``{"error": null}``.
+request ``{"do": "cut", "queues": [NAME, …], "streams": [NAME, …]}``: a line
+``{"kind": KIND, "queue": NAME, "name": FILE, "bytes": N}`` for each file, with its descriptor,
+and a last line ``{"error": null}``. KIND is ``queue``, ``stream`` or, of what is of neither,
+``file``.
 
 request ``{"do": "define", "queues": []}``: a line ``{"error": null}`` once the exchanges and
 schemas that there are now are on disk, or with what went wrong.
@@ -27,7 +28,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -57,7 +58,10 @@ _BREATH: Final = 0.5
 class CutFile:
     """A file of a cut: its first ``bytes`` bytes belong to it. The descriptor is the holder's."""
 
+    #: Of what it is, and the name of that: a "queue", a "stream", or a "file" of its own.
+    kind: str
     queue: str
+    #: Where it is, from the data directory.
     name: str
     bytes: int
     descriptor: int
@@ -69,8 +73,8 @@ class Source(Protocol):
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         """Return once a snapshot newer than this call is durable. Raises ShmqError."""
 
-    def cut(self, names: list[str]) -> list[CutFile]:
-        """The files that hold what these queues do at one moment. Raises ShmqError."""
+    def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
+        """The files that hold what these do at one moment, and the others. Raises ShmqError."""
 
     def define(self) -> None:
         """Return once exchanges and schemas are on disk. Raises ShmqError and OSError."""
@@ -134,41 +138,43 @@ class Control:
         with way, contextlib.suppress(BrokenPipeError, ConnectionError):
             try:
                 asked = json.loads(next(_lines(way)))
-                do: Callable[[socket.socket, list[str]], None] = {
+                do: Callable[[socket.socket, list[str], list[str]], None] = {
                     "snapshot": self._snapshot,
                     "cut": self._cut,
                     "define": self._define,
                     "end": self._end,
                 }[asked["do"]]
                 names = [check_name(name) for name in asked["queues"]]
+                streams = [check_name(name, "stream") for name in asked.get("streams", [])]
             except InvalidName as error:
                 _say(way, {"error": str(error)})
                 return
             except (StopIteration, ValueError, KeyError, TypeError, RecursionError):
                 _say(way, {"error": "this writer does not know the request: use its own shmq"})
                 return
-            do(way, names)
+            do(way, names, streams)
 
-    def _snapshot(self, way: socket.socket, names: list[str]) -> None:
+    def _snapshot(self, way: socket.socket, names: list[str], _: list[str]) -> None:
         for name in names:
             _say(way, {"queue": name, "error": _outcome(self._source.snapshot, name)})
 
-    def _cut(self, way: socket.socket, names: list[str]) -> None:
+    def _cut(self, way: socket.socket, names: list[str], streams: list[str]) -> None:
         files: list[CutFile] = []
-        error = _outcome(lambda: files.extend(self._source.cut(names)))
+        error = _outcome(lambda: files.extend(self._source.cut(names, streams)))
         try:
             for file in files:
-                said = {"queue": file.queue, "name": file.name, "bytes": file.bytes}
+                said: dict[str, Any] = {"kind": file.kind, "queue": file.queue}
+                said |= {"name": file.name, "bytes": file.bytes}
                 socket.send_fds(way, [_line(said)], [file.descriptor])
             _say(way, {"error": error})
         finally:
             for file in files:
                 os.close(file.descriptor)
 
-    def _define(self, way: socket.socket, _: list[str]) -> None:
+    def _define(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
         _say(way, {"error": _outcome(self._source.define)})
 
-    def _end(self, way: socket.socket, _: list[str]) -> None:
+    def _end(self, way: socket.socket, names: list[str], streams: list[str]) -> None:  # noqa: ARG002
         _say(way, {"error": _outcome(self._source.give_way)})
 
 
@@ -198,14 +204,15 @@ def ask_for_snapshots(directory: Path, queues: list[str]) -> Iterator[tuple[str,
         raise ShmqError(f"the writer ended before it had written {', '.join(left)}: ask again")
 
 
-def ask_for_cut(directory: Path, queues: list[str]) -> list[CutFile]:
+def ask_for_cut(directory: Path, queues: list[str], streams: list[str]) -> list[CutFile]:
     """The files of a consistent cut; the descriptors are the caller's. Raises ShmqError."""
     files: list[CutFile] = []
     try:
-        with _asked(directory, "cut", queues) as way:
+        with _asked(directory, "cut", queues, streams) as way:
             for said, descriptor in _told_with_files(way):
                 if descriptor is not None:
-                    files.append(CutFile(said["queue"], said["name"], said["bytes"], descriptor))
+                    kind, what = said.get("kind", "queue"), said["queue"]
+                    files.append(CutFile(kind, what, said["name"], said["bytes"], descriptor))
                 elif said["error"] is None:
                     return files
                 else:
@@ -230,7 +237,7 @@ def ask_to_define(directory: Path, timeout: float) -> str | None:
 
     Raises ShmqError and OSError if it does not answer within ``timeout`` seconds.
     """
-    with _asked(directory, "define", [], timeout) as way:
+    with _asked(directory, "define", [], timeout=timeout) as way:
         for line in _lines(way):
             told: str | None = json.loads(line)["error"]
             return told
@@ -255,7 +262,11 @@ def _told_with_files(way: socket.socket) -> Iterator[tuple[dict[str, Any], int |
 
 @contextlib.contextmanager
 def _asked(
-    directory: Path, do: str, queues: list[str], timeout: float | None = None
+    directory: Path,
+    do: str,
+    queues: list[str],
+    streams: Sequence[str] = (),
+    timeout: float | None = None,
 ) -> Iterator[socket.socket]:
     way = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     way.settimeout(timeout)
@@ -267,7 +278,7 @@ def _asked(
             raise ShmqError(
                 f"nobody writes in {directory} ({error.strerror}): start shmq serve or shmq persist"
             ) from error
-        _say(way, {"do": do, "queues": queues})
+        _say(way, {"do": do, "queues": queues, "streams": list(streams)})
         yield way
 
 

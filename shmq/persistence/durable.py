@@ -1,15 +1,17 @@
-"""Which queues of a namespace are durable, and where they are kept."""
+"""Which queues and streams of a namespace are durable, and where they are kept."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from shmq.errors import InvalidOption, NoSuchQueue, SegmentError, ShmqError
+from shmq import stream_registry
+from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
 from shmq.names import check_name
 from shmq.registry import Namespace
 
-__all__ = ["directory_of", "durable_queues"]
+__all__ = ["directory_of", "durable_queues", "durable_streams"]
 
 
 def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
@@ -28,6 +30,30 @@ def durable_queues(namespace: str, names: Collection[str] = ()) -> list[str]:
                 )
         return list(dict.fromkeys(names))
     return [name for name in registry.queue_names() if _is_durable(registry, name)]
+
+
+def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
+    """The same of streams. Raises :class:`~shmq.NoSuchStream` and InvalidOption."""
+    registry = Namespace.of(namespace)
+    if names:
+        for name in names:
+            if not _is_durable_stream(registry, check_name(name, "stream")):
+                raise InvalidOption(
+                    f"stream {name!r} has durability='memory', so it is not kept on disk: make "
+                    f"it with durability='journal'"
+                )
+        return list(dict.fromkeys(names))
+    found = []
+    for name in registry.stream_names():
+        with contextlib.suppress(NoSuchStream, SegmentError):
+            if _is_durable_stream(registry, name):
+                found.append(name)
+    return found
+
+
+def _is_durable_stream(registry: Namespace, name: str) -> bool:
+    control, _ = stream_registry.open_stream(registry, name)
+    return bool(control.options["durability"] != "memory")
 
 
 def _is_durable(registry: Namespace, name: str) -> bool:

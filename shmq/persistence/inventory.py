@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from shmq.persistence import erasing
 from shmq.persistence.catalog import catalog
 from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import is_carded
+from shmq.persistence.stream_erasing import erase_stream, is_carded
 from shmq.persistence.stream_places import STREAMS, streams_among
 
-__all__ = ["Kind", "stored_names"]
+__all__ = ["Kind", "erase_stored", "others", "stored_names"]
 
 Kind = Literal["queue", "stream"]
+
+#: What a writer has for itself.
+_OWN: Final = frozenset(
+    ("writer.lock", "writer.sock", "writer.log", "writer.log.old", "writer.refused")
+)
+#: What files end with that were set aside.
+_ASIDE: Final = re.compile(r"\.dmsq\.[0-9a-f]{16}(\.\d+)?\Z|\.damaged(\.\d+)?\Z", re.ASCII)
 
 
 def stored_names(directory: Path, kind: Kind) -> set[str]:
@@ -32,3 +41,36 @@ def stored_names(directory: Path, kind: Kind) -> set[str]:
         if (files.snapshot or files.segments)
         and (erasing.note(name) not in names or erasing.is_left(disk, files))
     }
+
+
+def others(disk: Disk) -> list[str]:
+    """The files that are of no queue or stream, and are not the writer's own, sorted."""
+    of_queues = {file for files in catalog(disk.names()).values() for file in files.names()}
+    return [
+        name
+        for name in disk.names()
+        if name not in of_queues
+        and name not in _OWN
+        and not name.startswith(".")
+        and _ASIDE.search(name) is None
+        and disk.path(name).is_file()
+    ]
+
+
+def erase_stored(directory: Path, kind: Kind, name: str) -> None:
+    """Remove the files of that name, which is not in memory, durably. Raises OSError.
+
+    Needs the registry lock. Files whose headers are damaged go, too.
+    """
+    disk = Disk(directory)
+    if kind == "stream":
+        for stream, identity in streams_among(disk.under(STREAMS).names()):
+            if stream == name:
+                erase_stream(disk, name, identity)
+        return
+    erasing.erase(disk, name)
+    left = catalog(disk.names()).get(name)
+    for file in left.names() if left is not None else ():
+        with contextlib.suppress(FileNotFoundError):
+            disk.unlink(file)
+    disk.sync_directory()

@@ -18,18 +18,30 @@ from shmq import stream_registry
 from shmq.client.local import attach
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
-from shmq.persistence.catalog import Files, aside, catalog, unfinished
+from shmq.persistence.catalog import Files, aside, catalog, segment_name, unfinished
 from shmq.persistence.chain import Chain
 from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.lineage import lineage_of
 from shmq.persistence.rebuilding import rebuild
+from shmq.persistence.refusals import write_refusals
 from shmq.persistence.stream_rebuilding import recover_streams
+from shmq.persistence.stream_recovery import StoredStream
+from shmq.persistence.tail import read_tail
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
 from shmq.registry import Namespace
 
-__all__ = ["Decision", "live_keys", "plan", "recover", "set_aside", "settle_moves", "sync_files"]
+__all__ = [
+    "Decision",
+    "in_memory",
+    "live_keys",
+    "plan",
+    "recover",
+    "set_aside",
+    "settle_moves",
+    "sync_files",
+]
 
 log = logging.getLogger("shmq")
 
@@ -134,11 +146,12 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
             live = live_keys(registry)
             _sweep(disk)
             _set_strangers_aside(disk, live)
-            there = _in_memory(registry, live)
+            there = in_memory(registry, live)
             drop_the_lost(registry, there)
             complete_transactions(disk, there)
-            recover_streams(registry, disk)
+            streams = recover_streams(registry, disk)
             lost = _recover_queues(registry, disk, live)
+            _tell_refusals(disk, lost, streams)
             recover_definitions(registry, disk)
             return lost
     except OSError as error:
@@ -161,6 +174,22 @@ def _recover_queues(
     return lost
 
 
+def _tell_refusals(
+    disk: Disk, queues: Mapping[str, Decision], streams: Mapping[str, StoredStream]
+) -> None:
+    """Have those who ask for what is not back told why."""
+    missing = {
+        name: one.error
+        for name, one in queues.items()
+        if one.error is not None or one.chain is None
+    }
+    broken = {name: one.error for name, one in streams.items() if one.error is not None}
+    try:
+        write_refusals(disk, {"queue": missing, "stream": broken})
+    except OSError as error:
+        log.error("%s: what is not back cannot be noted: %s", disk.directory, error.strerror)
+
+
 def live_keys(registry: Namespace) -> dict[str, int | None]:
     """The hash keys of the queues that are there; None for one that cannot be read.
 
@@ -178,7 +207,7 @@ def live_keys(registry: Namespace) -> dict[str, int | None]:
     return found
 
 
-def _in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
+def in_memory(registry: Namespace, live: Mapping[str, int | None]) -> set[tuple[str, int]]:
     """Names and identities of the queues and streams that are there."""
     found = {(name, key) for name, key in live.items() if key is not None}
     for name in registry.stream_names():
@@ -266,6 +295,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
                 "" if decision.chain.messages == 1 else "s",
                 ", ".join(decision.lineage),
             )
+            _tell_tail(disk, name, decision.chain)
     if decision.error is not None:
         log.error(
             "queue %s is not brought back: %s; its files are left as they are, and "
@@ -274,6 +304,20 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
             decision.error,
             name,
         )
+
+
+def _tell_tail(disk: Disk, name: str, chain: Chain) -> None:
+    """Say what of the last segment does not count: nobody was promised anything of it."""
+    if chain.open_salt is None:
+        return
+    tail = read_tail(disk, segment_name(name, chain.segment), chain.end, chain.open_salt)
+    if tail is None:
+        return
+    lost = "records of an unknown number"
+    if tail.last_seq is not None:
+        count = max(0, tail.last_seq - chain.last_seq)
+        lost = f"the puts of up to {count} message{'' if count == 1 else 's'}"
+    log.warning("queue %s: %s", name, tail.told(lost))
 
 
 def sync_files(disk: Disk, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Making queues from files that nobody writes: a backup, or those of a damaged queue."""
+"""Making queues and streams from files that nobody writes: a backup, or what was damaged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from shmq.errors import NoSuchQueue, ShmqError
 from shmq.names import check_name
@@ -15,19 +14,42 @@ from shmq.persistence import erasing
 from shmq.persistence.catalog import catalog
 from shmq.persistence.directory import chosen_directory
 from shmq.persistence.disk import Disk
+from shmq.persistence.inventory import others
 from shmq.persistence.rebuilding import rebuild
-from shmq.persistence.recovery import Decision, plan, set_aside, sync_files
+from shmq.persistence.recovery import (
+    Decision,
+    in_memory,
+    live_keys,
+    plan,
+    set_aside,
+    sync_files,
+)
+from shmq.persistence.stream_restore import (
+    DAMAGED,
+    RESTORED,
+    SALVAGED,
+    THERE,
+    RestoredStream,
+    copy_file,
+    restore_streams,
+)
+from shmq.persistence.transaction_file import TRANSACTIONS, read_noted, salvage_noted
+from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.registry import Namespace
 
-__all__ = ["DAMAGED", "RESTORED", "SALVAGED", "THERE", "Restored", "restore"]
+__all__ = [
+    "DAMAGED",
+    "RESTORED",
+    "SALVAGED",
+    "THERE",
+    "Restored",
+    "RestoredFile",
+    "RestoredStream",
+    "SalvagedTransactions",
+    "restore",
+]
 
 log = logging.getLogger("shmq")
-
-#: What becomes of a queue: made, made of what is intact, left as it is, not made.
-RESTORED: Final = "restored"
-SALVAGED: Final = "salvaged"
-THERE: Final = "there"
-DAMAGED: Final = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +63,40 @@ class Restored:
     problems: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """A file that is of no queue or stream: the next writer that starts reads it."""
+
+    file: str
+    state: str
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedTransactions:
+    """The damaged file of the transactions, and what came of it."""
+
+    #: How many that it noted were whole, and are on disk now.
+    transactions: int
+    problems: list[str]
+    state: str = SALVAGED
+
+
 def restore(
     namespace: str,
     source: Path | None = None,
     queues: Sequence[str] = (),
     new_name: str | None = None,
     *,
+    streams: Sequence[str] = (),
     salvage: bool = False,
-) -> list[Restored]:
-    """Make the queues that ``source`` has files of, or ``queues`` alone of them.
+) -> list[Restored | RestoredStream | RestoredFile | SalvagedTransactions]:
+    """Make the queues and streams that ``source`` has files of, or those alone that are named.
 
     Without a source it is the namespace's own directory. ``new_name`` is for one queue.
-    Damaged queues are made of what is intact if ``salvage``, and else not at all. Raises
-    :class:`~shmq.NoSuchQueue` for one without files there, :class:`~shmq.InvalidName`, and
-    :class:`~shmq.ShmqError`.
+    What is damaged is made of what is intact if ``salvage``, and else not at all. Raises
+    :class:`~shmq.NoSuchQueue` and :class:`~shmq.NoSuchStream` for one without files there,
+    :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
     """
     registry = Namespace.of(namespace)
     own = registry.data_dir or chosen_directory(namespace)
@@ -67,16 +109,65 @@ def restore(
         with registry.locked():
             # What names a queue's files to be removed must not find those of the one made now.
             erasing.finish(Disk(own))
-            decisions = plan(disk, salvage=salvage)
-            for name in queues:
-                if name not in decisions:
-                    raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}")
-            return [
-                _restore(registry, disk, own, decisions[name], new_name or name)
-                for name in (dict.fromkeys(queues) or sorted(decisions))
-            ]
+            done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
+            if disk.directory == own and not erasing.is_written(own):
+                done += _settle_transactions(registry, disk, salvage=salvage)
+            everything = not queues and not streams
+            if queues or everything:
+                done += _restore_queues(registry, disk, own, queues, new_name, salvage=salvage)
+            if streams or everything:
+                wanted = None if everything else streams
+                done += restore_streams(registry, disk, own, wanted, salvage=salvage)
+            if everything and disk.directory != own:
+                done += _put_back_others(disk, Disk(own))
+            return done
     except OSError as error:
         raise ShmqError(f"{error.filename or disk.directory}: {error.strerror or error}") from error
+
+
+def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
+    """Have the files that are of no queue or stream in ``own``, but for those it has."""
+    done = []
+    for name in others(disk):
+        if name == TRANSACTIONS:
+            continue
+        there = own.path(name).exists()
+        if not there:
+            own.make()
+            copy_file(disk, own, name)
+            own.sync_directory()
+        done.append(RestoredFile(name, THERE if there else RESTORED))
+    return done
+
+
+def _settle_transactions(
+    registry: Namespace, disk: Disk, *, salvage: bool
+) -> list[SalvagedTransactions]:
+    """Have the files hold the transactions that were noted as a whole; the next writer cannot."""
+    found = []
+    if salvage and (problem := salvage_noted(disk)) is not None:
+        found.append(SalvagedTransactions(len(read_noted(disk)), [problem]))
+    complete_transactions(disk, in_memory(registry, live_keys(registry)))
+    return found
+
+
+def _restore_queues(
+    registry: Namespace,
+    disk: Disk,
+    own: Path,
+    queues: Sequence[str],
+    new_name: str | None,
+    *,
+    salvage: bool,
+) -> list[Restored]:
+    decisions = plan(disk, salvage=salvage)
+    for name in queues:
+        if name not in decisions:
+            raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}")
+    return [
+        _restore(registry, disk, own, decisions[name], new_name or name)
+        for name in (dict.fromkeys(queues) or sorted(decisions))
+    ]
 
 
 def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, name: str) -> Restored:

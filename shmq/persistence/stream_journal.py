@@ -93,6 +93,11 @@ class StreamJournal:
         return sum(list(self._lengths.values()))  # any thread may ask
 
     @property
+    def lengths(self) -> list[tuple[int, int]]:
+        """The offsets that the segments begin with, each with how many of its bytes count."""
+        return sorted(self._lengths.items())
+
+    @property
     def is_long(self) -> bool:
         """Whether the segment that is being written has its length."""
         return self._file >= 0 and self._end >= self._sizes.segment

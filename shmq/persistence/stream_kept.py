@@ -11,11 +11,12 @@ without those before it, and whatever stops, the files are of one shape.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -28,6 +29,8 @@ from shmq.persistence.stream_erasing import erase_stream
 from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.stream_places import (
+    CARD,
+    PRODUCERS,
     bases,
     partition_directory,
     segment_file,
@@ -115,6 +118,7 @@ class KeptPartition:
         self._seconds: float | None = identity.options.get("retention_seconds")
         self._retain_at = 0.0
         self._failure: str | None = None
+        self._lock = threading.RLock()
         #: The errno with which the disk refused what was last written; 0: it took it.
         self.error = 0
         self.journal.begin()
@@ -134,6 +138,21 @@ class KeptPartition:
 
         If the disk refuses, the partition says so, and the next call tries again.
         """
+        with self._lock:
+            return self._step()
+
+    def held(self) -> contextlib.AbstractContextManager[object]:
+        """Nothing is written, published or removed while this is held."""
+        return self._lock
+
+    def parts(self) -> list[tuple[str, int]]:
+        """The names of its files, each with how many bytes count; while it is `held`."""
+        parts = [(segment_file(base), size) for base, size in self.journal.lengths]
+        if PRODUCERS in self._disk.names():
+            parts.append((PRODUCERS, self._disk.path(PRODUCERS).stat().st_size))
+        return parts
+
+    def _step(self) -> bool:
         try:
             written = self._commit()
             self._retain()
@@ -361,6 +380,22 @@ class KeptStream:
         if not happened:
             happened = self._transactions.happened(part)
             self._happened = happened, [log.bounds()[1] for log in logs] if happened else []
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[list[tuple[str, int]]]:
+        """Nothing is published meanwhile; the files, from the data directory, with their bytes.
+
+        The card comes first: what it does not tell of is no part of it.
+        """
+        identity = self.identity.identity
+        with contextlib.ExitStack() as every:
+            card = self._own.path(CARD)
+            files = [(f"{stream_directory(self.name, identity)}/{CARD}", card.stat().st_size)]
+            for number, partition in enumerate(self.partitions[: self._told.eras[-1].end]):
+                every.enter_context(partition.held())
+                below = partition_directory(self.name, identity, number)
+                files += [(f"{below}/{name}", size) for name, size in partition.parts()]
+            yield files
 
     def stop(self) -> None:
         """Have the threads write what is left, and end; `close` waits for that."""

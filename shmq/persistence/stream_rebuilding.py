@@ -17,10 +17,11 @@ from shmq.persistence.stream_erasing import sweep_streams
 from shmq.persistence.stream_groups import restore_groups
 from shmq.persistence.stream_places import stream_directory
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
+from shmq.persistence.tail import Tail
 from shmq.registry import Namespace
 from shmq.stream_options import StreamOptions
 
-__all__ = ["recover_streams"]
+__all__ = ["rebuild_stream", "recover_streams"]
 
 log = logging.getLogger("shmq")
 
@@ -66,7 +67,7 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
     name = stored.name
     if stored.error is None:
         try:
-            _rebuild(registry, stored)
+            rebuild_stream(registry, stored)
         except (ShmqError, TypeError) as error:
             stored.error = error if isinstance(error, ShmqError) else ShmqError(str(error))
     if stored.error is not None:
@@ -78,9 +79,23 @@ def _bring_back(registry: Namespace, stored: StoredStream) -> None:
         return
     records = sum(end.next - end.earliest for end in stored.ends)
     log.info("stream %s is back: %d records on disk", name, records)
+    for partition, end in enumerate(stored.ends):
+        if end.tail is not None:
+            log.warning("stream %s: %s", name, end.tail.told(_lost(partition, end.tail)))
 
 
-def _rebuild(registry: Namespace, stored: StoredStream) -> None:
+def _lost(partition: int, tail: Tail) -> str:
+    if tail.batch is None or tail.last_seq is None:
+        return f"records of an unknown number of partition {partition}"
+    count = max(0, tail.last_seq - tail.batch)
+    return (
+        f"{count} record{'' if count == 1 else 's'} of partition {partition}, from offset "
+        f"{tail.batch} on"
+    )
+
+
+def rebuild_stream(registry: Namespace, stored: StoredStream) -> None:
+    """Make the stream in memory as its files are. Needs the registry lock. Raises ShmqError."""
     name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
     firsts = [(end.next, end.time or 0) for end in stored.ends]
     control, logs = stream_registry.make_stream(

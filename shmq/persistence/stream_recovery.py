@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, ShmqError
 from shmq.persistence.disk import Disk
@@ -26,11 +26,15 @@ from shmq.persistence.stream_places import (
 )
 from shmq.persistence.stream_producers import Producers, producers_before
 from shmq.persistence.stream_segment import StreamSegment
+from shmq.persistence.tail import Tail, read_tail
 from shmq.stream_era import Era
 
 __all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "stored_stream"]
 
 log = logging.getLogger("shmq")
+
+#: Behind every time that a card may have been written.
+_LAST_TIME: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class PartitionEnd:
     time: int | None
     #: What its records tell of its producers.
     producers: Producers = field(default_factory=dict)
+    #: What of its last file does not count; None: all that was written does.
+    tail: Tail | None = None
 
 
 @dataclass(slots=True)
@@ -106,6 +112,7 @@ def stored_stream(disk: Disk, name: str, identity: int) -> StoredStream | None:
             stored.ends.append(end_of_partition(below, whose, partition))
     except ShmqError as error:
         stored.error = error
+        stored.written = stored.written or _LAST_TIME  # none hides one that cannot be read
     return stored
 
 
@@ -113,31 +120,46 @@ def end_of_partition(disk: Disk, identity: StreamIdentity, partition: int) -> Pa
     """Where the partition with that directory goes on. Raises FileError and OSError.
 
     What it counts is synced: whoever wrote it may have died before. A segment that was never
-    begun is removed, as readers would go by its name.
+    begun is removed, as readers would go by its name, unless records are missing before it.
     """
     there = bases(disk.names())
-    if there and _is_stillborn(disk, identity, partition, there[-1]):
-        disk.unlink(segment_file(there[-1]))
-        disk.sync_directory()
-        del there[-1]
+    if not there or not _is_stillborn(disk, identity, partition, there[-1]):
+        return _end_of(disk, there, 0)
+    stillborn = there.pop()
+    end = _end_of(disk, there, stillborn)
+    if end.next < stillborn:
+        path = str(disk.path(segment_file(stillborn)))
+        raise DamagedFile(
+            path, 0, f"its header is not whole, and what is before ends at {end.next}"
+        )
+    disk.unlink(segment_file(stillborn))
+    disk.sync_directory()
+    return end
+
+
+def _end_of(disk: Disk, there: list[int], begin: int) -> PartitionEnd:
+    """Where these segments end; without any, ``begin``. Raises FileError and OSError."""
     if not there:
-        return PartitionEnd(0, 0, None)
+        return PartitionEnd(begin, begin, None)
     last = StreamSegment(disk, there[-1])
     found = last.check()
     _sync(disk, there[-1])
     producers = producers_before(disk, found.offset)
+    tail = None
+    if not found.closed:
+        tail = read_tail(disk, segment_file(last.base), found.end, last.header.salt)
     if found.offset > last.base:
-        return PartitionEnd(there[0], found.offset, found.time, producers)
+        return PartitionEnd(there[0], found.offset, found.time, producers, tail)
     time = None
     if len(there) > 1:
         behind, time = StreamSegment(disk, there[-2]).last(last.base)
-        if behind != last.base:
+        if behind != last.base and (not behind or behind != last.header.previous_end):
             raise DamagedFile(
                 str(disk.path(segment_file(there[-2]))),
                 0,
-                f"it ends before {last.base}, with which the next segment begins",
+                f"it ends at {behind}, and the next segment begins with {last.base}",
             )
-    return PartitionEnd(there[0], last.base, time, producers)
+    return PartitionEnd(there[0], last.base, time, producers, tail)
 
 
 def _is_stillborn(disk: Disk, identity: StreamIdentity, partition: int, base: int) -> bool:

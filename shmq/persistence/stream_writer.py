@@ -53,6 +53,10 @@ class StreamWriter:
         """The streams that are kept, sorted."""
         return sorted(self._kept)
 
+    def kept(self, name: str) -> KeptStream | None:
+        """The stream, if it is kept. For any thread."""
+        return self._kept.get(name)
+
     def put_off(self) -> list[float]:
         """When streams that could not be kept are to be tried again."""
         return list(self._put_off.values())

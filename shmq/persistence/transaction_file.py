@@ -9,6 +9,7 @@ unfinished at its end was promised to nobody.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import struct
 from collections.abc import Collection, Iterable
@@ -22,7 +23,16 @@ from shmq.errors import DamagedFile, IncompatibleFile
 from shmq.persistence.disk import Disk
 from shmq.persistence.writing import write_whole
 
-__all__ = ["TRANSACTIONS", "Id", "Noted", "Part", "TransactionFile", "parts_of", "read_noted"]
+__all__ = [
+    "TRANSACTIONS",
+    "Id",
+    "Noted",
+    "Part",
+    "TransactionFile",
+    "parts_of",
+    "read_noted",
+    "salvage_noted",
+]
 
 #: What it is called in the data directory, and before it is whole.
 TRANSACTIONS: Final = "writer.txn"
@@ -152,11 +162,49 @@ def _pack(record: list[Any], salt: int) -> bytes:
 def read_noted(disk: Disk) -> list[Noted]:
     """The transactions of the file that are not done, in order; none without a file.
 
-    What it counts is synced: its writer may have died before. Raises DamagedFile,
-    IncompatibleFile, and OSError.
+    What it counts is synced: its writer may have died before. Raises DamagedFile with what to
+    do, IncompatibleFile, and OSError.
     """
-    if TRANSACTIONS not in disk.names():
-        return []
+    noted, damage = _read(disk)
+    if damage is not None:
+        raise DamagedFile(
+            damage.path,
+            damage.offset,
+            f"{damage.what}; what its transactions did may be on disk by half, so nothing is "
+            f"brought back: `shmq restore --salvage` completes those in it that are whole, sets "
+            f"it aside, and brings the rest back",
+        )
+    return noted
+
+
+def salvage_noted(disk: Disk) -> str | None:
+    """Have a damaged file hold the transactions in it that are whole; what was wrong, or None.
+
+    The damaged one is kept beside it. Raises IncompatibleFile and OSError.
+    """
+    noted, damage = _read(disk)
+    if damage is None:
+        return None
+    there = next(
+        name
+        for name in (f"{TRANSACTIONS}.damaged.{number}" for number in itertools.count(1))
+        if name not in disk.names()
+    )
+    raw = _content(disk)
+    file = disk.create(there)
+    try:
+        write_whole(disk, file, [raw], 0)
+        disk.sync(file)
+    finally:
+        disk.close(file)
+    disk.sync_directory()
+    written = TransactionFile(disk)
+    written.replace(noted)
+    written.abandon()
+    return f"{damage}; it is {there} now, and what was noted there may be on disk by half"
+
+
+def _content(disk: Disk) -> bytes:
     file = disk.open(TRANSACTIONS)
     try:
         raw = disk.read(file, disk.size(file), 0)
@@ -164,20 +212,42 @@ def read_noted(disk: Disk) -> list[Noted]:
     finally:
         disk.close(file)
     disk.sync_directory()
-    path = str(disk.path(TRANSACTIONS))
-    salt = _salt_of(raw, path)
+    return raw
+
+
+def _read(disk: Disk) -> tuple[list[Noted], DamagedFile | None]:
+    """The transactions in the file that are whole, and the first damage."""
+    if TRANSACTIONS not in disk.names():
+        return [], None
+    raw, path = _content(disk), str(disk.path(TRANSACTIONS))
+    damage = None
+    try:
+        salt = _salt_of(raw, path)
+    except DamagedFile as error:
+        damage, salt = error, int.from_bytes(raw[8:12], "little")
     noted: dict[Id, Noted] = {}
     at = _BEGIN
-    while (record := _record_at(raw, at, salt)) is not None:
+    while True:
+        record = _record_at(raw, at, salt)
+        if record is None:
+            later = _next_record(raw, at + 8, salt)
+            if later is None:
+                return list(noted.values()), damage
+            damage = damage or DamagedFile(path, at, "a transaction is not as it was written")
+            at = later
+            continue
         try:
             _take(noted, msgpack.unpackb(record[0], strict_map_key=False))
         except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
-            raise DamagedFile(path, at, f"a transaction cannot be read: {error}") from None
+            # Also what marks as done a transaction that cannot be read.
+            damage = damage or DamagedFile(path, at, f"a transaction cannot be read: {error}")
         at = record[1]
-    for later in range(at + 8, len(raw) - _RECORD.size + 1, 8):
-        if _record_at(raw, later, salt) is not None:
-            raise DamagedFile(path, at, "a transaction is not as it was written")
-    return list(noted.values())
+
+
+def _next_record(raw: bytes, begin: int, salt: int) -> int | None:
+    """Where the next whole record begins, from that byte on."""
+    places = range(begin, len(raw) - _RECORD.size + 1, 8)
+    return next((at for at in places if _record_at(raw, at, salt) is not None), None)
 
 
 def _take(noted: dict[Id, Noted], record: list[Any]) -> None:

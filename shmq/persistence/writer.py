@@ -24,11 +24,13 @@ from shmq.names import SHM, chosen_namespace
 from shmq.persistence.control import CutFile
 from shmq.persistence.definitions import Definitions
 from shmq.persistence.directory import DataDirectory
+from shmq.persistence.inventory import others
 from shmq.persistence.journaled import RETRY, Journaled
 from shmq.persistence.kept import Kept
 from shmq.persistence.moves import Moves
 from shmq.persistence.shutter import Shutter
 from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_kept import KeptStream
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
 from shmq.registry import Namespace
@@ -217,27 +219,46 @@ class Writer:
             for asker in askers:
                 asker.set_result(None)
 
-    def cut(self, names: list[str]) -> list[CutFile]:
-        """The files that hold these queues at one moment, open; the caller closes them.
+    def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
+        """The files that hold these at one moment, open; the caller closes them.
 
-        No commit is published in any queue meanwhile, so that a message on its way between
-        two of them is in one. Raises ShmqError for a queue that is not kept, and OSError.
+        And those that are of no queue or stream, with the transactions that are under way. No
+        commit is published anywhere meanwhile, so that a message on its way between two queues
+        is in one. Raises ShmqError for what is not kept, and OSError.
         """
-        wanted = sorted({name: self._named(name) for name in names}.items())
+        wanted = sorted({name: self._named(name) for name in queues}.items())
+        logs = sorted({name: self._named_stream(name) for name in streams}.items())
         files: list[CutFile] = []
         with contextlib.ExitStack() as held:
             for _, kept in wanted:
                 held.enter_context(kept.held())
+            parts = [("queue", name, *part) for name, kept in wanted for part in kept.parts()]
+            for name, stream in logs:
+                there = held.enter_context(stream.held())
+                parts += [("stream", name, *part) for part in there]
+            parts += [("file", name, name, -1) for name in others(self._directory.disk)]
             try:
-                for name, kept in wanted:
-                    for file, length in kept.parts():
-                        opened = self._directory.disk.open(file)
-                        files.append(CutFile(name, file, length, opened))
+                for kind, name, file, length in parts:
+                    opened = self._directory.disk.open(file)
+                    size = length if length >= 0 else self._directory.disk.size(opened)
+                    files.append(CutFile(kind, name, file, size, opened))
             except BaseException:
                 for each in files:
                     os.close(each.descriptor)
                 raise
         return files
+
+    def _named_stream(self, name: str) -> KeptStream:
+        """The stream, once it was found. Raises ShmqError for one that is not kept."""
+        end = time.monotonic() + FOUND
+        while (kept := self._streams.kept(name)) is None:
+            if time.monotonic() >= end:
+                raise ShmqError(
+                    f"stream {name!r} of namespace {self._namespace.name!r} is not kept on disk: "
+                    f"the writer's log says why"
+                )
+            time.sleep(GLANCE)
+        return kept
 
     def _named(self, name: str) -> Kept:
         """The queue, once it was found. Raises ShmqError for one that is not kept."""

@@ -14,8 +14,14 @@ from pyarrow import parquet
 
 import shmq
 from shmq.cli.failure import Code
+from shmq.persistence.disk import Disk
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_card import StreamCard, write_card
+from shmq.persistence.stream_journal import StreamJournal
+from shmq.stream_era import eras_of
 from tests.cli.tools import Shell
 from tests.persistence.building import WALL, Building, put, settle
+from tests.persistence.entries import IDENTITY, commit
 
 LATER = 4_000_000_000_000_000_000
 
@@ -149,3 +155,62 @@ def test_an_export_without_pyarrow_says_what_to_install(
     ran = invoke("dmsq", "export", str(files[0]), "--to", str(tmp_path / "x.arrow"))
     assert ran.exit_code == Code.REFUSED
     assert "pip install 'shmq[arrow]'" in ran.output
+
+
+# ---- files of streams ----
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> list[Path]:
+    """A partition with two segments of 100 records, and a card."""
+    own = Disk(tmp_path / "streams" / f"s.{IDENTITY.identity:016x}")
+    below = own.under("3")
+    below.make()
+    journal = StreamJournal(below, IDENTITY, 3, 0, Sizes(ahead=4 << 10))
+    for first in (0, 100):
+        journal.append(commit(first, 60))
+        journal.append(commit(first + 60, 40))
+        if not first:
+            journal.roll()
+    journal.abandon()
+    write_card(own, IDENTITY, StreamCard({}, eras_of([(1, 0)])))
+    return [*sorted(below.directory.iterdir()), own.path("stream.dmsq")]
+
+
+def test_verify_reads_all_of_a_streams_files(shell: Shell, segments: list[Path]) -> None:
+    assert [line.split(": ")[1] for line in shell("dmsq", "verify", *map(str, segments)).lines] == [
+        "sound, stream 's', partition 3, 100 records from offset 0 on",
+        "sound, stream 's', partition 3, 100 records from offset 100 on",
+        "sound, stream 's', 1 partition, 0 groups",
+    ]
+
+
+@pytest.mark.parametrize("at", [20, 3000])
+def test_verify_says_which_records_of_a_stream_are_damaged(
+    shell: Shell, segments: list[Path], at: int
+) -> None:
+    data = bytearray(segments[0].read_bytes())
+    data[at] ^= 1
+    segments[0].write_bytes(data)
+    one, other, _ = shell("dmsq", "verify", "--json", *map(str, segments), code=Code.WRONG).json
+    assert (one["sound"], one["partition"], other["sound"]) == (False, 3, True)
+    assert one["offset"] <= max(at, 150)
+    lost = [] if at < 3000 else [[18, 19]]
+    assert one["lost"] == lost
+    told = shell("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
+    assert f"{segments[0]}: damaged at byte {one['offset']}: " in told
+    assert ("partition 3: the offsets 18 to 18 cannot be read" in told) == bool(lost)
+
+
+def test_verify_finds_what_is_missing_between_two_files(shell: Shell, segments: list[Path]) -> None:
+    segments[0].write_bytes(segments[0].read_bytes()[:12_000])
+    told = shell("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
+    assert "it ends before offset 100, with which the next file begins" in told
+    assert "to 99 cannot be read" in told
+
+
+def test_verify_finds_a_damaged_card(shell: Shell, segments: list[Path]) -> None:
+    data = bytearray(segments[2].read_bytes())
+    data[-1] ^= 1
+    segments[2].write_bytes(data)
+    assert "checksum" in shell("dmsq", "verify", str(segments[2]), code=Code.WRONG).text

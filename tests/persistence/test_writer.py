@@ -294,7 +294,7 @@ def test_a_cut_has_what_all_queues_hold_at_one_moment(
             if number == 2000:
                 writer.snapshot("q", PATIENCE)
         queue.put(b"last", confirm="disk")
-        for file in writer.cut(["q"]):
+        for file in writer.cut(["q"], []):
             with os.fdopen(file.descriptor, "rb") as opened:
                 copies.path(file.name).write_bytes(opened.read(file.bytes))
         queue.put(b"later", confirm="disk")

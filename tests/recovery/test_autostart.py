@@ -18,6 +18,7 @@ import shmq
 from shmq.registry import Namespace
 from tests.cli.tools import Shell
 from tests.processes.tools import PATIENCE, ROOT, environment, eventually, run_script
+from tests.recovery.test_recovery import damaged
 from tests.recovery.tools import lose, persisting
 from tests.serving import serve
 
@@ -285,6 +286,19 @@ def test_where_no_directory_can_be_made_it_warns_and_goes_on_in_memory(
         queue.put("a")
         with pytest.raises(shmq.NotConfirmed, match="none could be started"):
             queue.put("b", confirm="disk", timeout=0.05)
+
+
+def test_the_name_of_damaged_files_is_refused_whoever_starts_the_writer(writers: Writers) -> None:
+    writers.directory.parent.mkdir()
+    with persisting(writers.namespace, writers.directory) as persist:
+        path = damaged(persist)
+
+    with shmq.connect() as broker:
+        with pytest.raises(shmq.DamagedFile, match="shmq restore --salvage -q jobs") as told:
+            broker.ensure_queue("jobs")
+        assert told.value.path == str(path)
+        broker.delete_queue("jobs")
+        assert broker.ensure_queue("jobs", durability="journal", dead_letter=None).qsize() == 0
 
 
 def test_a_directory_that_others_may_read_is_refused(writers: Writers) -> None:

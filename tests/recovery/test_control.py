@@ -23,8 +23,8 @@ class Nothing:
     def snapshot(self, name: str, timeout: float | None = None) -> None:
         raise ShmqError(f"there is no {name}")
 
-    def cut(self, names: list[str]) -> list[CutFile]:
-        raise ShmqError(f"there are no {names}")
+    def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
+        raise ShmqError(f"there are no {queues} and no {streams}")
 
     def define(self) -> None:
         """There is nothing."""

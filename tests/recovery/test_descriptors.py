@@ -26,7 +26,7 @@ class Source:
         """It is there."""
         assert self.may_answer.wait(PATIENCE)
 
-    def cut(self, names: list[str]) -> list[CutFile]:
+    def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
         """There is nothing."""
         return []
 

@@ -302,7 +302,7 @@ def last_segment(directory: Path, queue: str = "jobs") -> Path:
 
 
 @pytest.mark.parametrize("tail", [b"\xff" * 100, bytes(4096), b"\0\0\0\1" * 8])
-def test_a_torn_tail_is_cut_off_without_a_word(persist: Persist, tail: bytes) -> None:
+def test_a_torn_tail_is_cut_off_with_a_warning(persist: Persist, tail: bytes) -> None:
     confirmed(persist.namespace, 10)
     persist.kill()
     lose(persist.namespace)
@@ -313,6 +313,7 @@ def test_a_torn_tail_is_cut_off_without_a_word(persist: Persist, tail: bytes) ->
 
     assert bodies(persist.namespace) == list(range(10))
     assert "error" not in persist.log
+    assert bool(re.search(r"queue jobs: .* \d+ bytes from byte \d+ on", persist.log)) == any(tail)
 
 
 def test_a_tail_that_is_cut_off_leaves_what_is_before_it(persist: Persist) -> None:
@@ -326,6 +327,7 @@ def test_a_tail_that_is_cut_off_leaves_what_is_before_it(persist: Persist) -> No
     persist.begin()
 
     assert bodies(persist.namespace) == list(range(9))
+    assert "are cut off, with the puts of up to 1 message" in persist.log
 
 
 def flip(path: Path, at: int) -> None:
@@ -354,9 +356,9 @@ def test_damage_stops_its_queue_and_no_other(persist: Persist) -> None:
     assert bodies(persist.namespace, "whole") == [0, 1, 2]
     (line,) = [line for line in persist.log.splitlines() if "is not brought back" in line]
     assert "queue jobs" in line and re.search(rf"{re.escape(str(path))}\D+\d+", line)
-    with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.NoSuchQueue):
+    with shmq.connect(persist.namespace) as broker, pytest.raises(shmq.DamagedFile) as told:
         broker.queue("jobs")
-    assert path.read_bytes() == before
+    assert (told.value.path, path.read_bytes()) == (str(path), before)
 
 
 def test_a_new_queue_of_the_name_sets_files_aside_that_nobody_knew_of(

@@ -13,7 +13,7 @@ from shmq.persistence.catalog import segment_name, snapshot_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.recovery import plan, recover, set_aside
-from shmq.persistence.restore import restore
+from shmq.persistence.restore import Restored, restore
 from shmq.registry import Namespace
 from tests.persistence.building import HASH_KEY, Building, put
 
@@ -72,6 +72,7 @@ def test_what_a_queue_goes_on_from_is_on_disk_before_it_does(
     monkeypatch.setattr(Disk, "sync", told)
     (done,) = restore(namespace)
 
+    assert isinstance(done, Restored)
     assert (done.state, done.messages) == ("restored", 1)
     assert synced == [segment_name("q", 1)]
 

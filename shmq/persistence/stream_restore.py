@@ -1,0 +1,158 @@
+"""Making streams from files that nobody writes: a backup, or those of a damaged stream."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from shmq import stream_registry
+from shmq.errors import FileError, NoSuchStream, SegmentError
+from shmq.persistence.disk import Disk
+from shmq.persistence.stream_erasing import is_carded
+from shmq.persistence.stream_places import CARD, STREAMS, stream_directory, streams_among
+from shmq.persistence.stream_rebuilding import rebuild_stream
+from shmq.persistence.stream_recovery import StoredStream, stored_stream
+from shmq.persistence.stream_salvage import salvage_stream
+from shmq.persistence.writing import write_whole
+from shmq.registry import Namespace
+
+__all__ = [
+    "DAMAGED",
+    "RESTORED",
+    "SALVAGED",
+    "THERE",
+    "RestoredStream",
+    "copy_file",
+    "restore_streams",
+]
+
+#: What becomes of a queue or stream: made, made of what is intact, left as it is, not made.
+RESTORED: Final = "restored"
+SALVAGED: Final = "salvaged"
+THERE: Final = "there"
+DAMAGED: Final = "damaged"
+
+_PIECE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredStream:
+    """A stream, and what came of it."""
+
+    stream: str
+    state: str
+    records: int = 0
+    #: What is wrong with its files, in words.
+    problems: list[str] = field(default_factory=list)
+
+
+def restore_streams(
+    registry: Namespace, disk: Disk, own: Path, names: Sequence[str] | None, *, salvage: bool
+) -> list[RestoredStream]:
+    """Make the streams that ``disk`` has files of, or ``names`` alone of them.
+
+    ``own`` is the namespace's directory, where they are kept from now on. Needs the registry
+    lock. Raises :class:`~shmq.NoSuchStream`, :class:`~shmq.ShmqError` and OSError.
+    """
+    found: dict[str, list[int]] = {}
+    for name, identity in streams_among(disk.under(STREAMS).names()):
+        if is_carded(disk, name, identity):
+            found.setdefault(name, []).append(identity)
+    for name in names or ():
+        if name not in found:
+            raise NoSuchStream(f"there are no files of stream {name!r} in {disk.directory}")
+    wanted = sorted(found) if names is None else list(dict.fromkeys(names))
+    return [
+        _restore(registry, disk, Disk(own), name, found[name], salvage=salvage) for name in wanted
+    ]
+
+
+def _restore(
+    registry: Namespace, disk: Disk, own: Disk, name: str, identities: list[int], *, salvage: bool
+) -> RestoredStream:
+    if _is_there(registry, name):
+        return RestoredStream(name, THERE)
+    lives = [one for each in identities if (one := stored_stream(disk, name, each)) is not None]
+    stored = max(lives, key=lambda one: one.written)
+    if stored.error is not None and not salvage:
+        return RestoredStream(name, DAMAGED, 0, [str(stored.error)])
+    identity = stored.identity
+    if disk.directory != own.directory:
+        _take_in(disk, own, name, identity)
+    try:
+        problems = salvage_stream(own, name, identity) if salvage else []
+        again = stored_stream(own, name, identity)
+        if again is None:
+            raise FileError(f"{own.path(stream_directory(name, identity))} has no card")
+        if again.error is not None:
+            raise again.error
+    except FileError as error:
+        return RestoredStream(name, DAMAGED, 0, [str(error)])
+    rebuild_stream(registry, again)
+    return RestoredStream(name, SALVAGED if problems else RESTORED, _records(again), problems)
+
+
+def _records(stored: StoredStream) -> int:
+    return sum(end.next - end.earliest for end in stored.ends)
+
+
+def _is_there(registry: Namespace, name: str) -> bool:
+    try:
+        stream_registry.open_stream(registry, name)
+    except NoSuchStream:  # what was half made is cleared away
+        return False
+    except SegmentError:
+        return True
+    return True
+
+
+def _take_in(disk: Disk, own: Disk, name: str, identity: int) -> None:
+    """Have a copy of the stream's files in ``own``; others of its name are set aside there."""
+    streams = own.under(STREAMS)
+    streams.make()
+    unfinished = f".{name}.{identity:016x}.new"
+    shutil.rmtree(streams.path(unfinished), ignore_errors=True)
+    _copy(disk.under(stream_directory(name, identity)), streams.under(unfinished))
+    for other, key in streams_among(streams.names()):
+        if other == name:
+            _set_aside(streams, f"{name}.{key:016x}")
+    streams.rename(unfinished, f"{name}.{identity:016x}")
+    streams.sync_directory()
+
+
+def _set_aside(streams: Disk, directory: str) -> None:
+    there = f"{directory}.aside"
+    for number in itertools.count(2):
+        if there not in streams.names():
+            break
+        there = f"{directory}.aside.{number}"
+    streams.rename(directory, there)
+    streams.sync_directory()
+
+
+def _copy(source: Disk, target: Disk) -> None:
+    """A directory with what is below it, durably; the card comes last."""
+    target.make()
+    for name in sorted(source.names(), key=lambda name: name == CARD):
+        if source.path(name).is_dir():
+            _copy(source.under(name), target.under(name))
+        else:
+            copy_file(source, target, name)
+    target.sync_directory()
+
+
+def copy_file(source: Disk, target: Disk, name: str) -> None:
+    """A file, synced; its name is not. Raises OSError."""
+    given, made = source.open(name), target.create(name)
+    try:
+        at = 0
+        while piece := source.read(given, _PIECE, at):
+            at = write_whole(target, made, [piece], at)
+        target.sync(made)
+    finally:
+        source.close(given)
+        target.close(made)

@@ -1,0 +1,307 @@
+"""Making a stream's damaged files usable: what is intact in them is kept, the rest is told.
+
+The records of a damaged segment that are whole are written into new segments, with their offsets;
+what is missing between them is a gap, which readers are told of. The damaged file is set aside as
+``FILE.damaged``. The original stays under its name until all of that is on disk, so a salvage that
+is cut off begins again. A damaged card is made anew of what the segments' headers say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from shmq.core import _spill
+from shmq.errors import DamagedFile, FileError, IncompatibleFile
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import FileHeader
+from shmq.persistence.sizes import Sizes
+from shmq.persistence.stream_card import StreamCard, read_card, write_card
+from shmq.persistence.stream_identity import StreamIdentity
+from shmq.persistence.stream_journal import Commit, StreamJournal
+from shmq.persistence.stream_places import (
+    UNFINISHED_SEGMENT,
+    bases,
+    partition_directory,
+    segment_file,
+    stream_directory,
+)
+from shmq.persistence.stream_segment import (
+    EVERYTHING,
+    LEAST_TIME,
+    StreamSegment,
+    read_stream_header,
+)
+from shmq.persistence.writing import write_whole
+from shmq.stream_era import eras_of
+
+__all__ = ["Run", "runs_in", "salvage_stream"]
+
+_SCRATCH: Final = ".salvage"
+#: Of an entry: its offset and its time, and the type of its record, with the places of these.
+_PLACE: Final = struct.Struct("<Qq")
+_PLACE_AT: Final = 16
+_TYPE: Final = b"\x0a"
+_TYPE_AT: Final = 8
+_LEAST_BYTES: Final = 48
+_MAGIC: Final = b"DMSQ"
+
+
+@dataclass(slots=True)
+class Run:
+    """Records that follow each other, without a gap."""
+
+    first: int
+    next: int
+    pieces: list[memoryview] = field(default_factory=list)
+
+
+def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
+    """The whole records of a file with offsets from ``first`` on and before ``until``, in order.
+
+    ``salt`` is the stream's. Nothing else of the file has to be as it was written.
+    """
+    runs: list[Run] = []
+    salts, at, time = (0, salt), 0, LEAST_TIME
+    while (at := _next_entry(raw, at, salts, (first, until), time)) >= 0:
+        begin, _ = _PLACE.unpack_from(raw, at + _PLACE_AT)
+        _, end, first, time, _ = _spill.walk(raw, at, salts, begin, time, stop_offset=until)
+        if not runs or runs[-1].next != begin:
+            runs.append(Run(begin, begin))
+        runs[-1].pieces.append(memoryview(raw)[at:end])
+        runs[-1].next = first
+        at = end
+    return runs
+
+
+def _next_entry(
+    raw: bytes, at: int, salts: tuple[int, int], among: tuple[int, int], time: int
+) -> int:
+    """Where the next whole record of those offsets begins, from byte ``at`` on; -1: nowhere."""
+    found = raw.find(_TYPE, at + _TYPE_AT)
+    while found >= 0:
+        at = found - _TYPE_AT
+        if at % 8 == 0 and at + _LEAST_BYTES <= len(raw):
+            offset, moment = _PLACE.unpack_from(raw, at + _PLACE_AT)
+            if among[0] <= offset < among[1] and moment >= time:
+                *_, count = _spill.walk(raw, at, salts, offset, moment, among[1], most=1)
+                if count:
+                    return at
+        found = raw.find(_TYPE, found + 1)
+    return -1
+
+
+def salvage_stream(disk: Disk, name: str, identity: int) -> list[str]:
+    """Have all files of the stream be whole; what is lost, a line each.
+
+    ``disk`` is the data directory, where nobody writes the stream. Raises
+    :class:`~shmq.FileError` if nothing can be made of them, and OSError.
+    """
+    problems = []
+    own = disk.under(stream_directory(name, identity))
+    try:
+        found = read_card(own)
+        if found is None:
+            raise FileError(f"{own.directory} has no card: nothing of it was ever finished")
+        header, card = found
+        if (header.name, header.hash_key) != (name, identity):
+            raise DamagedFile(str(own.directory), 0, f"it has the card of {header.name!r}")
+    except DamagedFile as error:
+        header, card = _told_by_segments(own, name, identity)
+        problems.append(f"{error}: it is made anew, and the stream's groups are lost")
+        write_card(own, _identity(name, identity, header, card), card)
+    whose = _identity(name, identity, header, card)
+    for partition in range(card.eras[-1].end):
+        below = disk.under(partition_directory(name, identity, partition))
+        least = max((_committed(group, partition) for group in card.groups.values()), default=0)
+        problems += _Partition(below, whose, partition, least).salvage()
+    return problems
+
+
+def _identity(name: str, identity: int, header: FileHeader, card: StreamCard) -> StreamIdentity:
+    options = {**header.options, "partitions": card.eras[-1].count}
+    return StreamIdentity(name, header.queue_id, identity, options)
+
+
+def _committed(group: dict[str, Any], partition: int) -> int:
+    """What the group has committed of the partition; 0: nothing."""
+    offsets = group.get("committed") or []
+    return (offsets[partition] or 0) if partition < len(offsets) else 0
+
+
+def _told_by_segments(own: Disk, name: str, identity: int) -> tuple[FileHeader, StreamCard]:
+    """What the headers of the segments say of a stream without a card. Raises FileError.
+
+    The first segment of a partition has the options that the stream had when it was written.
+    """
+    count = sum(entry.isdecimal() for entry in own.names())
+    headers = [list(_headers(own.under(str(partition)), identity)) for partition in range(count)]
+    every = sorted((one for there in headers for one in there), key=lambda one: one.created)
+    eras: list[tuple[int, int]] = []
+    end = 0
+    while end < count and headers[end]:
+        first = headers[end][0]
+        made = int(first.options.get("partitions", 0))
+        eras.append((made, first.created if eras else 0))
+        if made < 1:
+            break
+        end += made
+    if not every or end != count:
+        raise FileError(
+            f"{own.directory}: the card is damaged, and the headers of the segments do not say "
+            f"how the {count} partitions of stream {name!r} came to be: restore a backup"
+        )
+    return every[-1], StreamCard({}, eras_of(eras))
+
+
+def _headers(disk: Disk, identity: int) -> Iterator[FileHeader]:
+    for base in bases(disk.names()):
+        with contextlib.suppress(FileError):
+            header, _ = read_stream_header(disk, base)
+            if header.hash_key == identity:
+                yield header
+
+
+class _Partition:
+    """The segments of one partition, in the directory ``disk``.
+
+    ``least``: no record to come has an offset before it, where that is not known from the files.
+    """
+
+    def __init__(self, disk: Disk, whose: StreamIdentity, partition: int, least: int) -> None:
+        self._disk = disk
+        self._whose = whose
+        self._partition = partition
+        self._least = least
+
+    def salvage(self) -> list[str]:
+        """Have them be whole; what is lost."""
+        every = itertools.pairwise([*bases(self._disk.names()), EVERYTHING])
+        told = [self._made_whole(base, limit) for base, limit in every]
+        self._admit_gap()
+        return [problem for problem in told if problem is not None]
+
+    def _made_whole(self, base: int, limit: int) -> str | None:
+        """What was wrong with a segment that goes up to ``limit``, and is lost; None: nothing."""
+        segment = segment_file(base)
+        try:
+            found = StreamSegment(self._disk, base).check(limit)
+        except FileError as error:
+            if isinstance(error, IncompatibleFile) and self._read(base)[:4] == _MAGIC:
+                raise  # a newer version, not damage
+            return f"{error}; lost: {self._make_whole(base, limit)}"
+        if limit == EVERYTHING or found.offset >= limit:
+            return None
+        lost = self._range(found.offset, limit)
+        if found.how == "torn":
+            lost = self._make_whole(base, limit)
+        return (
+            f"{self._disk.path(segment)} ends before {limit}, where the next begins; lost: {lost}"
+        )
+
+    def _admit_gap(self) -> None:
+        """Have an empty segment behind a gap say that this is known: else it is damage."""
+        *_, before, base = [-1, -1, *bases(self._disk.names())]
+        if before >= 0 and StreamSegment(self._disk, base).check().offset == base:
+            end, _ = StreamSegment(self._disk, before).last(base)
+            if end != base:
+                self._begin(base, end)
+
+    def _make_whole(self, base: int, limit: int) -> str:
+        """Replace a damaged segment, which goes up to ``limit``; what is lost of it."""
+        runs = self._replace(base, limit)
+        there = {run.first for run in runs}
+        if limit == EVERYTHING:
+            end = runs[-1].next if runs else base
+            if not runs or end < self._least:
+                there.add(max(end, self._least))
+                self._begin(max(end, self._least))
+        if base not in there:
+            self._disk.unlink(segment_file(base))
+            self._disk.sync_directory()
+        return self._lost(base, limit, runs)
+
+    def _range(self, first: int, behind: int) -> str:
+        return f"the offsets {first} to {behind - 1} of partition {self._partition}"
+
+    def _lost(self, base: int, limit: int, runs: list[Run]) -> str:
+        """What is not in the runs of a segment that goes up to ``limit``."""
+        ends = [base, *(run.next for run in runs)]
+        begins = [*(run.first for run in runs), limit]
+        lost = [
+            self._range(end, begin)
+            for end, begin in zip(ends, begins, strict=True)
+            if end < begin != EVERYTHING
+        ]
+        if limit == EVERYTHING:
+            lost.append(f"what was behind offset {ends[-1] - 1} of partition {self._partition}")
+        return ", ".join(lost) or "no record"
+
+    def _replace(self, base: int, limit: int) -> list[Run]:
+        """Put segments with what is whole in the place of this one, which is kept aside."""
+        raw = self._read(base)
+        runs = runs_in(raw, self._whose.salt, base, limit)
+        scratch = self._disk.under(_SCRATCH)
+        self._clear(scratch)
+        scratch.make()
+        for run in runs:
+            self._write(scratch, run)
+        self._keep_aside(segment_file(base), raw)
+        # The last one first: until the first is in its place the damaged one has all of them.
+        for run in reversed(runs):
+            self._disk.rename(f"{_SCRATCH}/{segment_file(run.first)}", segment_file(run.first))
+            self._disk.sync_directory()
+        self._clear(scratch)
+        return runs
+
+    def _read(self, base: int) -> bytes:
+        file = self._disk.open(segment_file(base))
+        try:
+            return self._disk.read(file, self._disk.size(file), 0)
+        finally:
+            self._disk.close(file)
+
+    def _write(self, scratch: Disk, run: Run) -> None:
+        journal = StreamJournal(scratch, self._whose, self._partition, run.first, Sizes())
+        entries = [memoryview(_spill.entries(piece)) for piece in run.pieces]
+        try:
+            journal.append(Commit(entries, run.first, run.next))
+            journal.roll()
+        finally:
+            journal.abandon()
+
+    def _begin(self, offset: int, previous_end: int = 0) -> None:
+        """Have an empty segment that says which offset is next."""
+        header = replace(self._whose.segment(self._partition, offset), previous_end=previous_end)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(UNFINISHED_SEGMENT)
+        self._make(UNFINISHED_SEGMENT, header.pack())
+        self._disk.rename(UNFINISHED_SEGMENT, segment_file(offset))
+        self._disk.sync_directory()
+
+    def _keep_aside(self, name: str, raw: bytes) -> None:
+        there = f"{name}.damaged"
+        for number in itertools.count(2):
+            if there not in self._disk.names():
+                break
+            there = f"{name}.damaged.{number}"
+        self._make(there, raw)
+        self._disk.sync_directory()
+
+    def _make(self, name: str, content: bytes) -> None:
+        file = self._disk.create(name)
+        try:
+            write_whole(self._disk, file, [content], 0)
+            self._disk.sync(file)
+        finally:
+            self._disk.close(file)
+
+    def _clear(self, scratch: Disk) -> None:
+        for name in scratch.names():
+            scratch.unlink(name)
+        if scratch.exists():
+            scratch.remove()

@@ -1,0 +1,46 @@
+"""What stands behind the last whole commit of a file: one that the machine's stop cut off."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shmq.persistence.disk import Disk
+from shmq.persistence.format import BATCH_BYTES, read_record
+
+__all__ = ["Tail", "read_tail"]
+
+
+class Tail(NamedTuple):
+    """What does not count of a file."""
+
+    path: str
+    #: Where it begins, and how many bytes were written from there on.
+    offset: int
+    bytes: int
+    #: What the commit's BATCH record says: its number, and the last sequence (of a stream, the
+    #: offset behind its last record); None: that is not whole either.
+    batch: int | None
+    last_seq: int | None
+
+    def told(self, lost: str) -> str:
+        """In words; ``lost`` says which records those are."""
+        return (
+            f"the last commit in {self.path} was never finished: {self.bytes} bytes from byte "
+            f"{self.offset} on are cut off, with {lost}"
+        )
+
+
+def read_tail(disk: Disk, name: str, end: int, salt: int) -> Tail | None:
+    """What was written behind ``end`` of the file; None: nothing was. Raises OSError."""
+    file = disk.open(name)
+    try:
+        raw = disk.read(file, max(0, disk.size(file) - end), end)
+    finally:
+        disk.close(file)
+    written = len(raw.rstrip(b"\0"))
+    if not written:
+        return None
+    how, kind, _, fields = read_record(raw[:BATCH_BYTES], 0, salt)
+    known = (how, kind) == ("ok", "batch")
+    batch, last = (int(fields["batch"]), int(fields["last_seq"])) if known else (None, None)
+    return Tail(str(disk.path(name)), end, written, batch, last)
