@@ -17,7 +17,7 @@ from shmq.persistence.stream_journal import StreamJournal
 from shmq.persistence.stream_places import CARD, bases, partition_directory, segment_file
 from shmq.persistence.stream_recovery import stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
-from shmq.persistence.stream_segment import StreamSegment, salts_of
+from shmq.persistence.stream_segment import EVERYTHING, StreamSegment, salts_of
 from shmq.stream_era import eras_of
 from tests.persistence.entries import IDENTITY, commit, read, value_of
 
@@ -62,7 +62,7 @@ def held(disk: Disk) -> Iterator[tuple[int, bytes]]:
     """The records of all segments, each as far as it counts."""
     below = partition(disk)
     there = bases(below.names())
-    for base, limit in zip(there, [*there[1:], 1 << 40], strict=True):
+    for base, limit in zip(there, [*there[1:], EVERYTHING], strict=True):
         segment = StreamSegment(below, base)
         block = segment.block(base, limit, 1 << 30, 0)
         if block is not None:

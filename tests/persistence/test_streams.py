@@ -266,6 +266,7 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
         assert roster is not None
         roster.widen(1)
         roster.commit(0, 0, 10)  # records of the ring, which went with the memory
+        roster.begin(0, 10)
     persister.stop()
     stream.close()
     lose_memory(namespace)
