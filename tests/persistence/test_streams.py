@@ -269,10 +269,10 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
         if name == "g":
             roster.commit(0, 0, 10)
         else:
-            _, member = roster.join(1, b"m")
-            for lent in roster.lend(member, 0, 0, 10, 10):
+            _, lender = roster.join(1, b"m")
+            for lent in roster.lend(lender, 0, 0, 10, 10):
                 roster.ack(lent[0])
-            roster.leave(member, False)
+            roster.leave(lender, False)
         assert ({"g": roster.committed(0), "h": roster.lows()[0]})[name] == 10
     persister.stop()
     stream.close()
