@@ -53,30 +53,43 @@ def _claims(title: str, defines: str, holds: bool = True) -> Run:
     return Run(title, "claims.pml", defines, holds)
 
 
-_2_WORKERS: Final = "WORKERS=2 MOST_DEATHS=1"
+_SERVED: Final = "WORKERS=2 MOST_DEATHS=1 LIVENESS"
 _1X1: Final = "PRODUCERS=1 CONSUMERS=1"
 _1X2: Final = "PRODUCERS=1 CONSUMERS=2"
 _2X1: Final = "PRODUCERS=2 CONSUMERS=1"
 
 RUNS: Final = (
     Run("locks: deaths at every step, also of who recovers", "locks.pml", ""),
-    Run("locks: someone gets in, again and again", "locks.pml", _2_WORKERS, liveness=True),
+    Run("locks: gets go on beside a put that is stopped", "locks.pml", "MOST_STOPS=1"),
+    Run("locks: someone gets in, again and again", "locks.pml", _SERVED, liveness=True),
     Run("locks: broken: nobody recovers", "locks.pml", "BROKEN_NO_RECOVERY", holds=False),
     Run(
         "locks: broken: never made consistent",
         "locks.pml",
-        f"{_2_WORKERS} BROKEN_NEVER_CONSISTENT",
+        f"{_SERVED} BROKEN_NEVER_CONSISTENT",
         holds=False,
         liveness=True,
     ),
     Run(
         "locks: broken: a mutex that is not robust",
         "locks.pml",
-        f"{_2_WORKERS} BROKEN_NOT_ROBUST",
+        f"{_SERVED} BROKEN_NOT_ROBUST",
         holds=False,
         liveness=True,
     ),
     Run("locks: broken: one takes them in the other order", "locks.pml", "BROKEN_ORDER", False),
+    Run(
+        "locks: broken: one is kept while the other is waited for",
+        "locks.pml",
+        "MOST_STOPS=1 BROKEN_KEEPS_GETS",
+        holds=False,
+    ),
+    Run(
+        "locks: broken: one that only waited for a lock hides a death",
+        "locks.pml",
+        "BROKEN_HIDES_DEATH",
+        holds=False,
+    ),
     Run("locks: broken: gets go on unsettled", "locks.pml", "BROKEN_GETS_GO_ON", holds=False),
     Run(
         "locks: broken: settled before it is rebuilt",

@@ -4,13 +4,17 @@
  * What each mutex guards is one word that is torn while a holder is at work. Nobody may begin
  * its work on a torn word. Whoever takes the whole queue works on both. In the code a wait
  * for a mutex ends after its slice, and is begun anew; here nobody gives up, so that an order
- * of the locks in which they wait for each other is found. */
+ * of the locks in which they wait for each other is found. Where a put may be stopped for ever,
+ * a wait ends once everything has come to rest. */
 
 #ifndef WORKERS
 #define WORKERS 3
 #endif
 #ifndef MOST_DEATHS
 #define MOST_DEATHS 2
+#endif
+#ifndef MOST_STOPS
+#define MOST_STOPS 0
 #endif
 #define NOBODY 255
 
@@ -23,7 +27,7 @@ byte holder[2] = NOBODY;
 mtype mutex[2] = WELL;
 bool torn[2];
 bool unsettled; /* a holder died, and the indexes are not rebuilt yet */
-byte inside[2], deaths;
+byte inside[2], deaths, stops;
 bool hung, at_work;     /* at_work: what was said last, at the beginning and the end of a work */
 bool dead[WORKERS];
 
@@ -53,14 +57,19 @@ inline die()
 
 #define DIE if :: atomic { MAY_DIE -> die() } :: true fi
 
-/* take, take_until, and then inherit */
-inline take(lock)
+/* What a put does that is stopped for ever: it keeps its lock, and nobody may take over. */
+#if MOST_STOPS
+#define STOP if :: atomic { stops < MOST_STOPS -> stops++; goto died } :: true fi
+#else
+#define STOP
+#endif
+
+#define TAKEN(lock) atomic { holder[lock] == NOBODY && mutex[lock] != LOST -> \
+                             holder[lock] = me; inside[lock]++ }
+#define REFUSED(lock) atomic { mutex[lock] == LOST -> hung = true; goto died }
+
+inline inherit(lock)
 {
-    if
-    :: atomic { mutex[lock] == LOST -> hung = true; goto died }
-    :: atomic { holder[lock] == NOBODY && mutex[lock] != LOST ->
-                holder[lock] = me; inside[lock]++ }
-    fi;
     if
     :: mutex[lock] == OWNER_DIED ->
 #ifdef BROKEN_SETTLED_TOO_SOON
@@ -76,6 +85,18 @@ inline take(lock)
     fi
 }
 
+inline take(lock)
+{
+    if
+    :: REFUSED(lock)
+    :: TAKEN(lock)
+#if MOST_STOPS
+    :: timeout -> give_up(lock)
+#endif
+    fi;
+    inherit(lock)
+}
+
 inline drop(lock)
 {
     atomic {
@@ -85,6 +106,17 @@ inline drop(lock)
         :: else
         fi
     }
+}
+
+/* Nothing else can happen: then a stopped put has its lock, and only those wait that need it. */
+inline give_up(lock)
+{
+    assert(stops && lock == PUTS);
+    if
+    :: holder[GETS] == me -> drop(GETS)
+    :: else
+    fi;
+    goto again
 }
 
 inline work_on(lock)
@@ -110,6 +142,7 @@ again:
 puts: /* shmq_lock_puts */
     take(PUTS);
     DIE;
+    STOP;
     if
     :: unsettled -> drop(PUTS); goto whole
     :: else
@@ -131,8 +164,8 @@ gets: /* shmq_lock_gets */
     drop(GETS);
     goto again;
 
-whole: /* shmq_lock */
-#ifdef BROKEN_ORDER
+whole: /* take_both */
+#ifdef BROKEN_ORDER /* and what was taken is kept */
     if
     :: me == 0 -> take(PUTS); DIE; take(GETS)
     :: me != 0 -> take(GETS); DIE; take(PUTS)
@@ -140,7 +173,16 @@ whole: /* shmq_lock */
 #else
     take(GETS);
     DIE;
+#ifdef BROKEN_KEEPS_GETS
     take(PUTS);
+#else
+    if /* without a wait */
+    :: REFUSED(PUTS)
+    :: TAKEN(PUTS)
+    :: holder[PUTS] != NOBODY -> drop(GETS); goto wait
+    fi;
+    inherit(PUTS);
+#endif
 #endif
     if
     :: unsettled -> /* settle: recover */
@@ -162,6 +204,27 @@ whole: /* shmq_lock */
     DIE;
     drop(GETS);
     goto again;
+
+wait: /* in take_both: until the lock of the puts is free; then both are taken anew */
+    DIE;
+#ifdef LIVENESS /* had and dropped in one step, but for a dead holder's */
+    if
+    :: holder[PUTS] == NOBODY && mutex[PUTS] == WELL -> goto whole
+    :: mutex[PUTS] != WELL
+    fi;
+#endif
+#ifdef BROKEN_HIDES_DEATH
+    if
+    :: REFUSED(PUTS)
+    :: TAKEN(PUTS)
+    fi;
+    mutex[PUTS] = WELL;
+#else
+    take(PUTS);
+#endif
+    DIE;
+    drop(PUTS);
+    goto whole;
 
 died:
     skip
