@@ -91,6 +91,7 @@ ALIASES = {
     "GroupStart",
     "Match",
     "OnPartitions",
+    "OnDamage",
     "Policy",
     "Row",
     "Start",

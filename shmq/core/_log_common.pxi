@@ -21,8 +21,8 @@ cdef dict _MAGIC = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}  # 
 
 #: Every timestamp is before this, in seconds since 1970.
 END_OF_TIME = 1 << 33
-BILLION = 10 ** 9
-cdef int64_t END_NS = END_OF_TIME * BILLION
+_BILLION = 10 ** 9
+cdef int64_t END_NS = END_OF_TIME * _BILLION
 
 cdef object _encode = None
 cdef object _decode = None
@@ -95,12 +95,12 @@ cdef int64_t _wall_ns(timestamp) except? -1:
             f"seconds since 1970")
     # The nearest, so that it is read back as it was given: see _seconds.
     whole = int(timestamp)
-    return max(1, whole * BILLION + round((timestamp - whole) * 1e9))
+    return max(1, whole * _BILLION + round((timestamp - whole) * 1e9))
 
 
 cdef object _seconds(int64_t ns):
     """ns as seconds, rounded once, as Python divides ints: `_wall_ns` finds the same ns."""
-    return (<object>ns) / BILLION
+    return (<object>ns) / _BILLION
 
 
 def least_ns(timestamp):
@@ -119,7 +119,7 @@ def least_ns(timestamp):
 
 
 def _seconds_of(ns):
-    return ns / BILLION
+    return ns / _BILLION
 
 
 cdef int64_t _checked_ns(int64_t ns) except? -1:

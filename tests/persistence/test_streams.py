@@ -265,8 +265,15 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
         roster = files.look_at(Namespace.of(namespace), stream.identity, name)
         assert roster is not None
         roster.widen(1)
-        roster.commit(0, 0, 10)  # records of the ring, which went with the memory
-        roster.begin(0, 10)
+        # Records of the ring, which went with the memory.
+        if name == "g":
+            roster.commit(0, 0, 10)
+        else:
+            _, lender = roster.join(1, b"m")
+            for lent in roster.lend(lender, 0, 0, 10, 10):
+                roster.ack(lent[0])
+            roster.leave(lender, False)
+        assert ({"g": roster.committed(0), "h": roster.lows()[0]})[name] == 10
     persister.stop()
     stream.close()
     lose_memory(namespace)
