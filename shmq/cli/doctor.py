@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
 from shmq.cli import params
 from shmq.cli.failure import Code
 from shmq.cli.flags import json_flag
-from shmq.cli.output import amount, cell, counted, note, show, show_json, show_table, table
+from shmq.cli.output import (
+    amount,
+    cell,
+    clock,
+    counted,
+    note,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.cli.target import target_of
+from shmq.errors import InvalidOption
 from shmq.health.machine import Condition, conditions
 from shmq.health.segments import Segment, segments
 from shmq.health.stale import Finding, namespaces, sweep
 from shmq.names import check_name
+from shmq.persistence.aside import Aside, files_aside
+from shmq.persistence.directory import chosen_directory
+from shmq.registry import Namespace
 
 __all__ = ["doctor"]
 
@@ -35,23 +52,28 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
     """Find what dead processes have left, and what is wrong with the machine.
 
     In all namespaces of this user, or in the one that is named. What is in use is never
-    touched; a queue that is damaged is reported, and left to shmq delete.
+    touched; a queue that is damaged is reported, and left to shmq delete. Files that are set
+    aside on disk are listed, with what restores and what removes them.
     """
     names, others = _asked_for(context)
     found = [one for name in names for one in sweep(name, fix, timeout)]
     lying = [one for name in names for one in segments(name)]
     machine = conditions()
+    aside = [row for name in names for row in _aside(name, found)]
     if as_json:
         show_json(
             {
                 "namespaces": names,
                 "found": [dataclasses.asdict(one) for one in found],
                 "segments": [dataclasses.asdict(one) for one in lying],
+                "aside": aside,
                 "environment": [dataclasses.asdict(one) for one in machine],
             }
         )
     else:
         _show(names, found, lying, machine)
+        if aside:
+            _show_aside(aside)
     if others:
         note(f"{counted(others, 'file')} of other users left alone")
     wrong = any(not one.fixed for one in found) or any(one.problem for one in machine)
@@ -64,6 +86,56 @@ def _asked_for(context: click.Context) -> tuple[list[str], int]:
     if target.origin is None:
         return namespaces()
     return [check_name(target.namespace, "namespace")], 0
+
+
+def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
+    """What is set aside in the namespace's data directory; to ``found`` that it cannot be read."""
+    try:
+        directory = Namespace.of(namespace).data_dir or chosen_directory(namespace)
+    except InvalidOption:
+        return []  # it has no data directory
+    try:
+        every = files_aside(directory)
+    except OSError as error:
+        where = error.filename or directory
+        what = f"it cannot be read, so what is set aside there is not known: {error.strerror}"
+        found.append(
+            Finding(namespace=namespace, kind="file", name=str(where), what=what, fixed=False)
+        )
+        return []
+    return [
+        {
+            "namespace": namespace,
+            "kind": one.kind,
+            "name": one.name,
+            "file": one.file,
+            "files": [str(directory / file) for file in one.files],
+            "bytes": one.bytes,
+            "written": one.written,
+            "why": one.why,
+            "restore": _restoring(namespace, one) if one.restorable else None,
+            "remove": shlex.join(
+                ["rm", *["-r"] * (one.kind == "stream"), *(str(directory / f) for f in one.files)]
+            ),
+        }
+        for one in every
+    ]
+
+
+def _restoring(namespace: str, one: Aside) -> str:
+    return shlex.join(["shmq", "-n", namespace, "restore", "--aside", one.file])
+
+
+def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
+    made = table(["namespace", "set aside of", "name", "bytes", "written", "why"], right=("bytes",))
+    for one in aside:
+        row = (one["namespace"], one["kind"], one["name"], amount(one["bytes"]))
+        made.add_row(*(cell(value) for value in (*row, clock(one["written"]), one["why"])))
+    show_table(made)
+    for one in aside:
+        show(f"{one['kind']} {one['name']}, {one['file']}:")
+        show(f"  {one['restore'] or 'nothing can be brought back of it'}")
+        show(f"  {one['remove']}")
 
 
 def _show(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
@@ -17,10 +19,13 @@ from shmq.persistence.restore import (
     RestoredFile,
     RestoredStream,
     SalvagedTransactions,
+    restore_aside,
 )
 from shmq.persistence.restore import restore as take
 
 __all__ = ["restore"]
+
+Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransactions
 
 
 @click.command(short_help="Make queues and streams from a backup, or from their files.")
@@ -38,7 +43,17 @@ __all__ = ["restore"]
 @click.option(
     "--stream", "streams", metavar="NAME", multiple=True, help="A stream; may be repeated."
 )
-@click.option("--as", "new_name", metavar="NAME", help="What the queue is to be called; with -q.")
+@click.option(
+    "--aside",
+    metavar="FILE",
+    help="What is set aside in the namespace's data directory, as shmq doctor calls it.",
+)
+@click.option(
+    "--as",
+    "new_name",
+    metavar="NAME",
+    help="What the queue is to be called; with -q, or --aside.",
+)
 @click.option(
     "--salvage",
     is_flag=True,
@@ -51,18 +66,26 @@ def restore(
     source: Path | None,
     names: tuple[str, ...],
     streams: tuple[str, ...],
+    aside: str | None,
     new_name: str | None,
     salvage: bool,
     as_json: bool,
 ) -> None:
     """Make queues and streams from the files in DIR, or in the namespace's own data directory.
 
-    What is there already is left as it is. Files that have to make way are set aside.
+    What is there already is left as it is. Files that have to make way are set aside:
+    shmq doctor shows them, and --aside brings one back.
     """
-    if new_name is not None and (len(names) != 1 or streams):
-        raise click.UsageError("--as names one queue: say which with one -q")
     namespace = namespace_of(context)
-    done = take(namespace, source, names, new_name, streams=streams, salvage=salvage)
+    done: Sequence[Done]
+    if aside is not None:
+        if source is not None or names or streams:
+            raise click.UsageError("--aside brings back one thing: drop DIR, -q and --stream")
+        done = [restore_aside(namespace, aside, new_name, salvage=salvage)]
+    elif new_name is not None and (len(names) != 1 or streams):
+        raise click.UsageError("--as names one queue: say which with one -q, or with --aside")
+    else:
+        done = take(namespace, source, names, new_name, streams=streams, salvage=salvage)
     if as_json:
         show_json([dataclasses.asdict(one) for one in done])
     else:
@@ -73,7 +96,7 @@ def restore(
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 
-def _show(one: Restored | RestoredStream | RestoredFile | SalvagedTransactions) -> None:
+def _show(one: Done) -> None:
     match one:
         case Restored():
             what, held = f"queue {one.queue!r}", counted(one.messages, "message")

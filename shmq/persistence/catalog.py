@@ -4,14 +4,15 @@ For queue ``NAME``: ``NAME.dmsq`` is its snapshot, and ``NAME@0000000000000001.d
 on are the segments of its journal, whose numbers are never used again; ``.NAME.dmsq.tmp`` is
 a snapshot that is being written. ``@`` is in no queue's name, so none can be taken for
 another's. Files that belong to another life of the name are set aside as ``FILE.ID``, with
-the hash key of their queue in 16 hexadecimal digits, and ``.2`` and so on where that is taken.
+the hash key of their queue in 16 hexadecimal digits, and ``.2`` and so on where that is taken:
+files that were set aside together have the same number.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,8 +21,9 @@ __all__ = [
     "SCHEMAS",
     "SUFFIX",
     "Files",
-    "aside",
+    "aside_names",
     "catalog",
+    "free_name",
     "segment_name",
     "snapshot_name",
     "unfinished",
@@ -71,14 +73,33 @@ def unfinished(queue: str) -> str:
     return f".{queue}{SUFFIX}.tmp"
 
 
-def aside(name: str, hash_key: int, taken: Collection[str] = ()) -> str:
-    """What a file of another life of its queue is renamed to, if that is not ``taken``."""
-    first = there = f"{name}.{hash_key:016x}"
+def free_name(first: str, taken: Collection[str]) -> str:
+    """``first``, or with ``.2`` and so on behind it, such that it is not ``taken``."""
+    return next(one for one in _numbered(first) if one not in taken)
+
+
+def aside_names(files: Mapping[str, int | None], taken: Collection[str]) -> dict[str, str]:
+    """What files of one queue, given with their hash keys, are renamed to; none is ``taken``.
+
+    A file whose hash key cannot be read counts to the others, if they are all of one life.
+    """
+    keys = {key for key in files.values() if key is not None}
+    unread = keys.pop() if len(keys) == 1 else 0
+    lives: dict[int, list[str]] = {}
+    for file, key in files.items():
+        lives.setdefault(unread if key is None else key, []).append(file)
+    renamed: dict[str, str] = {}
+    for key, own in lives.items():
+        numbered = zip(*(_numbered(f"{file}.{key:016x}") for file in own), strict=True)
+        free = next(names for names in numbered if not any(name in taken for name in names))
+        renamed.update(zip(own, free, strict=True))
+    return renamed
+
+
+def _numbered(first: str) -> Iterator[str]:
+    yield first
     for number in itertools.count(2):
-        if there not in taken:
-            break
-        there = f"{first}.{number}"
-    return there
+        yield f"{first}.{number}"
 
 
 def catalog(names: Iterable[str]) -> dict[str, Files]:

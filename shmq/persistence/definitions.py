@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from shmq import stream_registry
 from shmq.errors import DamagedFile, FileError, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
-from shmq.persistence.catalog import EXCHANGES, SCHEMAS
+from shmq.persistence.catalog import EXCHANGES, SCHEMAS, free_name
 from shmq.persistence.directory import DataDirectory
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import DEFINITIONS, FileHeader
@@ -28,7 +28,7 @@ from shmq.routing.book import Book
 from shmq.routing.table import Operation, Table, operation_of
 from shmq.schemas.book import Rows, Schemas, versions_of
 
-__all__ = ["Definitions", "recover_definitions"]
+__all__ = ["Definitions", "check_definitions", "recover_definitions"]
 
 log = logging.getLogger("shmq")
 
@@ -142,17 +142,23 @@ def recover_definitions(namespace: Namespace, disk: Disk) -> None:
             _restore_schemas(namespace, disk)
 
 
+def check_definitions(disk: Disk, name: str) -> None:
+    """Raises FileError if the file is not whole, and OSError."""
+    read_map(disk, name, DEFINITIONS)
+
+
 @contextlib.contextmanager
 def _set_aside_if_damaged(disk: Disk, name: str) -> Any:
     try:
         yield
     except FileError as error:
-        disk.rename(name, f"{name}.aside")
+        there = free_name(f"{name}.aside", disk.names())
+        disk.rename(name, there)
         disk.sync_directory()
         log.error(
-            "%s is not brought back, and is called %s.aside from now on: %s",
+            "%s is not brought back, and is called %s from now on: %s",
             disk.path(name),
-            name,
+            there,
             error,
         )
 

@@ -22,7 +22,7 @@ _OWN: Final = frozenset(
     ("writer.lock", "writer.sock", "writer.log", "writer.log.old", "writer.refused")
 )
 #: What files end with that were set aside.
-_ASIDE: Final = re.compile(r"\.dmsq\.[0-9a-f]{16}(\.\d+)?\Z|\.damaged(\.\d+)?\Z", re.ASCII)
+_ASIDE: Final = re.compile(r"\.(dmsq\.[0-9a-f]{16}|damaged|aside)(\.\d+)?\Z", re.ASCII)
 
 
 def stored_names(directory: Path, kind: Kind) -> set[str]:

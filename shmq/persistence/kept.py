@@ -12,7 +12,7 @@ from shmq.client.local import LocalQueue
 from shmq.core import _core
 from shmq.errors import QueueDeleted
 from shmq.persistence import erasing
-from shmq.persistence.catalog import aside, catalog, snapshot_name, unfinished
+from shmq.persistence.catalog import aside_names, catalog, snapshot_name, unfinished
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import HEADER_BYTES, read_header
 from shmq.persistence.identity import Identity
@@ -116,12 +116,13 @@ class Kept:
         """Set files of another life of the name aside, and what is not whole."""
         self.disk.sync_directory()  # a writer that died may not have
         files = catalog(self.disk.names()).get(self.name)
-        strangers = []
-        for name in files.names() if files else ():
-            key = erasing.hash_key_of(self.disk, name)
-            if key is not None and key != self.identity.hash_key:
-                self.disk.rename(name, aside(name, key, self.disk.names()))
-                strangers.append(name)
+        keys = {
+            name: erasing.hash_key_of(self.disk, name) for name in (files.names() if files else ())
+        }
+        own = {None, self.identity.hash_key}
+        strangers = {name: key for name, key in keys.items() if key not in own}
+        for name, there in aside_names(strangers, self.disk.names()).items():
+            self.disk.rename(name, there)
         if strangers:
             self.disk.sync_directory()
             log.warning(

@@ -18,7 +18,7 @@ from shmq import stream_registry
 from shmq.client.local import attach
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
 from shmq.persistence import erasing
-from shmq.persistence.catalog import Files, aside, catalog, segment_name, unfinished
+from shmq.persistence.catalog import Files, aside_names, catalog, segment_name, unfinished
 from shmq.persistence.chain import Chain
 from shmq.persistence.definitions import recover_definitions
 from shmq.persistence.directory import DataDirectory
@@ -245,13 +245,11 @@ def _hash_key_if_any(disk: Disk, file: str) -> int | None:
         return None
 
 
-def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> list[str]:
-    """Rename the queue's ``files``, given with their hash keys; their names now. Durable."""
-    renamed = []
-    for file, key in files.items():
-        there = aside(file, key or 0, disk.names())
+def set_aside(disk: Disk, queue: str, files: Mapping[str, int | None]) -> dict[str, str]:
+    """Rename the queue's ``files``, given with their hash keys; to what. Durable."""
+    renamed = aside_names(files, disk.names())
+    for file, there in renamed.items():
         disk.rename(file, there)
-        renamed.append(there)
         log.warning(
             "queue %s: %s is not of the queue that is there now, and is called %s from now on",
             queue,

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shmq.errors import NoSuchQueue, ShmqError
+from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, ShmqError
 from shmq.names import check_name
 from shmq.persistence import erasing
-from shmq.persistence.catalog import catalog
+from shmq.persistence.aside import Aside, RenamedDisk, files_aside
+from shmq.persistence.catalog import EXCHANGES, catalog
+from shmq.persistence.definitions import check_definitions
 from shmq.persistence.directory import chosen_directory
 from shmq.persistence.disk import Disk
 from shmq.persistence.inventory import others
@@ -31,6 +33,7 @@ from shmq.persistence.stream_restore import (
     THERE,
     RestoredStream,
     copy_file,
+    restore_stream_aside,
     restore_streams,
 )
 from shmq.persistence.transaction_file import TRANSACTIONS, read_noted, salvage_noted
@@ -47,6 +50,7 @@ __all__ = [
     "RestoredStream",
     "SalvagedTransactions",
     "restore",
+    "restore_aside",
 ]
 
 log = logging.getLogger("shmq")
@@ -125,6 +129,102 @@ def restore(
         raise ShmqError(f"{error.filename or disk.directory}: {error.strerror or error}") from error
 
 
+def restore_aside(
+    namespace: str, file: str, new_name: str | None = None, *, salvage: bool = False
+) -> Restored | RestoredStream | RestoredFile:
+    """Bring back what is set aside in the namespace's directory and is called ``file`` there.
+
+    A queue may get a ``new_name``; its files stay aside, as a backup does. All else comes back
+    under its own name. What is damaged is made of what is intact if ``salvage``, and else not at
+    all. Raises :class:`~shmq.QueueExists` and :class:`~shmq.StreamExists` where that name is in
+    use, :class:`~shmq.InvalidName`, and :class:`~shmq.ShmqError`.
+    """
+    registry = Namespace.of(namespace)
+    own = Disk(registry.data_dir or chosen_directory(namespace))
+    try:
+        with registry.locked():
+            erasing.finish(own)
+            found = _named_aside(own, file)
+            if new_name is not None and found.kind != "queue":
+                raise InvalidOption(f"{file} is no queue: it comes back under its own name alone")
+            done = _bring_back(registry, own, found, new_name, salvage=salvage)
+    except OSError as error:
+        raise ShmqError(f"{error.filename or own.directory}: {error.strerror or error}") from error
+    if done.state == DAMAGED and found.kind != "definitions" and not salvage:
+        done.problems.append(
+            f"shmq restore --aside {found.file} --salvage takes what is intact, if anything is"
+        )
+    return done
+
+
+def _named_aside(own: Disk, file: str) -> Aside:
+    for one in files_aside(own.directory):
+        if file in one.files:
+            if not one.restorable:
+                raise ShmqError(
+                    f"nothing can be brought back of {own.path(file)}: {one.why}; remove it when "
+                    f"nobody is to look into it any more"
+                )
+            return one
+    raise ShmqError(
+        f"nothing that is set aside in {own.directory} is called {file!r}: shmq doctor lists all"
+    )
+
+
+def _bring_back(
+    registry: Namespace, own: Disk, found: Aside, new_name: str | None, *, salvage: bool
+) -> Restored | RestoredStream | RestoredFile:
+    before = found.before[found.file]
+    if found.kind == "stream":
+        return restore_stream_aside(registry, own, found.file, before, salvage=salvage)
+    if found.kind == "definitions":
+        return _restore_definitions(registry, own, found.file, before)
+    name = check_name(new_name or found.name)
+    _refuse_another(registry, own, name)
+    disk = RenamedDisk(own.directory, found.before)
+    decision = plan(disk, salvage=salvage)[found.name]
+    return _restore(registry, disk, own.directory, decision, name, kept=False)
+
+
+def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
+    """Raises QueueExists if there is a queue of that name, or files of one."""
+    if registry.path_of(name).exists() and _is_there(registry, name):
+        raise QueueExists(
+            f"queue {name!r} is there: give what is set aside another name (--as NAME), or delete "
+            f"that queue first (shmq delete {name})"
+        )
+    files = catalog(own.names()).get(name)
+    if files is not None and (files.snapshot or files.segments):
+        raise QueueExists(
+            f"{own.directory} has files of queue {name!r}: give what is set aside another name "
+            f"(--as NAME); or bring that queue back (shmq restore -q {name})"
+        )
+
+
+def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str) -> RestoredFile:
+    """Have the file under its own name again, if it can be read: the next writer reads it."""
+    memory = registry.exchanges_path if before == EXCHANGES else registry.schemas_path
+    if memory.exists():
+        raise ShmqError(
+            f"{memory} is there, and a writer would write it over {before}: {aside} can come back "
+            f"only before its like is made again after a reboot"
+        )
+    if erasing.is_written(own.directory):
+        raise ShmqError(
+            f"process {erasing.writer_of(own.directory)} writes in {own.directory}, and would "
+            f"write over {before}: end it first"
+        )
+    if before in own.names():
+        raise ShmqError(f"{own.path(before)} is there: move it away first, or leave {aside}")
+    try:
+        check_definitions(own, aside)
+    except FileError as error:
+        return RestoredFile(aside, DAMAGED, [f"{error}: restore {before} from a backup"])
+    own.rename(aside, before)
+    own.sync_directory()
+    return RestoredFile(before, RESTORED)
+
+
 def _put_back_others(disk: Disk, own: Disk) -> list[RestoredFile]:
     """Have the files that are of no queue or stream in ``own``, but for those it has."""
     done = []
@@ -164,13 +264,17 @@ def _restore_queues(
     for name in queues:
         if name not in decisions:
             raise NoSuchQueue(f"there are no files of queue {name!r} in {disk.directory}")
+    kept = disk.directory == own
     return [
-        _restore(registry, disk, own, decisions[name], new_name or name)
+        _restore(registry, disk, own, decisions[name], new_name or name, kept=kept)
         for name in (dict.fromkeys(queues) or sorted(decisions))
     ]
 
 
-def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, name: str) -> Restored:
+def _restore(
+    registry: Namespace, disk: Disk, own: Path, decision: Decision, name: str, *, kept: bool
+) -> Restored:
+    """Make one queue, called ``name``. ``kept``: its files are those that a writer goes on with."""
     if registry.path_of(name).exists() and _is_there(registry, name):
         return Restored(name, THERE)
     if decision.error is not None:
@@ -178,7 +282,7 @@ def _restore(registry: Namespace, disk: Disk, own: Path, decision: Decision, nam
     if decision.chain is None:
         return Restored(name, DAMAGED, 0, ["nothing of it was ever finished"])
     intact = not decision.problems
-    logged = intact and name == decision.queue and disk.directory == own
+    logged = intact and name == decision.queue and kept
     if logged:
         disk.sync_directory()
         sync_files(disk, decision.lineage)
@@ -205,12 +309,12 @@ def _way_made(own: Disk, name: str) -> Iterator[None]:
     if files is None:
         yield
         return
-    before = list(files.names())
-    aside = set_aside(own, name, {file: erasing.hash_key_of(own, file) for file in before})
+    keys = {file: erasing.hash_key_of(own, file) for file in files.names()}
+    aside = set_aside(own, name, keys)
     try:
         yield
     except BaseException:
-        for there, file in zip(aside, before, strict=True):
+        for file, there in aside.items():
             own.rename(there, file)
         own.sync_directory()
         raise

@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
+from shmq.persistence.catalog import free_name
 from shmq.persistence.disk import Disk
 from shmq.persistence.notes import NO_NOTES, Notes
 from shmq.persistence.sizes import Sizes
@@ -235,7 +236,8 @@ class KeptPartition:
     def _set_aside(self) -> None:
         """Segments that do not lead up to what comes now are no longer read."""
         for base in bases(self._disk.names()):
-            self._disk.rename(segment_file(base), f"{segment_file(base)}.astray")
+            there = free_name(f"{segment_file(base)}.astray", self._disk.names())
+            self._disk.rename(segment_file(base), there)
             self._disk.sync_directory()
 
     def _fail(self, code: int, what: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from shmq import stream_registry
-from shmq.errors import FileError, NoSuchStream, SegmentError
+from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
+from shmq.persistence.catalog import free_name
 from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import is_carded
+from shmq.persistence.stream_erasing import erase_stream, is_carded
 from shmq.persistence.stream_places import CARD, STREAMS, stream_directory, streams_among
 from shmq.persistence.stream_rebuilding import rebuild_stream
 from shmq.persistence.stream_recovery import StoredStream, stored_stream
@@ -27,6 +27,7 @@ __all__ = [
     "THERE",
     "RestoredStream",
     "copy_file",
+    "restore_stream_aside",
     "restore_streams",
 ]
 
@@ -69,6 +70,48 @@ def restore_streams(
     return [
         _restore(registry, disk, Disk(own), name, found[name], salvage=salvage) for name in wanted
     ]
+
+
+def restore_stream_aside(
+    registry: Namespace, own: Disk, aside: str, before: str, *, salvage: bool
+) -> RestoredStream:
+    """Have the stream again whose directory is called ``aside`` now, and was ``before``.
+
+    Where it cannot be had it stays aside. Needs the registry lock. Raises
+    :class:`~shmq.StreamExists`, :class:`~shmq.ShmqError` and OSError.
+    """
+    ((name, identity),) = streams_among([Path(before).name])
+    _refuse_another(registry, own, name)
+    if CARD not in own.under(aside).names():
+        return RestoredStream(name, DAMAGED, 0, [f"{own.path(aside)} has no card: it was deleted"])
+    erase_stream(own, name, identity)  # what is left there has no card
+    streams = own.under(STREAMS)
+    own.rename(aside, before)
+    streams.sync_directory()
+    done = None
+    try:
+        done = _restore(registry, own, own, name, [identity], salvage=salvage)
+    finally:
+        if done is None or done.state == DAMAGED:
+            own.rename(before, aside)
+            streams.sync_directory()
+    return done
+
+
+def _refuse_another(registry: Namespace, own: Disk, name: str) -> None:
+    """Raises StreamExists if there is a stream of that name, or files of one."""
+    if _is_there(registry, name):
+        raise StreamExists(
+            f"stream {name!r} is there: what is set aside comes back under that name alone, once "
+            f"that stream is deleted (shmq delete --kind stream {name})"
+        )
+    for other, identity in streams_among(own.under(STREAMS).names()):
+        if other == name and is_carded(own, name, identity):
+            raise StreamExists(
+                f"{own.path(stream_directory(name, identity))} has a stream {name!r}: bring it "
+                f"back (shmq restore --stream {name}), or delete it (shmq delete --kind stream "
+                f"{name}), before another of that name"
+            )
 
 
 def _restore(
@@ -125,12 +168,7 @@ def _take_in(disk: Disk, own: Disk, name: str, identity: int) -> None:
 
 
 def _set_aside(streams: Disk, directory: str) -> None:
-    there = f"{directory}.aside"
-    for number in itertools.count(2):
-        if there not in streams.names():
-            break
-        there = f"{directory}.aside.{number}"
-    streams.rename(directory, there)
+    streams.rename(directory, free_name(f"{directory}.aside", streams.names()))
     streams.sync_directory()
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from shmq.core import _spill
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
+from shmq.persistence.catalog import free_name
 from shmq.persistence.disk import Disk
 from shmq.persistence.format import FileHeader
 from shmq.persistence.sizes import Sizes
@@ -284,12 +285,7 @@ class _Partition:
         self._disk.sync_directory()
 
     def _keep_aside(self, name: str, raw: bytes) -> None:
-        there = f"{name}.damaged"
-        for number in itertools.count(2):
-            if there not in self._disk.names():
-                break
-            there = f"{name}.damaged.{number}"
-        self._make(there, raw)
+        self._make(free_name(f"{name}.damaged", self._disk.names()), raw)
         self._disk.sync_directory()
 
     def _make(self, name: str, content: bytes) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.persistence.catalog import aside, catalog, segment_name, snapshot_name, unfinished
+from shmq.persistence.catalog import aside_names, catalog, segment_name, snapshot_name, unfinished
 from shmq.persistence.disk import Disk
 from shmq.persistence.writing import write_pushed, write_whole
 from tests.persistence.faults import FailingDisk, ShortDisk
@@ -108,7 +108,7 @@ def test_the_files_of_a_directory_are_told_by_their_queue() -> None:
         unfinished("a"),
         snapshot_name("a.dmsq"),
         segment_name("-b:.", 1),
-        aside(snapshot_name("a"), 0xABC),
+        "a.dmsq.0000000000000abc",
         "writer.lock",
         "a@12.dmsq",
         "a@@0000000000000001.dmsq",
@@ -120,7 +120,20 @@ def test_the_files_of_a_directory_are_told_by_their_queue() -> None:
     a = found["a"]
     assert (a.snapshot, a.unfinished, a.segments) == (True, True, [2, 12])
     assert sorted(a.names()) == sorted(names[:4])
-    assert aside("a.dmsq", 0xABC) == "a.dmsq.0000000000000abc"
+
+
+def test_files_that_are_set_aside_together_have_one_number() -> None:
+    files = {"a.dmsq": 0xABC, segment_name("a", 1): 0xABC, segment_name("a", 2): None}
+    key = "0000000000000abc"
+
+    assert aside_names(files, [f"{segment_name('a', 1)}.{key}"]) == {
+        name: f"{name}.{key}.2" for name in files
+    }
+    assert aside_names({**files, "a.dmsq": 1}, []) == {
+        "a.dmsq": "a.dmsq.0000000000000001",
+        segment_name("a", 1): f"{segment_name('a', 1)}.{key}",
+        segment_name("a", 2): f"{segment_name('a', 2)}.0000000000000000",
+    }
 
 
 def test_a_file_in_the_place_of_the_directory_is_said_to_be_one(tmp_path: Path) -> None:

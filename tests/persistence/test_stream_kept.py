@@ -188,6 +188,27 @@ def test_where_the_files_are_gone_all_that_is_in_memory_is_written(
     assert stored(disk, 110, 40)
 
 
+def test_segments_that_go_astray_twice_are_both_left_on_disk(tmp_path: Path) -> None:
+    disk, names = Disk(tmp_path), []
+    for count in (3, 5):
+        ring = Ring()  # as if its memory had been lost, and its files not been found
+        ring.add(count)
+        kept = KeptPartition(disk, IDENTITY, 0, ring, SMALL)
+        written_out(kept)
+        kept.close()
+        names.append((tmp_path / segment_file(0)).read_bytes())
+        ring = Ring(synced=100)
+        kept = keep(disk, ring)
+        ring.add(1)
+        written_out(kept)
+        kept.close()
+        disk.unlink(segment_file(100))
+
+    astray = [disk.path(name).read_bytes() for name in disk.names() if ".astray" in name]
+    assert astray == names
+    assert names[0] != names[1]
+
+
 def test_the_stream_has_a_card_and_goes_with_it(tmp_path: Path) -> None:
     disk, rings = Disk(tmp_path), [Ring(), Ring()]
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
