@@ -221,8 +221,10 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
 
     Needs the registry lock. Raises :class:`~shmq.ShmqError` if they cannot be removed.
     """
+    if _is_there(namespace, kind, name):  # first, as an interpreter that ends can import nothing
+        return False
     directory = stored(namespace, kind, name)
-    if directory is None or _is_there(namespace, kind, name):
+    if directory is None:
         return False
     from shmq.persistence.inventory import erase_stored  # noqa: PLC0415 - for few
 

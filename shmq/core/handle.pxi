@@ -66,6 +66,12 @@ cdef class Handle(_RowMover):
             **_journal_numbers(&h),
         }
 
+    def journal_numbers(self):
+        """Those of its journal alone, without a lock: nothing is looked after meanwhile."""
+        if self.q.h.state == SHMQ_GONE:
+            raise self._error(SHMQ_DELETED)
+        return _journal_numbers(self.q.h)
+
     def attached(self):
         """The attachments: (index, process number, pid, name, leases, since)."""
         cdef shmq_attachment *a

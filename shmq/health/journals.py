@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from shmq.contract.stats import QueueStats
 
-__all__ = ["journal_problem", "why_unkept"]
+__all__ = ["journal_problem", "unwritten", "why_unkept"]
 
 
 def journal_problem(stats: QueueStats) -> str | None:
     """Why the queue is not being kept on disk now, and what to do about it; None if it is."""
+    so_far = unwritten(stats.journal_lag, stats.journal_waiting)
+    return why_unkept(stats.durability, stats.journal_error, stats.journal_writer, so_far)
+
+
+def unwritten(lag: int, waiting: int) -> str:
+    """How many messages wait for the disk, put and settled; empty: none."""
     counts = {
-        "not on disk": stats.journal_lag,
-        "settled, and keeping their slots until that is on disk": stats.journal_waiting,
+        "not on disk": lag,
+        "settled, and keeping their slots until that is on disk": waiting,
     }
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    so_far = f"messages: {told}" if told else ""
-    return why_unkept(stats.durability, stats.journal_error, stats.journal_writer, so_far)
+    return f"messages: {told}" if told else ""
 
 
 def why_unkept(durability: str, error: str | None, writer: bool, so_far: str = "") -> str | None:

@@ -22,7 +22,7 @@ from shmq.client.transactions.settling import settle
 from shmq.core import _core
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.health.apart import Crashed, Stuck, apart
-from shmq.health.journals import journal_problem
+from shmq.health.journals import unwritten, why_unkept
 from shmq.health.streams import half_made_streams, stream_findings
 from shmq.names import SHM, check_name
 from shmq.registry import Namespace
@@ -263,7 +263,14 @@ def _queue(namespace: str, name: str, fix: bool) -> list[dict[str, Any]]:
 
 
 def _disk(namespace: str, queue: LocalQueue) -> Iterator[dict[str, Any]]:
-    problem = journal_problem(queue.stats())
+    # Not its stats: those would give back what dead processes hold, which only --fix may.
+    numbers = queue.journal_numbers()
+    problem = why_unkept(
+        numbers["durability"],
+        numbers["journal_error"],
+        queue.has_writer(),
+        unwritten(numbers["journal_lag"], numbers["journal_waiting"]),
+    )
     if problem is not None:
         yield _found(namespace, "disk", queue.name, problem)
 
