@@ -58,7 +58,7 @@ def url(request: pytest.FixtureRequest, broker: shmq.Broker) -> Iterator[str]:
     if request.param == "local":
         yield broker.namespace
         return
-    with serve(broker.namespace) as server:
+    with serve(broker.namespace, persist=False) as server:  # a test may have a writer of its own
         yield server.url
 
 
