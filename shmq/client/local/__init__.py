@@ -1,0 +1,1 @@
+"""The client of this host: queues and streams attached to in shared memory."""

@@ -1,0 +1,1 @@
+"""Waiting in this process: threads, bells and event loops."""

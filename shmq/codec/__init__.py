@@ -1,0 +1,1 @@
+"""Bodies, properties and batches as bytes, and back."""

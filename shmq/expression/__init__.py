@@ -1,0 +1,1 @@
+"""Expressions that choose messages and records: ``where=``."""

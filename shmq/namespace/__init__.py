@@ -1,0 +1,1 @@
+"""A namespace: its names, its processes, and what is made and removed in it."""

@@ -1,0 +1,1 @@
+"""The names and numbers of the DEADBEEF wire protocol."""

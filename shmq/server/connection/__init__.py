@@ -1,0 +1,1 @@
+"""Connections: what carries a session's bytes."""

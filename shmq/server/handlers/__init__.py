@@ -1,0 +1,1 @@
+"""What remote clients ask for beside messages, one module for each subject."""

@@ -1,0 +1,1 @@
+"""``format("dmsq")``: the files of durable queues."""

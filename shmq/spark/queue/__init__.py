@@ -1,0 +1,1 @@
+"""Queues behind ``format("shmq")``."""

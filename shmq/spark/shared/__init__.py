@@ -1,0 +1,1 @@
+"""What the formats have in common: addresses, options, columns."""

@@ -1,0 +1,1 @@
+"""Streams behind ``format("shmq")``."""
