@@ -10,8 +10,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 BUILD := build/core
 
-CORE_C := $(wildcard shmq/core/src/*.c)
-CORE := $(CORE_C) $(wildcard shmq/core/src/*.h $(addprefix shmq/core/*.,pyx pxd pxi))
+CORE_C := $(wildcard shmq/core/*/*.c)
+CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd pxi))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -42,7 +42,7 @@ help:
 
 demo: $(VENV)/demo
 	@mkdir -p build
-	$(BIN)/python -m shmq.demo --plot build/delays.png
+	$(BIN)/python -m examples.flights --plot build/delays.png
 
 # Three at a time, as most of them wait for much of the time; the longest begin first.
 test: $(VENV)/test $(VENV)/bench
@@ -115,7 +115,7 @@ bench-spark: $(VENV)/bench $(VENV)/spark
 
 clean:
 	rm -rf $(VENV) build dist bench/results *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f shmq/core/*.so
+	rm -f shmq/native/*.so
 	find bench shmq tests -name __pycache__ -prune -exec rm -rf {} +
 
 # --- the virtual environment: each stamp is one step of it ---------------------------
@@ -154,7 +154,7 @@ lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 
 C_TESTS := $(wildcard tests/core/test_*.c)
 C_SHARED := $(CORE_C) $(filter-out $(C_TESTS),$(wildcard tests/core/*.c))
-C_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src
+C_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core
 
 FLAGS_address := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 FLAGS_thread := -fsanitize=thread -fno-omit-frame-pointer
@@ -197,10 +197,10 @@ HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
 FUZZ_wire := $(CORE_C) tests/core/fixture.c $(wildcard tests/core/wire_*.c)
-FUZZ_dmsq := $(addprefix shmq/core/src/,crc32c.c record.c replay.c)
+FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c file/record.c file/replay.c)
 FUZZ_C := $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
-FUZZ_H := $(wildcard shmq/core/src/*.h tests/core/*.h)
-FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core/src -Itests/core \
+FUZZ_H := $(wildcard shmq/core/*/*.h tests/core/*.h)
+FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core -Itests/core \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CORPUS_wire := tests/fuzz/corpus
 CORPUS_dmsq := tests/fuzz/corpus_dmsq

@@ -4,6 +4,6 @@ Spark does so in every session, whether the format is used or not, so this impor
 but the class.
 """
 
-from shmq.spark.dmsq_source import DmsqSource as DefaultSource
+from shmq.spark.dmsq.source import DmsqSource as DefaultSource
 
 __all__ = ["DefaultSource"]

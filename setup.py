@@ -1,4 +1,4 @@
-"""Builds the modules of ``shmq.core``: each a Cython module and the C files that it binds.
+"""Builds the C core, ``shmq/core``, as one static library, and the modules that bind it.
 
 Everything else about the package is in pyproject.toml. The environment switches:
 
@@ -14,6 +14,7 @@ Everything else about the package is in pyproject.toml. The environment switches
 
 import os
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -22,50 +23,15 @@ from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
 CORE = Path("shmq/core")
-HEADERS = CORE / "src"
+NATIVE = Path("shmq/native")
+MODULES = ("_core", "_stream", "_group", "_file", "_arrow")
 C_FLAGS = ["-std=gnu11", "-O2", "-pthread", "-fvisibility=hidden"]
 WARNINGS = ["-Wall", "-Wextra"]
 
-#: The modules beside ``_core``, apart so that a change of one does not build the other anew:
-#: the C files that each has for itself, and those of the core that it needs, too.
-LOG = ("append", "lock", "places", "producers", "read", "room", "wait")
-ALONE = {
-    "_log": ("entry", "log", *(f"log_{part}" for part in LOG)),
-    "_arrow": ("log_columns",),
-    "_roster": ("roster", "share"),
-    "_spill": ("spill",),
-}
-BESIDE = {
-    "_arrow": ("crc32c", "entry"),
-    "_log": ("clock", "crash", "crc32c", "holder", "msgpack", "robust"),
-    "_roster": ("clock", "crash", "crc32c", "holder", "robust"),
-    "_spill": ("crc32c", "record"),
-}
 
-
-def _files(*patterns: str) -> list[str]:
-    """The core's files that match, sorted so that builds are alike."""
-    return sorted(str(path) for pattern in patterns for path in CORE.glob(pattern))
-
-
-def _c_files(module: str) -> list[str]:
-    """The C files that are linked to the module."""
-    if module in ALONE:
-        return sorted(str(HEADERS / f"{name}.c") for name in ALONE[module] + BESIDE[module])
-    others = {f"{name}.c" for names in ALONE.values() for name in names}
-    return [path for path in _files("src/*.c") if Path(path).name not in others]
-
-
-def _sources(module: str) -> list[str]:
-    """What the module is made of; a header may be of any, but for those of streams."""
-    if module in ALONE:
-        return [*_files(f"{module}.pyx", f"{module}*.px[di]", "src/*.h"), *_c_files(module)]
-    own = [path for path in _files("*.px[di]", "src/*.h") if not _is_of_streams(path)]
-    return [*_files("_core.pyx"), *own, *_c_files(module)]
-
-
-def _is_of_streams(path: str) -> bool:
-    return Path(path).name.startswith(("_arrow", "_log", "_roster", "_spill", "log", "entry"))
+def _files(folder: Path, pattern: str) -> list[str]:
+    """The files of a folder, and of those in it, that match; sorted so that builds are alike."""
+    return sorted(str(path) for path in folder.rglob(pattern))
 
 
 def _switched_on(name: str) -> bool:
@@ -78,7 +44,7 @@ def _sanitizer_flags() -> list[str]:
 
 
 class BuildCore(build_ext):
-    """Compiles the core's C files one by one, then links them to the Cython module.
+    """Compiles the core's C files into one library, then links it to each Cython module.
 
     The two kinds are apart because a warning counts in the first and not in what
     Cython generates, which goes to the temporary directory and never into the tree.
@@ -99,39 +65,57 @@ class BuildCore(build_ext):
         if self.parallel is None:
             self.parallel = os.cpu_count()
         self.switches = str(self._record_switches())
+        self.library = self._build_library()
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         """Build all of it again, or nothing if no file and no switch has changed."""
-        module = ext.name.rpartition(".")[2]
-        depends = [*_sources(module), "setup.py", self.switches]
+        depends = [*ext.sources, *_files(NATIVE, "*.px[di]"), *ext.depends]
         if not (self.force or newer_group(depends, self.get_ext_fullpath(ext.name))):
             return
-        ext.extra_objects = self._compile_c_files(ext, _c_files(module))
+        ext.extra_objects = [self.library]
         (generated,) = cythonize(  # type: ignore[no-untyped-call]
             ext,
             build_dir=self.build_temp,
-            include_path=[str(CORE)],
+            include_path=[str(NATIVE)],
             compiler_directives={"language_level": 3},
             force=True,
         )
         ext.sources = generated.sources  # newer than what is there, so it is built
+        ext.depends.append(self.library)
         if _switched_on("SHMQ_CRASHPOINTS"):
             # The core itself is as ever; what binds it compiles in a fifth of the time.
             ext.extra_compile_args = [*ext.extra_compile_args, "-O0"]
         super().build_extension(ext)
 
-    def _compile_c_files(self, ext: Extension, files: list[str]) -> list[str]:
+    def _build_library(self) -> str:
+        """The library of the core: a file is compiled if it, a header or a switch is newer."""
+        common = [*_files(CORE, "*.h"), "setup.py", self.switches]
+        files = _files(CORE, "*.c")
+        objects = self.compiler.object_filenames(files, output_dir=self.build_temp)
+        stale = [
+            file
+            for file, made in zip(files, objects, strict=True)
+            if self.force or newer_group([file, *common], made)
+        ]
+        library = Path(self.build_temp, "libshmq_core.a")
+        if stale or not library.exists():
+            with ThreadPoolExecutor(self.parallel) as threads:
+                list(threads.map(self._compile, stale))
+            library.unlink(missing_ok=True)  # an archive is added to, not made anew
+            self.compiler.create_static_lib(objects, "shmq_core", output_dir=self.build_temp)
+        return str(library)
+
+    def _compile(self, file: str) -> None:
         fatal = ["-Werror"] if _switched_on("SHMQ_WERROR") else []
-        objects: list[str] = self.compiler.compile(
-            files,
+        self.compiler.compile(
+            [file],
             output_dir=self.build_temp,
-            macros=ext.define_macros,
-            include_dirs=ext.include_dirs,
+            macros=_macros(),
+            include_dirs=[str(CORE)],
             debug=bool(self.debug),
-            extra_postargs=[*ext.extra_compile_args, *WARNINGS, *fatal],
+            extra_postargs=[*C_FLAGS, *_sanitizer_flags(), *WARNINGS, *fatal],
         )
-        return objects
 
     def _record_switches(self) -> Path:
         """A file that changes when the switches do, so that they too cause a rebuild."""
@@ -144,12 +128,17 @@ class BuildCore(build_ext):
         return record
 
 
+def _macros() -> list[tuple[str, str | None]]:
+    return [("SHMQ_CRASHPOINTS", None)] if _switched_on("SHMQ_CRASHPOINTS") else []
+
+
 def _extension(module: str) -> Extension:
     return Extension(
-        f"shmq.core.{module}",
-        [str(CORE / f"{module}.pyx")],
-        include_dirs=[str(HEADERS)],
-        define_macros=[("SHMQ_CRASHPOINTS", None)] if _switched_on("SHMQ_CRASHPOINTS") else [],
+        f"shmq.native.{module}",
+        [str(NATIVE / f"{module}.pyx")],
+        include_dirs=[str(CORE)],
+        define_macros=_macros(),
+        depends=[*_files(CORE, "*.[ch]"), "setup.py"],
         extra_compile_args=[*C_FLAGS, *_sanitizer_flags()],
         extra_link_args=["-pthread", *_sanitizer_flags()],
     )
@@ -157,5 +146,5 @@ def _extension(module: str) -> Extension:
 
 setup(
     cmdclass={"build_ext": BuildCore},
-    ext_modules=[_extension(module) for module in ("_core", *ALONE)],
+    ext_modules=[_extension(module) for module in MODULES],
 )

@@ -236,8 +236,8 @@ def field_comments(kind: type) -> dict[str, str]:
 
 
 def _comment_of_constant(name: str) -> str:
-    """What the ``#:`` comment before a constant of shmq.options says."""
-    source = inspect.getsource(importlib.import_module("shmq.options"))
+    """What the ``#:`` comment before a constant of shmq.api.options says."""
+    source = inspect.getsource(importlib.import_module("shmq.api.options"))
     comment = re.search(
         rf"((?:^#: .*\n)+)(?:^\w+: Final = \w+\n)*?^{name}: Final", source, re.MULTILINE
     )

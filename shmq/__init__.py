@@ -12,7 +12,8 @@ True
 
 from typing import TYPE_CHECKING, Final
 
-from shmq.client.connecting import connect
+from shmq.api.lazy_imports import on_demand
+from shmq.client.connect import connect
 from shmq.errors import (
     ConnectionLost,
     DamagedFile,
@@ -58,12 +59,10 @@ from shmq.errors import (
     Unroutable,
     Unsupported,
 )
-from shmq.on_demand import on_demand
 from shmq.version import VERSION
 
 if TYPE_CHECKING:
-    from shmq.client.wait import wait
-    from shmq.contract import (
+    from shmq.api import (
         Appended,
         AppendedRange,
         AsyncConsumer,
@@ -109,10 +108,11 @@ if TYPE_CHECKING:
         TypedQueue,
         TypedStream,
     )
-    from shmq.contract.outcome import Reject, Retry
-    from shmq.options import HIGH, LOW, NORMAL, QueueOptions
-    from shmq.stream_options import StreamOptions
-    from shmq.workers.declaration import Worker, run, worker
+    from shmq.api.options import HIGH, LOW, NORMAL, QueueOptions
+    from shmq.api.outcome import Reject, Retry
+    from shmq.api.stream_options import StreamOptions
+    from shmq.client.local.wait import wait
+    from shmq.workers.decorator import Worker, run, worker
 
 __version__ = VERSION
 
@@ -219,18 +219,18 @@ __all__ = [
 ]
 
 #: Where the names are that are loaded when they are asked for: in the contract, but for these.
-_PLACES: Final = dict.fromkeys(__all__, "shmq.contract") | {
-    "wait": "shmq.client.wait",
-    "Reject": "shmq.contract.outcome",
-    "Retry": "shmq.contract.outcome",
-    "HIGH": "shmq.options",
-    "LOW": "shmq.options",
-    "NORMAL": "shmq.options",
-    "QueueOptions": "shmq.options",
-    "StreamOptions": "shmq.stream_options",
-    "Worker": "shmq.workers.declaration",
-    "run": "shmq.workers.declaration",
-    "worker": "shmq.workers.declaration",
+_PLACES: Final = dict.fromkeys(__all__, "shmq.api") | {
+    "wait": "shmq.client.local.wait",
+    "Reject": "shmq.api.outcome",
+    "Retry": "shmq.api.outcome",
+    "HIGH": "shmq.api.options",
+    "LOW": "shmq.api.options",
+    "NORMAL": "shmq.api.options",
+    "QueueOptions": "shmq.api.options",
+    "StreamOptions": "shmq.api.stream_options",
+    "Worker": "shmq.workers.decorator",
+    "run": "shmq.workers.decorator",
+    "worker": "shmq.workers.decorator",
 }
 
 if not TYPE_CHECKING:

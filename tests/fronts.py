@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-from shmq.server.census import Census
+from shmq.server.connection.connection_counts import Census
 from shmq.server.frontend import FrontEnd
 from shmq.server.settings import Settings
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 __all__ = ["place_of", "value_of"]
 
-_SOURCES = Path(__file__).resolve().parent.parent / "shmq/core/src"
+_SOURCES = Path(__file__).resolve().parent.parent / "shmq/core"
 
 _PROGRAM = """
 #include <stdio.h>
-#include "layout.h"
+#include "queue/layout.h"
 
 int main(void)
 {{

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import shmq
-from shmq.persistence.control import Control
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
+from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.writer import Writer
+from shmq.storage.disk import Disk
+from shmq.storage.writer_control import Control
 from tests.processes.tools import PATIENCE, ROOT, eventually
 
 __all__ = ["Persister", "persisting"]

@@ -17,15 +17,17 @@ import pytest
 from shmq import QueueOptions
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "shmq/core/src"
-LAYOUT = (SOURCES / "layout.h").read_text()
-LAYOUTS = LAYOUT + "".join((SOURCES / name).read_text() for name in ("log_layout.h", "roster.h"))
-LAYING = (SOURCES / "segment.c").read_text()
+SOURCES = ROOT / "shmq/core"
+LAYOUT = (SOURCES / "queue/layout.h").read_text()
+LAYOUTS = LAYOUT + "".join(
+    (SOURCES / name).read_text() for name in ("stream/layout.h", "stream/group_state.h")
+)
+LAYING = (SOURCES / "queue/segment.c").read_text()
 PAGE = (ROOT / "docs/architecture.md").read_text()
 PAGES = [ROOT / "docs/architecture.md", ROOT / "docs/failures.md"]
 
 #: The structs that stand in no segment.
-PRIVATE = {"shmq_geometry", "shmq_roster"}
+PRIVATE = {"shmq_geometry", "shmq_group_state"}
 #: The member whose size differs between machines: it has its cache line to itself.
 LOCK = "lock"
 #: What the default options of a queue are to its layout.
@@ -77,10 +79,10 @@ TABLES = {
 
 PROGRAM = """
 #include <stdio.h>
-#include "arena.h"
-#include "log_layout.h"
-#include "roster.h"
-#include "segment.h"
+#include "queue/arena.h"
+#include "stream/layout.h"
+#include "stream/group_state.h"
+#include "queue/segment.h"
 
 static struct shmq_geometry lay_out(struct shmq_options options)
 {
@@ -119,8 +121,10 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
         answer = subprocess.run([folder / "ask"], check=True, capture_output=True, text=True)
         return [int(line) for line in answer.stdout.split()]
 
-    compile_("-c", *sorted(SOURCES.glob("*.c")))
-    objects = sorted(folder.glob("*.o"))
+    objects = []
+    for source in sorted(SOURCES.rglob("*.c")):
+        objects.append(folder / f"{source.parent.name}_{source.stem}.o")
+        compile_("-c", source, "-o", objects[-1])
     return run
 
 

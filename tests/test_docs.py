@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.protocol import DEFAULT_PORT
+from shmq.protocol.opcodes import DEFAULT_PORT
 from tests import console
 from tests.conftest import own_namespace
 from tests.serving import serve

@@ -28,7 +28,7 @@ PACKAGE = ROOT / "shmq"
 BUILT = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis"}
 
 #: The compiled modules of the core.
-COMPILED = sorted(path.stem for path in (PACKAGE / "core").glob("*.pyx"))
+COMPILED = sorted(path.stem for path in (PACKAGE / "native").glob("*.pyx"))
 
 #: The longest function, in lines.
 LONGEST = 60
@@ -44,7 +44,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_installed_package_is_typed(shipped: Path) -> None:
     assert (shipped / "py.typed").is_file()
-    assert (shipped / "core/_core.pyi").is_file()
+    assert (shipped / "native/_core.pyi").is_file()
 
 
 def test_the_installed_package_has_every_module_and_no_source_of_the_core(shipped: Path) -> None:
@@ -67,15 +67,15 @@ def test_a_source_distribution_has_all_that_the_build_reads(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_stub_of_the_core_declares_exactly_what_the_core_has(name: str) -> None:
-    module = importlib.import_module(f"shmq.core.{name}")
-    stub = ast.parse((PACKAGE / f"core/{name}.pyi").read_text())
+    module = importlib.import_module(f"shmq.native.{name}")
+    stub = ast.parse((PACKAGE / f"native/{name}.pyi").read_text())
     assert _declared(stub.body) == _public(module, own=True)
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_stub_declares_exactly_the_members_of_each_class(name: str) -> None:
-    module = importlib.import_module(f"shmq.core.{name}")
-    stub = ast.parse((PACKAGE / f"core/{name}.pyi").read_text())
+    module = importlib.import_module(f"shmq.native.{name}")
+    stub = ast.parse((PACKAGE / f"native/{name}.pyi").read_text())
     for node in [node for node in stub.body if isinstance(node, ast.ClassDef)]:
         kind = getattr(module, node.name)
         # Only an instance shows what a class written in Python sets in its constructor.
@@ -100,11 +100,12 @@ def test_the_package_run_as_a_module_is_the_command() -> None:
     assert shmq.__version__ in run.stdout
 
 
-#: Modules whose extra is not called as their package.
+#: Modules and packages whose extra is not called as their package.
 EXTRAS = {
-    "cli/columns.py": "arrow",
-    "client/typed.py": "schemas",
-    "compression.py": "compression",
+    "schema": "schemas",
+    "cli/shared/columns.py": "arrow",
+    "client/shared/typed_queue.py": "schemas",
+    "codec/compression.py": "compression",
 }
 
 #: Requirements whose module is called otherwise.
@@ -116,7 +117,7 @@ def test_the_package_imports_nothing_that_it_does_not_declare() -> None:
     always = {_module(requirement) for requirement in project["dependencies"]}
     for path in PACKAGE.rglob("*.py"):
         place = path.relative_to(PACKAGE)
-        extra = _extra(project, EXTRAS.get(str(place), place.parts[0]))
+        extra = _extra(project, EXTRAS.get(str(place), EXTRAS.get(place.parts[0], place.parts[0])))
         allowed = always | {_module(requirement) for requirement in extra}
         undeclared = set(_roots(path)) - sys.stdlib_module_names - allowed - {"shmq"}
         assert not undeclared, path

@@ -14,12 +14,12 @@ from typing import Any, get_type_hints
 import pytest
 
 import shmq
-from shmq.contract import Stream, keywords
+from shmq.api import Stream, keywords
 
 #: A call with a right option for each with a misspelt one, which the name beside it is of.
 PROGRAM = """
 import shmq
-from shmq.contract.keywords import QueueKeywords
+from shmq.api.keywords import QueueKeywords
 from typing import Unpack
 
 def make(broker: shmq.Broker, name: str, **options: Unpack[QueueKeywords]) -> shmq.Queue:

@@ -1,9 +1,10 @@
-"""Imports point down only.
+"""Imports and includes point down only.
 
-The layers are those of docs/architecture.md. A module may import its own layer and
-those below, and the modules of one layer do not import each other in a circle. An
-import counts wherever it stands: inside a function, or for types alone. A stub
-imports nothing: it describes the core to type checkers, in the contract's words.
+A folder is a layer, or a subject within one. Between folders imports never go in a circle,
+so there is an order in which each needs only those below it; nor do they between modules. Both
+are read from the tree: there is no list of modules to be kept. An import counts wherever it
+stands: inside a function, or for types alone. A stub imports nothing: it describes the
+compiled modules to type checkers, in the contract's words.
 """
 
 from __future__ import annotations
@@ -18,70 +19,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: From the bottom to the top. A name stands for the module, or the package and all in
-#: it; "shmq" is the package's __init__ alone.
-LAYERS = (
-    (
-        "shmq.errors",
-        "shmq.holders",
-        "shmq.names",
-        "shmq.on_demand",
-        "shmq.protocol",
-        "shmq.version",
-    ),
-    ("shmq.core",),
-    (
-        "shmq.persistence.disk",
-        "shmq.persistence.writing",
-        "shmq.persistence.catalog",
-        "shmq.persistence.format",
-        "shmq.persistence.stream_places",
-        "shmq.persistence.stream_erasing",
-        "shmq.persistence.stream_segment",
-        "shmq.persistence.stream_files",
-        "shmq.persistence.erasing",
-    ),
-    (
-        "shmq.options",
-        "shmq.stream_options",
-        "shmq.stream_era",
-        "shmq.codecs",
-        "shmq.compression",
-        "shmq.name_book",
-        "shmq.registry",
-        "shmq.stream_registry",
-        "shmq.persistence.control",
-        "shmq.persistence.directory",
-        "shmq.persistence.inventory",
-        "shmq.persistence.launch",
-        "shmq.persistence.refusals",
-        "shmq.repartition",
-        "shmq.routing",
-        "shmq.waiting",
-        "shmq.contract",
-        "shmq.schemas",
-        "shmq.shape",
-        "shmq.where",
-        "shmq.record_where",
-        "shmq.filters",
-    ),
-    ("shmq.client",),
-    ("shmq.processes",),
-    ("shmq.persistence",),
-    ("shmq.server", "shmq.health", "shmq.stress", "shmq.mp"),
-    ("shmq.workers",),
-    ("shmq",),
-    ("shmq.spark",),
-    ("shmq.cli", "shmq.demo", "shmq.__main__"),
-)
-
 #: Cython's imports of our own modules, which Python can read once cimport is import.
 CYTHON_IMPORT = re.compile(r"^[ \t]*((?:from|c?import)[ ]+shmq[^(\n]*(?:\([^)]*\))?)", re.MULTILINE)
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 Graph = dict[str, set[str]]
 
 
-def read_graph(package: Path) -> Graph:
+def read_imports(package: Path) -> Graph:
     """Each module of the package with those of the package that it imports."""
     files: dict[str, list[Path]] = {}
     for kind in ("py", "pyx", "pxd", "pxi"):
@@ -98,27 +43,43 @@ def read_graph(package: Path) -> Graph:
     }
 
 
-def upward_imports(graph: Graph) -> list[str]:
-    """The imports that point up; raises LookupError for a module without a layer."""
-    heights = {name: layer_of(name) for name in graph}
-    return [
-        f"{name} imports {target}"
-        for name, targets in sorted(graph.items())
-        for target in sorted(targets)
-        if heights[target] > heights[name]
-    ]
+def read_includes(core: Path) -> Graph:
+    """Each source and header of the core with the headers that it includes."""
+    return {
+        str(path.relative_to(core)): set(INCLUDE.findall(path.read_text()))
+        for path in sorted(core.rglob("*.[ch]"))
+    }
 
 
-def layer_of(module: str) -> int:
-    for height, names in enumerate(LAYERS):
-        for name in names:
-            if module == name or (name != "shmq" and module.startswith(f"{name}.")):
-                return height
-    raise LookupError(f"{module} belongs to no layer: give it a place in LAYERS")
+def by_module_folder(graph: Graph, package: Path) -> Graph:
+    """The folders of modules, with those that they import from.
+
+    What stands at the top of the package is a layer of its own, each module of it.
+    """
+
+    def folder(module: str) -> str:
+        path = package.parent / module.replace(".", "/")
+        parent = module.rpartition(".")[0]
+        return module if path.is_dir() or parent == package.name else parent
+
+    return _merged(graph, folder)
+
+
+def by_folder(graph: Graph) -> Graph:
+    """The folders of files, with those that they include from."""
+    return _merged(graph, lambda path: path.rpartition("/")[0])
+
+
+def _merged(graph: Graph, folder: object) -> Graph:
+    assert callable(folder)
+    merged: Graph = {}
+    for name, targets in graph.items():
+        merged.setdefault(folder(name), set()).update(map(folder, targets))
+    return {name: targets - {name} for name, targets in merged.items()}
 
 
 def first_cycle(graph: Graph) -> list[str]:
-    """The modules of one circle of imports; empty if there is none."""
+    """The nodes of one circle; empty if there is none."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -151,12 +112,22 @@ def _nearest(target: str, modules: Container[str]) -> str | None:
     return target or None
 
 
-def test_the_imports_of_the_package_point_down_only() -> None:
-    assert upward_imports(read_graph(ROOT / "shmq")) == []
+def test_modules_import_each_other_in_no_circle() -> None:
+    assert first_cycle(read_imports(ROOT / "shmq")) == []
 
 
-def test_the_imports_of_the_package_run_in_no_circle() -> None:
-    assert first_cycle(read_graph(ROOT / "shmq")) == []
+def test_folders_import_from_each_other_in_no_circle() -> None:
+    package = ROOT / "shmq"
+    assert first_cycle(by_module_folder(read_imports(package), package)) == []
+
+
+def test_folders_of_the_core_include_from_each_other_in_no_circle() -> None:
+    assert first_cycle(by_folder(read_includes(ROOT / "shmq/core"))) == []
+
+
+def test_an_include_names_its_folder() -> None:
+    includes = read_includes(ROOT / "shmq/core")
+    assert set().union(*includes.values()) <= set(includes)
 
 
 @pytest.fixture
@@ -167,10 +138,10 @@ def package(tmp_path: Path) -> Path:
         "__init__.py": "from shmq.client.broker import connect\n",
         "errors.py": "import queue\n",
         "client/__init__.py": "",
-        "client/broker.py": "from shmq import errors\nfrom shmq.core._core import Segment\n",
-        "core/_core.pyx": "cimport cython\nfrom shmq.errors import (\n    Full,\n)\ncdef int n\n",
-        "core/_more.pxi": "from shmq import names as _names  # here\n",
-        "names.py": "",
+        "client/broker.py": "from shmq import errors\nfrom shmq.native._core import Segment\n",
+        "native/_core.pyx": "cimport cython\nfrom shmq.errors import (\n    Full,\n)\ncdef int n\n",
+        "native/_more.pxi": "from shmq.api import names as _names  # here\n",
+        "api/names.py": "",
     }.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,39 +150,49 @@ def package(tmp_path: Path) -> Path:
 
 
 def test_a_sound_package_has_nothing_to_report(package: Path) -> None:
-    graph = read_graph(package)
-    assert graph["shmq.client.broker"] == {"shmq.errors", "shmq.core._core"}
-    assert graph["shmq.core._core"] == {"shmq.errors"}
-    assert graph["shmq.core._more"] == {"shmq.names"}
-    assert upward_imports(graph) == []
-    assert first_cycle(graph) == []
+    graph = read_imports(package)
+    assert graph["shmq.client.broker"] == {"shmq.errors", "shmq.native._core"}
+    assert graph["shmq.native._core"] == {"shmq.errors"}
+    assert graph["shmq.native._more"] == {"shmq.api.names"}
+    assert first_cycle(graph) == first_cycle(by_module_folder(graph, package)) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "folders"),
     [
-        ("errors.py", "import shmq.client", "shmq.errors imports shmq.client"),
-        ("errors.py", "def f():\n    from shmq import Full", "shmq.errors imports shmq"),
-        ("client/broker.py", "import shmq", "shmq.client.broker imports shmq"),
-        ("core/_core.pyx", "from shmq.client import x", "shmq.core._core imports shmq.client"),
-        ("core/_c.pxd", "from shmq.client cimport x", "shmq.core._c imports shmq.client"),
-        ("core/_core.pyx", "    import shmq", "shmq.core._core imports shmq"),
+        ("errors.py", "import shmq.client", {"shmq.errors", "shmq.client"}),
+        ("errors.py", "def f():\n    from shmq import Full", {"shmq", "shmq.errors"}),
+        ("client/broker.py", "import shmq", {"shmq", "shmq.client"}),
+        ("native/_core.pyx", "from shmq.client import x", {"shmq.native", "shmq.client"}),
+        ("native/_c.pxd", "from shmq.client cimport x", {"shmq.native", "shmq.client"}),
+        ("api/more.py", "from shmq.native import _more", {"shmq.api", "shmq.native"}),
     ],
 )
-def test_an_import_that_points_up_is_reported(
-    package: Path, name: str, text: str, found: str
+def test_an_import_that_points_up_closes_a_circle_of_folders(
+    package: Path, name: str, text: str, folders: set[str]
 ) -> None:
+    if name == "errors.py":
+        (package / "client/low.py").write_text("from shmq import errors")
     (package / name).write_text(text)
-    assert upward_imports(read_graph(package)) == [found]
+    if name == "client/broker.py":
+        (package / "__init__.py").write_text("from shmq.client.broker import connect")
+    if name.startswith("native"):
+        (package / "client/uses.py").write_text("from shmq.native import _core")
+    assert folders <= set(first_cycle(by_module_folder(read_imports(package), package)))
 
 
-def test_modules_of_one_layer_that_import_each_other_are_reported(package: Path) -> None:
+def test_modules_of_one_folder_that_import_each_other_are_reported(package: Path) -> None:
     (package / "client/one.py").write_text("from shmq.client import two")
     (package / "client/two.py").write_text("from shmq.client.one import x")
-    assert set(first_cycle(read_graph(package))) == {"shmq.client.one", "shmq.client.two"}
+    assert set(first_cycle(read_imports(package))) == {"shmq.client.one", "shmq.client.two"}
 
 
-def test_a_module_without_a_layer_is_reported(package: Path) -> None:
-    (package / "stray.py").touch()
-    with pytest.raises(LookupError, match=r"shmq\.stray belongs to no layer"):
-        upward_imports(read_graph(package))
+def test_an_include_that_points_up_is_reported(tmp_path: Path) -> None:
+    for name, text in {
+        "base/clock.h": "#include <time.h>\n",
+        "queue/slot.h": '#include "base/clock.h"\n',
+        "base/clock.c": '#include "base/clock.h"\n#include "queue/slot.h"\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert set(first_cycle(by_folder(read_includes(tmp_path)))) == {"base", "queue"}

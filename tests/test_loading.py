@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq import contract
+from shmq import api
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -28,18 +28,18 @@ HEAVY = {
     "multiprocessing",
     "rich",
     "secrets",
-    "shmq.client.exchange",
-    "shmq.client.groups",
+    "shmq.client.local.exchange",
+    "shmq.client.group",
     "shmq.client.remote",
-    "shmq.client.streams",
-    "shmq.client.transactions.transaction",
-    "shmq.client.typed",
-    "shmq.contract.group",
-    "shmq.contract.stream",
-    "shmq.core._log",
-    "shmq.core._roster",
+    "shmq.client.local.stream",
+    "shmq.client.local.transaction",
+    "shmq.client.shared.typed_queue",
+    "shmq.api.group",
+    "shmq.api.stream",
+    "shmq.native._stream",
+    "shmq.native._group",
     "shmq.server",
-    "shmq.where",
+    "shmq.expression.parse",
     "shmq.workers",
     "socket",
     "ssl",
@@ -96,7 +96,7 @@ def test_a_process_with_a_stream_loads_streams_and_no_server(namespace: str) -> 
         broker.delete_stream("s")
     """
     found = loaded_by(code)
-    assert "shmq.client.streams" in found
+    assert "shmq.client.local.stream" in found
     assert not found & {"asyncio", "shmq.client.remote", "shmq.workers", "ssl"}
 
 
@@ -111,7 +111,7 @@ def test_a_command_on_this_host_loads_no_client_of_servers(namespace: str) -> No
         broker.delete_queue("jobs")
 
 
-@pytest.mark.parametrize("package", [shmq, contract], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [shmq, api], ids=lambda package: package.__name__)
 def test_a_package_offers_all_its_names_before_they_are_loaded(package: object) -> None:
     name = package.__name__  # type: ignore[attr-defined]
     code = f"""
@@ -126,8 +126,8 @@ def test_a_package_offers_all_its_names_before_they_are_loaded(package: object) 
 
 
 def test_the_table_of_the_contract_has_its_names_and_no_other() -> None:
-    placed = [name for names in contract._MODULES.values() for name in names]
-    assert sorted(placed) == sorted(contract.__all__)
+    placed = [name for names in api._MODULES.values() for name in names]
+    assert sorted(placed) == sorted(api.__all__)
 
 
 def test_a_name_that_is_none_is_refused_as_in_any_module() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import shmq
 import shmq.mp
-from shmq import contract, errors
+from shmq import api, errors
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/reference.md").read_text()
@@ -102,7 +102,7 @@ ALIASES = {
 
 
 def test_every_class_of_the_contract_is_public() -> None:
-    assert set(contract.__all__) - ALIASES <= set(shmq.__all__)
+    assert set(api.__all__) - ALIASES <= set(shmq.__all__)
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if inspect.isclass(PUBLIC[name])])

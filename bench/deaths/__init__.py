@@ -12,7 +12,7 @@ from bench.stage import Failed
 
 def die_inside(namespace: str, queue: str) -> None:
     """Have a process take the queue's lock and be killed with it in hand."""
-    program = compiled(Path(__file__).with_name("die_inside.c"), f"-I{ROOT / 'shmq/core/src'}")
+    program = compiled(Path(__file__).with_name("die_inside.c"), f"-I{ROOT / 'shmq/core'}")
     ended = subprocess.run(
         [str(program), f"/dev/shm/shmq@{namespace}@{queue}"],
         capture_output=True,

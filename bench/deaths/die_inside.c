@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "layout.h"
+#include "queue/layout.h"
 
 int main(int argc, char **argv)
 {

@@ -94,7 +94,7 @@ class Snapshot(Contestant):
 
 def _ask(stage: Stage, data: Path, marker: Path) -> int:
     """How long the snapshot took, in ns."""
-    from shmq.persistence.control import ask_for_snapshots
+    from shmq.storage.writer_control import ask_for_snapshots
 
     try:
         stage.meet()

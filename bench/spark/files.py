@@ -51,7 +51,7 @@ class Parquet(OnSpark):
 @contextlib.contextmanager
 def snapshot(rows: int) -> Iterator[Path]:
     """The folder with the files of a queue of so many values."""
-    from shmq.persistence.control import ask_for_snapshots
+    from shmq.storage.writer_control import ask_for_snapshots
 
     options = numbered.queue_options(rows)
     with kept(durability="snapshot", snapshot_interval=NEVER, **options) as made:

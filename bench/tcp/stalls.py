@@ -15,7 +15,7 @@ from multiprocessing.synchronize import Event
 from typing import Final
 
 import shmq
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 from tests.server.peer import Peer
 from tests.serving import serve
 from tests.stopped import locks_of_queue

@@ -1,7 +1,7 @@
-"""``python -m shmq.demo``."""
+"""``python -m examples.flights``."""
 
 # Every worker imports this module again when it is spawned: nothing above the guard.
 if __name__ == "__main__":
-    from shmq.demo.command import main
+    from examples.flights.command import main
 
-    main(prog_name="python -m shmq.demo")
+    main(prog_name="python -m examples.flights")

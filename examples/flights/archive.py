@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import psutil
 
-from shmq.demo.delays import add_up
-from shmq.demo.errors import DemoError
-from shmq.demo.queues import COUNTED, PATIENCE
-from shmq.demo.tally import Sums
+from examples.flights.delays import add_up
+from examples.flights.errors import DemoError
+from examples.flights.queues import COUNTED, PATIENCE
+from examples.flights.tally import Sums
 from shmq.errors import ShmqError
-from shmq.processes.tether import tether
+from shmq.supervision.parent_watch import tether
 
 __all__ = ["Archived", "archive", "missing"]
 
@@ -152,7 +152,7 @@ def _archived(namespace: str, folder: Path) -> Archived:
     path.write_text(_JOB.format(**names))
     job = registry.load("archive")
     spark = shmq.spark.session(
-        "shmq.demo", master="local[2]", conf={**_CONF, "spark.local.dir": folder / "spark"}
+        "examples.flights", master="local[2]", conf={**_CONF, "spark.local.dir": folder / "spark"}
     )
     try:
         began = time.monotonic()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import shmq
-from shmq.demo.flights import Flight, read_flights
-from shmq.demo.queues import PATIENCE
+from examples.flights.flights import Flight, read_flights
+from examples.flights.queues import PATIENCE
 
 __all__ = ["CARRIERS", "OPTIONS", "append_flights"]
 

@@ -12,14 +12,14 @@ import click
 from rich.console import Console
 
 import shmq
-from shmq.demo import archive, report
-from shmq.demo.errors import DemoError
-from shmq.demo.flights import airline_names, packaged, read_flights
-from shmq.demo.job import Outcome, run
-from shmq.demo.plan import Plan
-from shmq.demo.plot import draw
-from shmq.demo.screen import screen_for
-from shmq.demo.tally import Sums
+from examples.flights import archive, report
+from examples.flights.errors import DemoError
+from examples.flights.flights import airline_names, packaged, read_flights
+from examples.flights.job import Outcome, run
+from examples.flights.plan import Plan
+from examples.flights.plot import draw
+from examples.flights.screen import screen_for
+from examples.flights.tally import Sums
 
 __all__ = ["conclude", "main"]
 

@@ -8,9 +8,9 @@ import time
 from typing import Final
 
 import shmq
-from shmq.demo.producer import PUT_AGAIN
-from shmq.demo.queues import FLIGHTS, PATIENCE, RESULTS
-from shmq.demo.tally import Tally
+from examples.flights.producer import PUT_AGAIN
+from examples.flights.queues import FLIGHTS, PATIENCE, RESULTS
+from examples.flights.tally import Tally
 
 __all__ = ["OVER_TCP", "Batch", "consume", "consume_over_tcp", "is_wanted", "spell"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from shmq.demo.flights import LATE_MINUTES
-from shmq.demo.tally import Sums
+from examples.flights.flights import LATE_MINUTES
+from examples.flights.tally import Sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

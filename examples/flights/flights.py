@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shmq.demo.errors import DemoError
+from examples.flights.errors import DemoError
 
 __all__ = ["LATE_MINUTES", "Flight", "airline_names", "packaged", "read_flights"]
 

@@ -10,14 +10,14 @@ from multiprocessing.process import BaseProcess
 from typing import Final
 
 import shmq
-from shmq.demo.carriers import CARRIERS, OPTIONS, append_flights
-from shmq.demo.errors import DemoError
-from shmq.demo.member import READINGS, take_part
-from shmq.demo.plan import Plan
-from shmq.demo.queues import PATIENCE
-from shmq.demo.reading import Reading
-from shmq.demo.screen import Screen
-from shmq.demo.workers import interrupts_ignored, start
+from examples.flights.carriers import CARRIERS, OPTIONS, append_flights
+from examples.flights.errors import DemoError
+from examples.flights.member import READINGS, take_part
+from examples.flights.plan import Plan
+from examples.flights.queues import PATIENCE
+from examples.flights.reading import Reading
+from examples.flights.screen import Screen
+from examples.flights.workers import interrupts_ignored, start
 
 __all__ = ["GROUPS", "Grouped", "read_in_groups"]
 

@@ -7,16 +7,16 @@ import time
 from typing import Final
 
 import shmq
-from shmq.demo.archive import Archived, archive
-from shmq.demo.consumer import OVER_TCP
-from shmq.demo.errors import DemoError
-from shmq.demo.groups import Grouped, read_in_groups
-from shmq.demo.ledger import Ledger
-from shmq.demo.machine import Loss, Machine, waiting
-from shmq.demo.plan import Plan
-from shmq.demo.queues import PATIENCE
-from shmq.demo.screen import Progress, Screen
-from shmq.demo.tally import Tally
+from examples.flights.archive import Archived, archive
+from examples.flights.consumer import OVER_TCP
+from examples.flights.errors import DemoError
+from examples.flights.groups import Grouped, read_in_groups
+from examples.flights.ledger import Ledger
+from examples.flights.machine import Loss, Machine, waiting
+from examples.flights.plan import Plan
+from examples.flights.queues import PATIENCE
+from examples.flights.screen import Progress, Screen
+from examples.flights.tally import Tally
 
 __all__ = ["Job", "Outcome", "run"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.demo.tally import Sums, Tally
+from examples.flights.tally import Sums, Tally
 
 __all__ = ["Ledger"]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final, Self
 
 import shmq
-from shmq.demo import memory
-from shmq.demo.place import Place
-from shmq.demo.plan import Plan
-from shmq.demo.queues import Queues
-from shmq.demo.server import Server
-from shmq.demo.workers import Workers
+from examples.flights import memory
+from examples.flights.place import Place
+from examples.flights.plan import Plan
+from examples.flights.queues import Queues
+from examples.flights.server import Server
+from examples.flights.workers import Workers
 
 __all__ = ["Loss", "Machine", "waiting"]
 

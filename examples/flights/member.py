@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import shmq
-from shmq.demo.carriers import CARRIERS
-from shmq.demo.consumer import is_wanted
-from shmq.demo.queues import PATIENCE
+from examples.flights.carriers import CARRIERS
+from examples.flights.consumer import is_wanted
+from examples.flights.queues import PATIENCE
 
 __all__ = ["READINGS", "take_part"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shmq.names import SHM
+from shmq.api.names import SHM
 
 __all__ = ["files", "lose"]
 

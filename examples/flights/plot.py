@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.demo.tally import Sums
+from examples.flights.tally import Sums
 
 __all__ = ["draw"]
 

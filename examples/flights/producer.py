@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 import shmq
-from shmq.demo.flights import Flight, read_flights
-from shmq.demo.place import Place
-from shmq.demo.plan import Plan
-from shmq.demo.queues import FLIGHTS, PATIENCE
-from shmq.options import Confirm
+from examples.flights.flights import Flight, read_flights
+from examples.flights.place import Place
+from examples.flights.plan import Plan
+from examples.flights.queues import FLIGHTS, PATIENCE
+from shmq.api.options import Confirm
 
 __all__ = ["PUT_AGAIN", "produce", "put_flights", "put_safely"]
 
@@ -23,7 +23,7 @@ PUT_AGAIN: Final = "put again"
 def produce(plan: Plan, share: int, folder: Path | None = None) -> None:
     """Put every flight of the plan whose number is ``share`` modulo its producers.
 
-    With a ``folder`` for its :class:`~shmq.demo.place.Place` it goes on where that says.
+    With a ``folder`` for its :class:`~examples.flights.place.Place` it goes on where that says.
     """
     with shmq.connect(plan.namespace) as broker:
         queue = broker.queue(FLIGHTS)

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any, Final, Self
 
 import shmq
-from shmq.demo.errors import DemoError
+from examples.flights.errors import DemoError
 
 __all__ = ["COUNTED", "FLIGHTS", "PATIENCE", "RESULTS", "Queues"]
 

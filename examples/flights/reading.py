@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmq.demo.tally import Sums
+from examples.flights.tally import Sums
 
 __all__ = ["Reading"]
 

@@ -9,13 +9,13 @@ from typing import Final
 from rich import box
 from rich.table import Table
 
-from shmq.demo.archive import Archived
-from shmq.demo.flights import LATE_MINUTES, Flight
-from shmq.demo.groups import GROUPS, Grouped
-from shmq.demo.job import Outcome
-from shmq.demo.ledger import Ledger
-from shmq.demo.machine import Loss, waiting
-from shmq.demo.tally import Sums
+from examples.flights.archive import Archived
+from examples.flights.flights import LATE_MINUTES, Flight
+from examples.flights.groups import GROUPS, Grouped
+from examples.flights.job import Outcome
+from examples.flights.ledger import Ledger
+from examples.flights.machine import Loss, waiting
+from examples.flights.tally import Sums
 
 __all__ = [
     "archive_faults",

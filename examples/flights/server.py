@@ -17,12 +17,12 @@ from typing import Final, Self
 
 import psutil
 
-from shmq.demo.errors import DemoError
-from shmq.demo.queues import PATIENCE
+from examples.flights.errors import DemoError
+from examples.flights.queues import PATIENCE
 from shmq.errors import ShmqError
-from shmq.processes.tether import tether
 from shmq.server.settings import Source
 from shmq.server.supervisor import Supervisor
+from shmq.supervision.parent_watch import tether
 
 __all__ = ["Server"]
 

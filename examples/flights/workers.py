@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import shmq
-from shmq.demo.consumer import consume, consume_over_tcp
-from shmq.demo.errors import DemoError
-from shmq.demo.plan import Plan
-from shmq.demo.producer import produce
-from shmq.demo.queues import PATIENCE
+from examples.flights.consumer import consume, consume_over_tcp
+from examples.flights.errors import DemoError
+from examples.flights.plan import Plan
+from examples.flights.producer import produce
+from examples.flights.queues import PATIENCE
 
 __all__ = ["Workers", "interrupts_ignored", "start"]
 

@@ -8,13 +8,13 @@ What a process does not ask for is not loaded: one with a queue needs few of the
 
 from typing import TYPE_CHECKING, Final
 
-from shmq.on_demand import on_demand
+from shmq.api.lazy_imports import on_demand
 
 if TYPE_CHECKING:
-    from shmq.contract.batch import Batch, Packed
-    from shmq.contract.broker import Broker
-    from shmq.contract.columns import Columns, Run
-    from shmq.contract.exchange import (
+    from shmq.api.batch import Batch, Packed
+    from shmq.api.broker import Broker
+    from shmq.api.columns import Columns, Run
+    from shmq.api.exchange import (
         Binding,
         Exchange,
         ExchangeKind,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         Published,
         TargetKind,
     )
-    from shmq.contract.group import (
+    from shmq.api.group import (
         Assignment,
         Group,
         GroupPartition,
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
         MemberInfo,
         OnPartitions,
     )
-    from shmq.contract.message import Body, DeadLetter, Message, Put, Row, Rows
-    from shmq.contract.pipeline import Pipeline
-    from shmq.contract.producer import Acks, Partitioner, Producer
-    from shmq.contract.queue import AsyncConsumer, Consumer, Loan, Queue
-    from shmq.contract.record import Appended, AppendedRange, OnDamage, Record, Records
-    from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
-    from shmq.contract.share import Share, SharedRecord
-    from shmq.contract.stats import Attachment, QueueStats, QueueSummary
-    from shmq.contract.stream import (
+    from shmq.api.message import Body, DeadLetter, Message, Put, Row, Rows
+    from shmq.api.pipeline import Pipeline
+    from shmq.api.producer import Acks, Partitioner, Producer
+    from shmq.api.queue import AsyncConsumer, Consumer, Loan, Queue
+    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, Records
+    from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
+    from shmq.api.share import Share, SharedRecord
+    from shmq.api.stats import Attachment, QueueStats, QueueSummary
+    from shmq.api.stream import (
         AsyncReader,
         Compression,
         PartitionOffsets,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
         Stream,
         StreamSummary,
     )
-    from shmq.contract.subscription import Policy, Subscription
-    from shmq.contract.transaction import Transaction
+    from shmq.api.subscription import Policy, Subscription
+    from shmq.api.transaction import Transaction
 
 __all__ = [
     "Acks",

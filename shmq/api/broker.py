@@ -7,25 +7,25 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from shmq.contract.closing import Closing
+from shmq.api.closing import Closing
+from shmq.api.options import check_whole
 from shmq.errors import InvalidOption, Unsupported
-from shmq.options import check_whole
 
 if TYPE_CHECKING:
-    from shmq.contract.exchange import Exchange, ExchangeKind, ExchangeSummary
-    from shmq.contract.keywords import (
+    from shmq.api.exchange import Exchange, ExchangeKind, ExchangeSummary
+    from shmq.api.keywords import (
         EnsureStreamKeywords,
         QueueKeywords,
         StreamKeywords,
         SubscribeKeywords,
     )
-    from shmq.contract.message import Body, Message
-    from shmq.contract.queue import Queue
-    from shmq.contract.schema import SchemaVersion, TypedQueue, TypedStream
-    from shmq.contract.stats import QueueSummary
-    from shmq.contract.stream import Stream, StreamSummary
-    from shmq.contract.subscription import Subscription
-    from shmq.contract.transaction import Transaction
+    from shmq.api.message import Body, Message
+    from shmq.api.queue import Queue
+    from shmq.api.schema import SchemaVersion, TypedQueue, TypedStream
+    from shmq.api.stats import QueueSummary
+    from shmq.api.stream import Stream, StreamSummary
+    from shmq.api.subscription import Subscription
+    from shmq.api.transaction import Transaction
 
 
 class Broker(Closing):

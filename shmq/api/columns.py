@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from shmq.core import _core
+from shmq.native import _core
 
 __all__ = ["REASONS", "STATES", "Columns", "Run"]
 
@@ -52,7 +52,7 @@ class Columns:
     state: memoryview
     #: Why it is dying, unsigned 8-bit: see `REASONS`.
     reason: memoryview
-    #: The number of its codec, unsigned 8-bit: see ``shmq.codecs``.
+    #: The number of its codec, unsigned 8-bit: see ``shmq.codec.codecs``.
     codec: memoryview
     #: Where the bodies begin and end, signed 32-bit.
     body_offsets: memoryview

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from shmq.contract.closing import Closing
+from shmq.api.closing import Closing
 
 if TYPE_CHECKING:
-    from shmq.contract.message import Body
+    from shmq.api.message import Body
 
 #: How an exchange chooses among its bindings.
 ExchangeKind = Literal["direct", "topic", "fanout", "headers"]

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from shmq.contract.closing import Closing
+from shmq.api.closing import Closing
 
 if TYPE_CHECKING:
-    from shmq.contract.record import OnDamage, Record, Records
+    from shmq.api.record import OnDamage, Record, Records
 
 __all__ = [
     "Assignment",

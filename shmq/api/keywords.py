@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypedDict
 
-from shmq.contract.producer import Acks, Partitioner
-from shmq.contract.record import OnDamage
-from shmq.contract.stream import Compression
-from shmq.contract.subscription import Policy
-from shmq.options import Confirm, Durability, Expired, Overflow
-from shmq.stream_options import StreamDurability, StreamOverflow
+from shmq.api.options import Confirm, Durability, Expired, Overflow
+from shmq.api.producer import Acks, Partitioner
+from shmq.api.record import OnDamage
+from shmq.api.stream import Compression
+from shmq.api.stream_options import StreamDurability, StreamOverflow
+from shmq.api.subscription import Policy
 
 __all__ = [
     "EnsureStreamKeywords",

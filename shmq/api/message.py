@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shmq.contract.settling import Settling
+from shmq.api.settling import Settling
 
 #: What a queue takes as a body: any buffer (as bytes), a str, or whatever msgpack holds.
 Body = Any

@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from shmq.core._core import plain_number
+from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
-from shmq.names import check_name, dead_letter_name
+from shmq.native._core import plain_number
 
 __all__ = [
     "HIGH",

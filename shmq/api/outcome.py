@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.options import check_seconds
+from shmq.api.options import check_seconds
 
 __all__ = ["Reject", "Retry"]
 

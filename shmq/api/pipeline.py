@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from shmq.contract.message import Body
+    from shmq.api.message import Body
 
 __all__ = ["Pipeline"]
 

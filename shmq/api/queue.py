@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from shmq.contract.closing import Closing
-from shmq.options import STAGING_BYTES, Confirm, QueueOptions
+from shmq.api.closing import Closing
+from shmq.api.options import STAGING_BYTES, Confirm, QueueOptions
 
 if TYPE_CHECKING:
-    from shmq.contract.batch import Batch, Packed
-    from shmq.contract.columns import Columns, Run
-    from shmq.contract.message import Body, Message, Put, Row, Rows
-    from shmq.contract.pipeline import Pipeline
-    from shmq.contract.stats import Attachment, QueueStats
+    from shmq.api.batch import Batch, Packed
+    from shmq.api.columns import Columns, Run
+    from shmq.api.message import Body, Message, Put, Row, Rows
+    from shmq.api.pipeline import Pipeline
+    from shmq.api.stats import Attachment, QueueStats
 
 
 class Loan(abc.ABC):

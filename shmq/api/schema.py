@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from shmq.contract.keywords import ProducerKeywords
-    from shmq.contract.message import Message, Put
-    from shmq.contract.producer import Producer
-    from shmq.contract.queue import Queue
-    from shmq.contract.record import Appended, AppendedRange, Record
-    from shmq.contract.stream import Stream
+    from shmq.api.keywords import ProducerKeywords
+    from shmq.api.message import Message, Put
+    from shmq.api.producer import Producer
+    from shmq.api.queue import Queue
+    from shmq.api.record import Appended, AppendedRange, Record
+    from shmq.api.stream import Stream
 
 __all__ = ["SchemaVersion", "TypedQueue", "TypedStream"]
 

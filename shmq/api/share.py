@@ -6,8 +6,8 @@ import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from shmq.contract.closing import Closing
-from shmq.contract.settling import Settling
+from shmq.api.closing import Closing
+from shmq.api.settling import Settling
 
 __all__ = ["Share", "SharedRecord"]
 

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from shmq.contract.closing import Closing
+from shmq.api.closing import Closing
+from shmq.api.options import Confirm, check_seconds
 from shmq.errors import Unsupported
-from shmq.options import Confirm, check_seconds
 
 if TYPE_CHECKING:
-    from shmq.contract.group import Assignment, Group, GroupStart, GroupSummary
-    from shmq.contract.producer import Acks, Partitioner, Producer
-    from shmq.contract.record import Appended, AppendedRange, OnDamage, Record, Records
-    from shmq.contract.share import Share
-    from shmq.contract.subscription import Policy, Subscription
-    from shmq.stream_options import StreamOptions
+    from shmq.api.group import Assignment, Group, GroupStart, GroupSummary
+    from shmq.api.producer import Acks, Partitioner, Producer
+    from shmq.api.record import Appended, AppendedRange, OnDamage, Record, Records
+    from shmq.api.share import Share
+    from shmq.api.stream_options import StreamOptions
+    from shmq.api.subscription import Policy, Subscription
 
 __all__ = [
     "AsyncReader",

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from shmq.core._core import plain_number
+from shmq.api.options import Confirm, check_one_of, check_seconds, check_whole, hint_at
 from shmq.errors import InvalidOption
-from shmq.options import Confirm, check_one_of, check_seconds, check_whole, hint_at
+from shmq.native._core import plain_number
 
 __all__ = ["MAX_PARTITIONS", "StreamDurability", "StreamOptions", "StreamOverflow"]
 

@@ -6,10 +6,10 @@ import abc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from shmq.contract.closing import Closing
+from shmq.api.closing import Closing
 
 if TYPE_CHECKING:
-    from shmq.contract.record import Record
+    from shmq.api.record import Record
 
 __all__ = ["Policy", "Subscription"]
 

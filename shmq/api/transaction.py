@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from shmq.contract.group import Member
-    from shmq.contract.message import Body, Message
-    from shmq.contract.queue import Queue
-    from shmq.contract.stream import Stream
+    from shmq.api.group import Member
+    from shmq.api.message import Body, Message
+    from shmq.api.queue import Queue
+    from shmq.api.stream import Stream
 
 __all__ = ["Transaction"]
 

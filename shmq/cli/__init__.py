@@ -2,5 +2,5 @@
 
 Each command is a module; ``main`` gathers them. Those that use queues import nothing of
 shmq but its public names; those that look after them stand on ``shmq.server``,
-``shmq.health`` and ``shmq.stress``.
+``shmq.diagnose`` and ``shmq.stress``.
 """

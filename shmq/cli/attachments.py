@@ -7,9 +7,9 @@ import dataclasses
 import click
 
 import shmq
-from shmq.cli.flags import connected, json_flag, queue_name
-from shmq.cli.output import cell, clock, note, show_json, show_table, table
-from shmq.cli.target import is_this_process
+from shmq.cli.shared.broker_target import is_this_process
+from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.output import cell, clock, note, show_json, show_table, table
 
 __all__ = ["who"]
 

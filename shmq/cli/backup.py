@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from shmq.cli.flags import json_flag, namespace_of, queues_flag
-from shmq.cli.output import amount, counted, show, show_json
+from shmq.cli.shared.flags import json_flag, namespace_of, queues_flag
+from shmq.cli.shared.output import amount, counted, show, show_json
 from shmq.persistence.backup import Saved
 from shmq.persistence.backup import backup as copy
-from shmq.persistence.durable import directory_of, durable_queues, durable_streams
+from shmq.persistence.durable_queues import directory_of, durable_queues, durable_streams
 
 __all__ = ["backup"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from shmq.cli.output import show
+from shmq.cli.shared.output import show
 
 __all__ = ["completion"]
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import click
 
 import shmq
-from shmq.cli import params, render
-from shmq.cli.escape import printable
-from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, queue_name, where_flag
-from shmq.cli.outlet import Outlet, open_outlet
-from shmq.cli.output import counted, note
-from shmq.cli.stop import Stop
-from shmq.cli.window import Window
+from shmq.cli.shared import params, render
+from shmq.cli.shared.escape import printable
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import connected, count_flag, queue_name, where_flag
+from shmq.cli.shared.output import counted, note
+from shmq.cli.shared.output_pipe import Outlet, open_outlet
+from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.shared.unacked_window import Window
 
 __all__ = ["consume"]
 

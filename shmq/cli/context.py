@@ -7,13 +7,13 @@ from typing import Any, TextIO
 
 import click
 
-from shmq.cli import contexts
-from shmq.cli.contexts import Context, ContextsError
-from shmq.cli.flags import json_flag
-from shmq.cli.output import cell, note, show, show_json, show_table, table
-from shmq.cli.target import FILE, complete_contexts, typed
+from shmq.api.names import check_name, default_namespace
+from shmq.cli.shared import contexts
+from shmq.cli.shared.broker_target import FILE, complete_contexts, typed
+from shmq.cli.shared.contexts import Context, ContextsError
+from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
 from shmq.client.remote.address import Address
-from shmq.names import check_name, default_namespace
 
 __all__ = ["context"]
 

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import connected, json_flag, queue_name
-from shmq.cli.output import show, show_json
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.output import show, show_json
 
 __all__ = ["create"]
 

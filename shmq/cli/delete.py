@@ -7,10 +7,10 @@ import sys
 import click
 
 import shmq
-from shmq.cli.flags import connected, json_flag, queue_name, yes_flag
-from shmq.cli.kinds import EXCHANGE, KINDS, QUEUE, STREAM, complete_names, kind_of
-from shmq.cli.output import counted, show, show_json
-from shmq.cli.target import typed
+from shmq.cli.shared.broker_target import typed
+from shmq.cli.shared.flags import connected, json_flag, queue_name, yes_flag
+from shmq.cli.shared.kinds import EXCHANGE, KINDS, QUEUE, STREAM, complete_names, kind_of
+from shmq.cli.shared.output import counted, show, show_json
 
 __all__ = ["ask_first", "delete", "delete_one", "purge"]
 

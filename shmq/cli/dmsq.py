@@ -12,16 +12,16 @@ import click
 from rich.table import Table
 
 import shmq
-from shmq.cli import render
-from shmq.cli.columns import writer_of
-from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag
-from shmq.cli.output import cell, counted, note, show, show_json, show_table, table
-from shmq.persistence.chain import Chain, read_file
-from shmq.persistence.format import HEADER_BYTES, read_header, read_record
-from shmq.persistence.stored import StoredMessage
-from shmq.persistence.stream_places import CARD
+from shmq.cli.shared import render
+from shmq.cli.shared.columns import writer_of
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
+from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
+from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
+from shmq.storage.queue_files import Chain, read_file
+from shmq.storage.stream_paths import CARD
 
 __all__ = ["dmsq"]
 

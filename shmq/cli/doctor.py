@@ -9,10 +9,12 @@ from typing import Any
 
 import click
 
-from shmq.cli import params
-from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag
-from shmq.cli.output import (
+from shmq.api.names import check_name
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.output import (
     amount,
     cell,
     clock,
@@ -23,15 +25,13 @@ from shmq.cli.output import (
     show_table,
     table,
 )
-from shmq.cli.target import target_of
+from shmq.diagnose.leftovers import Finding, namespaces, sweep
+from shmq.diagnose.machine import Condition, conditions
+from shmq.diagnose.segments import Segment, segments
 from shmq.errors import InvalidOption
-from shmq.health.machine import Condition, conditions
-from shmq.health.segments import Segment, segments
-from shmq.health.stale import Finding, namespaces, sweep
-from shmq.names import check_name
-from shmq.persistence.aside import Aside, files_aside
-from shmq.persistence.directory import chosen_directory
-from shmq.registry import Namespace
+from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.namespace import Namespace
+from shmq.storage.aside import Aside, files_aside
 
 __all__ = ["doctor"]
 

@@ -9,13 +9,13 @@ from typing import Any, TypeVar, get_args
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import BRIEFLY, complete_queues, connected, json_flag, yes_flag
-from shmq.cli.kinds import EXCHANGE
-from shmq.cli.output import cell, note, show, show_json, show_table, table
-from shmq.cli.remove import delete_one
-from shmq.cli.target import target_of
-from shmq.contract import ExchangeKind
+from shmq.api import ExchangeKind
+from shmq.cli.delete import delete_one
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import BRIEFLY, complete_queues, connected, json_flag, yes_flag
+from shmq.cli.shared.kinds import EXCHANGE
+from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
 
 __all__ = ["complete_exchanges", "exchange", "exchange_argument"]
 

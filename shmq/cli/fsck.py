@@ -6,13 +6,13 @@ import dataclasses
 
 import click
 
-from shmq.cli import params
-from shmq.cli.failure import Code
-from shmq.cli.flags import complete_queues, json_flag, namespace_of
-from shmq.cli.output import cell, note, show_json, show_table, table
-from shmq.health.segments import MISSING, SOUND, Examined, examine
-from shmq.health.streams import examine_files
-from shmq.registry import Namespace
+from shmq.cli.shared import params
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import complete_queues, json_flag, namespace_of
+from shmq.cli.shared.output import cell, note, show_json, show_table, table
+from shmq.diagnose.segments import MISSING, SOUND, Examined, examine
+from shmq.diagnose.streams import examine_files
+from shmq.namespace.namespace import Namespace
 
 __all__ = ["fsck"]
 

@@ -7,10 +7,10 @@ import time
 
 import click
 
-from shmq.cli import params
-from shmq.cli.flags import namespace_of
-from shmq.cli.output import note
-from shmq.cli.stop import Stop
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import namespace_of
+from shmq.cli.shared.output import note
+from shmq.cli.shared.stop_signal import Stop
 from shmq.server.keeper import Keeper
 
 __all__ = ["keeper"]

@@ -8,10 +8,10 @@ from typing import Any, Final
 import click
 
 import shmq
-from shmq.cli.escape import one_line
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.kinds import EXCHANGE, QUEUE, STREAM, exchange_as_dict, found_of, kinds_flag
-from shmq.cli.output import amount, cell, counted, note, show, show_json, show_table, table
+from shmq.cli.shared.escape import one_line
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.kinds import EXCHANGE, QUEUE, STREAM, exchange_as_dict, found_of, kinds_flag
+from shmq.cli.shared.output import amount, cell, counted, note, show, show_json, show_table, table
 
 __all__ = ["list_queues"]
 

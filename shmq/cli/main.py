@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import click
 
 import shmq
-from shmq.cli.commands import Commands
-from shmq.cli.failure import Code, code_of, describe
-from shmq.cli.output import Warnings, note
-from shmq.cli.target import target_flags
-from shmq.core._core import LAYOUT_VERSION
-from shmq.protocol import PROTOCOL_VERSION
+from shmq.cli.lazy_commands import Commands
+from shmq.cli.shared.broker_target import target_flags
+from shmq.cli.shared.exit_codes import Code, code_of, describe
+from shmq.cli.shared.output import Warnings, note
+from shmq.native._core import LAYOUT_VERSION
+from shmq.protocol.opcodes import PROTOCOL_VERSION
 
 __all__ = ["cli", "main"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 import shmq
-from shmq.cli import render
-from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, json_flag, queue_name, where_flag
-from shmq.cli.output import amount, cell, show_json, show_table, table
+from shmq.cli.shared import render
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import connected, count_flag, json_flag, queue_name, where_flag
+from shmq.cli.shared.output import amount, cell, show_json, show_table, table
 
 __all__ = ["peek"]
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import click
 
-from shmq.cli import params
-from shmq.cli.flags import data_dir_flag
-from shmq.cli.target import target_of
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import data_dir_flag
 from shmq.errors import ShmqError
-from shmq.persistence.directory import chosen_directory
-from shmq.persistence.disk import Disk
+from shmq.namespace.data_directory import chosen_directory
 from shmq.persistence.process import Persistence
-from shmq.processes import detached
-from shmq.processes.detached import Parent
-from shmq.processes.lines import show_on_stderr
-from shmq.processes.signals import caught
-from shmq.server.notify import Manager
 from shmq.server.settings import LEVELS
+from shmq.server.systemd import Manager
+from shmq.storage.disk import Disk
+from shmq.supervision import detached_process
+from shmq.supervision.detached_process import Parent
+from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.signals import caught
 
 __all__ = ["persist"]
 
@@ -71,7 +71,7 @@ def _detached(directory: Path) -> Parent:
     """Go on as a process of its own. Raises ShmqError, and SystemExit in the one that was."""
     try:
         Disk(directory).make()
-        return detached.detach(directory / "writer.log")
+        return detached_process.detach(directory / "writer.log")
     except OSError as error:
         raise ShmqError(
             f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"

@@ -7,11 +7,11 @@ import time
 
 import click
 
-from shmq.cli import params
-from shmq.cli.flags import count_flag, json_flag
-from shmq.cli.output import duration, show, show_json
-from shmq.cli.stop import Stop
-from shmq.cli.target import target_of
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import count_flag, json_flag
+from shmq.cli.shared.output import duration, show, show_json
+from shmq.cli.shared.stop_signal import Stop
 from shmq.client.remote.broker import RemoteBroker
 
 __all__ = ["ping"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
-from shmq.cli.output import duration, note, show
-from shmq.cli.stop import Stop
-from shmq.cli.target import target_of
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.output import duration, note, show
+from shmq.cli.shared.stop_signal import Stop
 from shmq.spark.jobs import registry
 
 if TYPE_CHECKING:

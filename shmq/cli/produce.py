@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import connected, json_flag, queue_name
-from shmq.cli.lines import Lines, open_lines
-from shmq.cli.output import counted, note, show, show_json
-from shmq.cli.progress import progress
-from shmq.cli.putting import CODECS, Putting
-from shmq.cli.stop import Stop
-from shmq.options import Confirm
+from shmq.api.options import Confirm
+from shmq.cli.shared import params
+from shmq.cli.shared.batch_put import CODECS, Putting
+from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.input_lines import Lines, open_lines
+from shmq.cli.shared.output import counted, note, show, show_json
+from shmq.cli.shared.progress import progress
+from shmq.cli.shared.stop_signal import Stop
 
 __all__ = ["produce"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli import params
+from shmq.api.options import Confirm
 from shmq.cli.exchange import exchange_argument
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.lines import open_lines
-from shmq.cli.output import counted, show, show_json
-from shmq.cli.putting import CODECS, decode
-from shmq.cli.stop import Stop
-from shmq.options import Confirm
+from shmq.cli.shared import params
+from shmq.cli.shared.batch_put import CODECS, decode
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.input_lines import open_lines
+from shmq.cli.shared.output import counted, show, show_json
+from shmq.cli.shared.stop_signal import Stop
 
 __all__ = ["publish"]
 

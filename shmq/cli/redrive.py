@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli.flags import connected, count_flag, json_flag, queue_name
-from shmq.cli.output import counted, show, show_json
+from shmq.cli.shared.flags import connected, count_flag, json_flag, queue_name
+from shmq.cli.shared.output import counted, show, show_json
 
 __all__ = ["redrive"]
 

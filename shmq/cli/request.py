@@ -7,11 +7,11 @@ import os
 import click
 
 import shmq
-from shmq.cli import params, render
-from shmq.cli.flags import connected, json_flag, queue_name
-from shmq.cli.output import show, show_json
-from shmq.cli.putting import CODECS, decode
-from shmq.cli.stop import Stop
+from shmq.cli.shared import params, render
+from shmq.cli.shared.batch_put import CODECS, decode
+from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.output import show, show_json
+from shmq.cli.shared.stop_signal import Stop
 
 __all__ = ["request"]
 

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import click
 
-from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag, namespace_of
-from shmq.cli.output import counted, note, show, show_json
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.persistence.restore import (
     DAMAGED,
     THERE,

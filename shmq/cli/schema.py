@@ -8,9 +8,9 @@ from typing import Any, get_args
 import click
 
 import shmq
-from shmq.cli.flags import connected, json_flag, queue_flag
-from shmq.cli.output import cell, clock, show, show_json, show_table, table
-from shmq.schemas.compare import Compatibility
+from shmq.cli.shared.flags import connected, json_flag, queue_flag
+from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
+from shmq.schema.compare import Compatibility
 
 __all__ = ["schema"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from shmq.cli.flags import data_dir_flag
-from shmq.cli.target import target_of
-from shmq.processes.lines import show_on_stderr
-from shmq.protocol import DEFAULT_PORT
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import data_dir_flag
+from shmq.protocol.opcodes import DEFAULT_PORT
 from shmq.server.settings import LEVELS, Source
 from shmq.server.supervisor import Supervisor
+from shmq.supervision.log_lines import show_on_stderr
 
 __all__ = ["serve"]
 

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag, namespace_of, queues_flag
-from shmq.cli.output import amount, note, show, show_json
-from shmq.persistence.catalog import snapshot_name
-from shmq.persistence.control import ask_for_snapshots
-from shmq.persistence.durable import directory_of, durable_queues
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag, namespace_of, queues_flag
+from shmq.cli.shared.output import amount, note, show, show_json
+from shmq.persistence.durable_queues import directory_of, durable_queues
+from shmq.storage.paths import snapshot_name
+from shmq.storage.writer_control import ask_for_snapshots
 
 __all__ = ["snapshot"]
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 import click
 
 import shmq
-from shmq.cli.failure import Code, code_of, describe
-from shmq.cli.flags import connected, json_flag, queue_name
-from shmq.cli.kinds import (
+from shmq.cli.shared.broker_target import typed
+from shmq.cli.shared.exit_codes import Code, code_of, describe
+from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.kinds import (
     EXCHANGE,
     KINDS,
     QUEUE,
@@ -23,9 +24,8 @@ from shmq.cli.kinds import (
     kinds_flag,
     stream_activity,
 )
-from shmq.cli.output import age, amount, cell, note, show_json, show_table, table
-from shmq.cli.target import typed
-from shmq.health.journals import journal_problem
+from shmq.cli.shared.output import age, amount, cell, note, show_json, show_table, table
+from shmq.diagnose.journals import journal_problem
 
 __all__ = ["stats"]
 

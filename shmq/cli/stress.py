@@ -14,12 +14,12 @@ from typing import TextIO
 import click
 from rich.console import Console
 
-from shmq.cli import params
-from shmq.cli.failure import Code
-from shmq.cli.flags import json_flag, queue_flag
-from shmq.cli.output import cell, counted, duration, note, show_json, show_table, table
-from shmq.cli.stop import Stop
-from shmq.cli.target import target_of
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag, queue_flag
+from shmq.cli.shared.output import cell, counted, duration, note, show_json, show_table, table
+from shmq.cli.shared.stop_signal import Stop
 from shmq.stress.plan import LEAST_SIZE, Plan
 from shmq.stress.result import PARTS, Result, Sample
 from shmq.stress.run import run

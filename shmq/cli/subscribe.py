@@ -8,14 +8,13 @@ import time
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, json_flag
-from shmq.cli.output import counted, note
-from shmq.cli.stop import Stop
-from shmq.cli.streams import rendering
-from shmq.cli.streams.naming import damage_flag, tell_damage
-from shmq.contract import OnDamage, Policy
+from shmq.api import OnDamage, Policy
+from shmq.cli.shared import params, record_render
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import connected, count_flag, json_flag
+from shmq.cli.shared.output import counted, note
+from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.shared.stream_name import damage_flag, tell_damage
 
 __all__ = ["subscribe"]
 
@@ -63,7 +62,7 @@ def subscribe(
     """
     patience = float("inf") if timeout is None else timeout
     newest = None if isinstance(history, params.Nothing) else history
-    write = rendering.writer(as_json, with_key)
+    write = record_render.writer(as_json, with_key)
     with (
         broker.stream(name) as stream,
         Stop() as stop,

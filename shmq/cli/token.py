@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from shmq.cli.flags import json_flag
-from shmq.server.tokens import hash_of, make_token
+from shmq.cli.shared.flags import json_flag
+from shmq.server.auth.tokens import hash_of, make_token
 
 __all__ = ["token"]
 

@@ -15,14 +15,14 @@ from rich.live import Live
 from rich.text import Text
 
 import shmq
-from shmq.cli import params
-from shmq.cli.escape import one_line
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.frame import ORDERS, Row, clipped, draw, look, ordered
-from shmq.cli.keys import Keys
-from shmq.cli.kinds import KINDS, QUEUE, kinds_flag
-from shmq.cli.output import counted, note, show_json, show_table
-from shmq.cli.stop import Stop
+from shmq.cli.keyboard import Keys
+from shmq.cli.shared import params
+from shmq.cli.shared.escape import one_line
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.kinds import KINDS, QUEUE, kinds_flag
+from shmq.cli.shared.output import counted, note, show_json, show_table
+from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.top_screen import ORDERS, Row, clipped, draw, look, ordered
 
 __all__ = ["top"]
 

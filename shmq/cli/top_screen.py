@@ -10,12 +10,12 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 
 import shmq
-from shmq.cli.escape import one_line
-from shmq.cli.failure import describe
-from shmq.cli.kinds import EXCHANGE, QUEUE, STREAM, found_of, stream_activity
-from shmq.cli.output import age, cell, table
-from shmq.cli.target import is_this_process
-from shmq.health.journals import journal_problem
+from shmq.cli.shared.broker_target import is_this_process
+from shmq.cli.shared.escape import one_line
+from shmq.cli.shared.exit_codes import describe
+from shmq.cli.shared.kinds import EXCHANGE, QUEUE, STREAM, found_of, stream_activity
+from shmq.cli.shared.output import age, cell, table
+from shmq.diagnose.journals import journal_problem
 
 __all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]
 

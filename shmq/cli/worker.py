@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import queue_flag
-from shmq.cli.target import target_of
-from shmq.processes.lines import show_on_stderr
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import queue_flag
+from shmq.supervision.log_lines import show_on_stderr
 from shmq.workers.handler import load
 from shmq.workers.plan import MODES, Plan
 from shmq.workers.supervisor import Supervisor

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from shmq import contract
-from shmq.client.local import LocalBroker
+from shmq import api
+from shmq.api.names import is_url
+from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
-from shmq.names import is_url
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Tls
@@ -23,7 +23,7 @@ def connect(
     tls: Tls = None,
     connect_timeout: float = 5.0,
     request_timeout: float = 30.0,
-) -> contract.Broker:
+) -> api.Broker:
     """The broker of a namespace on this host, or of a server: a :class:`~shmq.Broker`.
 
     ``target`` with ``://`` in it is the URL of a server, ``shmq://HOST:PORT`` or ``shmqs://``

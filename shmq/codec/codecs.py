@@ -15,9 +15,9 @@ from typing import Any
 
 import msgpack
 
-from shmq.core import _core
+from shmq.api.options import MAX_SECONDS, check_seconds
 from shmq.errors import InvalidOption, ShmqError
-from shmq.options import MAX_SECONDS, check_seconds
+from shmq.native import _core
 
 __all__ = [
     "CODECS",

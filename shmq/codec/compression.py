@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from shmq.api.options import check_one_of
 from shmq.errors import ShmqError, Unsupported, descriptors
-from shmq.options import check_one_of
 
 __all__ = ["COMPRESSIONS", "LARGEST", "compressor", "expand"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.contract.stats import QueueStats
+from shmq.api.stats import QueueStats
 
 __all__ = ["journal_problem", "unwritten", "why_unkept"]
 

@@ -2,7 +2,7 @@
 
 Whoever meets such a thing on its way clears it away, so most of it goes by itself; this
 finds what nobody has met. Nothing is taken for stale by its age or by a PID: the kernel is
-asked who is alive (:mod:`shmq.registry`), and what makes and removes files is kept out by
+asked who is alive (:mod:`shmq.namespace.namespace`), and what makes and removes files is kept out by
 the registry lock meanwhile.
 """
 
@@ -16,17 +16,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from shmq.client.local import LocalQueue
-from shmq.client.transactions.ledger import ledger_path, owners
-from shmq.client.transactions.settling import settle
-from shmq.core import _core
+from shmq.api.names import SHM, check_name
+from shmq.client.local.broker import LocalQueue
+from shmq.client.transaction.recover import settle
+from shmq.client.transaction.transaction_log import ledger_path, owners
+from shmq.diagnose.journals import unwritten, why_unkept
+from shmq.diagnose.probe_process import Crashed, Stuck, apart
+from shmq.diagnose.streams import half_made_streams, stream_findings
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
-from shmq.health.apart import Crashed, Stuck, apart
-from shmq.health.journals import unwritten, why_unkept
-from shmq.health.streams import half_made_streams, stream_findings
-from shmq.names import SHM, check_name
-from shmq.registry import Namespace
-from shmq.waiting import bell_owner, semaphore_names
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import bell_owner, semaphore_names
+from shmq.native import _core
 
 __all__ = ["Finding", "namespaces", "sweep"]
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from shmq.names import SHM
+from shmq.api.names import SHM
 
 __all__ = ["Condition", "conditions"]
 

@@ -8,8 +8,9 @@ import functools
 import os
 import stat
 
-from shmq.client.local import LocalQueue
-from shmq.core import _core
+from shmq.api.names import SHM, check_name
+from shmq.client.local.broker import LocalQueue
+from shmq.diagnose.probe_process import Crashed, Stuck, apart
 from shmq.errors import (
     ForeignSegment,
     IncompatibleSegment,
@@ -18,10 +19,9 @@ from shmq.errors import (
     QueueDeleted,
     ShmqError,
 )
-from shmq.health.apart import Crashed, Stuck, apart
-from shmq.names import SHM, check_name
-from shmq.registry import Namespace
-from shmq.waiting import semaphore_names
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import semaphore_names
+from shmq.native import _core
 
 __all__ = ["MISSING", "SOUND", "Examined", "Segment", "examine", "segments"]
 

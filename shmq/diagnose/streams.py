@@ -7,15 +7,15 @@ import errno
 from collections.abc import Iterator
 from typing import Any
 
-from shmq import stream_registry
-from shmq.client.streams import LocalStream, attach
+from shmq.client.local.stream import LocalStream, attach
+from shmq.diagnose.journals import why_unkept
+from shmq.diagnose.segments import SOUND, Examined
 from shmq.errors import NoSuchStream, ShmqError, StreamDeleted
-from shmq.health.journals import why_unkept
-from shmq.health.segments import SOUND, Examined
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_check import stored_streams, stream_problems
-from shmq.persistence.stream_places import stream_directory
-from shmq.registry import Namespace
+from shmq.namespace import streams
+from shmq.namespace.namespace import Namespace
+from shmq.storage.check import stored_streams, stream_problems
+from shmq.storage.disk import Disk
+from shmq.storage.stream_paths import stream_directory
 
 __all__ = ["examine_files", "half_made_streams", "stream_findings"]
 
@@ -46,17 +46,17 @@ def half_made_streams(registry: Namespace, fix: bool) -> Iterator[tuple[str, str
     """
     for name in registry.stream_names():
         with contextlib.suppress(ShmqError):
-            control = stream_registry.look_at(registry, name)
+            control = streams.look_at(registry, name)
             if control is None or control.deleted:
                 if fix:
-                    stream_registry.remove_stream(registry, name)
+                    streams.remove_stream(registry, name)
                 yield name, "half made" if control is None else "half deleted"
 
 
 def stream_findings(registry: Namespace, name: str, fix: bool) -> list[dict[str, Any]]:
     """What the dead have left in a stream, removed if ``fix``, and what cannot be used."""
     try:
-        control = stream_registry.look_at(registry, name)
+        control = streams.look_at(registry, name)
         if control is None or control.deleted:
             return []
         with attach(registry, name) as stream:

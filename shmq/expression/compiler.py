@@ -1,6 +1,6 @@
-"""Expressions compiled to the programs that the core runs: see shmq/core/src/filter.h.
+"""Expressions compiled to the programs that the core runs: see shmq/core/queue/filter.h.
 
-The language is that of :mod:`shmq.where`, and means the same, but for what takes the body: a
+The language is that of :mod:`shmq.expression.parse`, and means the same, but for what takes the body: a
 message is asked before it is leased, where it stands.
 """
 
@@ -10,9 +10,9 @@ import functools
 import struct
 from typing import Final
 
-from shmq.core import _core
 from shmq.errors import InvalidOption
-from shmq.where import Comparison, Joined, Node, Not, parse
+from shmq.expression.parse import Comparison, Joined, Node, Not, parse
+from shmq.native import _core
 
 #: The most bytes of an expression, in UTF-8: what a request of the wire holds.
 LONGEST: Final = 0xFFFF

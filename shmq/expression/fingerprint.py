@@ -2,7 +2,7 @@
 
 Bodies of one shape came from one kind of producer, so that what cannot be handled falls
 into a few kinds. A shape is one line of text, the same for the same kind everywhere:
-:mod:`shmq.where` compares it.
+:mod:`shmq.expression.parse` compares it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.codecs import decode_body, number_of
+from shmq.codec.codecs import decode_body, number_of
 from shmq.errors import ShmqError
 
 __all__ = ["LONGEST", "shape_of"]

@@ -2,7 +2,7 @@
 
 ``reason = 'rejected' and queue = 'orders' and age < 2h``. It compares, and does nothing
 else: nothing of it is run as Python. The language is in docs/cli.md. Here it is read, and
-asked of dead letters; :mod:`shmq.filters` has it asked by the core.
+asked of dead letters; :mod:`shmq.expression.compiler` has it asked by the core.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
-from shmq.contract import Message
+from shmq.api import Message
 from shmq.errors import InvalidOption, ShmqError
-from shmq.shape import shape_of
+from shmq.expression.fingerprint import shape_of
 
 __all__ = [
     "LONGEST",

@@ -1,6 +1,6 @@
 """Which records of a stream: an expression over what is known of each.
 
-``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.where`; what can be asked
+``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.expression.parse`; what can be asked
 for is what a record has.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shmq.contract import Record
-from shmq.where import Asked, Expression, Field, Fields
+from shmq.api import Record
+from shmq.expression.parse import Asked, Expression, Field, Fields
 
 __all__ = ["RecordWhere"]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from shmq.holders import locker_of, take_file_lock
-from shmq.registry import FLOCK
+from shmq.namespace.namespace import FLOCK
+from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = ["Mutex"]
 

@@ -35,13 +35,13 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Final
 
-from shmq import names
-from shmq.client.local import LocalBroker, LocalQueue
+from shmq.api import names
+from shmq.api.names import SHM
+from shmq.api.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
+from shmq.client.local.broker import LocalBroker, LocalQueue
 from shmq.errors import Full, NoSpace, NoSuchQueue, ShmqError
 from shmq.mp.mutex import Mutex
-from shmq.names import SHM
-from shmq.options import MAX_ARENA, MAX_CAPACITY, MIN_ARENA
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 __all__ = [
     "DRAINING",

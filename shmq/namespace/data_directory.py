@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.persistence.disk import Disk
-from shmq.persistence.erasing import LOCK, writer_of
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.storage.disk import Disk
+from shmq.storage.queue_erase import LOCK, writer_of
 
 __all__ = ["DataDirectory", "chosen_directory", "is_named"]
 

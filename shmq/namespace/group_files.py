@@ -18,7 +18,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.core import _roster
+from shmq.api.names import SHM, check_name
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -27,8 +27,14 @@ from shmq.errors import (
     ShmqError,
     StreamDeleted,
 )
-from shmq.names import SHM, check_name
-from shmq.registry import Namespace, as_foreign, as_no_space, new_identity, refuse_foreign
+from shmq.namespace.namespace import (
+    Namespace,
+    as_foreign,
+    as_no_space,
+    new_identity,
+    refuse_foreign,
+)
+from shmq.native import _group
 
 __all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sweep"]
 
@@ -45,7 +51,7 @@ def open_or_make(
     name: str,
     options: dict[str, Any],
     check: Callable[[], None] = lambda: None,
-) -> _roster.Roster:
+) -> _group.Roster:
     """The group of that name, made with these options if there is none.
 
     Without ``created_at`` among them, in ns since 1970, it is as old as its file.
@@ -70,7 +76,7 @@ def open_or_make(
     return roster
 
 
-def look_at(namespace: Namespace, stream_id: int, name: str) -> _roster.Roster | None:
+def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.Roster | None:
     """The group of that name, or None if there is none, or none that is whole.
 
     Raises SegmentError.
@@ -91,7 +97,7 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _roster.Roster |
     finally:
         os.close(fd)
     try:
-        roster = _roster.Roster(memory, f"the group {name!r} ({path})")
+        roster = _group.Roster(memory, f"the group {name!r} ({path})")
     except BlockingIOError:
         return None
     if roster.options["stream_id"] != stream_id:
@@ -101,7 +107,7 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _roster.Roster |
 
 def _make(
     namespace: Namespace, stream_id: int, name: str, options: dict[str, Any]
-) -> _roster.Roster:
+) -> _group.Roster:
     """Needs the registry lock. What a dead maker left gives way."""
     path = _path(namespace, stream_id, name)
     path.unlink(missing_ok=True)
@@ -112,7 +118,7 @@ def _make(
         "group_id": new_identity(),
         "stream_id": stream_id,
     }
-    size = _roster.size_of(options)
+    size = _group.size_of(options)
     if not size:
         raise InvalidOption(f"a group cannot be made with {options}: a value is out of range")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -128,8 +134,8 @@ def _make(
     finally:
         if fd >= 0:
             os.close(fd)
-    _roster.make(memory, options)
-    return _roster.Roster(memory, f"the group {name!r} ({path})")
+    _group.make(memory, options)
+    return _group.Roster(memory, f"the group {name!r} ({path})")
 
 
 def group_names(namespace: Namespace, stream_id: int) -> list[str]:

@@ -34,9 +34,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from shmq.core import _core
+from shmq.api.names import SHM, listed
 from shmq.errors import SegmentError
-from shmq.names import SHM, listed
+from shmq.native import _core
 
 __all__ = ["KINDS", "NameBook"]
 

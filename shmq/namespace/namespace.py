@@ -18,11 +18,11 @@ Everything is in /dev/shm, owned by the user and closed to others:
 ``sem.shmq@NAMESPACE@ID.not_empty``, ``….not_full``
     its semaphores.
 ``names.shmq@NAMESPACE``
-    the names of its queues, streams and groups, see `shmq.name_book`.
+    the names of its queues, streams and groups, see `shmq.namespace.name_book`.
 ``schemas.shmq@NAMESPACE``
-    the schemas of its queues and streams, see `shmq.schemas.book`.
+    the schemas of its queues and streams, see `shmq.schema.book`.
 ``stream.shmq@NAMESPACE@STREAM``, ``log.shmq@NAMESPACE@STREAM@PARTITION``
-    a stream's segments: see `shmq.stream_registry`.
+    a stream's segments: see `shmq.namespace.streams`.
 ``exchanges.shmq@NAMESPACE``
     the exchanges and their bindings, see `shmq.routing.book`.
 
@@ -45,7 +45,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shmq.core import _core
+from shmq.api.names import SHM, check_name, listed
+from shmq.api.options import QueueOptions
 from shmq.errors import (
     ForeignSegment,
     LockTimeout,
@@ -55,13 +56,12 @@ from shmq.errors import (
     ShmqError,
     no_descriptor,
 )
-from shmq.holders import take_file_lock
-from shmq.name_book import NameBook
-from shmq.names import SHM, check_name, listed
-from shmq.options import QueueOptions
-from shmq.persistence import erasing
-from shmq.persistence.disk import Disk
-from shmq.waiting import make_semaphores, remove_semaphores
+from shmq.namespace.name_book import NameBook
+from shmq.namespace.semaphores import make_semaphores, remove_semaphores
+from shmq.native import _core
+from shmq.native.lock_holder import take_file_lock
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
 
 __all__ = [
     "FLOCK",
@@ -345,9 +345,9 @@ class Namespace:
             pid = self._locker_of(_KEEPER_BYTE)
             if pid is None:
                 # Within one process a record lock keeps nobody out; the directory's own does.
-                if other is None or _is_same(other, directory) or not erasing.is_written(other):
+                if other is None or _is_same(other, directory) or not queue_erase.is_written(other):
                     return
-                pid = erasing.writer_of(other)
+                pid = queue_erase.writer_of(other)
         raise AlreadyKept(
             f"{f'process {pid}' if pid > 0 else 'another process'} keeps the durable queues of "
             f"namespace {self.name!r} already, in {other}: end it first; two cannot write one "
@@ -388,7 +388,7 @@ class Namespace:
         directory = self.data_dir
         if directory is None or not (directory / file).exists():
             return True
-        if erasing.is_written(directory):
+        if queue_erase.is_written(directory):
             return False
         try:
             disk = Disk(directory)
@@ -587,7 +587,7 @@ class Namespace:
             raise refusal from error
 
     def names_of(self, kind: str, begin: str = "") -> list[str]:
-        """The names of one kind of `shmq.name_book.KINDS` that begin so, sorted.
+        """The names of one kind of `shmq.namespace.name_book.KINDS` that begin so, sorted.
 
         One may be half made or half removed, or have been removed by hand just now.
         """
@@ -732,11 +732,11 @@ class Namespace:
         if directory is None:
             return
         try:
-            erasing.erase(
+            queue_erase.erase(
                 Disk(directory),
                 queue,
                 None if segment is None else segment.hash_key,
-                last=not erasing.is_written(directory),
+                last=not queue_erase.is_written(directory),
             )
         except OSError as error:
             raise ShmqError(

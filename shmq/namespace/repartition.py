@@ -21,22 +21,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from shmq import stream_registry
-from shmq.core import _core, _log
+from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.errors import InvalidOption, NoSpace, StreamDeleted
-from shmq.registry import Namespace, as_no_space
-from shmq.stream_options import MAX_PARTITIONS
+from shmq.namespace import streams
+from shmq.namespace.namespace import Namespace, as_no_space
+from shmq.native import _core, _stream
 
 __all__ = ["finish", "repartition"]
 
 #: What is done with the new partitions before anything is appended to them.
-Prepare = Callable[[list[_log.Partition]], object]
+Prepare = Callable[[list[_stream.Partition]], object]
 
 _HEADER: Final = 4096
 
 
 def repartition(
-    namespace: Namespace, control: _log.Control, partitions: int, prepare: Prepare
+    namespace: Namespace, control: _stream.Control, partitions: int, prepare: Prepare
 ) -> None:
     """Have records go to so many new partitions. ``partitions`` is checked to be whole.
 
@@ -65,28 +65,28 @@ def _check(name: str, partitions: int, begin: int, count: int) -> None:
 
 
 def _make(
-    namespace: Namespace, control: _log.Control, begin: int, partitions: int
-) -> list[_log.Partition]:
+    namespace: Namespace, control: _stream.Control, begin: int, partitions: int
+) -> list[_stream.Partition]:
     """Partitions from ``begin`` on, in the place of what a dead process left."""
-    made: list[_log.Partition] = []
+    made: list[_stream.Partition] = []
     numbers = range(begin, begin + partitions)
     try:
         for number in numbers:
-            stream_registry.partition_path(namespace, control.name, number).unlink(missing_ok=True)
+            streams.partition_path(namespace, control.name, number).unlink(missing_ok=True)
             _core.mark()
-            fd = stream_registry.create_partition_file(namespace, control.name, number)
-            made.append(_log.Partition.create(fd, control, number, behind=begin))
+            fd = streams.create_partition_file(namespace, control.name, number)
+            made.append(_stream.Partition.create(fd, control, number, behind=begin))
     except BaseException as error:
         for number in reversed(numbers):  # a death meanwhile leaves no gap
             with suppress(OSError):
-                stream_registry.partition_path(namespace, control.name, number).unlink()
+                streams.partition_path(namespace, control.name, number).unlink()
         if isinstance(error, OSError) and not isinstance(error, NoSpace):
             raise as_no_space(error, _HEADER) from error
         raise
     return made
 
 
-def finish(namespace: Namespace, control: _log.Control) -> None:
+def finish(namespace: Namespace, control: _stream.Control) -> None:
     """Do to its end what somebody has begun. Raises StreamDeleted."""
     with namespace.locked():
         if control.deleted:
@@ -95,8 +95,7 @@ def finish(namespace: Namespace, control: _log.Control) -> None:
         if shape is None:
             return
         sealed = [
-            stream_registry.open_partition(namespace, control, number)
-            for number in range(*control.shape)
+            streams.open_partition(namespace, control, number) for number in range(*control.shape)
         ]
         for log in sealed:
             log.seal()

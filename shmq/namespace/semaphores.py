@@ -23,8 +23,8 @@ from typing import Final
 
 import posix_ipc
 
+from shmq.api.names import listed
 from shmq.errors import descriptors
-from shmq.names import listed
 
 __all__ = [
     "bell_owner",

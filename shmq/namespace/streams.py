@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from shmq.core import _core, _log
+from shmq.api.names import SHM
+from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -27,12 +28,17 @@ from shmq.errors import (
     SegmentError,
     ShmqError,
 )
-from shmq.names import SHM
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import erase_stream
-from shmq.registry import Namespace, as_no_file, as_no_space, new_identity, refuse_foreign
-from shmq.stream_era import Era
-from shmq.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.namespace.namespace import (
+    Namespace,
+    as_no_file,
+    as_no_space,
+    new_identity,
+    refuse_foreign,
+)
+from shmq.native import _core, _stream
+from shmq.storage.disk import Disk
+from shmq.storage.partition_generation import Era
+from shmq.storage.stream_erase import erase_stream
 
 __all__ = [
     "Opened",
@@ -49,7 +55,7 @@ __all__ = [
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 #: A stream's segments, mapped.
-Opened = tuple[_log.Control, list[_log.Partition]]
+Opened = tuple[_stream.Control, list[_stream.Partition]]
 
 
 def control_path(namespace: Namespace, name: str) -> Path:
@@ -103,7 +109,7 @@ def open_stream(namespace: Namespace, name: str) -> Opened:
     raise _no_such_stream(namespace, name)
 
 
-def look_at(namespace: Namespace, name: str) -> _log.Control | None:
+def look_at(namespace: Namespace, name: str) -> _stream.Control | None:
     """The mapped control segment, or None if it is not finished. Clears nothing away.
 
     Raises NoSuchStream, SegmentError.
@@ -113,7 +119,7 @@ def look_at(namespace: Namespace, name: str) -> _log.Control | None:
         fd = _open_own(path)
     except FileNotFoundError:
         raise _no_such_stream(namespace, name) from None
-    return _log.Control.attach(fd, name)
+    return _stream.Control.attach(fd, name)
 
 
 def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
@@ -136,7 +142,7 @@ def _open_if_whole(namespace: Namespace, name: str) -> Opened | None:
         raise
 
 
-def _is_gone(namespace: Namespace, control: _log.Control) -> bool:
+def _is_gone(namespace: Namespace, control: _stream.Control) -> bool:
     """Whether the stream was deleted, or another one has its name by now."""
     try:
         other = look_at(namespace, control.name)
@@ -145,10 +151,12 @@ def _is_gone(namespace: Namespace, control: _log.Control) -> bool:
     return control.deleted or other is None or other.stream_id != control.stream_id
 
 
-def open_partition(namespace: Namespace, control: _log.Control, partition: int) -> _log.Partition:
+def open_partition(
+    namespace: Namespace, control: _stream.Control, partition: int
+) -> _stream.Partition:
     """A partition's segment, mapped. Raises FileNotFoundError, SegmentError."""
     fd = _open_own(partition_path(namespace, control.name, partition))
-    return _log.Partition.attach(fd, control, partition)
+    return _stream.Partition.attach(fd, control, partition)
 
 
 def _open_own(path: Path) -> int:
@@ -190,7 +198,7 @@ def make_stream(
     given = {**options.as_dict(), "partitions": eras[0].count}
     try:
         fd = _create(control_path(namespace, name))
-        control = _log.Control.create(fd, name, stream_id, identity or new_identity(), given)
+        control = _stream.Control.create(fd, name, stream_id, identity or new_identity(), given)
         logs = _make_partitions(namespace, control, firsts or [(0, 0)] * eras[-1].end, eras)
     except BaseException as error:
         _clear(namespace, name)
@@ -204,16 +212,16 @@ def make_stream(
 
 def _make_partitions(
     namespace: Namespace,
-    control: _log.Control,
+    control: _stream.Control,
     firsts: Sequence[tuple[int, int]],
     eras: Sequence[Era],
-) -> list[_log.Partition]:
+) -> list[_stream.Partition]:
     """Those of all eras; of these the last one takes records. Raises OSError, ForeignSegment."""
     logs = []
     for era in eras:
         for partition in era.partitions:
             fd = create_partition_file(namespace, control.name, partition)
-            made = _log.Partition.create(
+            made = _stream.Partition.create(
                 fd, control, partition, *firsts[partition], era.begin, era.made
             )
             if era is not eras[-1]:
@@ -260,7 +268,7 @@ def remove_stream(namespace: Namespace, name: str) -> None:
         _clear(namespace, name)
 
 
-def _erase(namespace: Namespace, control: _log.Control | None) -> None:
+def _erase(namespace: Namespace, control: _stream.Control | None) -> None:
     """Remove the files of a deleted stream, durably. Needs the registry lock.
 
     Raises ShmqError if it cannot be done; the stream must then not be cleared away.

@@ -1,11 +1,11 @@
-# What the binding uses of records as columns: log_columns.h.
+# What the binding uses of records as columns: stream/columns.h.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from _c cimport cbool
+from _queue_c cimport cbool
 
 
-cdef extern from "log_columns.h" nogil:
+cdef extern from "stream/columns.h" nogil:
     struct shmq_log_block:
         const unsigned char *bytes
         size_t size

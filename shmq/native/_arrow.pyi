@@ -1,4 +1,4 @@
-"""Records of a stream as columns, as Arrow has them, and back: see src/log_columns.h."""
+"""Records of a stream as columns, as Arrow has them, and back: see shmq/core/stream/columns.h."""
 
 from typing import final
 

@@ -3,16 +3,16 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from _c cimport cbool, shmq_queue, shmq_slot
+from _queue_c cimport cbool, shmq_queue, shmq_slot
 from _record cimport shmq_record, shmq_taken
 
 
-cdef extern from "journal.h" nogil:
+cdef extern from "queue/change_hints.h" nogil:
     void shmq_wake_writer(shmq_queue *q)
     void shmq_ring_synced(shmq_queue *q)
 
 
-cdef extern from "follow.h" nogil:
+cdef extern from "file/change_scan.h" nogil:
     struct shmq_out:
         unsigned char *at
         unsigned char *end
@@ -46,7 +46,7 @@ cdef extern from "follow.h" nogil:
                          uint32_t salt)
 
 
-cdef extern from "restore.h" nogil:
+cdef extern from "file/restore.h" nogil:
     struct shmq_restorer:
         shmq_queue *q
         int64_t now, wall

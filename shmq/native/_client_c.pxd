@@ -17,7 +17,7 @@ cdef extern from "<poll.h>" nogil:
     int c_poll "poll"(pollfd *fds, unsigned long count, int timeout)
 
 
-cdef extern from "frame.h" nogil:
+cdef extern from "protocol/frame.h" nogil:
     enum: SHMQ_FRAME_HEADER, SHMQ_FRAME_MAX, SHMQ_FRAME_MORE, SHMQ_FRAME_FOREVER
     enum: SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE, SHMQ_T_UNSUBSCRIBE
     enum: SHMQ_T_DELIVER, SHMQ_T_ACK, SHMQ_T_NACK, SHMQ_T_RETURN, SHMQ_T_PEEK, SHMQ_T_REPLY
@@ -50,7 +50,7 @@ cdef extern from "frame.h" nogil:
     unsigned char *shmq_store64(unsigned char *at, uint64_t value)
 
 
-cdef extern from "request.h" nogil:
+cdef extern from "protocol/request.h" nogil:
     struct shmq_buffer:
         unsigned char *data
         size_t start, end, room

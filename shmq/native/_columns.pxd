@@ -1,12 +1,12 @@
-# What the binding uses of the core's columns: columns.h, excerpt.h, extract.h, search.h.
+# What the binding uses of the core's columns: queue/columns.h, snapshot_read.h, file/columns.h, find_by_sequence.h.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from _c cimport cbool, shmq_queue
+from _queue_c cimport cbool, shmq_queue
 from _record cimport shmq_replay
 
 
-cdef extern from "columns.h" nogil:
+cdef extern from "queue/columns.h" nogil:
     enum: SHMQ_COLUMNS_HEAD, SHMQ_COLUMNS_ROW, SHMQ_COLUMNS_PADDING, SHMQ_COLUMNS
     enum: SHMQ_IS_READY, SHMQ_IS_DELAYED, SHMQ_IS_LEASED, SHMQ_IS_DYING
 
@@ -36,7 +36,7 @@ cdef extern from "columns.h" nogil:
     cbool shmq_columns_read(const unsigned char *data, uint64_t size, shmq_places *places)
 
 
-cdef extern from "excerpt.h" nogil:
+cdef extern from "queue/snapshot_read.h" nogil:
     struct shmq_pick:
         uint64_t seq
         uint32_t at
@@ -56,13 +56,13 @@ cdef extern from "excerpt.h" nogil:
     void shmq_excerpt_copy(shmq_queue *q, const shmq_excerpt *e, int64_t wall, shmq_columns *c)
 
 
-cdef extern from "search.h" nogil:
+cdef extern from "queue/find_by_sequence.h" nogil:
     uint64_t shmq_search_room(uint32_t count)
     void shmq_search(const shmq_queue *q, const uint64_t *seqs, uint32_t count, uint32_t *at,
                      uint32_t *table, uint64_t room)
 
 
-cdef extern from "extract.h" nogil:
+cdef extern from "file/columns.h" nogil:
     struct shmq_extract:
         uint64_t least_seq, most_seq
         int64_t least_put_at, most_put_at

@@ -4,11 +4,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, final
 
-from shmq.contract import Batch as BatchContract
-from shmq.contract import Columns, Rows
-from shmq.contract import Message as MessageContract
-from shmq.contract import Packed as PackedContract
-from shmq.contract import Run as RunContract
+from shmq.api import Batch as BatchContract
+from shmq.api import Columns, Rows
+from shmq.api import Message as MessageContract
+from shmq.api import Packed as PackedContract
+from shmq.api import Run as RunContract
 
 LAYOUT_VERSION: Final[int]
 HAS_CRASHPOINTS: Final[bool]
@@ -47,7 +47,7 @@ class Segment:
 
 @final
 class Put:
-    """What a put returns: see :class:`shmq.contract.Put`."""
+    """What a put returns: see :class:`shmq.api.Put`."""
 
     @property
     def sequence(self) -> int: ...
@@ -300,7 +300,7 @@ class Watch:
 
 @final
 class Message:
-    """See :class:`shmq.contract.Message`."""
+    """See :class:`shmq.api.Message`."""
 
     @property
     def body(self) -> Any: ...
@@ -362,7 +362,7 @@ class _Run:
 
 @final
 class Batch(_Run):
-    """See :class:`shmq.contract.Batch`."""
+    """See :class:`shmq.api.Batch`."""
 
     @property
     def bodies(self) -> list[Any]: ...
@@ -371,7 +371,7 @@ class Batch(_Run):
 
 @final
 class Packed(_Run):
-    """See :class:`shmq.contract.Packed`."""
+    """See :class:`shmq.api.Packed`."""
 
     @property
     def data(self) -> bytes: ...
@@ -386,7 +386,7 @@ class Packed(_Run):
 
 @final
 class Loan:
-    """See :class:`shmq.contract.Loan`."""
+    """See :class:`shmq.api.Loan`."""
 
     @property
     def put(self) -> Put | None: ...
@@ -420,7 +420,7 @@ class DuplicateLoan:
 
 @final
 class Consumer:
-    """See :class:`shmq.contract.Consumer`."""
+    """See :class:`shmq.api.Consumer`."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> MessageContract: ...
@@ -667,7 +667,7 @@ class Session:
 
 @final
 class RemoteMessage:
-    """See :class:`shmq.contract.Message`."""
+    """See :class:`shmq.api.Message`."""
 
     @property
     def body(self) -> Any: ...

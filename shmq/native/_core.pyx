@@ -24,11 +24,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
-from _c cimport *
+from _queue_c cimport *
 from _columns cimport *
-from _follow cimport *
+from _change_scan cimport *
 from _record cimport *
-from _wire cimport *
+from _client_c cimport *
 
 import array as _array
 import numbers as _numbers
@@ -40,22 +40,22 @@ import weakref as _weakref
 from _thread import allocate_lock as _allocate_lock
 
 from shmq import errors as _errors
-from shmq import holders as _holders
+from shmq.native import lock_holder as _holders
 
 include "segment.pxi"
 include "common.pxi"
-include "spin.pxi"
-include "parcel.pxi"
+include "adaptive_spin.pxi"
+include "prepared_put.pxi"
 include "dropped.pxi"
 include "attachment.pxi"
-include "confirm.pxi"
+include "durable_wait.pxi"
 include "put.pxi"
-include "choose.pxi"
+include "filter.pxi"
 include "get.pxi"
-include "bell.pxi"
+include "wakeup.pxi"
 include "columns.pxi"
-include "run.pxi"
-include "rows.pxi"
+include "leased_run.pxi"
+include "row_chunks.pxi"
 include "handle.pxi"
 include "message.pxi"
 include "batch.pxi"
@@ -64,11 +64,11 @@ include "view.pxi"
 include "loan.pxi"
 include "consumer.pxi"
 include "deletion.pxi"
-include "journal.pxi"
+include "change_log.pxi"
 include "session.pxi"
-include "front.pxi"
-include "delivery.pxi"
-include "wire.pxi"
+include "engine.pxi"
+include "remote_message.pxi"
+include "client_connection.pxi"
 include "record.pxi"
 include "replay.pxi"
 include "testing.pxi"

@@ -10,7 +10,7 @@ cdef extern from "<stdbool.h>":
     ctypedef bint cbool "bool"
 
 
-cdef extern from "spill.h" nogil:
+cdef extern from "file/stream_segment.h" nogil:
     struct shmq_spill_salts:
         uint32_t file, entries
 

@@ -2,16 +2,16 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-cdef extern from "clock.h":
+cdef extern from "base/clock.h":
     int64_t shmq_clock_set
     int64_t shmq_now() nogil
     int64_t shmq_wall() nogil
 
-cdef extern from "holder.h":
+cdef extern from "base/lock_holder.h":
     int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
     void shmq_limit_patience(int64_t ns)
 
-cdef extern from "roster.h":
+cdef extern from "stream/group_state.h":
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_STALE, SHMQ_DELETED, SHMQ_BUSY
     enum: SHMQ_TRUNCATED, SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED
     enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_SEATS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME, SHMQ_GONE
@@ -87,7 +87,7 @@ cdef extern from "roster.h":
     int shmq_seat_commit(shmq_roster *r, uint32_t partition, uint64_t id, uint64_t offset,
                          int64_t wall)
 
-cdef extern from "share.h":
+cdef extern from "stream/shared_group.h":
     struct shmq_lent:
         uint64_t receipt
         uint64_t offset
@@ -111,5 +111,5 @@ cdef extern from "share.h":
     void shmq_share_lows(const shmq_roster *r, uint64_t *lows)
     int64_t shmq_share_due(const shmq_roster *r)
 
-cdef extern from "crash.h":
+cdef extern from "base/crash_points.h":
     void shmq_mark()

@@ -10,10 +10,10 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from _roster cimport *
+from _group cimport *
 
 from shmq import errors as _errors
-from shmq import holders as _holders
+from shmq.native import lock_holder as _holders
 
 cdef enum:
     MOST_LENT = 1024       # records that one call lends

@@ -39,13 +39,13 @@ cdef extern from "<sys/mman.h>" nogil:
     int munmap(void *address, size_t length)
 
 
-cdef extern from "status.h" nogil:
+cdef extern from "base/status.h" nogil:
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_TOO_LARGE, SHMQ_STALE, SHMQ_DUPLICATE
     enum: SHMQ_NO_SPACE, SHMQ_DELETED, SHMQ_BUSY, SHMQ_DAMAGED, SHMQ_TRUNCATED
     enum: SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED, SHMQ_INTERRUPTED, SHMQ_TIMED_OUT
 
 
-cdef extern from "layout.h" nogil:
+cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
@@ -109,14 +109,14 @@ cdef extern from "layout.h" nogil:
         uint32_t units
 
 
-cdef extern from "receipt.h" nogil:
+cdef extern from "queue/receipt.h" nogil:
     struct shmq_seal:
         pass
     uint64_t c_seal "shmq_seal"(const shmq_seal *seal, uint64_t receipt)
     uint64_t c_unseal "shmq_unseal"(const shmq_seal *seal, uint64_t sealed)
 
 
-cdef extern from "queue.h" nogil:
+cdef extern from "queue/queue.h" nogil:
     struct shmq_queue:
         shmq_header *h
         shmq_slot *slots
@@ -138,7 +138,7 @@ cdef extern from "queue.h" nogil:
     int64_t shmq_time(const shmq_queue *q)
 
 
-cdef extern from "segment.h" nogil:
+cdef extern from "queue/segment.h" nogil:
     void shmq_lay_out(const shmq_options *options, shmq_geometry *geo)
     void shmq_bind(shmq_queue *q, void *base, int fd, const shmq_geometry *geo)
     int shmq_prepare(shmq_queue *q, const shmq_options *options)
@@ -147,22 +147,22 @@ cdef extern from "segment.h" nogil:
     uint32_t shmq_version_of(const void *base)
 
 
-cdef extern from "memory.h" nogil:
+cdef extern from "queue/backing.h" nogil:
     int shmq_back(shmq_queue *q, uint64_t offset, uint64_t size)
 
 
-cdef extern from "journal.h" nogil:
+cdef extern from "queue/change_hints.h" nogil:
     uint64_t shmq_synced(const shmq_queue *q)
     void shmq_want_synced(shmq_queue *q, uint64_t seq)
     int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
 
 
-cdef extern from "holder.h" nogil:
+cdef extern from "base/lock_holder.h" nogil:
     int64_t shmq_patience(int64_t waited, int64_t until, uint32_t holder)
     void shmq_limit_patience(int64_t ns)
 
 
-cdef extern from "lock.h" nogil:
+cdef extern from "queue/lock.h" nogil:
     int shmq_lock(shmq_queue *q)
     int shmq_lock_slowly(shmq_queue *q, int64_t ns)
     int shmq_lock_even_deleted(shmq_queue *q, int64_t ns)
@@ -173,14 +173,14 @@ cdef extern from "lock.h" nogil:
     cbool shmq_unlock_puts(shmq_queue *q)
 
 
-cdef extern from "exchange.h" nogil:
+cdef extern from "queue/put_ring.h" nogil:
     cbool shmq_is_plain(const shmq_queue *q, const shmq_put *put)
     int64_t shmq_put_time(const shmq_queue *q, const shmq_put *put)
     int shmq_quick_put(shmq_queue *q, const shmq_put *put, int64_t now, uint64_t *seq)
     void shmq_inbox_take(shmq_queue *q, uint32_t most)
 
 
-cdef extern from "sleep.h" nogil:
+cdef extern from "queue/wait.h" nogil:
     void shmq_fall_asleep(shmq_queue *q, int bell)
     void shmq_post(sem_t **semaphores, const uint32_t *post)
     void shmq_wake_up(shmq_queue *q, int bell, cbool taken, int left)
@@ -189,7 +189,7 @@ cdef extern from "sleep.h" nogil:
     int64_t shmq_spin(shmq_queue *q, int bell, int64_t ns)
 
 
-cdef extern from "bell.h" nogil:
+cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
         cbool choosy
@@ -203,7 +203,7 @@ cdef extern from "bell.h" nogil:
     void shmq_watch_time(shmq_queue *q, shmq_watch *w, int64_t now)
 
 
-cdef extern from "ring.h" nogil:
+cdef extern from "queue/wakeup_post.h" nogil:
     cbool shmq_must_ring(shmq_queue *q)
     void shmq_ring(shmq_queue *q)
     void shmq_post_bell(sem_t *bell)
@@ -214,7 +214,7 @@ cdef extern from "<time.h>" nogil:
     enum: CLOCK_MONOTONIC
 
 
-cdef extern from "clock.h" nogil:
+cdef extern from "base/clock.h" nogil:
     int64_t shmq_read_clock(int clock)
     int64_t shmq_clock_set
     int64_t shmq_now()
@@ -222,31 +222,31 @@ cdef extern from "clock.h" nogil:
     int64_t shmq_coarse_now()
 
 
-cdef extern from "timer.h" nogil:
+cdef extern from "queue/timer.h" nogil:
     void shmq_tick(shmq_queue *q, int64_t now)
     int64_t shmq_next_due(shmq_queue *q)
 
 
-cdef extern from "attach.h" nogil:
+cdef extern from "queue/attachments.h" nogil:
     int shmq_attach(shmq_queue *q, uint64_t process, uint32_t pid, const char *name)
     void shmq_reclaim(shmq_queue *q, uint32_t at, uint64_t process, int64_t now)
     void shmq_retire(shmq_queue *q, int64_t now)
 
 
-cdef extern from "arena.h" nogil:
+cdef extern from "queue/arena.h" nogil:
     uint32_t shmq_arena_largest(shmq_queue *q)
 
 
-cdef extern from "siphash.h" nogil:
+cdef extern from "base/siphash.h" nogil:
     void shmq_siphash(uint64_t key, const void *data, size_t size, uint64_t *hash)
 
 
-cdef extern from "check.h" nogil:
+cdef extern from "queue/check.h" nogil:
     const char *shmq_check(shmq_queue *q)
     uint32_t shmq_check_all(shmq_queue *q, const char **wrong, uint32_t most)
 
 
-cdef extern from "message.h" nogil:
+cdef extern from "queue/message.h" nogil:
     struct shmq_put "shmq_put":
         const void *body
         const void *meta
@@ -304,7 +304,7 @@ cdef extern from "message.h" nogil:
     void shmq_look(shmq_queue *q, shmq_slot *s, shmq_view *view)
 
 
-cdef extern from "filter.h" nogil:
+cdef extern from "queue/filter.h" nogil:
     const uint32_t SHMQ_FILTER_BYTES
 
     struct shmq_filter:
@@ -322,7 +322,7 @@ cdef extern from "filter.h" nogil:
     cbool shmq_filter_matches(const shmq_filter *filter, const shmq_facts *facts)
 
 
-cdef extern from "choose.h" nogil:
+cdef extern from "queue/select.h" nogil:
     struct shmq_choice:
         cbool more
     void shmq_choose_begin(const shmq_queue *q, shmq_choice *choice, const shmq_filter *filter)
@@ -331,7 +331,7 @@ cdef extern from "choose.h" nogil:
     void shmq_choose_again(shmq_choice *choice)
 
 
-cdef extern from "packed.h" nogil:
+cdef extern from "queue/packed_batch.h" nogil:
     const uint32_t SHMQ_PACKED_VARIES
     struct shmq_packed:
         uint64_t bytes
@@ -342,7 +342,7 @@ cdef extern from "packed.h" nogil:
     uint32_t shmq_packed_length(const shmq_packed *packed, uint32_t record)
 
 
-cdef extern from "move.h" nogil:
+cdef extern from "queue/transfer.h" nogil:
     int shmq_take_dead(shmq_queue *q, shmq_view *view)
     int shmq_take(shmq_queue *q, uint32_t at, uint64_t seq, shmq_view *view)
     int shmq_moved(shmq_queue *q, uint64_t receipt)
@@ -360,7 +360,7 @@ cdef extern from "move.h" nogil:
     cbool shmq_still_moves(shmq_queue *q, uint64_t seq, uint32_t row)
 
 
-cdef extern from "properties.h" nogil:
+cdef extern from "queue/properties.h" nogil:
     enum: SHMQ_CODEC_OTHER
     struct shmq_text:
         const unsigned char *at
@@ -374,7 +374,7 @@ cdef extern from "properties.h" nogil:
     uint8_t shmq_codec_number(shmq_text name)
 
 
-cdef extern from "chunk.h" nogil:
+cdef extern from "queue/row_chunk.h" nogil:
     enum: SHMQ_CHUNK_HEAD
     struct shmq_chunk:
         const unsigned char *at
@@ -390,7 +390,7 @@ cdef extern from "chunk.h" nogil:
     cbool shmq_row_read(shmq_chunk *chunk, shmq_put *put)
 
 
-cdef extern from "crash.h" nogil:
+cdef extern from "base/crash_points.h" nogil:
     void shmq_mark()
 
 
@@ -406,7 +406,7 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t sendmsg(int fd, const msghdr *message, int flags)
 
 
-cdef extern from "frame.h" nogil:
+cdef extern from "protocol/frame.h" nogil:
     enum: SHMQ_T_HELLO, SHMQ_T_PEEK
     enum: SHMQ_S_OK, SHMQ_S_QUEUE_EMPTY, SHMQ_S_NO_QUEUE, SHMQ_S_INTERNAL, SHMQ_S_NO_SPACE
     enum: SHMQ_S_BAD_MAGIC, SHMQ_S_BUSY
@@ -416,7 +416,7 @@ cdef extern from "frame.h" nogil:
         uint8_t type
 
 
-cdef extern from "wire.h":
+cdef extern from "server/server.h":
     enum: SHMQ_MAY_PRODUCE, SHMQ_MAY_CONSUME, SHMQ_MAY_ADMIN
 
     struct shmq_outbox:
@@ -478,12 +478,12 @@ cdef extern from "wire.h":
         void (*confirm)(shmq_desk *desk) noexcept
 
 
-cdef extern from "outbox.h":
+cdef extern from "server/outbox.h":
     size_t shmq_pending(const shmq_outbox *box)
     uint32_t shmq_outbox_pieces(const shmq_outbox *box, iovec *pieces, uint32_t most)
 
 
-cdef extern from "session.h":
+cdef extern from "server/connection.h":
     enum: SHMQ_SCRATCH
     shmq_session *shmq_session_begin(shmq_front *front, void *data)
     unsigned char *shmq_session_space(shmq_session *session, size_t *size)
@@ -505,27 +505,27 @@ cdef extern from "session.h":
                           const void *payload, uint32_t size)
 
 
-cdef extern from "promise.h":
+cdef extern from "server/durable_reply.h":
     uint64_t shmq_promise_later(shmq_session *session, uint32_t id)
     void shmq_promise_settle(shmq_session *session, uint64_t ticket, uint16_t status,
                              const char *payload, uint32_t size)
     cbool shmq_desk_confirm(shmq_desk *desk)
 
 
-cdef extern from "deliver.h":
+cdef extern from "server/deliver.h":
     void shmq_deliver_copy(shmq_session *session, uint32_t id, const shmq_view *view, cbool more)
 
 
-cdef extern from "waiter.h":
+cdef extern from "server/waiters.h":
     cbool shmq_desk_serve(shmq_desk *desk)
     cbool shmq_desk_choose(shmq_desk *desk, cbool arrived)
 
 
-cdef extern from "desk.h":
+cdef extern from "server/attached_queue.h":
     void shmq_desk_forget(shmq_desk *desk, uint16_t status)
 
 
-cdef extern from "front.h":
+cdef extern from "server/engine.h":
     cbool shmq_front_begin(shmq_front *front, const shmq_hooks *hooks, void *data,
                            const shmq_limits *limits)
     void shmq_front_end(shmq_front *front)
@@ -536,5 +536,5 @@ cdef extern from "front.h":
     void shmq_session_renew_rights(shmq_session *session)
 
 
-cdef extern from "slot.h" nogil:
+cdef extern from "queue/slot.h" nogil:
     unsigned char *shmq_meta_of(shmq_queue *q, shmq_slot *s)

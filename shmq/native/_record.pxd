@@ -2,14 +2,14 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from _c cimport cbool
+from _queue_c cimport cbool
 
 
-cdef extern from "crc32c.h" nogil:
+cdef extern from "base/crc32c.h" nogil:
     uint32_t shmq_crc32c(uint32_t crc, const void *data, size_t size)
 
 
-cdef extern from "record.h" nogil:
+cdef extern from "file/record.h" nogil:
     enum: SHMQ_DMSQ_VERSION, SHMQ_RECORD_HEAD, SHMQ_BATCH_BYTES, SHMQ_TOTALS
     enum: SHMQ_R_BATCH, SHMQ_R_PUT, SHMQ_R_SETTLE, SHMQ_R_UPDATE, SHMQ_R_DEDUPE
     enum: SHMQ_R_STATE, SHMQ_R_END, SHMQ_R_INDEX, SHMQ_R_FOOTER
@@ -57,7 +57,7 @@ cdef extern from "record.h" nogil:
     shmq_place shmq_record_place(const shmq_record *r, uint32_t at)
 
 
-cdef extern from "replay.h" nogil:
+cdef extern from "file/replay.h" nogil:
     enum: SHMQ_FED_OK, SHMQ_FED_TORN, SHMQ_FED_DAMAGED, SHMQ_FED_NO_MEMORY
 
     struct shmq_copy:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final, overload
 
-from shmq.contract import Appended as AppendedContract
-from shmq.contract import AppendedRange as AppendedRangeContract
-from shmq.contract import Record as RecordContract
-from shmq.contract import Records as RecordsContract
+from shmq.api import Appended as AppendedContract
+from shmq.api import AppendedRange as AppendedRangeContract
+from shmq.api import Record as RecordContract
+from shmq.api import Records as RecordsContract
 
 COMPRESSIONS: Final[tuple[str | None, ...]]
 HAS_CRASHPOINTS: Final[bool]
@@ -56,7 +56,7 @@ class Control(Segment):
 
 @final
 class Appended:
-    """What an append returns: see :class:`shmq.contract.Appended`."""
+    """What an append returns: see :class:`shmq.api.Appended`."""
 
     def __init__(
         self, partition: int, offset: int, timestamp_ns: int, duplicate: bool = False
@@ -74,7 +74,7 @@ class Appended:
 
 @final
 class AppendedRange:
-    """Records that were appended in one piece: see :class:`shmq.contract.AppendedRange`."""
+    """Records that were appended in one piece: see :class:`shmq.api.AppendedRange`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AppendedRange:
 
 @final
 class Record(RecordContract):
-    """One record of a stream: see :class:`shmq.contract.Record`."""
+    """One record of a stream: see :class:`shmq.api.Record`."""
 
     @property
     def partition(self) -> int: ...
@@ -122,7 +122,7 @@ class Record(RecordContract):
 
 @final
 class Records(RecordsContract):
-    """Records of one partition that were read together: see :class:`shmq.contract.Records`."""
+    """Records of one partition that were read together: see :class:`shmq.api.Records`."""
 
     @property
     def partition(self) -> int: ...

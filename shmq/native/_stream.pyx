@@ -22,8 +22,8 @@ from libc.string cimport memcpy, memset
 from posix.types cimport pid_t
 from posix.unistd cimport close, getpid
 
-from _c cimport *
-from _logs cimport *
+from _queue_c cimport *
+from _stream_c cimport *
 
 import binascii as _binascii
 import bisect as _bisect
@@ -32,12 +32,12 @@ import time as _time
 from collections.abc import Sequence as _Sequence
 
 from shmq import errors as _errors
-from shmq import holders as _holders
+from shmq.native import lock_holder as _holders
 
-include "_log_common.pxi"
-include "_log_segment.pxi"
-include "_log_record.pxi"
-include "_log_block.pxi"
-include "_log_partition.pxi"
-include "_log_stream.pxi"
-include "_log_testing.pxi"
+include "_stream_common.pxi"
+include "_stream_segment.pxi"
+include "_stream_record.pxi"
+include "_stream_block.pxi"
+include "_stream_partition.pxi"
+include "_stream_stream.pxi"
+include "_stream_testing.pxi"

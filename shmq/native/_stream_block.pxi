@@ -7,7 +7,7 @@ cdef object _malformed(str what):
 @cython.final
 @cython.no_gc_clear
 cdef class Records:
-    """Records of one partition that were read together: see shmq.contract.Records."""
+    """Records of one partition that were read together: see shmq.api.Records."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t next_offset
@@ -88,7 +88,7 @@ cdef class Records:
         return made
 
     def values(self):
-        """See shmq.contract.Records."""
+        """See shmq.api.Records."""
         cdef list made = PyList_New(self.count)
         cdef uint64_t i = 0
         cdef shmq_entry e
@@ -186,13 +186,13 @@ cdef class Records:
         return made
 
     def check(self):
-        """See shmq.contract.Records."""
+        """See shmq.api.Records."""
         if self.log is not None and not self._pins() \
                 and not shmq_log_holds(&self.log.c, self.begin):
             raise self._overtaken()
 
     def release(self):
-        """See shmq.contract.Records."""
+        """See shmq.api.Records."""
         self._unpin()
 
     def __enter__(self):

@@ -2,14 +2,14 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from _c cimport cbool
+from _queue_c cimport cbool
 
 
-cdef extern from "msgpack.h" nogil:
+cdef extern from "base/msgpack.h" nogil:
     bint shmq_msgpack_is_map(const void *bytes, size_t size)
 
 
-cdef extern from "entry.h" nogil:
+cdef extern from "stream/entry.h" nogil:
     enum: SHMQ_ENTRY_HEAD, SHMQ_E_PRODUCED, SHMQ_E_KEYED, SHMQ_E_SEEN
     enum: SHMQ_PLAIN
     enum shmq_entry_read_status "shmq_entry_read":
@@ -31,7 +31,7 @@ cdef extern from "entry.h" nogil:
                                        cbool verify, shmq_entry *e, uint64_t *next)
 
 
-cdef extern from "log_layout.h" nogil:
+cdef extern from "stream/layout.h" nogil:
     enum: SHMQ_LOG_VERSION, SHMQ_STREAM_VERSION, SHMQ_ROSTER_BYTES, SHMQ_HOLDS
     enum: SHMQ_HOLD_FREE, SHMQ_HOLD_PIN, SHMQ_HOLD_CURSOR
     struct shmq_log_options:
@@ -62,7 +62,7 @@ cdef extern from "log_layout.h" nogil:
         uint64_t synced, wanted, writer
 
 
-cdef extern from "log.h" nogil:
+cdef extern from "stream/log.h" nogil:
     enum: SHMQ_OUT_OF_RANGE, SHMQ_GAP, SHMQ_MALFORMED, SHMQ_SEALED
     struct shmq_log:
         shmq_log_header *h

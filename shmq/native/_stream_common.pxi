@@ -37,7 +37,7 @@ def set_patience(double seconds):
 
 
 def install(encode, decode, pack, unpack):
-    """Set how bodies and headers become bytes and back: see shmq/codecs.py."""
+    """Set how bodies and headers become bytes and back: see shmq/codec/codecs.py."""
     global _encode, _decode, _pack, _unpack
     _encode, _decode, _pack, _unpack = encode, decode, pack, unpack
 

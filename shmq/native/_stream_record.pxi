@@ -3,7 +3,7 @@
 @cython.freelist(64)
 @cython.final
 cdef class Appended:
-    """What an append returns: see shmq.contract.Appended."""
+    """What an append returns: see shmq.api.Appended."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t offset
@@ -19,7 +19,7 @@ cdef class Appended:
 
     @property
     def timestamp(self):
-        """See shmq.contract.Appended."""
+        """See shmq.api.Appended."""
         return _seconds(self.timestamp_ns)
 
     def __repr__(self):
@@ -42,7 +42,7 @@ cdef tuple _told(Appended self):
 
 @cython.final
 cdef class AppendedRange:
-    """Records that were appended in one piece: see shmq.contract.AppendedRange."""
+    """Records that were appended in one piece: see shmq.api.AppendedRange."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t first
@@ -98,7 +98,7 @@ cdef object _view_of(object owner, const unsigned char *at, Py_ssize_t size):
 @cython.freelist(256)
 @cython.final
 cdef class Record:
-    """One record of a stream: see shmq.contract.Record."""
+    """One record of a stream: see shmq.api.Record."""
 
     cdef readonly uint32_t partition
     cdef readonly int64_t offset
@@ -110,12 +110,12 @@ cdef class Record:
 
     @property
     def timestamp(self):
-        """See shmq.contract.Record."""
+        """See shmq.api.Record."""
         return _seconds(self.timestamp_ns)
 
     @property
     def headers(self):
-        """See shmq.contract.Record."""
+        """See shmq.api.Record."""
         if self.packed is None:
             return {}
         try:
@@ -132,12 +132,12 @@ cdef class Record:
 
     @property
     def codec(self):
-        """See shmq.contract.Record."""
+        """See shmq.api.Record."""
         return _CODECS[self.number] if self.number < len(_CODECS) else f"codec {self.number}"
 
     @property
     def body(self):
-        """See shmq.contract.Record."""
+        """See shmq.api.Record."""
         if not self.number:
             return self.value
         return _decode(bytes(self.value), self.number, self.codec)

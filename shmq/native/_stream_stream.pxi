@@ -164,7 +164,7 @@ cdef class StreamHandle:
 
     def append(self, value, *, key=None, headers=None, timestamp=None, partition=None,
                codec=None, block=None, timeout=None, confirm=None, producer=None, sequence=None):
-        """See shmq.contract.Stream."""
+        """See shmq.api.Stream."""
         cdef shmq_log_item item
         cdef shmq_log_piece piece
         cdef shmq_log_appended out
@@ -232,7 +232,7 @@ cdef class StreamHandle:
     def append_many(self, values, *, keys=None, headers=None, timestamp=None, partition=None,
                     codec=None, block=None, timeout=None, confirm=None, producer=None,
                     sequence=None, bint gaps=False):
-        """See shmq.contract.Stream."""
+        """See shmq.api.Stream."""
         cdef Items items = Items.__new__(Items)
         cdef shmq_log_piece piece
         cdef list made = []
@@ -338,13 +338,13 @@ cdef class StreamHandle:
 
     @property
     def max_block_bytes(self):
-        """See shmq.contract.Stream."""
+        """See shmq.api.Stream."""
         return (<Partition>self.logs[0]).c.ring_bytes // 2 - 2 * SHMQ_ENTRY_HEAD
 
     def append_block(self, block, *, partition, count=None, compression=None, raw_bytes=None,
                      wait=None, timeout=None, confirm=None, producer=None, sequence=None,
                      bint gaps=False):
-        """See shmq.contract.Stream."""
+        """See shmq.api.Stream."""
         cdef Items items = Items.__new__(Items)
         cdef shmq_log_piece piece
         cdef list made = []
@@ -394,7 +394,7 @@ cdef class StreamHandle:
 
     def read(self, partition, offset, limit=1000, *, max_bytes=1 << 20, bint block=False,
              timeout=None, bint view=False, bint pin=False, where=None, end=None):
-        """See shmq.contract.Stream."""
+        """See shmq.api.Stream."""
         cdef Partition log = self._log(partition)
         cdef int64_t at = _natural("offset", offset), until = 0
         cdef uint64_t most = _natural("max_bytes", max_bytes), records = _natural("limit", limit)
@@ -467,7 +467,7 @@ cdef class StreamHandle:
     # ---- the end ----
 
     def close(self):
-        """See shmq.contract.Stream."""
+        """See shmq.api.Stream."""
         self.open_ = False
         for log in self.logs:
             (<Partition>log).wake()

@@ -45,18 +45,18 @@ cdef class _Run:
 
     @property
     def receipts(self):
-        """See shmq.contract.Batch.receipts."""
+        """See shmq.api.Batch.receipts."""
         cdef int i
         self.by_receipt = True
         return [c_seal(&self.handle.q.seal, self.raw[i]) for i in range(self.units)]
 
     @property
     def settled(self):
-        """See shmq.contract.Batch.settled."""
+        """See shmq.api.Batch.settled."""
         return self._settled
 
     def ack(self):
-        """See shmq.contract.Batch.ack."""
+        """See shmq.api.Batch.ack."""
         cdef list refused
         if self._settled or not self.units:
             self._settled = True
@@ -69,7 +69,7 @@ cdef class _Run:
         return refused
 
     def nack(self, delay=None):
-        """See shmq.contract.Batch.nack."""
+        """See shmq.api.Batch.nack."""
         cdef list refused = []
         cdef int64_t ns = _delay_ns(delay)
         cdef int i
@@ -109,7 +109,7 @@ cdef class _Run:
 @cython.no_gc_clear
 @cython.final
 cdef class Batch(_Run):
-    """See shmq.contract.Batch."""
+    """See shmq.api.Batch."""
 
     cdef readonly list bodies
 
@@ -172,7 +172,7 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
 @cython.no_gc_clear
 @cython.final
 cdef class Packed(_Run):
-    """See shmq.contract.Packed."""
+    """See shmq.api.Packed."""
 
     cdef readonly bytes data
     cdef uint32_t count
@@ -184,7 +184,7 @@ cdef class Packed(_Run):
 
     @property
     def lengths(self):
-        """See shmq.contract.Packed.lengths."""
+        """See shmq.api.Packed.lengths."""
         cdef uint32_t i, size
         cdef uint32_t *at
         if self.each is None:
@@ -197,7 +197,7 @@ cdef class Packed(_Run):
 
     @property
     def offsets(self):
-        """See shmq.contract.Packed.offsets."""
+        """See shmq.api.Packed.offsets."""
         cdef bytes raw = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>self.count + 1) * 8)
         cdef uint64_t *at = <uint64_t *>PyBytes_AS_STRING(raw)
         cdef const uint32_t *each = NULL

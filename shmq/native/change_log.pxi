@@ -62,7 +62,7 @@ class Collected(_typing.NamedTuple):
 
 
 cdef class Follower:
-    """What the persistence writer does with one queue: see src/follow.h.
+    """What the persistence writer does with one queue: see shmq/core/file/change_scan.h.
 
     Of a handle whose queue has a journal; one at a time, and for one thread, but `wake`.
     `collect` gives a whole batch as bytes; once they are on disk, `publish` says so.
@@ -348,7 +348,7 @@ cdef void _write_totals(shmq_queue *q, uint64_t last_seq, shmq_out *out,
 
 
 cdef class Restoration:
-    """A queue that is being filled from its files: see src/restore.h.
+    """A queue that is being filled from its files: see shmq/core/file/restore.h.
 
     Of a segment that is not published yet; whoever has the messages puts them into it, in
     the order of their sequence numbers, and then calls `finish`. Without ``logged`` its

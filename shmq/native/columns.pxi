@@ -1,4 +1,4 @@
-# Messages as columns: blocks of columns.h, read from a queue without leasing.
+# Messages as columns: blocks of queue/columns.h, read from a queue without leasing.
 
 cdef enum:
     MOST_COLUMNS = 0x7FFFFFFF   # bytes of a block: Arrow's offsets have 31 bits
@@ -16,7 +16,7 @@ COLUMN_FORMATS = (
 
 
 def install_columns(columns, run):
-    """Set what makes a block and a run out of their bytes: see shmq/contract/columns.py."""
+    """Set what makes a block and a run out of their bytes: see shmq/api/columns.py."""
     global _new_columns, _new_run
     _new_columns, _new_run = columns, run
 
@@ -97,7 +97,7 @@ cdef class _Reader(_Watcher):
     """The part of a handle that reads messages where they stand."""
 
     def slots(self):
-        """See shmq.contract.Queue.slots."""
+        """See shmq.api.Queue.slots."""
         self._be_usable()
         return min(self.q.h.slots_made, self.q.h.options.capacity)
 
@@ -118,7 +118,7 @@ cdef class _Reader(_Watcher):
         return 0
 
     def read_columns(self, start=0, *, max_bytes=4 << 20, end=None):
-        """See shmq.contract.Queue.read_columns."""
+        """See shmq.api.Queue.read_columns."""
         cdef uint32_t at, last, made
         cdef int status
         cdef shmq_excerpt e
@@ -151,7 +151,7 @@ cdef class _Reader(_Watcher):
             f"{MOST_COLUMNS} bytes; take it by get")
 
     def read_run(self, slots, sequences, *, start=0, max_bytes=4 << 20):
-        """See shmq.contract.Queue.read_run."""
+        """See shmq.api.Queue.read_run."""
         cdef bytes places, numbers
         cdef uint64_t count, at, begin
         cdef int status

@@ -4,7 +4,7 @@ cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
     MOST_QUICK = 1 << 14        # and packed batches up to this
     MOST_PACKED = 4096          # messages that one get_packed leases
-    PACKED = 6                  # the codec of packed batches: see shmq/codecs.py
+    PACKED = 6                  # the codec of packed batches: see shmq/codec/codecs.py
     MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
@@ -35,7 +35,7 @@ def set_patience(double seconds):
 
 
 def install(encode, decode, unpack):
-    """Set how bodies and properties become bytes and back: see shmq/codecs.py."""
+    """Set how bodies and properties become bytes and back: see shmq/codec/codecs.py."""
     global _encode, _decode, _unpack
     _encode, _decode, _unpack = encode, decode, unpack
 

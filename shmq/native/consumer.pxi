@@ -63,7 +63,7 @@ cdef class _Gatherer:
 @cython.no_gc_clear
 @cython.final
 cdef class Consumer:
-    """See shmq.contract.Consumer. For one thread at a time, but its messages may be
+    """See shmq.api.Consumer. For one thread at a time, but its messages may be
     settled from any."""
 
     cdef _Getter handle
@@ -123,11 +123,11 @@ cdef class Consumer:
             self.next += 1
 
     def flush(self):
-        """See shmq.contract.Consumer.flush."""
+        """See shmq.api.Consumer.flush."""
         self.gatherer.flush()
 
     def close(self):
-        """See shmq.contract.Consumer.close."""
+        """See shmq.api.Consumer.close."""
         if self.ended:
             return
         self.ended = self.gatherer.ended = True
@@ -258,7 +258,7 @@ cdef class Consumer:
 
 
 def make_consumer(_Getter handle, prefetch, timeout, block, where=None):
-    """See shmq.contract.Queue.consume."""
+    """See shmq.api.Queue.consume."""
     prefetch = _whole("prefetch", prefetch)
     if not 1 <= prefetch <= 1 << 20:
         raise _errors.InvalidOption(f"prefetch={prefetch} is out of range: 1 to {1 << 20}")

@@ -1,4 +1,4 @@
-# The server's end of the wire protocol: see src/wire.h. All but the I/O of Session is C.
+# The server's end of the wire protocol: see shmq/core/server/server.h. All but the I/O of Session is C.
 
 PRODUCE_RIGHT = SHMQ_MAY_PRODUCE
 CONSUME_RIGHT = SHMQ_MAY_CONSUME

@@ -1,4 +1,4 @@
-# Choosing by a filter: see src/filter.h and src/choose.h.
+# Choosing by a filter: see shmq/core/queue/filter.h and shmq/core/queue/select.h.
 
 cdef object _compile_filter = None
 cdef object _wait_chosen = None
@@ -16,7 +16,7 @@ def install_choosing(compile, wait):
 
 @cython.final
 cdef class Filter:
-    """Which messages are meant: a program as src/filter.h has it. Raises ValueError."""
+    """Which messages are meant: a program as shmq/core/queue/filter.h has it. Raises ValueError."""
 
     cdef bytes keep
     cdef shmq_filter c

@@ -5,7 +5,7 @@ cdef class _Getter(_Putter):
     """The part of a handle that leases and settles."""
 
     def get(self, block=True, timeout=None, *, where=None):
-        """See shmq.contract.Queue.get."""
+        """See shmq.api.Queue.get."""
         cdef shmq_view view
         cdef Message message
         cdef int status, round_ = 0
@@ -47,7 +47,7 @@ cdef class _Getter(_Putter):
         return _errors.Empty(f"no message is visible in queue {self.name!r}")
 
     def get_many(self, max, timeout=None, *, block=True, where=None):
-        """See shmq.contract.Queue.get_many."""
+        """See shmq.api.Queue.get_many."""
         cdef int most = self._most(max, timeout), got, i
         cdef list messages = []
         cdef Filter filter
@@ -70,7 +70,7 @@ cdef class _Getter(_Putter):
             free(views)
 
     def get_batch(self, max, timeout=None, *, block=True):
-        """See shmq.contract.Queue.get_batch."""
+        """See shmq.api.Queue.get_batch."""
         cdef int most = self._most(max, timeout), got
         cdef Batch batch
         cdef shmq_view *views = _new_views(most)
@@ -84,7 +84,7 @@ cdef class _Getter(_Putter):
             free(views)
 
     def get_packed(self, max=65536, timeout=None, *, block=True):
-        """See shmq.contract.Queue.get_packed."""
+        """See shmq.api.Queue.get_packed."""
         cdef int most = min(self._most(max, timeout), MOST_PACKED), got
         cdef Packed packed
         cdef shmq_view *views = _new_views(most)
@@ -250,19 +250,19 @@ cdef class _Getter(_Putter):
         self._settle(0, self._opened(receipt), 0)
 
     def nack(self, receipt, delay=None):
-        """See shmq.contract.Queue.nack."""
+        """See shmq.api.Queue.nack."""
         self._settle(1, self._opened(receipt), _delay_ns(delay))
 
     def reject(self, receipt):
-        """See shmq.contract.Queue.reject."""
+        """See shmq.api.Queue.reject."""
         self._settle(2, self._opened(receipt), 0)
 
     def extend(self, receipt, seconds):
-        """See shmq.contract.Queue.extend."""
+        """See shmq.api.Queue.extend."""
         self._settle(3, self._opened(receipt), _span_ns("seconds", seconds))
 
     def ack_many(self, messages):
-        """See shmq.contract.Queue.ack_many."""
+        """See shmq.api.Queue.ack_many."""
         cdef list items = list(messages), refused = []
         cdef Py_ssize_t i, count = len(items)
         cdef uint64_t *raw = <uint64_t *>malloc((count + 1) * sizeof(uint64_t))

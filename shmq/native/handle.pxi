@@ -2,10 +2,10 @@
 
 @cython.no_gc_clear
 cdef class Handle(_RowMover):
-    """One attachment to a queue. shmq.client.local builds its queue upon it."""
+    """One attachment to a queue. shmq.client.local.broker builds its queue upon it."""
 
     def purge(self):
-        """See shmq.contract.Queue.purge."""
+        """See shmq.api.Queue.purge."""
         cdef uint64_t removed = 0
         cdef int status
         self._tick()
@@ -18,11 +18,11 @@ cdef class Handle(_RowMover):
         return removed
 
     def qsize(self):
-        """See shmq.contract.Queue.qsize."""
+        """See shmq.api.Queue.qsize."""
         return self._counts()[0]
 
     def full(self):
-        """See shmq.contract.Queue.full."""
+        """See shmq.api.Queue.full."""
         return self._counts()[1] >= self.q.h.options.capacity
 
     # How many messages are visible, and how many slots are taken, all that is due done.
@@ -40,7 +40,7 @@ cdef class Handle(_RowMover):
         return self.q.h.last_seq
 
     def numbers(self):
-        """The header's counters by name: what shmq.contract.QueueStats is made of."""
+        """The header's counters by name: what shmq.api.QueueStats is made of."""
         cdef shmq_header h
         cdef int64_t now
         cdef uint32_t largest
@@ -176,7 +176,7 @@ cdef class Handle(_RowMover):
             raise self._error(status)
         return status
 
-    # ---- moving: see src/move.h ----
+    # ---- moving: see shmq/core/queue/transfer.h ----
 
     cdef tuple _taken(self, const shmq_view *view):
         try:

@@ -43,7 +43,7 @@ cdef class _Lessor(_Reader):
     """The part of a handle that leases and settles runs."""
 
     def lease_run(self, max, *, max_bytes=None, seconds=600.0):
-        """See shmq.contract.Queue.lease_run."""
+        """See shmq.api.Queue.lease_run."""
         cdef uint64_t most = self._most(max, None), room
         cdef uint64_t budget = 0x7FFFFFFFFFFFFFFF if max_bytes is None else _budget(max_bytes)
         cdef int64_t ns = _lease_ns(seconds)
@@ -104,7 +104,7 @@ cdef class _Lessor(_Reader):
         return 0
 
     def lease_again(self, sequences, *, seconds=600.0):
-        """See shmq.contract.Queue.lease_again."""
+        """See shmq.api.Queue.lease_again."""
         cdef bytes raw = numbers_of("sequences", sequences, 8)
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(raw)
         cdef uint32_t count
@@ -193,18 +193,18 @@ cdef class _Lessor(_Reader):
         return refused
 
     def ack_run(self, receipts):
-        """See shmq.contract.Queue.ack_run."""
+        """See shmq.api.Queue.ack_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         return self._settle_run(ACK_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
     def extend_run(self, receipts, seconds):
-        """See shmq.contract.Queue.extend_run."""
+        """See shmq.api.Queue.extend_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         cdef int64_t ns = _span_ns("seconds", seconds)
         return self._settle_run(EXTEND_RUN, raw, PyBytes_GET_SIZE(raw) // 8, ns)
 
     def return_run(self, receipts):
-        """See shmq.contract.Queue.return_run."""
+        """See shmq.api.Queue.return_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         return self._settle_run(RETURN_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 

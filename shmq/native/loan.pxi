@@ -3,7 +3,7 @@
 @cython.no_gc_clear
 @cython.final
 cdef class Loan:
-    """See shmq.contract.Loan."""
+    """See shmq.api.Loan."""
 
     cdef _Putter handle
     cdef Parcel parcel
@@ -19,13 +19,13 @@ cdef class Loan:
 
     @property
     def view(self):
-        """See shmq.contract.Loan.view."""
+        """See shmq.api.Loan.view."""
         if self.ended:
             raise ValueError("the loan has ended: it was committed or dropped")
         return self.memory
 
     def commit(self, size=None):
-        """See shmq.contract.Loan.commit."""
+        """See shmq.api.Loan.commit."""
         if self.ended:
             raise ValueError("the loan has ended: it was committed or dropped")
         if self.generation != fork_generation:
@@ -47,7 +47,7 @@ cdef class Loan:
         return self.put
 
     def drop(self):
-        """See shmq.contract.Loan.drop."""
+        """See shmq.api.Loan.drop."""
         if not self.ended:
             self._end()
             if self.handle.open_ and self.generation == fork_generation:
@@ -118,7 +118,7 @@ cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout, int64_t *until)
 def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, group=None,
               headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None,
               reply_to=None, correlation=None, confirm=None):
-    """See shmq.contract.Queue.loan."""
+    """See shmq.api.Queue.loan."""
     cdef Parcel parcel
     cdef Loan loan
     cdef int64_t until = UNKNOWN

@@ -4,7 +4,7 @@
 @cython.no_gc_clear
 @cython.final
 cdef class Message:
-    """See shmq.contract.Message."""
+    """See shmq.api.Message."""
 
     cdef _Getter handle
     cdef _Gatherer gatherer  # of its consumer; None if it came one by one
@@ -59,7 +59,7 @@ cdef class Message:
 
     @property
     def body(self):
-        """See shmq.contract.Message.body."""
+        """See shmq.api.Message.body."""
         if self.is_decoded:
             return self.decoded
         self._fetch()
@@ -72,7 +72,7 @@ cdef class Message:
 
     @property
     def view(self):
-        """See shmq.contract.Message.view."""
+        """See shmq.api.Message.view."""
         cdef shmq_view view
         if self.size and self._pin(&view, NULL) == SHMQ_OK:
             self.viewed = True
@@ -81,7 +81,7 @@ cdef class Message:
         return memoryview(self.raw)
 
     def readinto(self, buffer):
-        """See shmq.contract.Message.readinto."""
+        """See shmq.api.Message.readinto."""
         cdef shmq_view view
         cdef Py_buffer target
         cdef int status = SHMQ_STALE
@@ -107,56 +107,56 @@ cdef class Message:
 
     @property
     def receipt(self):
-        """See shmq.contract.Message.receipt."""
+        """See shmq.api.Message.receipt."""
         self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
     @property
     def properties(self):
-        """See shmq.contract.Message.properties."""
+        """See shmq.api.Message.properties."""
         if self.unpacked is None:
             self.unpacked = _unpack(self.meta)
         return self.unpacked
 
     @property
     def headers(self):
-        """See shmq.contract.Message.headers."""
+        """See shmq.api.Message.headers."""
         if self.meta is None:
             return {}
         return self.properties.get("headers") or {}
 
     @property
     def group(self):
-        """See shmq.contract.Message.group."""
+        """See shmq.api.Message.group."""
         return None if self.meta is None else self.properties.get("group")
 
     @property
     def reply_to(self):
-        """See shmq.contract.Message.reply_to."""
+        """See shmq.api.Message.reply_to."""
         return None if self.meta is None else self.properties.get("reply_to")
 
     @property
     def correlation(self):
-        """See shmq.contract.Message.correlation."""
+        """See shmq.api.Message.correlation."""
         return None if self.meta is None else self.properties.get("corr")
 
     @property
     def codec(self):
-        """See shmq.contract.Message.codec."""
+        """See shmq.api.Message.codec."""
         if self.number < len(_CODECS):
             return _CODECS[self.number]
         return self.properties.get("codec", "bytes")
 
     @property
     def dead(self):
-        """See shmq.contract.Message.dead."""
+        """See shmq.api.Message.dead."""
         if self.meta is None:
             return None
         return _dead(self.properties.get("dead"))
 
     @property
     def settled(self):
-        """See shmq.contract.Message.settled."""
+        """See shmq.api.Message.settled."""
         return self._settled
 
     # A body that was not read yet is read now: nothing of it is to be lost by settling.
@@ -176,7 +176,7 @@ cdef class Message:
         return 0
 
     def ack(self):
-        """See shmq.contract.Message.ack."""
+        """See shmq.api.Message.ack."""
         self._before_settling()
         if self.gatherer is not None:
             self.gatherer.add(self)
@@ -185,20 +185,20 @@ cdef class Message:
         self._settled = True
 
     def nack(self, delay=None):
-        """See shmq.contract.Message.nack."""
+        """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
         self.handle._settle(1, self.lease, ns)
         self._settled = True
 
     def reject(self):
-        """See shmq.contract.Message.reject."""
+        """See shmq.api.Message.reject."""
         self._before_settling()
         self.handle._settle(2, self.lease, 0)
         self._settled = True
 
     def extend(self, seconds):
-        """See shmq.contract.Message.extend."""
+        """See shmq.api.Message.extend."""
         if self._settled:
             self._before_settling()
         self.handle._settle(3, self.lease, _span_ns("seconds", seconds))

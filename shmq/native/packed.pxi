@@ -1,4 +1,4 @@
-# Packed batches: see src/packed.h.
+# Packed batches: see shmq/core/queue/packed_batch.h.
 
 def packed_trailer(uint64_t data_bytes, lengths):
     """What stands behind ``data_bytes`` bytes of records of these lengths.

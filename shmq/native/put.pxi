@@ -7,7 +7,7 @@ cdef class _Putter(_Confirmer):
     def put(self, body, block=None, timeout=None, *, priority=None, group=None, headers=None,
             delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None, reply_to=None,
             correlation=None, confirm=None):
-        """See shmq.contract.Queue.put."""
+        """See shmq.api.Queue.put."""
         cdef shmq_put c
         cdef Parcel parcel
         cdef Put put
@@ -112,7 +112,7 @@ cdef class _Putter(_Confirmer):
 
     def put_packed(self, data, lengths, block=None, timeout=None, *, priority=None, group=None,
                    headers=None, delay=None, ttl=None, dedupe_id=None, confirm=None):
-        """See shmq.contract.Queue.put_packed."""
+        """See shmq.api.Queue.put_packed."""
         cdef Parcel parcel
         cdef Put put
         cdef bytes trailer
@@ -206,7 +206,7 @@ cdef class _Putter(_Confirmer):
 
     def put_many(self, bodies, block=None, timeout=None, *, priority=None, group=None,
                  headers=None, delay=None, ttl=None, codec=None, confirm=None):
-        """See shmq.contract.Queue.put_many."""
+        """See shmq.api.Queue.put_many."""
         cdef bint confirms = self._confirms(confirm)
         cdef int64_t until = _deadline(timeout)
         cdef uint64_t last = 0

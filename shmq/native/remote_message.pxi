@@ -9,7 +9,7 @@ cdef class Wire
 @cython.no_gc_clear
 @cython.final
 cdef class RemoteMessage:
-    """See shmq.contract.Message. Its bytes are its own; its lease is the server's."""
+    """See shmq.api.Message. Its bytes are its own; its lease is the server's."""
 
     cdef object queue            # settles: see shmq/client/remote/queue.py
     cdef Acks acks               # of its consumer; None if it came one by one
@@ -41,13 +41,13 @@ cdef class RemoteMessage:
 
     @property
     def receipt(self):
-        """See shmq.contract.Message.receipt."""
+        """See shmq.api.Message.receipt."""
         self.in_hand = False
         return self.lease
 
     @property
     def body(self):
-        """See shmq.contract.Message.body."""
+        """See shmq.api.Message.body."""
         if not self.is_decoded:
             codec = self.codec
             if codec == "bytes" or codec not in _CODECS:
@@ -59,11 +59,11 @@ cdef class RemoteMessage:
 
     @property
     def view(self):
-        """See shmq.contract.Message.view."""
+        """See shmq.api.Message.view."""
         return memoryview(self.raw)
 
     def readinto(self, buffer):
-        """See shmq.contract.Message.readinto."""
+        """See shmq.api.Message.readinto."""
         cdef Py_buffer target
         cdef Py_ssize_t size = PyBytes_GET_SIZE(self.raw)
         PyObject_GetBuffer(buffer, &target, PyBUF_WRITABLE)
@@ -83,7 +83,7 @@ cdef class RemoteMessage:
 
     @property
     def properties(self):
-        """See shmq.contract.Message.properties."""
+        """See shmq.api.Message.properties."""
         properties = self._all()
         if properties.get("codec") in _CODECS:  # which is `codec`, as of a message put here
             properties = {key: value for key, value in properties.items() if key != "codec"}
@@ -91,37 +91,37 @@ cdef class RemoteMessage:
 
     @property
     def headers(self):
-        """See shmq.contract.Message.headers."""
+        """See shmq.api.Message.headers."""
         return {} if self.meta is None else self._all().get("headers") or {}
 
     @property
     def group(self):
-        """See shmq.contract.Message.group."""
+        """See shmq.api.Message.group."""
         return None if self.meta is None else self._all().get("group")
 
     @property
     def reply_to(self):
-        """See shmq.contract.Message.reply_to."""
+        """See shmq.api.Message.reply_to."""
         return None if self.meta is None else self._all().get("reply_to")
 
     @property
     def correlation(self):
-        """See shmq.contract.Message.correlation."""
+        """See shmq.api.Message.correlation."""
         return None if self.meta is None else self._all().get("corr")
 
     @property
     def codec(self):
-        """See shmq.contract.Message.codec."""
+        """See shmq.api.Message.codec."""
         return "bytes" if self.meta is None else self._all().get("codec", "bytes")
 
     @property
     def dead(self):
-        """See shmq.contract.Message.dead."""
+        """See shmq.api.Message.dead."""
         return None if self.meta is None else _dead(self._all().get("dead"))
 
     @property
     def settled(self):
-        """See shmq.contract.Message.settled."""
+        """See shmq.api.Message.settled."""
         return self._settled
 
     cdef int _before_settling(self) except -1:
@@ -136,27 +136,27 @@ cdef class RemoteMessage:
             self.acks.in_hand -= 1
 
     def ack(self):
-        """See shmq.contract.Message.ack."""
+        """See shmq.api.Message.ack."""
         self._before_settling()
         if self.acks is None or not self.acks._add(self):
             self.queue.ack(self.lease)
         self._after_settling()
 
     def nack(self, delay=None):
-        """See shmq.contract.Message.nack."""
+        """See shmq.api.Message.nack."""
         _delay_ns(delay)
         self._before_settling()
         self.queue.nack(self.lease, delay)
         self._after_settling()
 
     def reject(self):
-        """See shmq.contract.Message.reject."""
+        """See shmq.api.Message.reject."""
         self._before_settling()
         self.queue.reject(self.lease)
         self._after_settling()
 
     def extend(self, seconds):
-        """See shmq.contract.Message.extend."""
+        """See shmq.api.Message.extend."""
         cdef int64_t ns = _span_ns("seconds", seconds), now = _real_now()
         self._before_settling()
         self.queue.extend(self.lease, seconds)

@@ -1,5 +1,5 @@
 # What the files of a queue say, put together: replay.h. Which file counts how far is decided
-# in shmq/persistence/chain.py.
+# in shmq/storage/queue_files.py.
 
 _FED = ("ok", "torn", "damaged")
 _MOST_SEQUENCE = (1 << 64) - 1
@@ -151,7 +151,7 @@ cdef class Replay:
 
     def columns(self, start=0, *, max_bytes=4 << 20, end=None, min_sequence=None,
                 max_sequence=None, min_put_at=None, max_put_at=None):
-        """The sorted messages from ``start`` to ``end``: (`shmq.contract.Columns`, next start).
+        """The sorted messages from ``start`` to ``end``: (`shmq.api.Columns`, next start).
 
         Sequence numbers and times, in microseconds since 1970, are limited by ``min_...`` and
         ``max_...``, themselves included. A block has at most ``max_bytes``, but for one message

@@ -1,4 +1,4 @@
-# Rows that are staged in chunks, and moved from there: see src/chunk.h and src/move.h.
+# Rows that are staged in chunks, and moved from there: see shmq/core/queue/row_chunk.h and shmq/core/queue/transfer.h.
 
 cdef enum:
     MOST_ROWS = 1000            # of a chunk
@@ -26,7 +26,7 @@ cdef class _RowMover(_Lessor):
         """What is to be staged for this queue: a list of (chunk, how many rows it has).
 
         A row is a body, or (body, properties) with the properties by name; ``rows`` may be a
-        shmq.contract.Rows, too. Raises what a put of it would raise, but for want of room.
+        shmq.api.Rows, too. Raises what a put of it would raise, but for want of room.
         """
         cdef list parcels = []
         cdef list chunks = []
@@ -387,7 +387,7 @@ cdef inline const shmq_put *_put_of(parcel, shmq_put *plain) noexcept:
 
 @cython.final
 cdef class _Table:
-    """The rows of a shmq.contract.Rows, read as puts."""
+    """The rows of a shmq.api.Rows, read as puts."""
 
     cdef _RowMover queue
     cdef const unsigned char[::1] data

@@ -251,7 +251,7 @@ def layout_of(int fd):
 
 
 def siphash(uint64_t key, bytes data):
-    """The 128-bit hash of ``data`` under ``key``, as two ints: see src/siphash.h."""
+    """The 128-bit hash of ``data`` under ``key``, as two ints: see shmq/core/base/siphash.h."""
     cdef uint64_t pair[2]
     shmq_siphash(key, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), pair)
     return pair[0], pair[1]

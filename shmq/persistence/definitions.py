@@ -2,7 +2,7 @@
 
 ``writer.exchanges`` has the operations that make the exchanges and their bindings, and
 ``writer.schemas`` the versions of the schemas of durable queues and streams; each is there as
-long as there are any, and is written whole: see :mod:`shmq.persistence.map_file`.
+long as there are any, and is written whole: see :mod:`shmq.storage.map_file`.
 
 What is in memory counts, as long as its file is there, also an empty one; so that of the last
 exchange, or schema, stays until the one on disk is gone.
@@ -16,17 +16,17 @@ import threading
 import time
 from typing import Any, Final
 
-from shmq import stream_registry
 from shmq.errors import DamagedFile, FileError, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
-from shmq.persistence.catalog import EXCHANGES, SCHEMAS, free_name
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import DEFINITIONS, FileHeader
-from shmq.persistence.map_file import read_map, write_map
-from shmq.registry import Namespace
+from shmq.namespace import streams
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.routing.book import Book
 from shmq.routing.table import Operation, Table, operation_of
-from shmq.schemas.book import Rows, Schemas, versions_of
+from shmq.schema.book import Rows, Schemas, versions_of
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import DEFINITIONS, FileHeader
+from shmq.storage.map_file import read_map, write_map
+from shmq.storage.paths import EXCHANGES, SCHEMAS, free_name
 
 __all__ = ["Definitions", "check_definitions", "recover_definitions"]
 
@@ -101,7 +101,7 @@ class Definitions:
             if self._namespace.open_segment(name).options["durability"] != "memory":
                 return True
         with contextlib.suppress(NoSuchStream, SegmentError):
-            control = stream_registry.look_at(self._namespace, name)
+            control = streams.look_at(self._namespace, name)
             return control is not None and control.options["durability"] != "memory"
         return False
 

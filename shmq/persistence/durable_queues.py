@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from shmq import stream_registry
+from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue, NoSuchStream, SegmentError, ShmqError
-from shmq.names import check_name
-from shmq.registry import Namespace
+from shmq.namespace import streams
+from shmq.namespace.namespace import Namespace
 
 __all__ = ["directory_of", "durable_queues", "durable_streams"]
 
@@ -52,7 +52,7 @@ def durable_streams(namespace: str, names: Collection[str] = ()) -> list[str]:
 
 
 def _is_durable_stream(registry: Namespace, name: str) -> bool:
-    control, _ = stream_registry.open_stream(registry, name)
+    control, _ = streams.open_stream(registry, name)
     return bool(control.options["durability"] != "memory")
 
 

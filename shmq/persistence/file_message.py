@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq import codecs
-from shmq.client.moving import dead_letter
-from shmq.contract import DeadLetter
+from shmq.api import DeadLetter
+from shmq.client.local.dead_letters import dead_letter
+from shmq.codec import codecs
 from shmq.errors import FileError
 
 __all__ = ["StoredMessage"]

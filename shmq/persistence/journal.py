@@ -19,14 +19,14 @@ import errno
 import os
 from typing import Final
 
-from shmq.core import _core
 from shmq.errors import FileError
-from shmq.persistence.catalog import catalog, segment_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import HEADER_BYTES, JOURNAL, Trailer, read_header
-from shmq.persistence.identity import Identity
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.writing import write_pushed, write_whole
+from shmq.native import _core
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import HEADER_BYTES, JOURNAL, Trailer, read_header
+from shmq.storage.limits import Sizes
+from shmq.storage.paths import catalog, segment_name
+from shmq.storage.queue_identity import Identity
+from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Journal"]
 

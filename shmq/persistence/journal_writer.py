@@ -11,17 +11,17 @@ import logging
 import time
 from typing import Final
 
-from shmq.client.local import LocalQueue
-from shmq.core import _core
-from shmq.persistence.catalog import segment_name
-from shmq.persistence.disk import Disk
+from shmq.client.local.broker import LocalQueue
+from shmq.native import _core
 from shmq.persistence.journal import Journal
-from shmq.persistence.kept import Kept
-from shmq.persistence.moves import Moves, target_of
-from shmq.persistence.notes import NO_NOTES, Notes
-from shmq.persistence.sizes import Sizes
 from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.transaction_file import Id, Part
+from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.persistence.transfers import Moves, target_of
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.paths import segment_name
+from shmq.storage.transaction_file import Id, Part
 
 __all__ = ["Journaled"]
 
@@ -129,7 +129,7 @@ class Journaled(Kept):
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
-        """See :class:`shmq.persistence.moves.Follows`."""
+        """See :class:`shmq.persistence.transfers.Follows`."""
         with self._lock:
             self.step()  # so that all that was moved by now is known
             while slots := self._arrived(target):

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import ShmqError
-from shmq.persistence import erasing
-from shmq.persistence.control import Control, ask_to_end
-from shmq.persistence.directory import DataDirectory, chosen_directory, is_named
-from shmq.persistence.disk import Disk
+from shmq.namespace.data_directory import DataDirectory, chosen_directory, is_named
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.recovery import recover
 from shmq.persistence.writer import Writer
-from shmq.registry import Namespace
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
+from shmq.storage.writer_control import Control, ask_to_end
 
 __all__ = ["Persistence"]
 
@@ -33,7 +33,7 @@ _LOOK: Final = 0.02
 class Persistence:
     """Recovers the durable queues of a namespace, and writes them until `stop`.
 
-    ``data_dir`` is where; None: see :func:`~shmq.persistence.directory.chosen_directory`,
+    ``data_dir`` is where; None: see :func:`~shmq.namespace.data_directory.chosen_directory`,
     which says what is raised. With ``idle`` it ends by itself once no other process has used
     anything durable for so many seconds, and gives its place to one without.
     """
@@ -92,7 +92,7 @@ class Persistence:
     def _is_ending(self) -> bool:
         """Whether a writer still writes its last snapshots, and keeps the namespace no more."""
         where = self._registry.data_dir
-        return where is not None and self._registry.keeper is None and erasing.is_written(where)
+        return where is not None and self._registry.keeper is None and queue_erase.is_written(where)
 
     def _listen(self) -> None:
         with self._starting:

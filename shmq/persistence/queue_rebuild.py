@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from shmq.api.names import check_name
+from shmq.api.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
 from shmq.errors import FileError, ShmqError
-from shmq.names import check_name
-from shmq.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
-from shmq.persistence.chain import Chain
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.storage.queue_files import Chain
 
 __all__ = ["rebuild"]
 

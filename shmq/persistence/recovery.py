@@ -14,23 +14,23 @@ import mmap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from shmq import stream_registry
-from shmq.client.local import attach
+from shmq.client.local.broker import attach
 from shmq.errors import NoSuchQueue, SegmentError, ShmqError
-from shmq.persistence import erasing
-from shmq.persistence.catalog import Files, aside_names, catalog, segment_name, unfinished
-from shmq.persistence.chain import Chain
+from shmq.namespace import streams as stream_registry
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.lineage import lineage_of
-from shmq.persistence.rebuilding import rebuild
-from shmq.persistence.refusals import write_refusals
-from shmq.persistence.stream_rebuilding import recover_streams
+from shmq.persistence.queue_rebuild import rebuild
+from shmq.persistence.stream_rebuild import recover_streams
 from shmq.persistence.stream_recovery import StoredStream
-from shmq.persistence.tail import read_tail
 from shmq.persistence.transaction_recovery import complete_transactions, drop_the_lost
-from shmq.registry import Namespace
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
+from shmq.storage.file_set import lineage_of
+from shmq.storage.paths import Files, aside_names, catalog, segment_name, unfinished
+from shmq.storage.queue_files import Chain
+from shmq.storage.refusals import write_refusals
+from shmq.storage.tail import read_tail
 
 __all__ = [
     "Decision",
@@ -142,7 +142,7 @@ def recover(directory: DataDirectory) -> dict[str, Decision]:
     try:
         with registry.locked():
             disk.sync_directory()  # whoever changed it may have died before
-            erasing.finish(disk)
+            queue_erase.finish(disk)
             live = live_keys(registry)
             _sweep(disk)
             _set_strangers_aside(disk, live)
@@ -239,7 +239,7 @@ def _set_strangers_aside(disk: Disk, live: Mapping[str, int | None]) -> None:
 
 def _hash_key_if_any(disk: Disk, file: str) -> int | None:
     try:
-        return erasing.hash_key_of(disk, file)
+        return queue_erase.hash_key_of(disk, file)
     except OSError as error:
         log.error("%s cannot be read: %s", disk.path(file), error.strerror)
         return None

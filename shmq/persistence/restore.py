@@ -8,16 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shmq.api.names import check_name
 from shmq.errors import FileError, InvalidOption, NoSuchQueue, QueueExists, ShmqError
-from shmq.names import check_name
-from shmq.persistence import erasing
-from shmq.persistence.aside import Aside, RenamedDisk, files_aside
-from shmq.persistence.catalog import EXCHANGES, catalog
+from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import check_definitions
-from shmq.persistence.directory import chosen_directory
-from shmq.persistence.disk import Disk
-from shmq.persistence.inventory import others
-from shmq.persistence.rebuilding import rebuild
+from shmq.persistence.queue_rebuild import rebuild
 from shmq.persistence.recovery import (
     Decision,
     in_memory,
@@ -36,9 +32,13 @@ from shmq.persistence.stream_restore import (
     restore_stream_aside,
     restore_streams,
 )
-from shmq.persistence.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 from shmq.persistence.transaction_recovery import complete_transactions
-from shmq.registry import Namespace
+from shmq.storage import queue_erase
+from shmq.storage.aside import Aside, RenamedDisk, files_aside
+from shmq.storage.disk import Disk
+from shmq.storage.inventory import others
+from shmq.storage.paths import EXCHANGES, catalog
+from shmq.storage.transaction_file import TRANSACTIONS, read_noted, salvage_noted
 
 __all__ = [
     "DAMAGED",
@@ -112,9 +112,9 @@ def restore(
     try:
         with registry.locked():
             # What names a queue's files to be removed must not find those of the one made now.
-            erasing.finish(Disk(own))
+            queue_erase.finish(Disk(own))
             done: list[Restored | RestoredStream | RestoredFile | SalvagedTransactions] = []
-            if disk.directory == own and not erasing.is_written(own):
+            if disk.directory == own and not queue_erase.is_written(own):
                 done += _settle_transactions(registry, disk, salvage=salvage)
             everything = not queues and not streams
             if queues or everything:
@@ -143,7 +143,7 @@ def restore_aside(
     own = Disk(registry.data_dir or chosen_directory(namespace))
     try:
         with registry.locked():
-            erasing.finish(own)
+            queue_erase.finish(own)
             found = _named_aside(own, file)
             if new_name is not None and found.kind != "queue":
                 raise InvalidOption(f"{file} is no queue: it comes back under its own name alone")
@@ -209,9 +209,9 @@ def _restore_definitions(registry: Namespace, own: Disk, aside: str, before: str
             f"{memory} is there, and a writer would write it over {before}: {aside} can come back "
             f"only before its like is made again after a reboot"
         )
-    if erasing.is_written(own.directory):
+    if queue_erase.is_written(own.directory):
         raise ShmqError(
-            f"process {erasing.writer_of(own.directory)} writes in {own.directory}, and would "
+            f"process {queue_erase.writer_of(own.directory)} writes in {own.directory}, and would "
             f"write over {before}: end it first"
         )
     if before in own.names():
@@ -309,7 +309,7 @@ def _way_made(own: Disk, name: str) -> Iterator[None]:
     if files is None:
         yield
         return
-    keys = {file: erasing.hash_key_of(own, file) for file in files.names()}
+    keys = {file: queue_erase.hash_key_of(own, file) for file in files.names()}
     aside = set_aside(own, name, keys)
     try:
         yield

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from shmq.core import _core
-from shmq.persistence.catalog import snapshot_name, unfinished
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import SNAPSHOT, Trailer
-from shmq.persistence.identity import Identity
-from shmq.persistence.writing import write_whole
+from shmq.native import _core
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import SNAPSHOT, Trailer
+from shmq.storage.paths import snapshot_name, unfinished
+from shmq.storage.queue_identity import Identity
+from shmq.storage.write_fully import write_whole
 
 __all__ = ["Snapshot"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from shmq.errors import QueueDeleted, ShmqError
-from shmq.persistence.kept import Kept
+from shmq.persistence.snapshot_writer import Kept
 
 __all__ = ["Shutter"]
 

@@ -8,16 +8,16 @@ import math
 import threading
 import time
 
-from shmq.client.local import LocalQueue
-from shmq.core import _core
+from shmq.client.local.broker import LocalQueue
 from shmq.errors import QueueDeleted
-from shmq.persistence import erasing
-from shmq.persistence.catalog import aside_names, catalog, snapshot_name, unfinished
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import HEADER_BYTES, read_header
-from shmq.persistence.identity import Identity
-from shmq.persistence.sizes import Sizes
+from shmq.native import _core
 from shmq.persistence.snapshot import Snapshot
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import HEADER_BYTES, read_header
+from shmq.storage.limits import Sizes
+from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
+from shmq.storage.queue_identity import Identity
 
 __all__ = ["Kept"]
 
@@ -86,7 +86,7 @@ class Kept:
             gone, self.closed = self.deleted, True
             self.handle.close()
             if gone:
-                erasing.erase(self.disk, self.name, self.identity.hash_key)
+                queue_erase.erase(self.disk, self.name, self.identity.hash_key)
 
     def held(self) -> contextlib.AbstractContextManager[object]:
         """Nothing is published and no snapshot replaced while this is held."""
@@ -117,7 +117,8 @@ class Kept:
         self.disk.sync_directory()  # a writer that died may not have
         files = catalog(self.disk.names()).get(self.name)
         keys = {
-            name: erasing.hash_key_of(self.disk, name) for name in (files.names() if files else ())
+            name: queue_erase.hash_key_of(self.disk, name)
+            for name in (files.names() if files else ())
         }
         own = {None, self.identity.hash_key}
         strangers = {name: key for name, key in keys.items() if key not in own}

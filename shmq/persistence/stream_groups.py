@@ -11,11 +11,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from shmq.client.groups import files
-from shmq.core._roster import Roster
 from shmq.errors import SegmentError, ShmqError
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native._group import Roster
 from shmq.persistence.stream_recovery import StoredStream
-from shmq.registry import Namespace
 
 __all__ = ["groups_of", "restore_groups"]
 
@@ -28,9 +28,9 @@ _OWN: Final = frozenset({"group_id", "stream_id"})
 def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
     """Each group's options and its committed offsets, by name."""
     found: dict[str, Any] = {}
-    for name in files.group_names(namespace, identity):
+    for name in group_files.group_names(namespace, identity):
         with contextlib.suppress(SegmentError, ShmqError):
-            roster = files.look_at(namespace, identity, name)
+            roster = group_files.look_at(namespace, identity, name)
             if roster is not None:
                 options = {key: value for key, value in roster.options.items() if key not in _OWN}
                 found[name] = {"options": options, "committed": _done(roster)}
@@ -64,7 +64,7 @@ def _restore(
     options: dict[str, Any],
     committed: Sequence[int | None],
 ) -> None:
-    roster = files.open_or_make(namespace, stored.name, stored.identity, name, options)
+    roster = group_files.open_or_make(namespace, stored.name, stored.identity, name, options)
     there = list(zip(committed, stored.ends, strict=False))
     roster.widen(len(there))
     for partition, (offset, end) in enumerate(there):

@@ -20,16 +20,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shmq.core import _core, _spill
 from shmq.errors import DamagedSegment, FileError
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import BATCH_BYTES, INDEXED, Trailer, pack_record
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_places import UNFINISHED_SEGMENT, bases, segment_file
-from shmq.persistence.stream_producers import note_producers
-from shmq.persistence.stream_segment import LEAST_TIME, Place, StreamSegment
-from shmq.persistence.writing import write_pushed, write_whole
+from shmq.native import _core, _file
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import BATCH_BYTES, INDEXED, Trailer, pack_record
+from shmq.storage.limits import Sizes
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_paths import UNFINISHED_SEGMENT, bases, segment_file
+from shmq.storage.stream_producers import note_producers
+from shmq.storage.stream_segment import LEAST_TIME, Place, StreamSegment
+from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Commit", "StreamJournal"]
 
@@ -232,12 +232,12 @@ class StreamJournal:
         offset, moment = commit.first, LEAST_TIME
         for piece in commit.pieces:
             due = offset
-            how, at, offset, moment, _ = _spill.walk(piece, 0, salts, due, stop_offset=0)
+            how, at, offset, moment, _ = _file.walk(piece, 0, salts, due, stop_offset=0)
             if offset != due:  # of an offset 0 a walk takes whatever comes first
                 how, offset = "damaged", due
             while how == "stop":
                 found.append(Place(before + at, offset, moment))
-                how, at, offset, moment, _ = _spill.walk(
+                how, at, offset, moment, _ = _file.walk(
                     piece, at, salts, offset, moment, most_bytes=INDEXED, verify=False
                 )
             if how != "end":

@@ -21,15 +21,16 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from shmq.errors import FileError, OffsetOutOfRange, ShmqError
-from shmq.persistence.catalog import free_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.notes import NO_NOTES, Notes
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import StreamCard, read_card, write_card
-from shmq.persistence.stream_erasing import erase_stream
-from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_places import (
+from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.partition_generation import Era, eras_among
+from shmq.storage.paths import free_name
+from shmq.storage.stream_erase import erase_stream
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_meta import StreamCard, read_card, write_card
+from shmq.storage.stream_paths import (
     CARD,
     PRODUCERS,
     bases,
@@ -37,9 +38,8 @@ from shmq.persistence.stream_places import (
     segment_file,
     stream_directory,
 )
-from shmq.persistence.stream_segment import StreamSegment
-from shmq.persistence.transaction_file import Id, Part
-from shmq.stream_era import Era, eras_among
+from shmq.storage.stream_segment import StreamSegment
+from shmq.storage.transaction_file import Id, Part
 
 __all__ = ["Followed", "KeptPartition", "KeptStream"]
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import logging
 
-from shmq import stream_registry
+from shmq.api.names import check_name
+from shmq.api.stream_options import StreamOptions
 from shmq.errors import NoSuchStream, SegmentError, ShmqError
-from shmq.names import check_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import sweep_streams
+from shmq.namespace import streams
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.stream_groups import restore_groups
-from shmq.persistence.stream_places import stream_directory
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
-from shmq.persistence.tail import Tail
-from shmq.registry import Namespace
-from shmq.stream_options import StreamOptions
+from shmq.storage.disk import Disk
+from shmq.storage.stream_erase import sweep_streams
+from shmq.storage.stream_paths import stream_directory
+from shmq.storage.tail import Tail
 
 __all__ = ["rebuild_stream", "recover_streams"]
 
@@ -54,7 +54,7 @@ def _live(registry: Namespace) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for name in registry.stream_names():
         try:
-            found[name] = stream_registry.open_stream(registry, name)[0].identity
+            found[name] = streams.open_stream(registry, name)[0].identity
         except NoSuchStream:
             continue
         except SegmentError as error:
@@ -98,7 +98,7 @@ def rebuild_stream(registry: Namespace, stored: StoredStream) -> None:
     """Make the stream in memory as its files are. Needs the registry lock. Raises ShmqError."""
     name, options = check_name(stored.name, "stream"), StreamOptions.given(stored.options)
     firsts = [(end.next, end.time or 0) for end in stored.ends]
-    control, logs = stream_registry.make_stream(
+    control, logs = streams.make_stream(
         registry,
         name,
         options,

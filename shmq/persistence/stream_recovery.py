@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, ShmqError
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_card import read_card
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_places import (
+from shmq.storage.disk import Disk
+from shmq.storage.partition_generation import Era
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_meta import read_card
+from shmq.storage.stream_paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -24,10 +25,9 @@ from shmq.persistence.stream_places import (
     stream_directory,
     streams_among,
 )
-from shmq.persistence.stream_producers import Producers, producers_before
-from shmq.persistence.stream_segment import StreamSegment
-from shmq.persistence.tail import Tail, read_tail
-from shmq.stream_era import Era
+from shmq.storage.stream_producers import Producers, producers_before
+from shmq.storage.stream_segment import StreamSegment
+from shmq.storage.tail import Tail, read_tail
 
 __all__ = ["PartitionEnd", "StoredStream", "end_of_partition", "plan_streams", "stored_stream"]
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from shmq import stream_registry
 from shmq.errors import FileError, NoSuchStream, SegmentError, StreamExists
-from shmq.persistence.catalog import free_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import erase_stream, is_carded
-from shmq.persistence.stream_places import CARD, STREAMS, stream_directory, streams_among
-from shmq.persistence.stream_rebuilding import rebuild_stream
+from shmq.namespace import streams as stream_registry
+from shmq.namespace.namespace import Namespace
+from shmq.persistence.stream_rebuild import rebuild_stream
 from shmq.persistence.stream_recovery import StoredStream, stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
-from shmq.persistence.writing import write_whole
-from shmq.registry import Namespace
+from shmq.storage.disk import Disk
+from shmq.storage.paths import free_name
+from shmq.storage.stream_erase import erase_stream, is_carded
+from shmq.storage.stream_paths import CARD, STREAMS, stream_directory, streams_among
+from shmq.storage.write_fully import write_whole
 
 __all__ = [
     "DAMAGED",

@@ -15,30 +15,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from shmq.core import _spill
 from shmq.errors import DamagedFile, FileError, IncompatibleFile
-from shmq.persistence.catalog import free_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import FileHeader
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import StreamCard, read_card, write_card
-from shmq.persistence.stream_identity import StreamIdentity
+from shmq.native import _file
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_places import (
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import FileHeader
+from shmq.storage.limits import Sizes
+from shmq.storage.partition_generation import eras_of
+from shmq.storage.paths import free_name
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_meta import StreamCard, read_card, write_card
+from shmq.storage.stream_paths import (
     UNFINISHED_SEGMENT,
     bases,
     partition_directory,
     segment_file,
     stream_directory,
 )
-from shmq.persistence.stream_segment import (
+from shmq.storage.stream_segment import (
     EVERYTHING,
     LEAST_TIME,
     StreamSegment,
     read_stream_header,
 )
-from shmq.persistence.writing import write_whole
-from shmq.stream_era import eras_of
+from shmq.storage.write_fully import write_whole
 
 __all__ = ["Run", "runs_in", "salvage_stream"]
 
@@ -70,7 +70,7 @@ def runs_in(raw: bytes, salt: int, first: int, until: int) -> list[Run]:
     salts, at, time = (0, salt), 0, LEAST_TIME
     while (at := _next_entry(raw, at, salts, (first, until), time)) >= 0:
         begin, _ = _PLACE.unpack_from(raw, at + _PLACE_AT)
-        _, end, first, time, _ = _spill.walk(raw, at, salts, begin, time, stop_offset=until)
+        _, end, first, time, _ = _file.walk(raw, at, salts, begin, time, stop_offset=until)
         if not runs or runs[-1].next != begin:
             runs.append(Run(begin, begin))
         runs[-1].pieces.append(memoryview(raw)[at:end])
@@ -89,7 +89,7 @@ def _next_entry(
         if at % 8 == 0 and at + _LEAST_BYTES <= len(raw):
             offset, moment = _PLACE.unpack_from(raw, at + _PLACE_AT)
             if among[0] <= offset < among[1] and moment >= time:
-                *_, count = _spill.walk(raw, at, salts, offset, moment, among[1], most=1)
+                *_, count = _file.walk(raw, at, salts, offset, moment, among[1], most=1)
                 if count:
                     return at
         found = raw.find(_TYPE, found + 1)
@@ -268,7 +268,7 @@ class _Partition:
 
     def _write(self, scratch: Disk, run: Run) -> None:
         journal = StreamJournal(scratch, self._whose, self._partition, run.first, Sizes())
-        entries = [memoryview(_spill.entries(piece)) for piece in run.pieces]
+        entries = [memoryview(_file.entries(piece)) for piece in run.pieces]
         try:
             journal.append(Commit(entries, run.first, run.next))
             journal.roll()

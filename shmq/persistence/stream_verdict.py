@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import DamagedFile
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import STREAM, STREAM_CARD
-from shmq.persistence.stream_card import read_card
-from shmq.persistence.stream_places import CARD, bases, streams_among
 from shmq.persistence.stream_salvage import runs_in
-from shmq.persistence.stream_segment import EVERYTHING, StreamSegment
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import STREAM, STREAM_CARD
+from shmq.storage.stream_meta import read_card
+from shmq.storage.stream_paths import CARD, bases, streams_among
+from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
 __all__ = ["is_of_stream", "verify_card", "verify_segment"]
 

@@ -9,16 +9,16 @@ import logging
 import time
 from typing import Final
 
-from shmq import stream_registry
-from shmq.client.streams import LocalStream, attach
+from shmq.client.local.stream import LocalStream, attach
 from shmq.errors import NoSuchStream, SegmentError, ShmqError, StreamDeleted
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.notes import NO_NOTES, Notes
-from shmq.persistence.sizes import Sizes
+from shmq.namespace import streams
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.stream_groups import groups_of
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_kept import RETRY, KeptStream
-from shmq.registry import Namespace
+from shmq.persistence.stream_partition_writer import RETRY, KeptStream
+from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.storage.limits import Sizes
+from shmq.storage.stream_identity import StreamIdentity
 
 __all__ = ["StreamWriter"]
 
@@ -107,7 +107,7 @@ class StreamWriter:
 
     def _look_at(self, name: str, inode: int) -> None:
         try:
-            control = stream_registry.look_at(self._namespace, name)
+            control = streams.look_at(self._namespace, name)
             if control is None or control.deleted:
                 return
             if control.options["durability"] != "memory":
@@ -172,5 +172,5 @@ def _identity_of(stream: LocalStream) -> StreamIdentity:
 
 def _inode(namespace: Namespace, name: str) -> int:
     with contextlib.suppress(OSError):
-        return stream_registry.control_path(namespace, name).stat().st_ino
+        return streams.control_path(namespace, name).stat().st_ino
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from shmq.persistence.transaction_file import Id, Part
+from shmq.storage.transaction_file import Id, Part
 
 __all__ = ["NO_NOTES", "Notes"]
 

@@ -15,33 +15,33 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from shmq.client.transactions.entries import Entry, by_partition, entries_of
-from shmq.client.transactions.ledger import noted as in_memory
-from shmq.client.transactions.ledger import read_noted as read_ledger
-from shmq.core import _core
+from shmq.client.transaction.entries import Entry, by_partition, entries_of
+from shmq.client.transaction.transaction_log import noted as in_memory
+from shmq.client.transaction.transaction_log import read_noted as read_ledger
 from shmq.errors import ShmqError
-from shmq.persistence.catalog import catalog
-from shmq.persistence.chain import Chain, map_file
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import pack_batch, pack_record
-from shmq.persistence.identity import Identity
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 from shmq.persistence.journal import Journal
-from shmq.persistence.lineage import lineage_of
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import StreamCard, read_card, write_card
-from shmq.persistence.stream_files import StreamFiles
-from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_places import partition_directory, stream_directory
 from shmq.persistence.stream_recovery import StoredStream, stored_stream
-from shmq.persistence.transaction_file import Part, TransactionFile, parts_of, read_noted
-from shmq.registry import Namespace
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import pack_batch, pack_record
+from shmq.storage.file_set import lineage_of
+from shmq.storage.limits import Sizes
+from shmq.storage.paths import catalog
+from shmq.storage.queue_files import Chain, map_file
+from shmq.storage.queue_identity import Identity
+from shmq.storage.stream_files import StreamFiles
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_meta import StreamCard, read_card, write_card
+from shmq.storage.stream_paths import partition_directory, stream_directory
+from shmq.storage.transaction_file import Part, TransactionFile, parts_of, read_noted
 
 __all__ = ["complete_transactions", "drop_the_lost"]
 
 log = logging.getLogger("shmq")
 
-#: An entry: its head, and what a producer adds to it: see entry.h.
+#: An entry: its head, and what a producer adds to it: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<IIBBBBIQqIIII")
 _PRODUCER: Final = struct.Struct("<QQ")
 _PRODUCED: Final = 1

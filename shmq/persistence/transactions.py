@@ -1,6 +1,6 @@
 """Transactions on their way to disk: noted as a whole before anything of them is written.
 
-A committed transaction has a file in memory (`shmq.client.transactions.ledger`) from before it
+A committed transaction has a file in memory (`shmq.client.transaction.transaction_log`) from before it
 does anything until the writer has seen that all of it has happened. Whoever is about to write
 what he has collected from a queue, a partition or the groups of a stream calls `note` in between:
 whatever he has collected of a transaction, the transaction is on disk first, with all that it
@@ -21,13 +21,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from shmq import stream_registry
-from shmq.client.transactions.ledger import noted, read_noted
+from shmq.client.transaction.transaction_log import noted, read_noted
 from shmq.errors import NoSuchQueue, NoSuchStream, SegmentError
-from shmq.persistence import transaction_file
-from shmq.persistence.disk import Disk
-from shmq.persistence.transaction_file import Id, Noted, Part, TransactionFile, parts_of
-from shmq.registry import Namespace
+from shmq.namespace import streams
+from shmq.namespace.namespace import Namespace
+from shmq.storage import transaction_file
+from shmq.storage.disk import Disk
+from shmq.storage.transaction_file import Id, Noted, Part, TransactionFile, parts_of
 
 __all__ = ["Transactions"]
 
@@ -181,7 +181,7 @@ class Transactions:
         try:
             if kind == "queue":
                 return self._namespace.open_segment(name).hash_key == identity
-            control = stream_registry.look_at(self._namespace, name)
+            control = streams.look_at(self._namespace, name)
         except (NoSuchQueue, NoSuchStream):
             return False
         except SegmentError:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-from shmq.codecs import unpack_properties
-from shmq.core import _core
+from shmq.codec.codecs import unpack_properties
 from shmq.errors import NoSuchQueue, SegmentError
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 
 __all__ = ["Moves", "target_of"]
 

@@ -18,22 +18,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Final
 
-from shmq.client.local import LocalQueue, attach
+from shmq.api.names import SHM, chosen_namespace
+from shmq.client.local.broker import LocalQueue, attach
 from shmq.errors import NoSuchQueue, QueueDeleted, SegmentError, ShmqError
-from shmq.names import SHM, chosen_namespace
-from shmq.persistence.control import CutFile
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import Definitions
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.inventory import others
-from shmq.persistence.journaled import RETRY, Journaled
-from shmq.persistence.kept import Kept
-from shmq.persistence.moves import Moves
-from shmq.persistence.shutter import Shutter
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_kept import KeptStream
+from shmq.persistence.journal_writer import RETRY, Journaled
+from shmq.persistence.snapshot_thread import Shutter
+from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.stream_partition_writer import KeptStream
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.registry import Namespace
+from shmq.persistence.transfers import Moves
+from shmq.storage.inventory import others
+from shmq.storage.limits import Sizes
+from shmq.storage.writer_control import CutFile
 
 __all__ = ["Writer"]
 
@@ -57,7 +57,7 @@ class Writer:
     """Keeps the durable queues of a namespace in a directory. `run` until `stop`.
 
     The directory is made and taken before the first file, see
-    :class:`~shmq.persistence.directory.DataDirectory`. ``namespace`` is as for
+    :class:`~shmq.namespace.data_directory.DataDirectory`. ``namespace`` is as for
     :func:`shmq.connect`. With ``idle`` it ends by itself once no other process has used a
     durable queue or stream for so many seconds. Raises :class:`~shmq.InvalidName`.
     """
@@ -135,7 +135,7 @@ class Writer:
         self._wake.put(None)
 
     def give_way(self) -> None:
-        """See :class:`shmq.persistence.control.Source`."""
+        """See :class:`shmq.storage.writer_control.Source`."""
         if self._idle is None:
             raise ShmqError("this writer was not started automatically: end it yourself")
         self._namespace.keep_no_more()

@@ -31,11 +31,11 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.core import _core
 from shmq.errors import DamagedSegment, IncompatibleSegment, ShmqError
-from shmq.persistence.catalog import EXCHANGES
-from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.native import _core
 from shmq.routing.table import Operation, Route, Table, operation_of
+from shmq.storage.paths import EXCHANGES
 
 __all__ = ["Book"]
 

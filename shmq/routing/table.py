@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from shmq import contract
+from shmq import api
+from shmq.api.names import check_name
 from shmq.errors import ExchangeExists, InvalidOption, NoSuchExchange
-from shmq.names import check_name
 from shmq.routing.headers import Headers, Wanted, check_headers
 from shmq.routing.topic import Target, Topics, check_key, check_pattern
 
@@ -152,17 +152,17 @@ class Table:
 
     # ---- looking ----
 
-    def summary(self, name: str) -> contract.ExchangeSummary:
+    def summary(self, name: str) -> api.ExchangeSummary:
         """The exchange in one line. Raises NoSuchExchange."""
         exchange = self._get(name)
-        return contract.ExchangeSummary(
+        return api.ExchangeSummary(
             name=name,
-            kind=cast("contract.ExchangeKind", exchange.kind),
+            kind=cast("api.ExchangeKind", exchange.kind),
             alternate=exchange.alternate,
             bindings=len(exchange.bindings),
         )
 
-    def summaries(self) -> list[contract.ExchangeSummary]:
+    def summaries(self) -> list[api.ExchangeSummary]:
         """All exchanges, sorted by name."""
         return [self.summary(name) for name in sorted(self._exchanges)]
 
@@ -178,7 +178,7 @@ class Table:
         """Whether anything is bound to that target."""
         return (kind, name) in self._leading_to
 
-    def bindings(self, name: str) -> list[contract.Binding]:
+    def bindings(self, name: str) -> list[api.Binding]:
         """The exchange's bindings, sorted by target and key. Raises NoSuchExchange."""
         return sorted(
             (_binding(key, target) for key, target in self._get(name).bindings),
@@ -304,11 +304,11 @@ def _key_and_target(kind: str, target: str, key: str, wanted: Any) -> tuple[_Key
     return (tuple(tuple(item) for item in wanted[0]), wanted[1]), (kind, target)
 
 
-def _binding(key: _Key, target: Target) -> contract.Binding:
-    kind, name = cast("contract.TargetKind", target[0]), target[1]
+def _binding(key: _Key, target: Target) -> api.Binding:
+    kind, name = cast("api.TargetKind", target[0]), target[1]
     if isinstance(key, str):
-        return contract.Binding(name, kind, key)
-    return contract.Binding(name, kind, "", _plain(key[0]), cast("contract.Match", key[1]))
+        return api.Binding(name, kind, key)
+    return api.Binding(name, kind, "", _plain(key[0]), cast("api.Match", key[1]))
 
 
 def _plain(headers: Any) -> dict[str, Any]:

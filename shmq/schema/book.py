@@ -24,12 +24,12 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq import contract
-from shmq.core import _core
+from shmq import api
 from shmq.errors import DamagedSegment, IncompatibleSegment, InvalidOption, SchemaError
-from shmq.persistence.catalog import SCHEMAS
-from shmq.registry import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
-from shmq.schemas.compare import problem_between
+from shmq.namespace.namespace import Namespace, as_foreign, as_no_file, as_no_space, refuse_foreign
+from shmq.native import _core
+from shmq.schema.compare import problem_between
+from shmq.storage.paths import SCHEMAS
 
 __all__ = ["Rows", "Schemas", "versions_of"]
 
@@ -43,7 +43,7 @@ _MOST: Final = 1024
 
 _LOOK: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-_Table = dict[str, list["contract.SchemaVersion"]]
+_Table = dict[str, list["api.SchemaVersion"]]
 #: The same as files have it.
 Rows = dict[str, list[list[Any]]]
 
@@ -55,7 +55,7 @@ class Schemas:
         self._namespace = namespace
         self._path = namespace.schemas_path
 
-    def of(self, name: str) -> list[contract.SchemaVersion]:
+    def of(self, name: str) -> list[api.SchemaVersion]:
         """Every version of the schema of ``name``, the oldest first. Raises SegmentError."""
         return self._read().get(name, [])
 
@@ -75,7 +75,7 @@ class Schemas:
             self._check(name, schema, chosen, known)
             version = newest.version + 1 if newest else 1
             known.append(
-                contract.SchemaVersion(
+                api.SchemaVersion(
                     name=name, version=version, schema=schema, compatibility=chosen, at=time.time()
                 )
             )
@@ -90,7 +90,7 @@ class Schemas:
 
     @staticmethod
     def _check(
-        name: str, schema: dict[str, Any], rule: str, known: list[contract.SchemaVersion]
+        name: str, schema: dict[str, Any], rule: str, known: list[api.SchemaVersion]
     ) -> None:
         """Messages of every version may still be there, so it is compared with each."""
         if len(known) >= _MOST:
@@ -229,14 +229,10 @@ def versions_of(found: Rows) -> _Table:
     return {name: [_version_of(name, *row) for row in rows] for name, rows in found.items()}
 
 
-def _version_of(
-    name: str, version: int, schema: Any, rule: str, at: float
-) -> contract.SchemaVersion:
+def _version_of(name: str, version: int, schema: Any, rule: str, at: float) -> api.SchemaVersion:
     if not isinstance(version, int) or not isinstance(schema, dict) or not isinstance(rule, str):
         raise TypeError(f"a version of {name!r} is none")
-    return contract.SchemaVersion(
-        name=name, version=version, schema=schema, compatibility=rule, at=at
-    )
+    return api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
 
 
 def _damaged(path: Path, what: str) -> DamagedSegment:

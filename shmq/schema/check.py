@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from shmq.errors import InvalidOption, SchemaError, ShmqError
-from shmq.schemas.compare import look_up
-from shmq.schemas.cycles import check_cycles
+from shmq.schema.compare import look_up
+from shmq.schema.cycles import check_cycles
 
 __all__ = ["LONGEST", "as_json_schema", "check_schema", "checker"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from shmq.errors import SchemaError
-from shmq.schemas.compare import look_up
+from shmq.schema.compare import look_up
 
 __all__ = ["check_cycles"]
 

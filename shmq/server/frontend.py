@@ -8,22 +8,22 @@ import logging
 import socket
 from typing import Any, Final
 
-from shmq.client import confirming
-from shmq.client.hub import wait_for
-from shmq.client.local import LocalBroker, LocalQueue
-from shmq.core import _core
+from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.waiting.wait_thread import wait_for
+from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
-from shmq.server.aside import Aside
-from shmq.server.caller import Caller
-from shmq.server.carrier import Carrier
-from shmq.server.census import Census
-from shmq.server.control import Control
-from shmq.server.limits import Limits
-from shmq.server.plain import Plain
-from shmq.server.secure import Secure
-from shmq.server.seldom import Seldom
+from shmq.native import _core
+from shmq.server.auth.limits import Limits
+from shmq.server.auth.tokens import Doors
+from shmq.server.connection.connection import Carrier
+from shmq.server.connection.connection_counts import Census
+from shmq.server.connection.peer import Caller
+from shmq.server.connection.plain_connection import Plain
+from shmq.server.connection.rate_limited_log import Seldom
+from shmq.server.connection.tls_connection import Secure
+from shmq.server.handlers.requests import Control
+from shmq.server.handlers.side_threads import Aside
 from shmq.server.settings import Settings
-from shmq.server.tokens import Doors
 
 __all__ = ["FrontEnd"]
 
@@ -276,7 +276,7 @@ class FrontEnd:
                 if not self._front.confirmed(queue):
                     # Whoever is promised something from now on gets a task of their own.
                     return
-                if not await confirming.synced(queue, beyond, None):
+                if not await durable_wait.synced(queue, beyond, None):
                     await asyncio.sleep(_BAD_DISK)
         except ShmqError as error:
             log.error("queue %s: nobody waits for its journal any more: %s", queue.name, error)

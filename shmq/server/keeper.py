@@ -14,11 +14,11 @@ import queue
 import time
 from collections.abc import Callable
 
-from shmq.client.local import LocalQueue, attach
+from shmq.api.names import chosen_namespace
+from shmq.api.options import check_seconds
+from shmq.client.local.broker import LocalQueue, attach
 from shmq.errors import LockTimeout, NoSuchQueue, QueueDeleted, ShmqError
-from shmq.names import chosen_namespace
-from shmq.options import check_seconds
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 __all__ = ["Keeper"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-from shmq.processes.lines import show_on_stderr
-from shmq.processes.pulse import Pulse, show_stack_on_demand
-from shmq.processes.signals import leave_to_the_supervisor
-from shmq.processes.tether import tether
 from shmq.server.keeper import Keeper
-from shmq.server.patience import limit_lock_waits
+from shmq.server.lock_wait import limit_lock_waits
+from shmq.supervision.heartbeat import Pulse, show_stack_on_demand
+from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import leave_to_the_supervisor
 
 __all__ = ["main"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.core import _core, _log, _roster
+from shmq.native import _core, _group, _stream
 
 __all__ = ["limit_lock_waits"]
 
@@ -13,5 +13,5 @@ def limit_lock_waits(seconds: float) -> None:
     It holds for the locks of queues, of partitions and of groups, whatever the timeout of the
     operation is.
     """
-    for module in (_core, _log, _roster):
+    for module in (_core, _stream, _group):
         module.set_patience(seconds)

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import ShmqError
-from shmq.persistence.directory import chosen_directory
+from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.namespace import AlreadyKept, Namespace
 from shmq.persistence.process import Persistence
-from shmq.processes.lines import show_on_stderr
-from shmq.processes.post import PipedPost
-from shmq.processes.pulse import Pulse, show_stack_on_demand
-from shmq.processes.signals import leave_to_the_supervisor
-from shmq.processes.tether import tether
-from shmq.registry import AlreadyKept, Namespace
 from shmq.server.settings import Settings
+from shmq.supervision.child_process import PipedPost
+from shmq.supervision.heartbeat import Pulse, show_stack_on_demand
+from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import leave_to_the_supervisor
 
 __all__ = ["PersistencePost", "main"]
 

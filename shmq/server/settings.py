@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from shmq.api.names import check_name, default_namespace
+from shmq.api.options import check_one_of, check_whole
 from shmq.errors import InvalidOption, ShmqError
-from shmq.names import check_name, default_namespace
-from shmq.options import check_one_of, check_whole
-from shmq.protocol import DEFAULT_PORT
-from shmq.server.limits import Limits, Quota
-from shmq.server.ownership import check_file
-from shmq.server.tls import Tls
-from shmq.server.tokens import Token
+from shmq.protocol.opcodes import DEFAULT_PORT
+from shmq.server.auth.limits import Limits, Quota
+from shmq.server.auth.ownership import check_file
+from shmq.server.auth.tls import Tls
+from shmq.server.auth.tokens import Token
 
 __all__ = ["LEVELS", "Settings", "Source"]
 

@@ -11,19 +11,19 @@ import time
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-from shmq.client import durability
-from shmq.client.local import LocalBroker
+from shmq.client.local.broker import LocalBroker
+from shmq.client.shared import durability
 from shmq.errors import ShmqError
-from shmq.processes.nudge import Nudge
-from shmq.processes.post import LOOK, PipedPost, Post
-from shmq.processes.signals import caught
-from shmq.registry import Namespace
-from shmq.server import keeping, worker
-from shmq.server.census import Census
-from shmq.server.listening import listen, refuse, url_of
-from shmq.server.notify import Manager
-from shmq.server.persisting import PersistencePost
+from shmq.namespace.namespace import Namespace
+from shmq.server import keeper_process, worker
+from shmq.server.connection.connection_counts import Census
+from shmq.server.listener import listen, refuse, url_of
+from shmq.server.persistence_process import PersistencePost
 from shmq.server.settings import Settings, Source
+from shmq.server.systemd import Manager
+from shmq.supervision.child_process import LOOK, PipedPost, Post
+from shmq.supervision.signals import caught
+from shmq.supervision.wakeup_pipe import Nudge
 
 __all__ = ["Supervisor"]
 
@@ -190,7 +190,7 @@ class Supervisor:
         self._fronts = [_FrontPost(self, s, census, row) for row, s in enumerate(self._sockets)]
         keeper = Post(
             "keeper",
-            keeping.main,
+            keeper_process.main,
             lambda: (settings.namespace, self.settings.level, keeper.pulse, os.getpid()),
             log,
             expected={0},

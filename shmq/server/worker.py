@@ -13,16 +13,16 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from shmq.client import durability
+from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
-from shmq.processes.lines import show_on_stderr
-from shmq.processes.pulse import BEAT, Pulse, show_stack_on_demand
-from shmq.processes.signals import held_back, leave_to_the_supervisor
-from shmq.processes.tether import tether
-from shmq.server.census import Census
+from shmq.server.connection.connection_counts import Census
 from shmq.server.frontend import FrontEnd
-from shmq.server.patience import limit_lock_waits
+from shmq.server.lock_wait import limit_lock_waits
 from shmq.server.settings import Settings
+from shmq.supervision.heartbeat import BEAT, Pulse, show_stack_on_demand
+from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import held_back, leave_to_the_supervisor
 
 __all__ = ["READY", "RELOADED", "main"]
 

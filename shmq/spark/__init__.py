@@ -6,7 +6,7 @@ files of durable queues; docs/spark.md has their options and columns. :func:`dec
 of bodies. Importing this imports nothing of Spark.
 """
 
-from shmq.spark.bodies import decode
+from shmq.spark.decode import decode
 from shmq.spark.session import register, session
 
 __all__ = ["decode", "register", "session"]

@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping
 
 from shmq.errors import ShmqError
-from shmq.spark import options, stream_kind
-from shmq.spark.address import Address
-from shmq.spark.options import STREAM
-from shmq.spark.queue_kind import OPTIONS, REFUSED
-from shmq.spark.queue_leases import Leases
-from shmq.spark.queue_source import Subscription
-from shmq.spark.stream_cursor import Cursor
-from shmq.spark.stream_offset import StreamOffset
-from shmq.spark.stream_topics import Topics
-from shmq.spark.taken import Offset
+from shmq.spark.queue.kind import OPTIONS, REFUSED
+from shmq.spark.queue.leases import Leases
+from shmq.spark.queue.offset import Offset
+from shmq.spark.queue.source import Subscription
+from shmq.spark.shared import options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import STREAM
+from shmq.spark.stream import kind as stream_kind
+from shmq.spark.stream.cursor import Cursor
+from shmq.spark.stream.offset import StreamOffset
+from shmq.spark.stream.topics import Topics
 
 __all__ = ["settle"]
 

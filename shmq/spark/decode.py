@@ -35,7 +35,7 @@ def decode(
     for name, value, allowed in (("codec", codec, _CODECS), ("bad", bad, _BAD)):
         if value not in allowed:
             raise InvalidOption(f"{name}={value!r} must be one of {', '.join(allowed)}")
-    from shmq.spark.jobs import decode as decoding  # noqa: PLC0415 - heavy, and an extra
+    from shmq.spark.shared import body_columns as decoding  # noqa: PLC0415 - heavy, and an extra
 
     table = {"schema": schema, "codec": codec, "into": into, "bad": bad}
     found = decoding.tagged(rows, table)

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import shmq
 from shmq.errors import InvalidOption, Unauthorized, Unsupported
-from shmq.spark import address, options, queue_kind, stream_kind
-from shmq.spark.address import Address
-from shmq.spark.options import BATCH, Option
-from shmq.spark.queue_kind import QueueKind
-from shmq.spark.stream_kind import StreamKind
+from shmq.spark.queue import kind as queue_kind
+from shmq.spark.queue.kind import QueueKind
+from shmq.spark.shared import address, options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import BATCH, Option
+from shmq.spark.stream import kind as stream_kind
+from shmq.spark.stream.kind import StreamKind
 
 __all__ = ["Kind", "check", "kind_of"]
 

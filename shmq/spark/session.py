@@ -78,7 +78,7 @@ def register(spark: SparkSession) -> None:
     Python of the executors must be able to import shmq, too. Raises :class:`ImportError`
     without PySpark.
     """
-    from shmq.spark.dmsq_source import DmsqSource  # noqa: PLC0415 - both import PySpark
+    from shmq.spark.dmsq.source import DmsqSource  # noqa: PLC0415 - both import PySpark
     from shmq.spark.source import ShmqSource  # noqa: PLC0415
 
     spark.dataSource.register(ShmqSource)

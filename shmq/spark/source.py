@@ -1,7 +1,7 @@
 """``format("shmq")``: what Spark asks of a format, handed on to what kind of thing is meant.
 
-A kind is a class as :class:`~shmq.spark.queue_kind.QueueKind`, chosen in
-:func:`~shmq.spark.kinds.kind_of` alone.
+A kind is a class as :class:`~shmq.spark.queue.kind.QueueKind`, chosen in
+:func:`~shmq.spark.format_dispatch.kind_of` alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from shmq.spark.kinds import Kind
+    from shmq.spark.format_dispatch import Kind
 
 __all__ = ["ShmqSource"]
 
@@ -34,7 +34,7 @@ class ShmqSource(DataSource):
 
     def kind(self) -> Kind:
         """What its options speak of. Raises :class:`~shmq.ShmqError`."""
-        from shmq.spark.kinds import kind_of  # noqa: PLC0415 - Spark looks at each format
+        from shmq.spark.format_dispatch import kind_of  # noqa: PLC0415 - Spark looks at each format
 
         return kind_of(self.options)
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from shmq.persistence.catalog import EXCHANGES, SCHEMAS, catalog
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_places import STREAMS, stream_directory, streams_among
-from shmq.persistence.transaction_file import TRANSACTIONS
+from shmq.storage.disk import Disk
+from shmq.storage.paths import EXCHANGES, SCHEMAS, catalog
+from shmq.storage.stream_paths import STREAMS, stream_directory, streams_among
+from shmq.storage.transaction_file import TRANSACTIONS
 
 __all__ = ["Aside", "RenamedDisk", "files_aside"]
 

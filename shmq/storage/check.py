@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from shmq.errors import FileError
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_card import read_card
-from shmq.persistence.stream_places import (
+from shmq.storage.disk import Disk
+from shmq.storage.stream_meta import read_card
+from shmq.storage.stream_paths import (
     STREAMS,
     bases,
     partition_directory,
@@ -20,7 +20,7 @@ from shmq.persistence.stream_places import (
     stream_directory,
     streams_among,
 )
-from shmq.persistence.stream_segment import EVERYTHING, StreamSegment
+from shmq.storage.stream_segment import EVERYTHING, StreamSegment
 
 __all__ = ["stored_streams", "stream_problems"]
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.core import _core
-from shmq.core._core import pack_batch, pack_record, read_record, seal_records
 from shmq.errors import DamagedFile, IncompatibleFile
+from shmq.native import _core
+from shmq.native._core import pack_batch, pack_record, read_record, seal_records
 
 __all__ = [
     "BATCH_BYTES",

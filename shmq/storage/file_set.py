@@ -6,9 +6,8 @@ import struct
 from typing import Final
 
 from shmq.errors import DamagedFile, FileError
-from shmq.persistence.catalog import Files, segment_name, snapshot_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import (
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import (
     HEADER_BYTES,
     JOURNAL,
     SNAPSHOT,
@@ -16,6 +15,7 @@ from shmq.persistence.format import (
     FileHeader,
     read_header,
 )
+from shmq.storage.paths import Files, segment_name, snapshot_name
 
 __all__ = ["lineage_of"]
 

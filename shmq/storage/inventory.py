@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Final, Literal
 
-from shmq.persistence import erasing
-from shmq.persistence.catalog import catalog
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_erasing import erase_stream, is_carded
-from shmq.persistence.stream_places import STREAMS, streams_among
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
+from shmq.storage.paths import catalog
+from shmq.storage.stream_erase import erase_stream, is_carded
+from shmq.storage.stream_paths import STREAMS, streams_among
 
 __all__ = ["Kind", "erase_stored", "others", "stored_names"]
 
@@ -39,7 +39,7 @@ def stored_names(directory: Path, kind: Kind) -> set[str]:
         name
         for name, files in catalog(names).items()
         if (files.snapshot or files.segments)
-        and (erasing.note(name) not in names or erasing.is_left(disk, files))
+        and (queue_erase.note(name) not in names or queue_erase.is_left(disk, files))
     }
 
 
@@ -68,7 +68,7 @@ def erase_stored(directory: Path, kind: Kind, name: str) -> None:
             if stream == name:
                 erase_stream(disk, name, identity)
         return
-    erasing.erase(disk, name)
+    queue_erase.erase(disk, name)
     left = catalog(disk.names()).get(name)
     for file in left.names() if left is not None else ():
         with contextlib.suppress(FileNotFoundError):

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.core import _core
 from shmq.errors import DamagedFile
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import HEADER_BYTES, FileHeader, read_header
-from shmq.persistence.writing import write_whole
+from shmq.native import _core
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import HEADER_BYTES, FileHeader, read_header
+from shmq.storage.write_fully import write_whole
 
 __all__ = ["read_map", "write_map"]
 

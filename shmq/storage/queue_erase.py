@@ -17,9 +17,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from shmq.persistence.catalog import SUFFIX, Files, catalog
-from shmq.persistence.disk import Disk
-from shmq.persistence.writing import write_whole
+from shmq.storage.disk import Disk
+from shmq.storage.paths import SUFFIX, Files, catalog
+from shmq.storage.write_fully import write_whole
 
 __all__ = ["LOCK", "erase", "finish", "hash_key_of", "is_left", "is_written", "note", "writer_of"]
 

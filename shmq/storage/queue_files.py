@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from shmq.contract import Columns
-from shmq.core import _core
+from shmq.api import Columns
 from shmq.errors import DamagedFile, FileError
-from shmq.persistence.format import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
+from shmq.native import _core
+from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
 __all__ = ["ALL_NUMBERS", "ALL_TIMES", "Chain", "Skipped", "map_file", "read_chain", "read_file"]
 

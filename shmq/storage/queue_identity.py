@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmq.core import _core
-from shmq.persistence.format import FileHeader, new_salt
+from shmq.native import _core
+from shmq.storage.file_header import FileHeader, new_salt
 
 __all__ = ["Identity"]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from shmq.errors import FileError
-from shmq.persistence.catalog import Files, catalog, segment_name
-from shmq.persistence.chain import ALL_NUMBERS, Chain
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import HEADER_BYTES, read_header, read_record
-from shmq.persistence.lineage import lineage_of
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
+from shmq.storage.file_set import lineage_of
+from shmq.storage.paths import Files, catalog, segment_name
+from shmq.storage.queue_files import ALL_NUMBERS, Chain
 
 __all__ = ["Part", "ReadOnly", "open_parts", "open_queue"]
 

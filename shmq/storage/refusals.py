@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, ShmqError
-from shmq.persistence.disk import Disk
-from shmq.persistence.inventory import Kind
-from shmq.persistence.writing import write_whole
+from shmq.storage.disk import Disk
+from shmq.storage.inventory import Kind
+from shmq.storage.write_fully import write_whole
 
 __all__ = ["refusal_of", "write_refusals"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_places import CARD, STREAMS, stream_directory, streams_among
+from shmq.storage.disk import Disk
+from shmq.storage.stream_paths import CARD, STREAMS, stream_directory, streams_among
 
 __all__ = ["erase_stream", "is_carded", "sweep_streams"]
 

@@ -13,9 +13,9 @@ import threading
 from typing import Final
 
 from shmq.errors import DamagedFile, FileError
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_places import bases, segment_file
-from shmq.persistence.stream_segment import Block, StreamSegment
+from shmq.storage.disk import Disk
+from shmq.storage.stream_paths import bases, segment_file
+from shmq.storage.stream_segment import Block, StreamSegment
 
 __all__ = ["StreamFiles"]
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmq.persistence.format import STREAM, STREAM_CARD, STREAM_PRODUCERS, FileHeader, new_salt
+from shmq.storage.file_header import STREAM, STREAM_CARD, STREAM_PRODUCERS, FileHeader, new_salt
 
 __all__ = ["StreamIdentity"]
 

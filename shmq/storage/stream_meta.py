@@ -1,6 +1,6 @@
 """The card of a durable stream: that there is one, what it is, and how far its groups are.
 
-Its form is that of :mod:`shmq.persistence.map_file`.
+Its form is that of :mod:`shmq.storage.map_file`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from shmq.api.stream_options import MAX_PARTITIONS
 from shmq.errors import DamagedFile
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import STREAM_CARD, FileHeader
-from shmq.persistence.map_file import read_map, write_map
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_places import CARD, UNFINISHED
-from shmq.stream_era import Era, eras_of
-from shmq.stream_options import MAX_PARTITIONS
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import STREAM_CARD, FileHeader
+from shmq.storage.map_file import read_map, write_map
+from shmq.storage.partition_generation import Era, eras_of
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_paths import CARD, UNFINISHED
 
 __all__ = ["StreamCard", "read_card", "write_card"]
 

@@ -11,12 +11,12 @@ import heapq
 from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import STREAM_PRODUCERS
-from shmq.persistence.map_file import read_map, write_map
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_places import PRODUCERS, UNFINISHED_PRODUCERS, bases
-from shmq.persistence.stream_segment import StreamSegment
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import STREAM_PRODUCERS
+from shmq.storage.map_file import read_map, write_map
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_paths import PRODUCERS, UNFINISHED_PRODUCERS, bases
+from shmq.storage.stream_segment import StreamSegment
 
 __all__ = ["Producers", "note_producers", "producers_before"]
 

@@ -13,10 +13,10 @@ import threading
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from shmq.core import _spill
 from shmq.errors import DamagedFile
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import (
+from shmq.native import _file
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import (
     BATCH_BYTES,
     HEADER_BYTES,
     INDEXED,
@@ -25,7 +25,7 @@ from shmq.persistence.format import (
     read_header,
     read_record,
 )
-from shmq.persistence.stream_places import segment_file
+from shmq.storage.stream_paths import segment_file
 
 __all__ = [
     "EVERYTHING",
@@ -157,7 +157,7 @@ class StreamSegment:
         """
         at = self._seek(offset, until)
         while at is not None:
-            how, end, behind, time, count = _spill.walk(
+            how, end, behind, time, count = _file.walk(
                 self._data, at.at, self._salts, at.offset, at.time, stop_offset=until,
                 most_bytes=most_bytes, most=most,
             )  # fmt: skip
@@ -201,7 +201,7 @@ class StreamSegment:
             at: Place | None = self._places[-1]
         found = None
         while at is not None:
-            how, end, behind, time, count = _spill.walk(
+            how, end, behind, time, count = _file.walk(
                 self._data, at.at, self._salts, at.offset, at.time, stop_offset=until
             )
             found = time if count or time != LEAST_TIME else found
@@ -213,7 +213,7 @@ class StreamSegment:
         with self._lock:
             self._grow(until)
             start = self._places[-1]
-        how, end, behind, time, count = _spill.walk(
+        how, end, behind, time, count = _file.walk(
             self._data, start.at, self._salts, start.offset, start.time, stop_offset=until
         )
         self._refuse(how, end)
@@ -225,7 +225,7 @@ class StreamSegment:
             return self._entry_bytes
         with self._lock:
             self._grow(until)
-        return _spill.measure(self._data, self.start, self._salts, self.base, until)
+        return _file.measure(self._data, self.start, self._salts, self.base, until)
 
     def check(self, until: int = EVERYTHING) -> Checked:
         """What is whole of all commits; a torn tail is told, and not looked at any more.
@@ -234,7 +234,7 @@ class StreamSegment:
         """
         # Its writer cuts off the zeros behind what it wrote: of a mapping they would be gone.
         data = self._data if self.closed else self._copy()
-        found = Checked(*_spill.check(data, self.start, self._salts, self.base))
+        found = Checked(*_file.check(data, self.start, self._salts, self.base))
         if found.how == "damaged" and found.offset < until:
             raise DamagedFile(self.path, found.damage, "a commit is not as it was written")
         if self._index_damage is not None:
@@ -246,7 +246,7 @@ class StreamSegment:
 
         Whether all of them could be read.
         """
-        how = _spill.produced(self._data, self.start, self._salts, self.base, until, found)
+        how = _file.produced(self._data, self.start, self._salts, self.base, until, found)
         return how == "end"
 
     def _seek(self, offset: int, until: int) -> Place | None:
@@ -277,7 +277,7 @@ class StreamSegment:
         Or the damage where it was; other damage before it is passed over.
         """
         while True:
-            how, at, found, found_time, _ = _spill.walk(
+            how, at, found, found_time, _ = _file.walk(
                 self._data, start.at, self._salts, start.offset, start.time,
                 stop_offset=offset, stop_time=time,
             )  # fmt: skip
@@ -295,7 +295,7 @@ class StreamSegment:
 
     def _behind(self, at: int, offset: int, time: int, until: int) -> Place | None:
         """The first entry that can be read behind what is damaged there, and before ``until``."""
-        found = _spill.find(self._data, at + 8, self._salts, offset, time, until)
+        found = _file.find(self._data, at + 8, self._salts, offset, time, until)
         return None if found is None else Place(*found)
 
     def _grow(self, until: int) -> None:
@@ -306,7 +306,7 @@ class StreamSegment:
         self._mapped_until = 0 if until == EVERYTHING else until
         last = self._places[-1]
         while last.offset < until:
-            how, at, offset, time, count = _spill.walk(
+            how, at, offset, time, count = _file.walk(
                 self._data, last.at, self._salts, last.offset, last.time, stop_offset=until,
                 most_bytes=INDEXED,
             )  # fmt: skip

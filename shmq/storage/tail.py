@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import BATCH_BYTES, read_record
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import BATCH_BYTES, read_record
 
 __all__ = ["Tail", "read_tail"]
 

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.core import _core
 from shmq.errors import DamagedFile, IncompatibleFile
-from shmq.persistence.disk import Disk
-from shmq.persistence.writing import write_whole
+from shmq.native import _core
+from shmq.storage.disk import Disk
+from shmq.storage.write_fully import write_whole
 
 __all__ = [
     "TRANSACTIONS",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from shmq.persistence.disk import Disk
+from shmq.storage.disk import Disk
 
 __all__ = ["write_pushed", "write_whole"]
 

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from shmq.api.names import check_name
 from shmq.errors import InvalidName, ShmqError
-from shmq.names import check_name
 
 __all__ = [
     "Control",

@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shmq import contract
-from shmq.client.local import LocalQueue
+from shmq import api
+from shmq.client.local.broker import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.stress.board import Board
-from shmq.stress.crew import Crew, Unwell
+from shmq.stress.check_result import WRONGS, Verdict, count_once, judge
 from shmq.stress.journal import NUMBER_BITS, read_all
 from shmq.stress.latency import BUCKETS, merged, upper_bound
 from shmq.stress.plan import Plan
 from shmq.stress.result import Result, Sample, latencies
-from shmq.stress.verdict import WRONGS, Verdict, count_once, judge
+from shmq.stress.shared_counters import Board
+from shmq.stress.worker_processes import Crew, Unwell
 from shmq.stress.workers import Job, failure_of, on_row, produce
 
 __all__ = ["PATIENCE", "run"]
@@ -36,7 +36,7 @@ _MERCY = 0.2
 
 
 def run(
-    reach: Callable[[], contract.Broker],
+    reach: Callable[[], api.Broker],
     name: str | None,
     plan: Plan,
     watch: Callable[[Sample], None],
@@ -62,7 +62,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _fresh_queue(broker: contract.Broker, plan: Plan) -> Iterator[contract.Queue]:
+def _fresh_queue(broker: api.Broker, plan: Plan) -> Iterator[api.Queue]:
     """A queue of its own for the run, that loses nothing and ends no lease."""
     arena = max(16 << 20, min(64 << 20, (plan.size + 128) << 14), 16 * plan.size)
     name = f"stress-{os.getpid()}-{secrets.token_hex(3)}"
@@ -75,7 +75,7 @@ def _fresh_queue(broker: contract.Broker, plan: Plan) -> Iterator[contract.Queue
             broker.delete_queue(name)
 
 
-def _refuse_unfit(queue: contract.Queue, plan: Plan) -> None:
+def _refuse_unfit(queue: api.Queue, plan: Plan) -> None:
     """Raises InvalidOption, MessageTooLarge."""
     stats, options = queue.stats(), queue.options
     held = stats.depth + stats.delayed + stats.in_flight + stats.dying
@@ -106,7 +106,7 @@ class _Run:
     stopped may hold its lock.
     """
 
-    def __init__(self, job: Job, queue: contract.Queue, watch: Callable[[Sample], None]) -> None:
+    def __init__(self, job: Job, queue: api.Queue, watch: Callable[[Sample], None]) -> None:
         self._job = job
         self._plan = job.plan
         self._board = job.board

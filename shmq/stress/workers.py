@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from shmq import contract
+from shmq import api
 from shmq.errors import Empty, Full, LeaseExpired
-from shmq.stress.board import Board
-from shmq.stress.body import Bodies, opened
 from shmq.stress.journal import ACKED, ACKING, GOT, Journal
 from shmq.stress.latency import bucket_of
 from shmq.stress.plan import Plan
+from shmq.stress.shared_counters import Board
+from shmq.stress.stamped_body import Bodies, opened
 
 __all__ = ["Job", "failure_of", "on_row", "produce"]
 
@@ -31,7 +31,7 @@ _KEPT = 1 << 16
 class Job(NamedTuple):
     """Where the work is, and what it is."""
 
-    reach: Callable[[], contract.Broker]
+    reach: Callable[[], api.Broker]
     queue: str
     plan: Plan
     board: Board
@@ -67,7 +67,7 @@ def produce(job: Job, worker: int) -> None:
             number += put
 
 
-def _put(queue: contract.Queue, bodies: list[bytes], group: str | None) -> int:
+def _put(queue: api.Queue, bodies: list[bytes], group: str | None) -> int:
     """How many of the bodies went in, from the front."""
     if len(bodies) > 1:
         return queue.put_many(bodies, True, _SLICE, group=group)
@@ -91,7 +91,7 @@ def consume(job: Job, worker: int, row: int) -> None:
         taker.close()
 
 
-def _get(queue: contract.Queue, batch: int) -> Sequence[contract.Message]:
+def _get(queue: api.Queue, batch: int) -> Sequence[api.Message]:
     if batch > 1:
         return queue.get_many(batch, _SLICE)
     try:
@@ -100,7 +100,7 @@ def _get(queue: contract.Queue, batch: int) -> Sequence[contract.Message]:
         return ()
 
 
-def _nothing_left(queue: contract.Queue) -> bool:
+def _nothing_left(queue: api.Queue) -> bool:
     stats = queue.stats()
     return not (stats.depth or stats.delayed or stats.in_flight or stats.dying)
 
@@ -116,7 +116,7 @@ class _Taker:
         self._careful = job.plan.careful
         self._journal = Journal(job.directory, worker, 0 if self._careful else _KEPT)
 
-    def take(self, queue: contract.Queue, messages: Sequence[contract.Message]) -> None:
+    def take(self, queue: api.Queue, messages: Sequence[api.Message]) -> None:
         """Verify messages that have just come, and acknowledge them."""
         now = time.monotonic_ns()
         numbers, longest = [], 0
@@ -140,9 +140,7 @@ class _Taker:
         self._journal.close()
 
 
-def _settle(
-    queue: contract.Queue, messages: Sequence[contract.Message], numbers: list[int]
-) -> list[int]:
+def _settle(queue: api.Queue, messages: Sequence[api.Message], numbers: list[int]) -> list[int]:
     """Acknowledge the messages; the numbers of those whose lease had not run out."""
     if len(messages) > 1:
         late = set(queue.ack_many(messages))
@@ -158,7 +156,7 @@ def _settle(
 
 
 @contextlib.contextmanager
-def _at_work(job: Job, worker: int) -> Iterator[contract.Queue]:
+def _at_work(job: Job, worker: int) -> Iterator[api.Queue]:
     """The queue to work on. Ctrl-C is for the starter; a failure is left in a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
-from shmq.processes.pulse import SHOW_STACK, Pulse, is_stopped
-from shmq.processes.signals import held_back
+from shmq.supervision.heartbeat import SHOW_STACK, Pulse, is_stopped
+from shmq.supervision.signals import held_back
 
 __all__ = ["PipedPost", "Post"]
 

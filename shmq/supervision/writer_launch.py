@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.persistence.disk import Disk
+from shmq.storage.disk import Disk
 
 __all__ = ["IDLE", "chosen_idle", "launch"]
 

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from shmq.contract import Message
+from shmq.api import Message
+from shmq.api.names import chosen_namespace
 from shmq.errors import InvalidOption
-from shmq.names import chosen_namespace
 from shmq.workers.handler import Handler, load, name_of
 from shmq.workers.plan import Mode, Plan
 
@@ -113,7 +113,7 @@ def run(*workers: Worker, drain_timeout: float | None = None) -> None:
     :class:`~shmq.InvalidOption`, and :class:`~shmq.ShmqError` after the drain timeout.
     """
     # Only those who run workers are to load multiprocessing.
-    from shmq.processes.lines import show_on_stderr  # noqa: PLC0415
+    from shmq.supervision.log_lines import show_on_stderr  # noqa: PLC0415
     from shmq.workers.supervisor import Supervisor  # noqa: PLC0415
 
     plans = [worker.plan for worker in workers]

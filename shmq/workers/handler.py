@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from shmq.contract import Message
+from shmq.api import Message
 from shmq.errors import InvalidOption
 
 __all__ = ["Handler", "load", "name_of"]

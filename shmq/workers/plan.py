@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from shmq import contract
-from shmq.client.local import LocalBroker
+from shmq import api
+from shmq.api.names import check_name, default_namespace
+from shmq.api.options import MIN_LEASE, check_one_of, check_seconds, check_whole
+from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption
-from shmq.names import check_name, default_namespace
-from shmq.options import MIN_LEASE, check_one_of, check_seconds, check_whole
 
 if TYPE_CHECKING:
     from shmq.client.remote.address import Target
@@ -75,7 +75,7 @@ class Plan:
         if self.idle_timeout is not None:
             check_seconds("idle_timeout", self.idle_timeout, 0.0)
 
-    def reach(self) -> contract.Broker:
+    def reach(self) -> api.Broker:
         """The broker of the queue. Raises what :func:`shmq.connect` does."""
         if self.server is not None:
             from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone

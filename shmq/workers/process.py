@@ -9,14 +9,14 @@ import os
 import sys
 from typing import Any
 
-from shmq.contract import Message
+from shmq.api import Message
 from shmq.errors import ConnectionLost, NoSuchQueue, SegmentError, ShuttingDown
-from shmq.processes.lines import show_on_stderr
-from shmq.processes.signals import leave_to_the_supervisor
-from shmq.processes.tether import tether
+from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.parent_watch import tether
+from shmq.supervision.signals import leave_to_the_supervisor
 from shmq.workers.handler import Handler, load
 from shmq.workers.plan import Plan
-from shmq.workers.shift import Ending, Shift
+from shmq.workers.worker_loop import Ending, Shift
 
 __all__ = ["main"]
 

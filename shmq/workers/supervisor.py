@@ -9,14 +9,14 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
 
+from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
-from shmq.options import check_seconds
-from shmq.processes.nudge import Nudge
-from shmq.processes.post import Post
-from shmq.processes.signals import caught
+from shmq.supervision.child_process import Post
+from shmq.supervision.signals import caught
+from shmq.supervision.wakeup_pipe import Nudge
 from shmq.workers.plan import Plan
 from shmq.workers.process import main
-from shmq.workers.shift import Ending
+from shmq.workers.worker_loop import Ending
 
 __all__ = ["Supervisor"]
 

@@ -9,10 +9,10 @@ import random
 import time
 from typing import Final
 
-from shmq.client.keeping import LeaseKeeper
-from shmq.client.local import LocalQueue
-from shmq.contract import Consumer, Message, Queue
-from shmq.contract.outcome import Reject, Retry
+from shmq.api import Consumer, Message, Queue
+from shmq.api.outcome import Reject, Retry
+from shmq.client.local.broker import LocalQueue
+from shmq.client.shared.lease_keeper import LeaseKeeper
 from shmq.errors import ConnectionLost, LeaseExpired, QueueDeleted, ShuttingDown
 from shmq.workers.handler import Handler
 from shmq.workers.plan import Plan

@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Callable
 
-from shmq.protocol import HEADER, MAGIC, MORE, PROTOCOL_VERSION, Status, Type
+from shmq.protocol.opcodes import HEADER, MAGIC, MORE, PROTOCOL_VERSION, Status, Type
 
 Stored = tuple[int, bytes]
 

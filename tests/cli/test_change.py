@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell, ended, eventually, read_until, terminal
 
 

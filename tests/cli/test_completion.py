@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import ROOT, Shell, read_until, terminal
 
 BASH = shutil.which("bash") or ""

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import shmq
-from shmq.cli import contexts
-from shmq.cli.contexts import Context
-from shmq.cli.failure import Code
 from shmq.cli.main import cli
+from shmq.cli.shared import contexts
+from shmq.cli.shared.contexts import Context
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell
 
 Invoke = Callable[..., Result]

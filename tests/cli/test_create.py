@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell
 
 

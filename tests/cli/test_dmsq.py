@@ -13,12 +13,12 @@ from click.testing import Result
 from pyarrow import parquet
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import StreamCard, write_card
+from shmq.cli.shared.exit_codes import Code
 from shmq.persistence.stream_journal import StreamJournal
-from shmq.stream_era import eras_of
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.partition_generation import eras_of
+from shmq.storage.stream_meta import StreamCard, write_card
 from tests.cli.tools import Shell
 from tests.persistence.building import WALL, Building, put, settle
 from tests.persistence.entries import IDENTITY, commit

@@ -7,8 +7,8 @@ import re
 import click
 import pytest
 
-from shmq.cli.failure import Code
 from shmq.cli.main import cli
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import ROOT, Shell
 
 PAGE = (ROOT / "docs" / "cli.md").read_text()

@@ -13,10 +13,10 @@ import posix_ipc
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.client.local import LocalQueue
-from shmq.registry import Namespace
-from shmq.waiting import make_semaphores
+from shmq.cli.shared.exit_codes import Code
+from shmq.client.local.broker import LocalQueue
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import make_semaphores
 from tests.cli.tools import Shell, ended
 from tests.processes.tools import why_not
 
@@ -30,8 +30,8 @@ BEGIN = """
 import os, signal, sys
 import posix_ipc
 import shmq
-from shmq import registry
-from shmq.registry import Namespace
+from shmq.namespace import namespace as registry
+from shmq.namespace.namespace import Namespace
 
 def die(*arguments, **more):
     os.kill(os.getpid(), signal.SIGKILL)

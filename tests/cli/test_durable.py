@@ -7,7 +7,7 @@ import errno
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell
 from tests.persisting import persisting
 from tests.processes.tools import eventually

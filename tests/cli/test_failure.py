@@ -18,11 +18,11 @@ from click.testing import CliRunner, Result
 from hypothesis import strategies
 
 import shmq
-from shmq.cli import failure
-from shmq.cli.failure import Code
 from shmq.cli.main import cli
-from shmq.cli.output import Warnings
-from shmq.core import _core
+from shmq.cli.shared import exit_codes
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.output import Warnings
+from shmq.native import _core
 from tests.cli.tools import ROOT, Shell
 
 Invoke = Callable[..., Result]
@@ -44,7 +44,7 @@ MADE_OF = {"DamagedFile": ("path", 0, "what")}
 
 def test_every_error_of_shmq_has_its_exit_code() -> None:
     made = {name: MADE_OF.get(name, ("x",)) for name in shmq.errors.__all__}
-    codes = {name: failure.code_of(getattr(shmq, name)(*what)) for name, what in made.items()}
+    codes = {name: exit_codes.code_of(getattr(shmq, name)(*what)) for name, what in made.items()}
 
     assert codes == {
         "ShmqError": Code.REFUSED,
@@ -105,11 +105,11 @@ def test_every_error_of_shmq_has_its_exit_code() -> None:
     ],
 )
 def test_an_error_is_described_in_one_line(error: BaseException, line: str) -> None:
-    assert failure.describe(error) == line
+    assert exit_codes.describe(error) == line
 
 
 def test_an_error_that_nobody_foresaw_says_how_to_learn_more() -> None:
-    line = failure.describe(ZeroDivisionError("by zero"))
+    line = exit_codes.describe(ZeroDivisionError("by zero"))
 
     assert line.startswith("internal error: ZeroDivisionError: by zero")
     assert "SHMQ_TRACEBACK=1" in line

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.client.local import LocalQueue
-from shmq.health.apart import Crashed, Stuck, apart
+from shmq.cli.shared.exit_codes import Code
+from shmq.client.local.broker import LocalQueue
+from shmq.diagnose.probe_process import Crashed, Stuck, apart
 from tests.cli.tools import Shell, ended, eventually
 from tests.layout import place_of
 

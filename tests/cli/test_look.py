@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell, eventually, read_until, terminal
 
 Invoke = Callable[..., Result]

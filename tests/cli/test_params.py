@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies
 
 import shmq
-from shmq.cli import params
+from shmq.cli.shared import params
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from shmq.spark.jobs import registry
 
 if importlib.util.find_spec("pyspark") is None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import PATIENCE, Shell, ended, eventually, read_until, terminal
 
 

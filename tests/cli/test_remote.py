@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import shmq
-from shmq.cli.failure import Code
 from shmq.cli.main import cli
+from shmq.cli.shared.exit_codes import Code
 from tests.certificates import WHY_NOT, Certificates
 from tests.cli.tools import Ran, Shell, ended, eventually
 from tests.serving import Server, serve

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell
 
 

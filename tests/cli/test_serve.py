@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.cli.failure import Code
-from shmq.server.tokens import hash_of
+from shmq.cli.shared.exit_codes import Code
+from shmq.server.auth.tokens import hash_of
 from tests.cli.tools import Shell, ended
 
 

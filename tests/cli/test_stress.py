@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.stress.body import Bodies
+from shmq.cli.shared.exit_codes import Code
+from shmq.stress.stamped_body import Bodies
 from tests.cli.tools import PATIENCE, Ran, Shell, ended, eventually, read_until, terminal
 
 SIZE = 64

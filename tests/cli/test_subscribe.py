@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell, ended
 
 

@@ -22,8 +22,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.cli.frame import ORDERS, Row, draw, ordered
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.top_screen import ORDERS, Row, draw, ordered
 from tests.cli.tools import PATIENCE, Shell, ended, eventually, read_until, terminal
 
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"

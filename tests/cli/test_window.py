@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.cli import render, window
-from shmq.cli.outlet import Pipe
-from shmq.cli.window import Window
+from shmq.cli.shared import render, unacked_window
+from shmq.cli.shared.output_pipe import Pipe
+from shmq.cli.shared.unacked_window import Window
 
 FOR_EVER = 3600.0
 
@@ -28,7 +28,7 @@ def test_the_first_message_after_a_silence_waits_for_its_reader(
     queue: shmq.Queue, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = pipe
-    monkeypatch.setattr(window, "PATIENCE", FOR_EVER)
+    monkeypatch.setattr(unacked_window, "PATIENCE", FOR_EVER)
     carried = Window(queue, Pipe(theirs), lambda: False, ahead=64)
     carried._progress -= 2 * FOR_EVER
     queue.put("x")

@@ -12,8 +12,8 @@ import threading
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.names import is_reply_name, reply_name
+from shmq.api.names import is_reply_name, reply_name
+from shmq.client.local.broker import LocalBroker
 
 from ..conformance.tools import PATIENCE, eventually, in_thread, outcome
 

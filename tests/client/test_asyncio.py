@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
+from shmq.client.local.broker import LocalBroker
 from tests.client.loops import Loop, until
 
 #: What is never waited for in vain, in seconds.

@@ -7,7 +7,7 @@ import os
 import threading
 
 import shmq
-from shmq.client.local import LocalQueue
+from shmq.client.local.broker import LocalQueue
 
 
 def put_all(queue: shmq.Queue, count: int) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.core import _core
+from shmq.client.local.broker import LocalBroker
+from shmq.native import _core
 
 SECOND = 1_000_000_000
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shmq
-from shmq.client.local import LocalBroker, LocalQueue
-from shmq.core import _core
-from shmq.filters import compile_filter
-from shmq.where import Where, quoted
+from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.expression.compiler import compile_filter
+from shmq.expression.parse import Where, quoted
+from shmq.native import _core
 from tests.client.loops import Loop
 
 KEYS = ("a", "b", "ü")

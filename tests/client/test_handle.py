@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker, LocalQueue
 
 LARGE = 32 * 1024 * 1024
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 import shmq
-from shmq.client import moving
-from shmq.client.local import LocalBroker, LocalQueue
-from shmq.codecs import pack_properties
+from shmq.client.local import dead_letters
+from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.codec.codecs import pack_properties
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def half_a_burial(jobs: LocalQueue, graves: LocalQueue) -> None:
     jobs.get(block=False).reject()
     row = jobs.take_dead()
     assert row is not None
-    taken = moving.Taken(*row)
+    taken = dead_letters.Taken(*row)
     letter = {"dead": {"reason": "rejected", "queue": "jobs", "deliveries": 1, "at": 1}}
     stage(jobs, graves, taken, pack_properties(letter))
 
@@ -47,10 +47,10 @@ def half_a_redrive(graves: LocalQueue, jobs: LocalQueue) -> None:
     rows, _ = graves.scan(0, 10)
     row = graves.take(rows[0][0], rows[0][2])
     assert row is not None
-    stage(graves, jobs, moving.Taken(*row), b"")
+    stage(graves, jobs, dead_letters.Taken(*row), b"")
 
 
-def stage(source: LocalQueue, target: LocalQueue, taken: moving.Taken, meta: bytes) -> None:
+def stage(source: LocalQueue, target: LocalQueue, taken: dead_letters.Taken, meta: bytes) -> None:
     origin = source.segment.queue_id
     target.stage_copy(taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence)
 

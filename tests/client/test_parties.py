@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from shmq.client.bells import Bells
-from shmq.client.line import Line, Waiter
-from shmq.client.local import LocalBroker, LocalQueue
-from shmq.core import _core
+from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.waiting.bell_pool import Bells
+from shmq.client.local.waiting.waiting_tasks import Line, Waiter
+from shmq.native import _core
 
-wait_module = importlib.import_module("shmq.client.wait")
+wait_module = importlib.import_module("shmq.client.local.wait")
 
 
 @pytest.fixture

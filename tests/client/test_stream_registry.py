@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq import stream_registry
+from shmq.namespace import streams
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def meanwhile(broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[
     """Has something done once the control segment was looked at, before a partition is."""
 
     def do(deed: Callable[[], Any]) -> None:
-        real = stream_registry.open_partition
+        real = streams.open_partition
         deeds = [deed]
 
         def open_partition(*given: Any) -> Any:
@@ -24,7 +24,7 @@ def meanwhile(broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch) -> Callable[
                 deeds.pop()()
             return real(*given)
 
-        monkeypatch.setattr(stream_registry, "open_partition", open_partition)
+        monkeypatch.setattr(streams, "open_partition", open_partition)
 
     return do
 
@@ -56,13 +56,13 @@ def test_a_list_leaves_out_what_is_deleted_meanwhile(
     broker: shmq.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_stream("s", 1)
-    real = stream_registry.open_stream
+    real = streams.open_stream
 
     def opened(*given: Any) -> Any:
         found = real(*given)
-        monkeypatch.setattr(stream_registry, "open_stream", real)
+        monkeypatch.setattr(streams, "open_stream", real)
         broker.delete_stream("s")
         return found
 
-    monkeypatch.setattr(stream_registry, "open_stream", opened)
+    monkeypatch.setattr(streams, "open_stream", opened)
     assert broker.list_streams() == []

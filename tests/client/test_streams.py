@@ -14,13 +14,13 @@ from typing import cast
 import pytest
 
 import shmq
-from shmq.client.holding import Held, drop_dead
-from shmq.client.streams import LocalStream
-from shmq.compression import compressor
-from shmq.core import _log
-from shmq.names import SHM
-from shmq.persistence.stream_places import partition_directory
-from shmq.registry import Namespace
+from shmq.api.names import SHM
+from shmq.client.local.retention_hold import Held, drop_dead
+from shmq.client.local.stream import LocalStream
+from shmq.codec.compression import compressor
+from shmq.namespace.namespace import Namespace
+from shmq.native import _stream
+from shmq.storage.stream_paths import partition_directory
 
 from ..conformance.tools import in_thread, outcome
 
@@ -55,7 +55,7 @@ def test_a_view_is_of_the_ring_itself_and_says_when_it_is_overtaken(stream: Loca
 
 def test_a_view_that_was_overtaken_has_no_records_whoever_asks_again(stream: LocalStream) -> None:
     stream.append_many([b"abc"] * 5)
-    records = cast(_log.Records, stream.read(0, 0, view=True))
+    records = cast(_stream.Records, stream.read(0, 0, view=True))
     fill(stream)
     for _ in range(3):
         with pytest.raises(shmq.OffsetOutOfRange):
@@ -236,7 +236,7 @@ def test_a_wait_that_is_interrupted_ends_at_once(stream: LocalStream) -> None:
 def test_what_was_compressed_together_is_read_one_by_one(
     stream: LocalStream,
 ) -> None:
-    block = _log.pack_records([b"a", b"b", b"c"], keys=["k", None, None])
+    block = _stream.pack_records([b"a", b"b", b"c"], keys=["k", None, None])
     packed = compressor("lz4")(block)
     done = stream.append_block(
         packed, partition=0, count=3, compression="lz4", raw_bytes=len(block)
@@ -251,7 +251,7 @@ def test_what_was_compressed_together_is_read_one_by_one(
     ]
     raw, next_offset = stream.read_raw(0, 1)
     salt = stream.identity & 0xFFFFFFFF
-    assert _log.records_of(raw, 0, 1, salt=salt).values() == [b"b", b"c", b"d"]
+    assert _stream.records_of(raw, 0, 1, salt=salt).values() == [b"b", b"c", b"d"]
     assert next_offset == 4
 
 
@@ -260,12 +260,12 @@ def test_bytes_that_are_no_records_are_told(stream: LocalStream) -> None:
     raw, _ = stream.read_raw(0, 0)
     salt = stream.identity & 0xFFFFFFFF
 
-    assert _log.records_of(raw, 0, 0, salt=salt).values() == [b"abc"]
+    assert _stream.records_of(raw, 0, 0, salt=salt).values() == [b"abc"]
     for at in range(len(raw)):
         wrong = bytearray(raw)
         wrong[at] ^= 1
         with pytest.raises(shmq.ShmqError):
-            _log.records_of(bytes(wrong), 0, 0, salt=salt)
+            _stream.records_of(bytes(wrong), 0, 0, salt=salt)
 
 
 def test_an_empty_stream_takes_little_memory(broker: shmq.Broker, namespace: str) -> None:

@@ -13,15 +13,15 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local import LocalQueue
-from shmq.client.streams import LocalStream
-from shmq.client.transactions import ledger
-from shmq.client.transactions.happening import Doors, put_out
-from shmq.client.transactions.settling import settle_all
-from shmq.client.transactions.transaction import LocalTransaction
-from shmq.core import _log
-from shmq.health.stale import sweep
-from shmq.registry import Namespace
+from shmq.client.local.broker import LocalQueue
+from shmq.client.local.stream import LocalStream
+from shmq.client.local.transaction import LocalTransaction
+from shmq.client.transaction import transaction_log
+from shmq.client.transaction.apply import Doors, put_out
+from shmq.client.transaction.recover import settle_all
+from shmq.diagnose.leftovers import sweep
+from shmq.namespace.namespace import Namespace
+from shmq.native import _stream
 
 #: How long a test waits for what must come, in seconds; only a failure takes so long.
 PATIENCE = 30.0
@@ -161,7 +161,7 @@ def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Bro
     namespace = Namespace.of(broker.namespace)
     while not member.roster.silent():  # type: ignore[attr-defined]
         pass
-    with ledger.hold(namespace, namespace.process_number(), make=True):
+    with transaction_log.hold(namespace, namespace.process_number(), make=True):
         assert [it.id for it in group.members()] == [member.id]
     assert group.members() == []
     with pytest.raises(shmq.MemberFenced), broker.transaction() as transaction:
@@ -172,7 +172,7 @@ def test_a_child_of_a_fork_does_not_keep_the_file_of_its_parent(broker: Broker) 
     namespace = Namespace.of(broker.namespace)
     number = namespace.process_number()
     end, begin = os.pipe()
-    with ledger.hold(namespace, number, make=True) as held:
+    with transaction_log.hold(namespace, number, make=True) as held:
         assert held is not None
         held.write({"process": number})
         held.commit()
@@ -181,7 +181,7 @@ def test_a_child_of_a_fork_does_not_keep_the_file_of_its_parent(broker: Broker) 
             os.close(begin)
             os.read(end, 1)
             os._exit(0)
-    with ledger.hold(namespace, number, make=False, until=math.inf) as again:
+    with transaction_log.hold(namespace, number, make=False, until=math.inf) as again:
         assert again is not None
         again.finish()
     os.close(begin)
@@ -272,7 +272,7 @@ def test_what_waits_for_room_is_known_in_partitions_that_were_sealed_since(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = broker.create_stream("s", 1)
-    block = _log.pack_records([b"v"] * 9, [b"k%d" % n for n in range(9)], None, None)
+    block = _stream.pack_records([b"v"] * 9, [b"k%d" % n for n in range(9)], None, None)
     put: dict[str, Any] = {"process": 7, "puts": [], "offsets": [], "acks": []}
     put["appends"] = [["s", stream.identity, 0, 0, block]]
     stream.repartition(3)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
+from shmq.client.local.broker import LocalBroker
 
 
 @pytest.fixture

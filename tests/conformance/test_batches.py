@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.options import Overflow
+from shmq.api.options import Overflow
 
 from .conftest import Connect
 from .tools import (

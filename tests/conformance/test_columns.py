@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Columns, Queue, Run
-from shmq.contract.columns import REASONS, STATES
+from shmq.api.columns import REASONS, STATES
 
 
 def all_columns(queue: Queue, **limits: int) -> Iterator[Columns]:

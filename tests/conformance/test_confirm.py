@@ -13,7 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.options import Durability
+from shmq.api.options import Durability
 from tests.persisting import Persister, persisting
 from tests.processes.tools import eventually
 

@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Binding, Broker, Exchange, ExchangeSummary, Published
-from shmq.contract.keywords import QueueKeywords
+from shmq.api.keywords import QueueKeywords
 
 from .conftest import Connect
 from .tools import PATIENCE, SOON, drain, in_thread, outcome
@@ -120,7 +120,7 @@ def test_a_headers_exchange_leads_where_the_headers_are(
     broker: Broker,
     queues: Callable[..., None],
     wanted: dict[str, object],
-    match: shmq.contract.Match,
+    match: shmq.api.Match,
     headers: dict[str, object],
     leads: bool,
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_published_message_has_the_properties_of_a_put(
 
 @pytest.mark.parametrize("body", [b"", b"x" * 10_000, "text", {"a": [1, None]}, bytearray(b"b")])
 def test_a_body_of_any_type_arrives_as_it_was(
-    broker: Broker, queues: Callable[..., None], body: shmq.contract.Body
+    broker: Broker, queues: Callable[..., None], body: shmq.api.Body
 ) -> None:
     queues("q")
     exchange = broker.create_exchange("x", "fanout")
@@ -545,7 +545,7 @@ def test_what_is_not_there_cannot_be_bound(broker: Broker) -> None:
 def test_a_binding_that_an_exchange_cannot_have_is_refused(
     broker: Broker,
     queues: Callable[..., None],
-    kind: shmq.contract.ExchangeKind,
+    kind: shmq.api.ExchangeKind,
     arguments: dict[str, object],
 ) -> None:
     queues("q")

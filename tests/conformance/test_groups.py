@@ -55,7 +55,7 @@ def test_one_member_reads_all_and_every_group_for_itself(stream: Stream) -> None
 
 @pytest.mark.parametrize("assignment", ["range", "round-robin", "sticky"])
 def test_members_divide_the_partitions_and_none_is_two_members(
-    stream: Stream, other: Stream, assignment: shmq.contract.Assignment
+    stream: Stream, other: Stream, assignment: shmq.api.Assignment
 ) -> None:
     with (
         stream.group("g", assignment).join() as one,

@@ -13,7 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Message, Queue
-from shmq.names import is_reply_name
+from shmq.api.names import is_reply_name
 
 from .conftest import Connect
 from .tools import LATER, PATIENCE, SOON, drain, eventually, in_thread, next_message, outcome

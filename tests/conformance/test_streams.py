@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
-from shmq.core import _log
+from shmq.native import _stream
 
 from .tools import MOMENT, eventually, in_thread, outcome
 
@@ -256,7 +256,7 @@ def test_a_batch_that_is_there_in_part_is_refused_as_a_whole(stream: Stream) -> 
             stream.append_many([b"c", b"d"], sequence=2, gaps=gaps, **how)
         assert (refused.value.expected, refused.value.given) == (3, 2)
     with pytest.raises(shmq.OutOfSequence):
-        stream.append_block(_log.pack_records([b"c", b"d"]), sequence=2, **how)
+        stream.append_block(_stream.pack_records([b"c", b"d"]), sequence=2, **how)
     assert stream.append_many([b"b", b"c"], sequence=1, **how)[0].duplicate  # a part of it
     stream.append_many([b"d"], sequence=3, **how)
     assert stream.read(0, 0).values() == [b"a", b"b", b"c", b"d"]

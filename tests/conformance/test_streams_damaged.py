@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.contract import Stream
+from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.test_streams_on_disk import PATIENCE, create, filled
 from tests.conformance.tools import SOON

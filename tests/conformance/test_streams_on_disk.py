@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.contract import Stream
+from shmq.api import Stream
 from tests.conformance.conftest import Connect
 from tests.conformance.tools import SOON, eventually, in_thread
 from tests.persisting import Persister, persisting

@@ -10,8 +10,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
-from shmq.compression import compressor
-from shmq.core import _log
+from shmq.codec.compression import compressor
+from shmq.native import _stream
 
 HUGE = 1 << 70
 #: {[1]: 1}, in msgpack.
@@ -45,7 +45,7 @@ def test_headers_that_are_no_map_are_refused(stream: Stream) -> None:
 
 def append_damaged(stream: Stream) -> None:
     """A record whose headers are a map with a key that no map in Python can have."""
-    block = _log.pack_records([b"x"], headers=[{"a": 1}]).replace(b"\x81\xa1a\x01", LISTED)
+    block = _stream.pack_records([b"x"], headers=[{"a": 1}]).replace(b"\x81\xa1a\x01", LISTED)
     with pytest.raises(shmq.InvalidOption):
         stream.append_block(block, partition=0)
     stream.append_block(

@@ -4,7 +4,7 @@
 
 #include "deeds.h"
 #include "ledger.h"
-#include "lock.h"
+#include "queue/lock.h"
 
 struct actor *actor_new(struct shmq_queue *q, struct chance chance, uint64_t most_bytes,
                         uint64_t groups)

@@ -6,15 +6,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "attach.h"
-#include "clock.h"
-#include "exchange.h"
-#include "follow.h"
-#include "lock.h"
-#include "record.h"
-#include "recover.h"
-#include "sleep.h"
-#include "timer.h"
+#include "queue/attachments.h"
+#include "base/clock.h"
+#include "queue/put_ring.h"
+#include "file/change_scan.h"
+#include "queue/lock.h"
+#include "file/record.h"
+#include "queue/recover.h"
+#include "queue/wait.h"
+#include "queue/timer.h"
 
 #define SLICE 50000000ll /* ns */
 #define SPIN 2000ll      /* ns */

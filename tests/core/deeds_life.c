@@ -1,8 +1,8 @@
 /* Views, deaths, closing, recovery. */
-#include "attach.h"
+#include "queue/attachments.h"
 #include "deeds.h"
 #include "ledger.h"
-#include "recover.h"
+#include "queue/recover.h"
 
 /* ---- views ---- */
 

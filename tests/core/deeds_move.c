@@ -1,8 +1,8 @@
 /* Moving to another queue, and what is left: purge, time, sleep, want of memory. */
 #include "deeds.h"
 #include "ledger.h"
-#include "sleep.h"
-#include "timer.h"
+#include "queue/wait.h"
+#include "queue/timer.h"
 
 void do_take(struct actor *a)
 {

@@ -1,6 +1,6 @@
 /* Putting, at once or in steps, and staging. */
 #include "deeds.h"
-#include "exchange.h"
+#include "queue/put_ring.h"
 #include "ledger.h"
 
 static uint64_t random_size(struct actor *a)

@@ -8,10 +8,10 @@
 
 #include "harness.h"
 
-#include "check.h"
-#include "message.h"
-#include "move.h"
-#include "queue.h"
+#include "queue/check.h"
+#include "queue/message.h"
+#include "queue/transfer.h"
+#include "queue/queue.h"
 
 #define SECOND 1000000000ll
 #define PROCESS 100 /* the process number of handle `n` is PROCESS + n */

@@ -1,6 +1,6 @@
 #include "ledger.h"
 
-#include "timer.h"
+#include "queue/timer.h"
 
 /* ---- bytes ---- */
 

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-#include "log.h"
+#include "stream/log.h"
 
 /* A partition with these options, of a ring of 64 KiB unless they say otherwise. */
 struct shmq_log *new_log(const struct shmq_log_options *options);

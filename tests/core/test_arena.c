@@ -1,5 +1,5 @@
 /* The arena: runs of units in a bitmap. */
-#include "arena.h"
+#include "queue/arena.h"
 #include "fixture.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Who is attached, and what becomes of what a dead one held. */
-#include "attach.h"
+#include "queue/attachments.h"
 #include "fixture.h"
-#include "sleep.h"
+#include "queue/wait.h"
 
 #include <string.h>
 

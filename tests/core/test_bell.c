@@ -1,13 +1,13 @@
 /* Bells: who is rung, how often, and what is left by those who die or leave. */
 #define _GNU_SOURCE
-#include "bell.h"
-#include "attach.h"
-#include "clock.h"
+#include "queue/wakeup.h"
+#include "queue/attachments.h"
+#include "base/clock.h"
 #include "fixture.h"
-#include "lock.h"
-#include "recover.h"
-#include "ring.h"
-#include "sleep.h"
+#include "queue/lock.h"
+#include "queue/recover.h"
+#include "queue/wakeup_post.h"
+#include "queue/wait.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "choose.h"
+#include "queue/select.h"
 
 /* Is meant: what has a body of one byte. */
 static const unsigned char small[] = {SHMQ_OP_TEST, SHMQ_FIELD_SIZE, SHMQ_IS_EQUAL,

@@ -1,5 +1,5 @@
 /* Blocks of columns: what is written is read, and what is no block is refused. */
-#include "columns.h"
+#include "queue/columns.h"
 #include "harness.h"
 
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * of the mapping (its surroundings fault), and they never hang. */
 #define _GNU_SOURCE
 #include "actor.h"
-#include "arena.h"
-#include "recover.h"
-#include "timer.h"
+#include "queue/arena.h"
+#include "queue/recover.h"
+#include "queue/timer.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* The ring of dedupe ids. */
-#include "dedupe.h"
+#include "queue/dedupe.h"
 #include "fixture.h"
-#include "recover.h"
+#include "queue/recover.h"
 
 #define ID(n) ((const uint64_t[2]){(uint64_t)(n)*0x9E3779B97F4A7C15ull, (uint64_t)(n)})
 

@@ -1,6 +1,6 @@
 /* An entry is written and read, whatever it carries and however it is cut while it is copied. */
-#include "crc32c.h"
-#include "entry.h"
+#include "base/crc32c.h"
+#include "stream/entry.h"
 #include "harness.h"
 
 #include <string.h>

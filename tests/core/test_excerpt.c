@@ -1,10 +1,10 @@
 /* Messages read where they stand, without the lock; and found again by their numbers. */
 #include "fixture.h"
 
-#include "clock.h"
-#include "excerpt.h"
-#include "lock.h"
-#include "search.h"
+#include "base/clock.h"
+#include "queue/snapshot_read.h"
+#include "queue/lock.h"
+#include "queue/find_by_sequence.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* The two sides of a queue: quick puts, the rings between, the spare slots. */
-#include "arena.h"
-#include "exchange.h"
+#include "queue/arena.h"
+#include "queue/put_ring.h"
 #include "fixture.h"
-#include "lock.h"
-#include "overflow.h"
-#include "recover.h"
-#include "slot.h"
+#include "queue/lock.h"
+#include "queue/drop_oldest.h"
+#include "queue/recover.h"
+#include "queue/slot.h"
 
 #include <string.h>
 

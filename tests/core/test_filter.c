@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "filter.h"
-#include "properties.h"
+#include "queue/filter.h"
+#include "queue/properties.h"
 
 #define BYTES(...) (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]){__VA_ARGS__}
 #define EQUAL_1 SHMQ_IS_EQUAL, SHMQ_CONST_INT, 0, 0, 0, 0, 0, 0, 0, 1

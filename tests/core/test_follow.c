@@ -1,11 +1,11 @@
 /* The journal's two sides: what a follower collects of a queue, when slots of settled messages
  * are set free, and what a restorer makes of the records. */
 #include "fixture.h"
-#include "follow.h"
-#include "lock.h"
-#include "recover.h"
-#include "record.h"
-#include "restore.h"
+#include "file/change_scan.h"
+#include "queue/lock.h"
+#include "queue/recover.h"
+#include "file/record.h"
+#include "file/restore.h"
 
 #include <stdio.h>
 #include <string.h>

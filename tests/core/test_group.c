@@ -1,7 +1,7 @@
 /* Message groups: one message of a group in flight, the others behind it, in order. */
 #include "fixture.h"
-#include "group.h"
-#include "timer.h"
+#include "queue/group.h"
+#include "queue/timer.h"
 
 #include <string.h>
 

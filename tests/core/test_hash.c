@@ -1,7 +1,7 @@
 /* CRC-32C and SipHash against values from elsewhere. */
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "harness.h"
-#include "siphash.h"
+#include "base/siphash.h"
 
 #include <string.h>
 

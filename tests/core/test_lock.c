@@ -1,9 +1,9 @@
 /* The lock: taken, refused, and inherited from a process that died inside. */
 #define _GNU_SOURCE
-#include "clock.h"
-#include "exchange.h"
+#include "base/clock.h"
+#include "queue/put_ring.h"
 #include "fixture.h"
-#include "lock.h"
+#include "queue/lock.h"
 
 #include <errno.h>
 #include <pthread.h>

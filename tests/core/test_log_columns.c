@@ -1,8 +1,8 @@
 /* Records as columns and back: what goes in comes out, and no wrong bytes are followed. */
 #include "harness.h"
 
-#include "entry.h"
-#include "log_columns.h"
+#include "stream/entry.h"
+#include "stream/columns.h"
 
 #include <stdlib.h>
 #include <string.h>

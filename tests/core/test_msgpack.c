@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "msgpack.h"
+#include "base/msgpack.h"
 
 #define BYTES(...) (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]){__VA_ARGS__}
 

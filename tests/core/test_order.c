@@ -1,8 +1,8 @@
 /* The order: highest priority first, then lowest sequence number. */
 #include "fixture.h"
-#include "order.h"
+#include "queue/ready_order.h"
 
-#include "layout.h"
+#include "queue/layout.h"
 
 static void nack_at_once(struct shmq_queue *q, const struct shmq_view *view)
 {

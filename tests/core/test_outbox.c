@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "outbox.h"
+#include "server/outbox.h"
 
 #define MOST 4096
 

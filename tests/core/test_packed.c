@@ -1,7 +1,7 @@
 /* Packed batches: what their end says, whoever wrote it. */
 #include "harness.h"
 
-#include "packed.h"
+#include "queue/packed_batch.h"
 
 #include <stdlib.h>
 #include <string.h>

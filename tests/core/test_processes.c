@@ -1,6 +1,6 @@
 /* Processes, each with an attachment of its own; some die at any moment, also inside. */
-#include "attach.h"
-#include "clock.h"
+#include "queue/attachments.h"
+#include "base/clock.h"
 #include "crowd.h"
 
 #include <signal.h>

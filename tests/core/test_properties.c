@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "properties.h"
+#include "queue/properties.h"
 
 #define MAP(...) (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]){__VA_ARGS__}
 

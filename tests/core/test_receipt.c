@@ -1,7 +1,7 @@
 /* Sealed receipts. */
 #include "harness.h"
 
-#include "receipt.h"
+#include "queue/receipt.h"
 
 TEST("what is sealed opens again, and nothing stays nothing")
 {

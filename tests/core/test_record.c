@@ -1,8 +1,8 @@
 /* The records of a .dmsq file: what is written is read, and nothing else is. */
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "harness.h"
-#include "layout.h"
-#include "record.h"
+#include "queue/layout.h"
+#include "file/record.h"
 
 #include <stdlib.h>
 #include <string.h>

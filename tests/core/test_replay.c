@@ -1,7 +1,7 @@
 /* What files say, put together: whole, torn, damaged, and salvaged. */
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "harness.h"
-#include "replay.h"
+#include "file/replay.h"
 
 #include <stdlib.h>
 #include <string.h>

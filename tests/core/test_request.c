@@ -1,5 +1,5 @@
 /* The buffers of a client, and the requests in them. */
-#include "request.h"
+#include "protocol/request.h"
 
 #include "harness.h"
 

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "roster.h"
-#include "share.h"
+#include "stream/group_state.h"
+#include "stream/shared_group.h"
 
 #define SECOND 1000000000ll
 #define START 1000

@@ -1,7 +1,7 @@
 /* Making a segment, and deciding whether one may be trusted. */
-#include "crc32c.h"
+#include "base/crc32c.h"
 #include "fixture.h"
-#include "segment.h"
+#include "queue/segment.h"
 
 #include <stdlib.h>
 #include <string.h>

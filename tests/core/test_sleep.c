@@ -1,9 +1,9 @@
 /* Sleepers, and who wakes them. */
-#include "clock.h"
+#include "base/clock.h"
 #include "fixture.h"
-#include "lock.h"
-#include "recover.h"
-#include "sleep.h"
+#include "queue/lock.h"
+#include "queue/recover.h"
+#include "queue/wait.h"
 
 #include <signal.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 /* Slots with a block for their bytes: taken, kept for the next message, given back. */
-#include "arena.h"
+#include "queue/arena.h"
 #include "fixture.h"
-#include "memory.h"
-#include "slot.h"
+#include "queue/backing.h"
+#include "queue/slot.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* The records of a stream's segment file: what is written is passed, and nothing else is. */
 #include "harness.h"
 
-#include "crc32c.h"
-#include "record.h"
-#include "spill.h"
+#include "base/crc32c.h"
+#include "file/record.h"
+#include "file/stream_segment.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Threads, each with a handle of its own, over one mapping. Also what ThreadSanitizer is
  * for: it sees every access to the segment that is not ordered by the lock or an atomic. */
-#include "clock.h"
+#include "base/clock.h"
 #include "crowd.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "msgpack.h"
+#include "base/msgpack.h"
 
 #define FIXED 20u /* bytes of a DELIVER before its properties */
 

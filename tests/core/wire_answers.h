@@ -3,7 +3,7 @@
 #ifndef WIRE_ANSWERS_H
 #define WIRE_ANSWERS_H
 
-#include "frame.h"
+#include "protocol/frame.h"
 #include "harness.h"
 
 #define MOST_DUE 512

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "desk.h"
-#include "lock.h"
-#include "move.h"
-#include "promise.h"
-#include "timer.h"
-#include "waiter.h"
+#include "server/attached_queue.h"
+#include "queue/lock.h"
+#include "queue/transfer.h"
+#include "server/durable_reply.h"
+#include "queue/timer.h"
+#include "server/waiters.h"
 
 #define KIB 1024u
 #define MOST_SAVED (16 * KIB) /* of a region: no input comes so far */

@@ -7,8 +7,8 @@
 #define WIRE_HOST_H
 
 #include "fixture.h"
-#include "front.h"
-#include "session.h"
+#include "server/engine.h"
+#include "server/connection.h"
 
 #define HOST_QUEUES 3
 

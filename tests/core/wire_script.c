@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "lock.h"
+#include "queue/lock.h"
 #include "wire_answers.h"
 #include "wire_host.h"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmq.core import _roster
+from shmq.native import _group
 
 SECOND = 1_000_000_000
 PARTITIONS = 3
@@ -43,7 +43,7 @@ class Broken(Exception):
 class Stage:
     """What a scenario plays on: ``me`` survives, ``victim`` does not."""
 
-    roster: _roster.Roster
+    roster: _group.Roster
     me: int = 0
     victim: int = 0
     #: What the survivor knows of the victim's records, by partition and offset.
@@ -195,9 +195,9 @@ SCENARIOS = {
 
 def survive(scenario: Scenario, point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
-    memory = mmap.mmap(-1, _roster.size_of(scenario.options))
-    _roster.make(memory, scenario.options)
-    stage = Stage(_roster.Roster(memory, "the group"))
+    memory = mmap.mmap(-1, _group.size_of(scenario.options))
+    _group.make(memory, scenario.options)
+    stage = Stage(_group.Roster(memory, "the group"))
     stage.roster.widen(PARTITIONS)
     stage.me = stage.roster.join(1, b"me")[1]
     stage.victim = stage.roster.join(2, b"victim")[1]
@@ -213,9 +213,9 @@ def act_in_a_fork(scenario: Scenario, stage: Stage, point: int) -> bool:
     if victim == 0:
         code = 3
         try:
-            _roster.crash_at(point)
+            _group.crash_at(point)
             scenario.act(stage)
-            _roster.crash_at(0)
+            _group.crash_at(0)
             code = 0
         finally:
             if code:
@@ -231,7 +231,7 @@ def act_in_a_fork(scenario: Scenario, stage: Stage, point: int) -> bool:
 
 def run(name: str) -> int:
     """All deaths of one scenario; returns how many points there were."""
-    assert _roster.HAS_CRASHPOINTS
+    assert _group.HAS_CRASHPOINTS
     point = 1
     while not survive(SCENARIOS[name], point):
         point += 1

@@ -19,8 +19,8 @@ from collections import Counter
 from typing import Any
 
 import shmq
-from shmq.core import _core
-from shmq.names import SHM
+from shmq.api.names import SHM
+from shmq.native import _core
 from tests.crash.scenarios import SCENARIOS, Scenario, Stage, drain
 
 LONGER_THAN_ANY_DELAY = 1000

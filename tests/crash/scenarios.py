@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.client.bells import Bells
-from shmq.core import _core
+from shmq.client.local.waiting.bell_pool import Bells
+from shmq.native import _core
 
 SECOND = 1_000_000_000
 LARGE = 20_000

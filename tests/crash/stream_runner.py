@@ -18,17 +18,17 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.client.streams import attach
-from shmq.core import _core, _log
-from shmq.names import SHM
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_kept import KeptStream
+from shmq.api.names import SHM
+from shmq.api.stream_options import StreamDurability
+from shmq.client.local.stream import attach
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _stream
+from shmq.persistence.stream_partition_writer import KeptStream
 from shmq.persistence.stream_writer import StreamWriter
-from shmq.registry import Namespace
-from shmq.stream_options import StreamDurability
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.stream_identity import StreamIdentity
 from tests.persistence.losing import bring_back, lose_memory
 
 WATCHDOG = 240
@@ -113,7 +113,7 @@ DURABLE = frozenset({"repartition_kept", "keep"})
 def run(name: str) -> int:
     """All deaths of one scenario; returns how many points there were."""
     points = 0
-    for crash_at in (_log.crash_at, _core.crash_at):
+    for crash_at in (_stream.crash_at, _core.crash_at):
         point = 1
         while True:
             try:
@@ -280,7 +280,7 @@ def judge_deletion(broker: Any, finished: bool) -> None:
 def main() -> int:
     """Run the scenario that is named."""
     faulthandler.dump_traceback_later(WATCHDOG, exit=True)
-    if not _log.HAS_CRASHPOINTS:
+    if not _stream.HAS_CRASHPOINTS:
         raise SystemExit("this needs a build with SHMQ_CRASHPOINTS=1")
     print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
     return 0

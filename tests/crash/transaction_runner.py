@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.client.transactions.ledger import Ledger
-from shmq.client.transactions.transaction import LocalTransaction
-from shmq.core import _core, _log, _roster
-from shmq.names import SHM
+from shmq.api.names import SHM
+from shmq.client.local.transaction import LocalTransaction
+from shmq.client.transaction.transaction_log import Ledger
+from shmq.native import _core, _group, _stream
 
 WATCHDOG = 240
 RING = 64 << 10
@@ -117,7 +117,7 @@ def run(name: str) -> int:
     """All deaths of one scenario; returns how many points there were."""
     act, first = name.split("-")
     points = 0
-    for module in (_core, _log, _roster):
+    for module in (_core, _stream, _group):
         point = 1
         while True:
             try:
@@ -186,7 +186,7 @@ def act_in_a_fork(
 def main() -> int:
     """Run the scenario that is named."""
     faulthandler.dump_traceback_later(WATCHDOG, exit=True)
-    if not _log.HAS_CRASHPOINTS:
+    if not _stream.HAS_CRASHPOINTS:
         raise SystemExit("this needs a build with SHMQ_CRASHPOINTS=1")
     print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
     return 0

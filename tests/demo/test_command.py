@@ -1,4 +1,4 @@
-"""``python -m shmq.demo`` on the real flights, as its user runs it."""
+"""``python -m examples.flights`` on the real flights, as its user runs it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.demo import archive, command
+from examples.flights import archive, command
 
-COMMAND = (sys.executable, "-m", "shmq.demo")
+COMMAND = (sys.executable, "-m", "examples.flights")
 #: For a run that hangs, in seconds.
 WATCHDOG = 280
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.demo.consumer import OVER_TCP, Batch, spell
-from shmq.demo.errors import DemoError
-from shmq.demo.flights import Flight
-from shmq.demo.ledger import Ledger
-from shmq.demo.producer import put_flights
-from shmq.demo.queues import FLIGHTS, RESULTS
-from shmq.demo.queues import Queues as Both
-from shmq.demo.tally import Sums, Tally
+from examples.flights.consumer import OVER_TCP, Batch, spell
+from examples.flights.errors import DemoError
+from examples.flights.flights import Flight
+from examples.flights.ledger import Ledger
+from examples.flights.producer import put_flights
+from examples.flights.queues import FLIGHTS, RESULTS
+from examples.flights.queues import Queues as Both
+from examples.flights.tally import Sums, Tally
 
 Queues = tuple[shmq.Queue, shmq.Queue]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shmq.demo.errors import DemoError
-from shmq.demo.flights import Flight, airline_names, packaged, read_flights
+from examples.flights.errors import DemoError
+from examples.flights.flights import Flight, airline_names, packaged, read_flights
 
 MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]
 

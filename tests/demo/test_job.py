@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 
 import shmq
-from shmq.demo.errors import DemoError
-from shmq.demo.flights import read_flights
-from shmq.demo.groups import read_in_groups
-from shmq.demo.job import run
-from shmq.demo.machine import Machine, waiting
-from shmq.demo.memory import files
-from shmq.demo.plan import Plan
-from shmq.demo.report import direct_delays, direct_sums, faults, group_faults
-from shmq.demo.screen import LiveScreen, PlainScreen, screen_for
+from examples.flights.errors import DemoError
+from examples.flights.flights import read_flights
+from examples.flights.groups import read_in_groups
+from examples.flights.job import run
+from examples.flights.machine import Machine, waiting
+from examples.flights.memory import files
+from examples.flights.plan import Plan
+from examples.flights.report import direct_delays, direct_sums, faults, group_faults
+from examples.flights.screen import LiveScreen, PlainScreen, screen_for
 from tests.processes.tools import eventually
 
 MakeFile = Callable[[list[tuple[str, str, str, str]]], Path]

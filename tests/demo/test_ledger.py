@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shmq.demo.ledger import Ledger
-from shmq.demo.tally import Sums, Tally
+from examples.flights.ledger import Ledger
+from examples.flights.tally import Sums, Tally
 
 
 def tally(*numbers: int, again: bool = False) -> Tally:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.demo.flights import Flight
-from shmq.demo.place import Place
-from shmq.demo.producer import PUT_AGAIN, put_safely
-from shmq.demo.queues import Queues
+from examples.flights.flights import Flight
+from examples.flights.place import Place
+from examples.flights.producer import PUT_AGAIN, put_safely
+from examples.flights.queues import Queues
 from tests.persisting import persisting
 
 FLOWN = [Flight(number, "UA", None, 5, 0, 0) for number in range(10)]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shmq.demo.groups import Grouped
-from shmq.demo.reading import Reading
-from shmq.demo.report import group_faults
-from shmq.demo.tally import Sums
+from examples.flights.groups import Grouped
+from examples.flights.reading import Reading
+from examples.flights.report import group_faults
+from examples.flights.tally import Sums
 
 FLIGHTS: list[list[Any]] = [[0, "UA", 5, True, 20, 3], [1, "UA", 6, False, None, None]]
 

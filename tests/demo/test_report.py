@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 import shmq
-from shmq.demo.command import conclude
-from shmq.demo.flights import Flight
-from shmq.demo.job import Outcome
-from shmq.demo.ledger import Ledger
-from shmq.demo.machine import Loss
-from shmq.demo.report import direct_delays, direct_sums, table
-from shmq.demo.tally import Sums, Tally
+from examples.flights.command import conclude
+from examples.flights.flights import Flight
+from examples.flights.job import Outcome
+from examples.flights.ledger import Ledger
+from examples.flights.machine import Loss
+from examples.flights.report import direct_delays, direct_sums, table
+from examples.flights.tally import Sums, Tally
 
 FLOWN = [Flight(0, "UA", "N1", 5, 2, 3), Flight(1, "UA", None, 6, None, None)]
 NAMES = {"UA": "United Air Lines Inc."}

@@ -3,8 +3,8 @@
  *
  * The first byte says how the file is read. With bit 0 the checksums are made right where
  * they can be, so that the fuzzer gets behind them. */
-#include "crc32c.h"
-#include "replay.h"
+#include "base/crc32c.h"
+#include "file/replay.h"
 
 #include <stdlib.h>
 #include <string.h>

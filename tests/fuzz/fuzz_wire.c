@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frame.h"
+#include "protocol/frame.h"
 #include "harness.h"
 #include "wire_script.h"
 

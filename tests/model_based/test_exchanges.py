@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.registry import Namespace
+from shmq.client.local.broker import LocalBroker
+from shmq.namespace.namespace import Namespace
 from shmq.routing.book import Book
 from tests.conformance.tools import drain
 from tests.conftest import own_namespace

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import shmq
-from shmq.core import _roster
+from shmq.native import _group
 from tests.conftest import own_namespace
 
 PARTITIONS = 3
@@ -44,7 +44,7 @@ class OnAStream(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000_000_000
-        _roster.set_clock(self.now)
+        _group.set_clock(self.now)
         self.ends = contextlib.ExitStack()
         namespace = self.ends.enter_context(own_namespace())
         self.broker = self.ends.enter_context(shmq.connect(namespace))
@@ -59,10 +59,10 @@ class OnAStream(RuleBasedStateMachine):
 
     def pass_time(self, seconds: float) -> None:
         self.now += round(seconds * 1e9)
-        _roster.set_clock(self.now)
+        _group.set_clock(self.now)
 
     def teardown(self) -> None:
-        _roster.set_clock(None)
+        _group.set_clock(None)
         self.ends.close()
 
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import shmq
 from shmq import Batch, Broker, Consumer, Loan, Message, Packed, Queue, QueueOptions
-from shmq.core import _core
+from shmq.native import _core
 
 from .model import SECOND, Item, ModelConsumer, ModelQueue, NoRoom, Place, Refused
 

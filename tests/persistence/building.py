@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from shmq.persistence.format import (
+from shmq.storage.file_header import (
     JOURNAL,
     SNAPSHOT,
     FileHeader,

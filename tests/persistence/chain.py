@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shmq.persistence.catalog import catalog, segment_name, snapshot_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import read_header, read_record
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import read_header, read_record
+from shmq.storage.paths import catalog, segment_name, snapshot_name
 
 __all__ = ["chain", "record_types"]
 

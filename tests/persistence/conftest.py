@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.local import attach
-from shmq.persistence.disk import Disk
-from shmq.persistence.journaled import Journaled
-from shmq.persistence.kept import Kept
-from shmq.persistence.moves import Moves
-from shmq.persistence.sizes import Sizes
-from shmq.registry import Namespace
+from shmq.client.local.broker import attach
+from shmq.namespace.namespace import Namespace
+from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.transfers import Moves
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
 from tests.persisting import Persister, persisting
 from tests.processes.tools import Start
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from shmq.core import _core, _spill
-from shmq.persistence.stream_identity import StreamIdentity
+from shmq.native import _core, _file
 from shmq.persistence.stream_journal import Commit
-from shmq.persistence.stream_segment import Block
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_segment import Block
 
 IDENTITY = StreamIdentity("s", 7, 0x1122334455667788, {"partitions": 1})
 #: When record n was appended: so many ns after the one before.
@@ -53,7 +53,7 @@ def read(block: Block, salts: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
     """The offsets and values in a block, each one's checksum compared."""
     at = 0
     while True:
-        how, at, _, _, _ = _spill.walk(block.data, at, salts, stop_offset=0)
+        how, at, _, _, _ = _file.walk(block.data, at, salts, stop_offset=0)
         if how != "stop":
             assert how == "end"
             return

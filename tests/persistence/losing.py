@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shmq.names import SHM
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
+from shmq.api.names import SHM
+from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.recovery import recover
+from shmq.storage.disk import Disk
 
 __all__ = ["bring_back", "lose_memory"]
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmq
-from shmq.core import _core
-from shmq.options import QueueOptions
-from shmq.persistence.chain import Chain
-from shmq.persistence.rebuilding import rebuild
-from shmq.persistence.stored import StoredMessage
-from shmq.registry import Namespace
+from shmq.api.options import QueueOptions
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
+from shmq.persistence.file_message import StoredMessage
+from shmq.persistence.queue_rebuild import rebuild
+from shmq.storage.queue_files import Chain
 from tests.persistence.building import WALL, Building, put, settle, update
 
 LATER = 4_000_000_000_000_000_000

@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 import shmq
-from shmq.persistence.catalog import catalog
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.paths import catalog
 from tests.persistence.chain import chain
 from tests.persistence.test_writer import synced, writing
 

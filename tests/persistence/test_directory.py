@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.directory import DataDirectory, chosen_directory
-from shmq.persistence.disk import Disk
-from shmq.persistence.erasing import is_written
-from shmq.registry import Namespace
+from shmq.namespace.data_directory import DataDirectory, chosen_directory
+from shmq.namespace.namespace import Namespace
+from shmq.storage.disk import Disk
+from shmq.storage.queue_erase import is_written
 from tests.processes.tools import PATIENCE, ROOT, environment
 
 
@@ -94,7 +94,7 @@ def test_it_is_made_for_its_user_alone_and_everybody_knows_it(
 def test_another_process_is_told_where_it_is(namespace: str, tmp_path: Path) -> None:
     directory = of(namespace, tmp_path / "d")
     directory.ready()
-    look = f"from shmq.registry import Namespace; print(Namespace.of({namespace!r}).data_dir)"
+    look = f"from shmq.namespace.namespace import Namespace; print(Namespace.of({namespace!r}).data_dir)"
 
     run = subprocess.run(
         [sys.executable, "-c", look],

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shmq.persistence.catalog import aside_names, catalog, segment_name, snapshot_name, unfinished
-from shmq.persistence.disk import Disk
-from shmq.persistence.writing import write_pushed, write_whole
+from shmq.storage.disk import Disk
+from shmq.storage.paths import aside_names, catalog, segment_name, snapshot_name, unfinished
+from shmq.storage.write_fully import write_pushed, write_whole
 from tests.persistence.faults import FailingDisk, ShortDisk
 
 

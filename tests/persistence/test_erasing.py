@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.erasing import erase, finish, hash_key_of, note
-from shmq.registry import Namespace
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
+from shmq.storage.disk import Disk
+from shmq.storage.queue_erase import erase, finish, hash_key_of, note
 from tests.persistence.faults import ShortDisk
 
 

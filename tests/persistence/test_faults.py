@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.catalog import catalog, segment_name
-from shmq.persistence.disk import Disk
-from shmq.persistence.journaled import Journaled
+from shmq.persistence.journal_writer import Journaled
+from shmq.storage.disk import Disk
+from shmq.storage.paths import catalog, segment_name
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
 from tests.persistence.faults import FailingDisk

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmq
-from shmq.core import _core
-from shmq.persistence.format import (
+from shmq.native import _core
+from shmq.storage.file_header import (
     BATCH_BYTES,
     JOURNAL,
     FileHeader,

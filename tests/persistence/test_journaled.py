@@ -8,7 +8,7 @@ import errno
 import pytest
 
 import shmq
-from shmq.persistence.catalog import catalog, segment_name
+from shmq.storage.paths import catalog, segment_name
 from tests.persistence.chain import chain, record_types
 from tests.persistence.conftest import SMALL, Desk, run_out
 from tests.persistence.faults import ShortDisk

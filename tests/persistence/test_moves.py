@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.persistence.journaled import Journaled
+from shmq.persistence.journal_writer import Journaled
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
 

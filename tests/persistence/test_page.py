@@ -6,7 +6,7 @@ import re
 import struct
 from pathlib import Path
 
-from shmq.persistence.chain import Chain
+from shmq.storage.queue_files import Chain
 from tests.persistence.building import HASH_KEY, WALL, Building, put, settle
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/dmsq.md").read_text()

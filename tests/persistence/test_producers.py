@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_places import PRODUCERS, bases, partition_directory
-from shmq.persistence.stream_producers import producers_before
+from shmq.storage.disk import Disk
+from shmq.storage.stream_paths import PRODUCERS, bases, partition_directory
+from shmq.storage.stream_producers import producers_before
 from tests.persistence.losing import bring_back, lose_memory
 from tests.persisting import Persister
 

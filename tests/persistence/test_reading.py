@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import DamagedFile, FileError
-from shmq.persistence.catalog import segment_name, snapshot_name
-from shmq.persistence.chain import Chain
-from shmq.persistence.reading import ReadOnly, open_parts, open_queue
+from shmq.storage.paths import segment_name, snapshot_name
+from shmq.storage.queue_files import Chain
+from shmq.storage.queue_reader import ReadOnly, open_parts, open_queue
 from tests.persistence.building import WALL, Building, put, settle
 
 FOREVER = (1 << 63) - 1

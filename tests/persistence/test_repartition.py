@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.groups import files
-from shmq.core import _log
-from shmq.health.stale import sweep
-from shmq.health.streams import examine_files
-from shmq.persistence.stream_places import stream_directory
-from shmq.registry import Namespace
+from shmq.diagnose.leftovers import sweep
+from shmq.diagnose.streams import examine_files
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _stream
+from shmq.storage.stream_paths import stream_directory
 from tests.persistence.losing import bring_back, lose_memory
 from tests.persisting import Persister
 from tests.processes.tools import eventually
@@ -113,7 +113,7 @@ def test_a_group_that_saw_partitions_which_no_disk_has_comes_back_without_them(
     append_round(stream, 0)
     with stream.group("g").join() as member:
         records_of(member, len(KEYS))
-    roster = files.look_at(Namespace.of(persister.namespace), stream.identity, "g")
+    roster = group_files.look_at(Namespace.of(persister.namespace), stream.identity, "g")
     assert roster is not None
     roster.widen(6)  # as a member does, before the files are of that shape
     roster.commit(4, 0, 3)
@@ -191,7 +191,7 @@ def test_what_a_dead_process_began_is_finished_on_disk_too(
 ) -> None:
     append_round(stream, 0)
     with monkeypatch.context() as patch:
-        patch.setattr("shmq.repartition.finish", dies_of_it)
+        patch.setattr("shmq.namespace.repartition.finish", dies_of_it)
         with pytest.raises(KeyboardInterrupt):
             stream.repartition(3)
     stream.logs[0].seal()
@@ -201,7 +201,7 @@ def test_what_a_dead_process_began_is_finished_on_disk_too(
     rounds(broker.stream("s"), 2)
 
 
-def dies_of_it(namespace: Namespace, control: _log.Control) -> None:
+def dies_of_it(namespace: Namespace, control: _stream.Control) -> None:
     """As `finish` where somebody dies once it is said what the stream is to become."""
     if control.next_shape is not None:
         raise KeyboardInterrupt

@@ -7,9 +7,9 @@ import random
 import pytest
 
 import shmq
-from shmq.persistence.catalog import catalog, snapshot_name
-from shmq.persistence.journaled import Journaled
-from shmq.persistence.kept import Kept
+from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.snapshot_writer import Kept
+from shmq.storage.paths import catalog, snapshot_name
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.client.local import attach
-from shmq.persistence.kept import Kept
-from shmq.persistence.shutter import Shutter
+from shmq.client.local.broker import attach
+from shmq.persistence.snapshot_thread import Shutter
+from shmq.persistence.snapshot_writer import Kept
 from tests.persistence.conftest import SMALL, Desk
 from tests.processes.tools import PATIENCE, ROOT
 
@@ -79,6 +79,6 @@ def test_want_of_memory_fails_one_snapshot_and_not_the_next(slow: Slow, shutter:
 
 
 def test_a_process_that_ends_at_once_does_not_wait_for_it() -> None:
-    text = "from shmq.persistence.shutter import Shutter; Shutter().start(); raise SystemExit(3)"
+    text = "from shmq.persistence.snapshot_thread import Shutter; Shutter().start(); raise SystemExit(3)"
     run = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, timeout=PATIENCE)
     assert run.returncode == 3

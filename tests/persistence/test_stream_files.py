@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import DamagedFile, DamagedSegment, FileError
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_files import StreamFiles
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_places import bases, segment_file
-from shmq.persistence.stream_segment import EVERYTHING, StreamSegment, salts_of
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.stream_files import StreamFiles
+from shmq.storage.stream_paths import bases, segment_file
+from shmq.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from tests.persistence.entries import IDENTITY, TICK, commit, entry, read, value_of
 from tests.persistence.faults import FailingDisk
 

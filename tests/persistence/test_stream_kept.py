@@ -15,21 +15,21 @@ from typing import Any
 import pytest
 
 from shmq.errors import DamagedFile, OffsetOutOfRange
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import StreamCard, read_card, write_card
-from shmq.persistence.stream_erasing import erase_stream, sweep_streams
-from shmq.persistence.stream_files import StreamFiles
-from shmq.persistence.stream_kept import KeptPartition, KeptStream
-from shmq.persistence.stream_places import (
+from shmq.persistence.stream_partition_writer import KeptPartition, KeptStream
+from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.partition_generation import Era, eras_of
+from shmq.storage.stream_erase import erase_stream, sweep_streams
+from shmq.storage.stream_files import StreamFiles
+from shmq.storage.stream_meta import StreamCard, read_card, write_card
+from shmq.storage.stream_paths import (
     CARD,
     bases,
     partition_directory,
     segment_file,
     stream_directory,
 )
-from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
-from shmq.stream_era import Era, eras_of
 from tests.persistence.entries import IDENTITY, TICK, entry, value_of
 from tests.persistence.faults import FailingDisk
 from tests.processes.tools import eventually

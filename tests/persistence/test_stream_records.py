@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.compression import compressor
-from shmq.core import _arrow, _log, _spill
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_files import StreamFiles
+from shmq.codec.compression import compressor
+from shmq.native import _arrow, _file, _stream
 from shmq.persistence.stream_journal import Commit, StreamJournal
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.stream_files import StreamFiles
 from tests.persistence.entries import IDENTITY, TICK, commit, entry, value_of
 
 #: Records of each commit, and of all of them.
@@ -47,8 +47,8 @@ def block_of(disk: Disk, until: int, offset: int = 0) -> memoryview:
     return found.data
 
 
-def records_in(data: Any, offset: int = 0, limit: int = 1000, **options: Any) -> _log.Records:
-    return _log.records_of(data, 3, offset, limit, in_place=True, **options)
+def records_in(data: Any, offset: int = 0, limit: int = 1000, **options: Any) -> _stream.Records:
+    return _stream.records_of(data, 3, offset, limit, in_place=True, **options)
 
 
 def told(records: Any) -> list[tuple[int, int, bytes]]:
@@ -74,7 +74,7 @@ def test_records_of_other_types_between_the_entries_are_passed_over(block: memor
 
 def test_the_data_are_the_entries_alone(block: memoryview) -> None:
     records = records_in(block)
-    data = _spill.entries(block)
+    data = _file.entries(block)
 
     assert records.data == data
     assert len(data) < len(block)
@@ -82,7 +82,7 @@ def test_the_data_are_the_entries_alone(block: memoryview) -> None:
     columns = _arrow.columns_of(records.data, 0, COUNT)
     assert columns is not None
     assert columns.count == COUNT
-    assert _log.count_records(records.data) == COUNT
+    assert _stream.count_records(records.data) == COUNT
 
 
 def test_those_that_are_selected_are_the_entries_alone(block: memoryview) -> None:
@@ -112,7 +112,7 @@ def test_no_more_of_a_block_is_taken_than_was_asked_for(
 
 
 def test_what_was_compressed_together_is_read_one_by_one(tmp_path: Path) -> None:
-    together = _log.pack_records([b"b", b"c"])
+    together = _stream.pack_records([b"b", b"c"])
     value = compressor("lz4")(together)
     disk = Disk(tmp_path)
     packed = entry(1, value, count=2, time=TICK, compression=1, raw=len(together))
@@ -121,7 +121,7 @@ def test_what_was_compressed_together_is_read_one_by_one(tmp_path: Path) -> None
 
     assert records.values() == [value_of(0), b"b", b"c", value_of(3), value_of(4)]
     assert [each.offset for each in records] == list(range(5))
-    assert _log.count_records(records.data) == 5
+    assert _stream.count_records(records.data) == 5
     assert records_in(block_of(disk, 5), 2, 2).values() == [b"c", value_of(3)]
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_copied_but_the_values(block: memoryview) -> None:
     memory.append(0)
 
 
-_Use = Callable[[_log.Records], Any]
+_Use = Callable[[_stream.Records], Any]
 _USES: dict[str, _Use] = {
     "values": lambda records: records.values(),
     "data": lambda records: records.data,

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import DamagedFile
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_card import StreamCard, read_card, write_card
-from shmq.persistence.stream_identity import StreamIdentity
 from shmq.persistence.stream_journal import StreamJournal
-from shmq.persistence.stream_places import CARD, bases, partition_directory, segment_file
 from shmq.persistence.stream_recovery import stored_stream
 from shmq.persistence.stream_salvage import salvage_stream
-from shmq.persistence.stream_segment import EVERYTHING, StreamSegment, salts_of
-from shmq.stream_era import eras_of
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.partition_generation import eras_of
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_meta import StreamCard, read_card, write_card
+from shmq.storage.stream_paths import CARD, bases, partition_directory, segment_file
+from shmq.storage.stream_segment import EVERYTHING, StreamSegment, salts_of
 from tests.persistence.entries import IDENTITY, commit, read, value_of
 
 NAME, ID = IDENTITY.name, IDENTITY.identity

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.groups import files
-from shmq.health.stale import sweep
-from shmq.health.streams import examine_files
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_card import read_card, write_card
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_places import (
+from shmq.diagnose.leftovers import sweep
+from shmq.diagnose.streams import examine_files
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.storage.disk import Disk
+from shmq.storage.partition_generation import Era
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_meta import read_card, write_card
+from shmq.storage.stream_paths import (
     STREAMS,
     bases,
     partition_directory,
     segment_file,
     stream_directory,
 )
-from shmq.registry import Namespace
-from shmq.stream_era import Era
 from tests.persistence.losing import bring_back, lose_memory
 from tests.persisting import Persister
 from tests.processes.tools import eventually
@@ -225,7 +225,7 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     filled(stream, 900)
     filled(stream, 30, partition=1)
     registry = Namespace.of(namespace)
-    group = files.open_or_make(registry, "s", stream.identity, "g", GROUP)
+    group = group_files.open_or_make(registry, "s", stream.identity, "g", GROUP)
     group.widen(2)
     group.commit(0, 0, 450)
     identity, last = stream.identity, stream.offsets()[0].latest_timestamp
@@ -247,11 +247,11 @@ def test_after_a_reboot_offsets_times_and_groups_go_on(
     assert done.timestamp >= last
     filled(again, 700)
     assert everything(again) == [value(n) for n in range(1601)]
-    assert files.group_names(registry, identity) == ["g"]
-    restored = files.look_at(registry, identity, "g")
+    assert group_files.group_names(registry, identity) == ["g"]
+    restored = group_files.look_at(registry, identity, "g")
     assert restored is not None
     assert [restored.committed(0), restored.committed(1)] == [450, None]
-    files.remove_all(registry, identity)
+    group_files.remove_all(registry, identity)
 
 
 def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
@@ -262,7 +262,7 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
     stream.group("g")
     stream.share("h")
     for name in "gh":
-        roster = files.look_at(Namespace.of(namespace), stream.identity, name)
+        roster = group_files.look_at(Namespace.of(namespace), stream.identity, name)
         assert roster is not None
         roster.widen(1)
         # Records of the ring, which went with the memory.
@@ -306,7 +306,7 @@ def test_a_card_that_tells_what_cannot_be_keeps_no_other_stream_away(
     lose_memory(namespace)
     bring_back(namespace, persister.folder)
     assert [one.name for one in broker.list_streams()] == ["r", "t"]
-    whole = files.look_at(Namespace.of(namespace), again.identity, "c")
+    whole = group_files.look_at(Namespace.of(namespace), again.identity, "c")
     assert whole is not None
     assert whole.committed(0) == 3
 

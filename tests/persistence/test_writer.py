@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.catalog import catalog, snapshot_name
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.journaled import RETRY, Journaled
-from shmq.persistence.sizes import Sizes
+from shmq.namespace.data_directory import DataDirectory
+from shmq.persistence.journal_writer import RETRY, Journaled
 from shmq.persistence.writer import Writer
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.paths import catalog, snapshot_name
 from tests.persistence.chain import chain
 from tests.persistence.faults import FailingDisk
 from tests.processes.tools import PATIENCE, Start, eventually

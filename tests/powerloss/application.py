@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import shmq
-from shmq.registry import Namespace
-from shmq.waiting import remove_semaphores
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import remove_semaphores
 from tests.powerloss.promise import (
     Found,
     Name,

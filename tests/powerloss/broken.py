@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from shmq.persistence.disk import Disk
-from shmq.persistence.journaled import Journaled
-from shmq.persistence.moves import Moves
-from shmq.persistence.notes import NO_NOTES, Notes
-from shmq.persistence.sizes import Sizes
+from shmq.persistence.journal_writer import Journaled
 from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.transaction_file import Id, Part
+from shmq.persistence.transaction_notes import NO_NOTES, Notes
+from shmq.persistence.transfers import Moves
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.transaction_file import Id, Part
 
 
 class _Through(Disk):

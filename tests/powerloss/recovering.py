@@ -8,13 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from shmq.codecs import unpack_properties
-from shmq.names import SHM
-from shmq.persistence import erasing
-from shmq.persistence.disk import Disk
+from shmq.api.names import SHM
+from shmq.codec.codecs import unpack_properties
 from shmq.persistence.recovery import plan
-from shmq.persistence.transaction_file import TRANSACTIONS
 from shmq.persistence.transaction_recovery import complete_transactions
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
+from shmq.storage.transaction_file import TRANSACTIONS
 from tests.powerloss.promise import Found, Recovered
 from tests.powerloss.stage import Stage
 from tests.powerloss.states import State
@@ -43,7 +43,7 @@ class Recoverer:
         """What the queues hold, as recovery decides it. Raises what it finds wrong."""
         self._stage.lay_out(state)
         disk = Disk(self._stage.root / DATA)
-        if erasing.finish(disk):
+        if queue_erase.finish(disk):
             self._stage.dirty = True
         if TRANSACTIONS in disk.names():
             self._stage.dirty = True

@@ -11,18 +11,18 @@ from typing import Any, Final, Protocol
 from unittest import mock
 
 import shmq
-from shmq import registry
-from shmq.client.local import attach
-from shmq.client.transactions.ledger import noted
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.journaled import Journaled
-from shmq.persistence.moves import Moves
-from shmq.persistence.notes import Notes
+from shmq.client.local.broker import attach
+from shmq.client.transaction.transaction_log import noted
+from shmq.namespace import namespace as registry
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
+from shmq.persistence.journal_writer import Journaled
 from shmq.persistence.recovery import recover
-from shmq.persistence.sizes import Sizes
+from shmq.persistence.transaction_notes import Notes
 from shmq.persistence.transactions import Transactions
-from shmq.registry import Namespace
+from shmq.persistence.transfers import Moves
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
 from tests.powerloss.application import Application
 from tests.powerloss.recording import Fault, Recording, RecordingDisk
 from tests.powerloss.trace import Trace

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.names import SHM
-from shmq.persistence.disk import Disk
-from shmq.persistence.sizes import Sizes
-from shmq.persistence.stream_erasing import sweep_streams
-from shmq.persistence.stream_files import StreamFiles
-from shmq.persistence.stream_identity import StreamIdentity
-from shmq.persistence.stream_kept import KeptStream
-from shmq.persistence.stream_places import partition_directory
+from shmq.api.names import SHM
+from shmq.persistence.stream_partition_writer import KeptStream
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
-from shmq.stream_era import Era, eras_among
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Sizes
+from shmq.storage.partition_generation import Era, eras_among
+from shmq.storage.stream_erase import sweep_streams
+from shmq.storage.stream_files import StreamFiles
+from shmq.storage.stream_identity import StreamIdentity
+from shmq.storage.stream_paths import partition_directory
 from tests.persistence.entries import entry, read_values
 from tests.powerloss.model import DiskModel
 from tests.powerloss.recording import Fault, Recording

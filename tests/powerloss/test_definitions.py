@@ -10,14 +10,14 @@ from typing import Any, Self, cast
 import pytest
 
 from shmq.errors import FileError
-from shmq.persistence.catalog import EXCHANGES
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import Definitions
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import DEFINITIONS
-from shmq.persistence.map_file import read_map
-from shmq.registry import Namespace
 from shmq.routing.book import Book
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import DEFINITIONS
+from shmq.storage.map_file import read_map
+from shmq.storage.paths import EXCHANGES
 from tests.powerloss.model import DiskModel
 from tests.powerloss.promise import Promise
 from tests.powerloss.recording import Recording, failing

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shmq.persistence import recovery
-from shmq.persistence.chain import Chain
+from shmq.storage.queue_files import Chain
 from tests.powerloss import broken
 from tests.powerloss.recording import failing
 from tests.powerloss.recovering import Recoverer

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from shmq.persistence import stream_kept, stream_recovery
-from shmq.persistence.stream_card import StreamCard
+from shmq.persistence import stream_partition_writer, stream_recovery
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_kept import KeptPartition, KeptStream
-from shmq.stream_era import eras_among
+from shmq.persistence.stream_partition_writer import KeptPartition, KeptStream
+from shmq.storage.partition_generation import eras_among
+from shmq.storage.stream_meta import StreamCard
 from tests.powerloss import streams
 from tests.powerloss.recording import SHORT, RecordingDisk, failing
 from tests.powerloss.streams import Station, record, try_crashes
@@ -107,7 +107,7 @@ def _untold(patch: pytest.MonkeyPatch) -> None:
 
 def _unripe(patch: pytest.MonkeyPatch) -> None:
     """A writer that does not wait for what is in the sealed partitions."""
-    patch.setattr(stream_kept, "_ripe", eras_among)
+    patch.setattr(stream_partition_writer, "_ripe", eras_among)
 
 
 @pytest.mark.parametrize(

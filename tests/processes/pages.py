@@ -23,8 +23,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import shmq
-from shmq import Broker, Queue, client, routing, schemas
-from shmq.client.local import LocalQueue
+from shmq import Broker, Queue, client, routing, schema
+from shmq.client.local.broker import LocalQueue
 
 from .tools import SHM, drain
 
@@ -624,7 +624,7 @@ def _clear() -> None:
 
 def _load() -> None:
     """Import what operations import, once and not in each child."""
-    for package in (client, routing, schemas):
+    for package in (client, routing, schema):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
 

@@ -17,10 +17,10 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local import LocalBroker, LocalQueue
-from shmq.core import _core
-from shmq.registry import Namespace
-from shmq.waiting import bell_stem, make_semaphores, remove_semaphores, semaphore_names
+from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import bell_stem, make_semaphores, remove_semaphores, semaphore_names
+from shmq.native import _core
 from tests.layout import place_of
 
 from .tools import PATIENCE, Start, drain, files_of, is_empty, is_sound

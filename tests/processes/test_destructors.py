@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
+from shmq.client.local.broker import LocalBroker
 from shmq.mp.store import Store
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 from .tools import SHM, files_of
 
@@ -44,7 +44,7 @@ def test_a_reply_queue_may_be_dropped_while_a_namespace_is_first_named(
         gc.collect()
         return real()
 
-    monkeypatch.setattr("shmq.registry.threading.RLock", collect)
+    monkeypatch.setattr("shmq.namespace.namespace.threading.RLock", collect)
 
     assert within(lambda: Namespace.of(f"{namespace}-other"))
     broker.close()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.name_book import NameBook
-from shmq.registry import refuse_foreign
+from shmq.client.local.broker import LocalBroker
+from shmq.namespace.name_book import NameBook
+from shmq.namespace.namespace import refuse_foreign
 from tests.conftest import own_namespace
 
 from .tools import SHM, Start, files_of

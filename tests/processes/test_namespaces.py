@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 from .tools import HOUR, SHM, Start, attached, drain, files_of, is_empty
 

@@ -17,8 +17,8 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local import LocalBroker
-from shmq.core import _core
+from shmq.client.local.broker import LocalBroker
+from shmq.native import _core
 from tests.layout import place_of, value_of
 
 from .tools import SHM, Start, drain, files_of, is_sound

@@ -9,7 +9,7 @@ from multiprocessing.shared_memory import SharedMemory
 import pytest
 
 from shmq import Broker, Queue
-from shmq.core import _core
+from shmq.native import _core
 
 from .tools import SHM, Start, drain, files_of, is_sound, run_script
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgpack
 
-from shmq.protocol import HEADER
+from shmq.protocol.opcodes import HEADER
 
 __all__ = ["PAGE", "Frame", "frames"]
 

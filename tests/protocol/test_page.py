@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from shmq.options import QueueOptions
-from shmq.protocol import DEFAULT_PORT, HEADER, MAGIC, MAX_HELLO, MORE, Flag, Status, Type
-from shmq.stream_options import StreamOptions
+from shmq.api.options import QueueOptions
+from shmq.api.stream_options import StreamOptions
+from shmq.protocol.opcodes import DEFAULT_PORT, HEADER, MAGIC, MAX_HELLO, MORE, Flag, Status, Type
 from tests.protocol.page import PAGE, Frame, frames
 
 TEXT = PAGE.read_text()

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import BinaryIO
 
-from shmq.protocol import HEADER
+from shmq.protocol.opcodes import HEADER
 from tests.processes.tools import PATIENCE
 from tests.protocol.page import frames
 from tests.serving import serve

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.persistence.aside import files_aside
-from shmq.persistence.catalog import EXCHANGES, segment_name, snapshot_name, unfinished
+from shmq.cli.shared.exit_codes import Code
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import recover_definitions
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
-from shmq.persistence.format import DEFINITIONS, FileHeader
-from shmq.persistence.map_file import write_map
 from shmq.persistence.recovery import set_aside
 from shmq.persistence.restore import Restored, RestoredFile, restore_aside
-from shmq.persistence.stream_places import segment_file
-from shmq.persistence.transaction_file import TRANSACTIONS
-from shmq.registry import Namespace
+from shmq.storage.aside import files_aside
+from shmq.storage.disk import Disk
+from shmq.storage.file_header import DEFINITIONS, FileHeader
+from shmq.storage.map_file import write_map
+from shmq.storage.paths import EXCHANGES, segment_name, snapshot_name, unfinished
+from shmq.storage.stream_paths import segment_file
+from shmq.storage.transaction_file import TRANSACTIONS
 from tests.cli.tools import Shell
 from tests.persistence.building import HASH_KEY, Building, put
 from tests.processes.tools import PATIENCE

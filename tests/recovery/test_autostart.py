@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 from tests.cli.tools import Shell
 from tests.processes.tools import PATIENCE, ROOT, environment, eventually, run_script
 from tests.recovery.test_recovery import damaged

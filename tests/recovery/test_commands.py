@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
-from shmq.options import Durability
-from shmq.persistence.disk import Disk
+from shmq.api.options import Durability
+from shmq.cli.shared.exit_codes import Code
 from shmq.persistence.recovery import plan
+from shmq.storage.disk import Disk
 from tests.cli.tools import Shell
 from tests.processes.tools import eventually
 from tests.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import ShmqError
-from shmq.persistence.control import Control, CutFile
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
+from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.process import Persistence
+from shmq.storage.disk import Disk
+from shmq.storage.writer_control import Control, CutFile
 from tests.processes.tools import PATIENCE
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shmq.errors import ShmqError
-from shmq.persistence.control import Control, CutFile
+from shmq.storage.writer_control import Control, CutFile
 from tests.processes.tools import PATIENCE, eventually
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.options import Durability
+from shmq.api.options import Durability
 from tests.processes.tools import PATIENCE, drain, eventually, is_sound
 from tests.recovery.tools import Persist, lose
 

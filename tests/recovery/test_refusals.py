@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.cli.failure import Code
+from shmq.cli.shared.exit_codes import Code
 from tests.cli.tools import Shell
 from tests.processes.tools import PATIENCE
 from tests.recovery.test_recovery import bodies, confirmed, damaged, flip, last_segment

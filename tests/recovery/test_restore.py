@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence import erasing
-from shmq.persistence.catalog import segment_name, snapshot_name
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
 from shmq.persistence.recovery import plan, recover, set_aside
 from shmq.persistence.restore import Restored, restore
-from shmq.registry import Namespace
+from shmq.storage import queue_erase
+from shmq.storage.disk import Disk
+from shmq.storage.paths import segment_name, snapshot_name
 from tests.persistence.building import HASH_KEY, Building, put
 
 
@@ -85,11 +85,11 @@ def test_the_deletion_of_a_queue_does_not_reach_the_files_of_one_restored_since(
     whole = bytes(Building.snapshot(1).batch(put(1)).close())
     (backup / snapshot_name("q")).write_bytes(whole)
     (own.path / snapshot_name("q")).write_bytes(whole)
-    erasing.erase(own.disk, "q", HASH_KEY, last=False)  # its writer dies before the last word
+    queue_erase.erase(own.disk, "q", HASH_KEY, last=False)  # its writer dies before the last word
 
     restore(namespace, backup)
     (own.path / snapshot_name("q")).write_bytes(whole)  # the next writer keeps it
-    erasing.finish(own.disk)
+    queue_erase.finish(own.disk)
 
     assert snapshot_name("q") in own.disk.names()
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.options import DEAD_LETTER_ROOM, MAX_ARENA, QueueOptions
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
+from shmq.api.options import DEAD_LETTER_ROOM, MAX_ARENA, QueueOptions
+from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.recovery import Decision, recover
+from shmq.storage.disk import Disk
 from tests.persistence.building import HASH_KEY, Building, put
 
 SEGMENT = "x@0000000000000001.dmsq"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.persistence.directory import DataDirectory
-from shmq.persistence.disk import Disk
+from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.recovery import recover
-from shmq.persistence.transaction_file import TRANSACTIONS, read_noted
+from shmq.storage.disk import Disk
+from shmq.storage.transaction_file import TRANSACTIONS, read_noted
 from tests.persisting import Persister, persisting
 from tests.processes.tools import eventually
 from tests.recovery.tools import lose

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.contract import Binding
-from shmq.core import _core
-from shmq.registry import Namespace
+from shmq.api import Binding
+from shmq.client.local.broker import LocalBroker
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 from shmq.routing.book import Book
 
 BEGIN = 64

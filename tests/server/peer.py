@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import msgpack
 
-from shmq.protocol import HEADER, MAGIC, PROTOCOL_VERSION, Status, Type
+from shmq.protocol.opcodes import HEADER, MAGIC, PROTOCOL_VERSION, Status, Type
 from tests.processes.tools import PATIENCE
 from tests.serving import Server
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.protocol import FOREVER, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.processes.tools import eventually
 from tests.server.conftest import Serve
 from tests.server.peer import Peer, frame, name_of

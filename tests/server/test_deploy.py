@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shmq.server.limits import Limits
+from shmq.server.auth.limits import Limits
 from shmq.server.settings import Settings, Source
 from tests.processes.tools import ROOT
 

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 import shmq
-from shmq.protocol import FOREVER, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.conftest import own_namespace
 from tests.server.conftest import Serve
 from tests.server.peer import Frame, Peer, name_of

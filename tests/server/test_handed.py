@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.protocol import Flag, Type
+from shmq.protocol.opcodes import Flag, Type
 from tests.processes.tools import Start, eventually
 from tests.server.conftest import Serve
 from tests.server.peer import Peer, frame, name_of

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.protocol import FOREVER, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 from tests.processes.tools import eventually
 from tests.server.peer import Peer, name_of
 from tests.serving import Server, serve

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.contract import Broker
-from shmq.core import _core
+from shmq.api import Broker
+from shmq.client.local.broker import LocalBroker
+from shmq.native import _core
 from shmq.server.keeper import Keeper
 
 SECOND = 1_000_000_000

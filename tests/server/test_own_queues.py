@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 import shmq
-from shmq.names import is_reply_name, reply_name
-from shmq.protocol import Status, Type
+from shmq.api.names import is_reply_name, reply_name
+from shmq.protocol.opcodes import Status, Type
 from tests.processes.tools import PATIENCE, eventually
 from tests.server.conftest import Serve
 from tests.server.peer import Peer, name_of

@@ -10,9 +10,9 @@ import msgpack
 import pytest
 
 import shmq
-from shmq.contract.keywords import QueueKeywords
-from shmq.names import staging_name
-from shmq.protocol import Status, Type
+from shmq.api.keywords import QueueKeywords
+from shmq.api.names import staging_name
+from shmq.protocol.opcodes import Status, Type
 from tests.server.conftest import Serve
 from tests.server.peer import Peer, name_of
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.server.limits import Limits, Quota
-from shmq.server.listening import listen
+from shmq.server.auth.limits import Limits, Quota
+from shmq.server.auth.tls import Tls
+from shmq.server.auth.tokens import Token, hash_of
+from shmq.server.listener import listen
 from shmq.server.settings import Settings, Source
-from shmq.server.tls import Tls
-from shmq.server.tokens import Token, hash_of
 
 HASH = hash_of("t" * 40)
 
@@ -312,7 +312,7 @@ def test_what_is_no_address_is_refused() -> None:
 def test_a_port_that_another_server_listens_on_is_refused_and_not_shared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shmq.server.listening.PATIENCE", 0.0)
+    monkeypatch.setattr("shmq.server.listener.PATIENCE", 0.0)
     (first,) = listen(Settings(port=0, workers=1))
     with first:
         port = first.getsockname()[1]

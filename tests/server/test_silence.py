@@ -11,9 +11,9 @@ import threading
 import pytest
 
 import shmq
-from shmq.processes.post import Post
-from shmq.processes.pulse import BEAT, Pulse, show_stack_on_demand
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
+from shmq.supervision.child_process import Post
+from shmq.supervision.heartbeat import BEAT, Pulse, show_stack_on_demand
 from tests.processes.tools import eventually
 from tests.server.conftest import Serve
 from tests.server.peer import Peer

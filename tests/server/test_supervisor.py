@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import shmq
-from shmq.protocol import FOREVER, Status, Type
+from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.settings import Source
 from shmq.server.supervisor import Supervisor
 from tests.processes.tools import ROOT, environment, eventually, files_of

@@ -13,8 +13,8 @@ import pytest
 
 import shmq
 from shmq.errors import InvalidOption
-from shmq.protocol import FOREVER, Status, Type
-from shmq.server.tls import Tls
+from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.server.auth.tls import Tls
 from tests.certificates import Certificates
 from tests.processes.tools import eventually
 from tests.server.conftest import Serve

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
-from shmq.server.caller import Caller
-from shmq.server.tokens import ALL_RIGHTS, KNOWN, Doors, Token, hash_of, make_token
+from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
+from shmq.server.auth.tokens import ALL_RIGHTS, KNOWN, Doors, Token, hash_of, make_token
+from shmq.server.connection.peer import Caller
 
 SECRET = "s" * 40
 

@@ -9,9 +9,9 @@ import struct
 import pytest
 
 import shmq
-from shmq.protocol import FOREVER, Type
+from shmq.protocol.opcodes import FOREVER, Type
 from shmq.server import frontend
-from shmq.server.census import Census
+from shmq.server.connection.connection_counts import Census
 from shmq.server.settings import Settings
 from tests.processes.tools import eventually
 from tests.server.peer import frame, name_of

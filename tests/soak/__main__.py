@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import shmq
-from shmq.stress.crew import Crew
+from shmq.stress.check_result import WRONGS, Verdict, judge
 from shmq.stress.journal import Journal, read_all
-from shmq.stress.verdict import WRONGS, Verdict, judge
+from shmq.stress.worker_processes import Crew
 from tests.soak import durable, mixed, over_tcp, streams, transactions, workers
 from tests.soak.draining import check, drain
 from tests.soak.streams import history

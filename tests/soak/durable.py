@@ -24,9 +24,9 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.crew import Crew
+from shmq.stress.check_result import Verdict, judge
 from shmq.stress.journal import ACKED, INTENT, PUT, Journal, Record, read_all
-from shmq.stress.verdict import Verdict, judge
+from shmq.stress.worker_processes import Crew
 from tests.processes.tools import PATIENCE, SHM, eventually
 from tests.serving import Server
 from tests.soak import workers

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 from tests.processes.tools import SHM
 from tests.soak import over_tcp, streams, transactions
 

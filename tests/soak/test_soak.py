@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shmq.stress.check_result import judge
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Record
-from shmq.stress.verdict import judge
 from tests.soak import durable, over_tcp
 from tests.soak.__main__ import soak
 

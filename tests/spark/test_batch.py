@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 import shmq
-from shmq.spark import columns
-from shmq.spark.queue_kind import QueueKind
+from shmq.spark.queue.kind import QueueKind
+from shmq.spark.shared import columns
 from tests.certificates import WHY_NOT, Certificates
 from tests.serving import serve
 

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import shmq
-from shmq.persistence.catalog import segment_name, snapshot_name
-from shmq.spark import columns
-from shmq.spark.dmsq_kind import OPTIONS
+from shmq.spark.dmsq.kind import OPTIONS
 from shmq.spark.jobs.failure import failure_of
+from shmq.spark.shared import columns
+from shmq.storage.paths import segment_name, snapshot_name
 from tests.persistence.building import HASH_KEY, WALL, Building, put, settle, update
 from tests.persisting import persisting
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import datasource as ds
 
-from shmq.spark import options
-from shmq.spark.dmsq_bounds import Bounds
-from shmq.spark.dmsq_kind import OPTIONS
-from shmq.spark.dmsq_slice import LEAST, MOST, cut, shares
-from shmq.spark.options import BATCH
+from shmq.spark.dmsq.bounds import Bounds
+from shmq.spark.dmsq.file_partition import LEAST, MOST, cut, shares
+from shmq.spark.dmsq.kind import OPTIONS
+from shmq.spark.shared import options
+from shmq.spark.shared.options import BATCH
 
 NOON = dt.datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=dt.UTC)
 MICROS = 1_769_860_800_000_005

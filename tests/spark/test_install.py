@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import shmq
-from shmq.persistence.catalog import snapshot_name
+from shmq.storage.paths import snapshot_name
 from tests.persistence.building import Building, put
 
 ROOT = Path(__file__).resolve().parents[2]

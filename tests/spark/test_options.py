@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.spark import options
-from shmq.spark.address import Address
-from shmq.spark.options import BATCH, STREAM, WRITE, Option
-from shmq.spark.queue_kind import OPTIONS, REFUSED
-from shmq.spark.queue_source import Subscription
+from shmq.spark.queue.kind import OPTIONS, REFUSED
+from shmq.spark.queue.source import Subscription
+from shmq.spark.shared import options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
 
 TABLE = (
     Option("url", options.text, "here", frozenset({BATCH, STREAM, WRITE})),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shmq.spark import address, columns, stream_kind, stream_writer
-from shmq.spark.options import BATCH, STREAM, Option
-from shmq.spark.queue_kind import OPTIONS
+from shmq.spark.queue.kind import OPTIONS
+from shmq.spark.shared import address, columns
+from shmq.spark.shared.options import BATCH, STREAM, Option
+from shmq.spark.stream import kind as stream_kind
+from shmq.spark.stream import writer
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/spark.md").read_text()
 
@@ -76,7 +78,7 @@ def test_the_page_has_every_option_of_reading_with_its_default_and_no_other() ->
 
 
 def test_the_page_has_every_option_of_reading_streams_with_its_default_and_no_other() -> None:
-    elsewhere = {option.name for option in (*address.OPTIONS, *stream_writer.OPTIONS)} | {"kind"}
+    elsewhere = {option.name for option in (*address.OPTIONS, *writer.OPTIONS)} | {"kind"}
     own = {each.name: each for each in stream_kind.OPTIONS if each.name not in elsewhere}
     said = {row[0].strip("`"): row[1:3] for row in table("Options of reading streams")}
 

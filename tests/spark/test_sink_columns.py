@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from shmq.errors import InvalidOption
-from shmq.spark import columns
-from shmq.spark.sink_columns import COLUMNS, IGNORED, SinkColumns
+from shmq.spark.shared import columns
+from shmq.spark.shared.sink_columns import COLUMNS, IGNORED, SinkColumns
 
 KINDS = {
     "string": "s string",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shmq.spark import options
-from shmq.spark.queue_sink import OPTIONS
-from shmq.spark.sink import STAGING_BYTES
-from shmq.spark.sink_columns import COLUMNS
+from shmq.spark.queue.sink import STAGING_BYTES
+from shmq.spark.queue.sink_writer import OPTIONS
+from shmq.spark.shared import options
+from shmq.spark.shared.sink_columns import COLUMNS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from shmq.errors import InvalidOption
-from shmq.spark.sink_columns import SinkColumns
-from shmq.spark.sink_rows import Rows, by_queue
+from shmq.spark.shared.sink_columns import SinkColumns
+from shmq.spark.shared.sink_rows import Rows, by_queue
 from tests.spark.test_sink_columns import schema
 
 pytestmark = pytest.mark.usefixtures("spark")

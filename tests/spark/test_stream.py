@@ -16,9 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 import shmq
-from shmq.spark.queue_kind import QueueKind
-from shmq.spark.queue_stream import Excerpt
-from shmq.spark.settling import settle
+from shmq.spark.commit_on_stop import settle
+from shmq.spark.queue.kind import QueueKind
+from shmq.spark.queue.reader import Excerpt
 from tests.certificates import WHY_NOT, Certificates
 from tests.serving import serve
 

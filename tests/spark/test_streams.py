@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 import shmq
-from shmq.spark.settling import settle
+from shmq.spark.commit_on_stop import settle
 
 PATIENCE = 120
 

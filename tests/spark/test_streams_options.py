@@ -9,18 +9,20 @@ import pyarrow as pa
 import pytest
 
 import shmq
-from shmq.spark import kinds, options, stream_kind
-from shmq.spark.options import BATCH, STREAM, WRITE
-from shmq.spark.stream_bounds import EARLIEST, LATEST, Bound, Extent
-from shmq.spark.stream_cursor import _Backlog, _shares
-from shmq.spark.stream_offset import NOWHERE, Progress, StreamOffset
-from shmq.spark.stream_range import Range, cut
-from shmq.spark.stream_rows import STICKY, Records, Spread
-from shmq.spark.stream_topics import Topics
+from shmq.spark import format_dispatch
+from shmq.spark.shared import options
+from shmq.spark.shared.options import BATCH, STREAM, WRITE
+from shmq.spark.stream import kind
+from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, Extent
+from shmq.spark.stream.cursor import _Backlog, _shares
+from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
+from shmq.spark.stream.offset_range import Range, cut
+from shmq.spark.stream.rows import STICKY, Records, Spread
+from shmq.spark.stream.topics import Topics
 
 
 def of_streams(use: str = BATCH, **given: str) -> dict[str, Any]:
-    return options.parse(stream_kind.OPTIONS, given, use, form="shmq", refused=stream_kind.REFUSED)
+    return options.parse(kind.OPTIONS, given, use, form="shmq", refused=kind.REFUSED)
 
 
 # ---- which streams ----
@@ -52,13 +54,13 @@ def test_an_assignment_that_is_none_is_refused(text: str) -> None:
         of_streams(assign=text)
 
 
-@pytest.mark.parametrize("name", sorted(stream_kind.REFUSED))
+@pytest.mark.parametrize("name", sorted(kind.REFUSED))
 def test_what_queues_and_kafka_have_and_streams_have_not_is_refused_with_the_reason(
     name: str,
 ) -> None:
     with pytest.raises(shmq.InvalidOption) as refused:
         of_streams(**{name: "1"})
-    assert stream_kind.REFUSED[name] in str(refused.value)
+    assert kind.REFUSED[name] in str(refused.value)
 
 
 # ---- where it begins and ends ----
@@ -259,11 +261,15 @@ def test_records_are_taken_with_all_that_they_have() -> None:
     ],
 )
 def test_a_configuration_may_be_of_either_kind(given: dict[str, str], use: str) -> None:
-    kinds.check(given, use)
+    format_dispatch.check(given, use)
 
 
 def test_a_configuration_that_is_of_no_kind_is_refused_by_the_nearest() -> None:
     with pytest.raises(shmq.InvalidOption, match="no option 'states': it is of queues"):
-        kinds.check({"subscribe": "a", "states": "ready", "startingOffsets": "latest"}, BATCH)
+        format_dispatch.check(
+            {"subscribe": "a", "states": "ready", "startingOffsets": "latest"}, BATCH
+        )
     with pytest.raises(shmq.InvalidOption, match="a queue has no offsets"):
-        kinds.check({"kind": "queue", "subscribe": "a", "startingOffsets": "latest"}, BATCH)
+        format_dispatch.check(
+            {"kind": "queue", "subscribe": "a", "startingOffsets": "latest"}, BATCH
+        )

@@ -10,16 +10,17 @@ import pytest
 from pyspark.sql import types
 
 import shmq
-from shmq.compression import compressor
-from shmq.core import _log
-from shmq.spark import options, stream_append, stream_range
-from shmq.spark.address import Address
-from shmq.spark.edition import Edition
-from shmq.spark.kinds import kind_of
-from shmq.spark.options import WRITE
-from shmq.spark.stream_kind import OPTIONS, StreamKind
-from shmq.spark.stream_range import Range
-from shmq.spark.stream_sink import StreamSink
+from shmq.codec.compression import compressor
+from shmq.native import _stream
+from shmq.spark.format_dispatch import kind_of
+from shmq.spark.shared import options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.batch_id import Edition
+from shmq.spark.shared.options import WRITE
+from shmq.spark.stream import append, offset_range
+from shmq.spark.stream.kind import OPTIONS, StreamKind
+from shmq.spark.stream.offset_range import Range
+from shmq.spark.stream.sink import StreamSink
 from tests.persisting import persisting
 from tests.serving import serve
 from tests.wire import entries
@@ -71,7 +72,7 @@ def rows(url: str, stream: shmq.Stream, start: int, end: int, **how: Any) -> lis
     """The rows of partition 0, as a task reads them."""
     wanted = Range(stream.name, how.pop("identity", stream.identity), 0, start, end)
     strict = how.pop("strict", True)
-    batches = stream_range.read(Address(url), wanted, READ, 1 << 12, strict=strict)
+    batches = offset_range.read(Address(url), wanted, READ, 1 << 12, strict=strict)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -90,7 +91,7 @@ def test_headers_with_a_time_that_is_none_are_told_with_the_record(
     with pytest.raises(
         shmq.ShmqError, match=r"offset 1 of partition 0 of stream 'orders' are damaged.*'headers'"
     ):
-        list(stream_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
+        list(offset_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True))
 
     assert [row["value"] for row in rows(url, orders, 0, 2)] == [b"good", b"bad"]
 
@@ -101,7 +102,7 @@ def test_headers_whose_values_are_maps_with_any_keys_are_json(
     orders.append(b"", headers={"h": {b"k": [{1: None}], "t": True}}, partition=0)
     wanted = Range("orders", orders.identity, 0, 0, 1)
 
-    (batch,) = stream_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
+    (batch,) = offset_range.read(Address(url), wanted, WITH_HEADERS, 1 << 12, strict=True)
 
     value = b'{"aw==": [{"1": null}], "t": true}'
     assert batch.to_pylist() == [{"offset": 0, "headers": [{"key": "h", "value": value}]}]
@@ -117,7 +118,7 @@ def test_a_task_has_just_the_offsets_of_its_range(url: str, orders: shmq.Stream)
 def test_records_that_were_compressed_together_are_rows_of_their_own(
     url: str, orders: shmq.Stream
 ) -> None:
-    block = _log.pack_records([b"%03d" % n for n in range(100)], keys=["k"] * 100)
+    block = _stream.pack_records([b"%03d" % n for n in range(100)], keys=["k"] * 100)
     orders.append_block(
         compressor("lz4")(block), partition=0, count=100, compression="lz4", raw_bytes=len(block)
     )
@@ -159,13 +160,13 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
         pa.schema({"key": pa.string(), "value": pa.binary()}),
     )
     edition = Edition("me", 3, "part", 0)
-    first = stream_append.append(sink, edition, [batch])
-    again = stream_append.append(sink, edition, [batch.slice(0, 1000), batch.slice(1000)])
+    first = append.append(sink, edition, [batch])
+    again = append.append(sink, edition, [batch.slice(0, 1000), batch.slice(1000)])
 
     assert (first.rows, first.before) == (4000, 0)
     assert (again.rows, again.before) == (4000, 4000)
     assert sum(each.latest for each in orders.offsets()) == 4000
-    next_one = stream_append.append(sink, Edition("me", 4, "part", 0), [batch])
+    next_one = append.append(sink, Edition("me", 4, "part", 0), [batch])
     assert next_one.before == 0
 
 

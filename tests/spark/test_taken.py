@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 
 import shmq
-from shmq.spark.taken import NOTHING, Offset, Taken
+from shmq.spark.queue.offset import NOTHING, Offset, Taken
 
 numbers = st.lists(st.integers(1, (1 << 63) - 1), min_size=1, max_size=50)
 

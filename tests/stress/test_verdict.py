@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shmq.stress.body import Bodies, Torn, opened
+from shmq.stress.check_result import Verdict, count_once, judge
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Journal, Record, read_all
-from shmq.stress.verdict import Verdict, count_once, judge
+from shmq.stress.stamped_body import Bodies, Torn, opened
 
 #: Messages 0, 1, 2 of producer 1.
 FIRST, SECOND, THIRD = (1 << 32 | number for number in range(3))

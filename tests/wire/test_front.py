@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.core import _core
+from shmq.native import _core
 
 
 class Policy:

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 import shmq
-from shmq.client.keeping import LeaseKeeper
+from shmq.client.shared.lease_keeper import LeaseKeeper
 from tests.workers.conftest import Work
 from tests.workers.tools import Journal, eventually
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli.stop import Stop
-from shmq.options import Confirm
+from shmq.api.options import Confirm
+from shmq.cli.shared.stop_signal import Stop
 
 __all__ = ["CODECS", "Putting", "decode"]
 

@@ -11,10 +11,10 @@ import click
 from click.core import ParameterSource
 
 import shmq
-from shmq.cli import contexts
-from shmq.cli.contexts import Context
-from shmq.client.local import LocalBroker
-from shmq.names import default_namespace
+from shmq.api.names import default_namespace
+from shmq.cli.shared import contexts
+from shmq.cli.shared.contexts import Context
+from shmq.client.local.broker import LocalBroker
 
 if TYPE_CHECKING:
     from shmq.client.remote import address
@@ -134,7 +134,7 @@ def target_of(context: click.Context) -> Target:
     """Where the command works: a flag says so, the environment, the current context, or nothing.
 
     Raises :class:`click.UsageError` for flags that exclude each other, and
-    :class:`~shmq.cli.contexts.ContextsError`.
+    :class:`~shmq.cli.shared.contexts.ContextsError`.
     """
     root = context.find_root()
     flags = [name for name in _PLACES if typed(root, name)]

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
-from shmq.cli import render
-from shmq.persistence.chain import Chain
-from shmq.persistence.stored import StoredMessage
+from shmq.cli.shared import render
+from shmq.persistence.file_message import StoredMessage
+from shmq.storage.queue_files import Chain
 
 __all__ = ["writer_of"]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from shmq.api.names import check_name
 from shmq.errors import ShmqError
-from shmq.holders import locker_of, take_file_lock
-from shmq.names import check_name
+from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = ["Context", "Contexts", "ContextsError", "path", "read", "rewriting"]
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import click
 
 import shmq
-from shmq.cli.target import target_of
+from shmq.cli.shared.broker_target import target_of
 
 __all__ = [
     "BRIEFLY",

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 import shmq
-from shmq.cli.flags import BRIEFLY
-from shmq.cli.target import target_of
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import BRIEFLY
 
 __all__ = [
     "EXCHANGE",

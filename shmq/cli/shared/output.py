@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shmq.cli.escape import one_line
+from shmq.cli.shared.escape import one_line
 
 # Rich is loaded with the first table: most commands print lines.
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from shmq.cli.lines import Lines
+from shmq.cli.shared.input_lines import Lines
 
 __all__ = ["progress"]
 

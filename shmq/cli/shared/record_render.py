@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.cli.escape import printable
-from shmq.cli.render import as_text, body_of, dumps, plain
+from shmq.cli.shared.escape import printable
+from shmq.cli.shared.render import as_text, body_of, dumps, plain
 
 __all__ = ["as_dict", "writer"]
 

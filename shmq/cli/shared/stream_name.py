@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import click
 
 import shmq
-from shmq.cli.flags import BRIEFLY
-from shmq.cli.output import counted, note
-from shmq.cli.target import target_of
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import BRIEFLY
+from shmq.cli.shared.output import counted, note
 
 __all__ = ["damage_flag", "partition_flag", "stream_argument", "tell_damage"]
 

@@ -12,7 +12,7 @@ from typing import Self
 import click
 
 import shmq
-from shmq.cli.outlet import Outlet
+from shmq.cli.shared.output_pipe import Outlet
 
 __all__ = ["Window"]
 

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.lines import open_lines
-from shmq.cli.output import counted, note, show, show_json
-from shmq.cli.streams.naming import partition_flag, stream_argument
-from shmq.options import Confirm
+from shmq.api.options import Confirm
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.input_lines import open_lines
+from shmq.cli.shared.output import counted, note, show, show_json
+from shmq.cli.shared.stream_name import partition_flag, stream_argument
 
 __all__ = ["append"]
 

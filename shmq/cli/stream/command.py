@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from shmq.cli.streams.append import append
-from shmq.cli.streams.create import create
-from shmq.cli.streams.groups import groups, reset
-from shmq.cli.streams.hot import hot
-from shmq.cli.streams.listing import list_streams
-from shmq.cli.streams.offsets import offsets
-from shmq.cli.streams.read import read, tail
-from shmq.cli.streams.remove import delete
-from shmq.cli.streams.repartition import repartition
+from shmq.cli.stream.append import append
+from shmq.cli.stream.create import create
+from shmq.cli.stream.delete import delete
+from shmq.cli.stream.groups import groups, reset
+from shmq.cli.stream.hot import hot
+from shmq.cli.stream.list import list_streams
+from shmq.cli.stream.offsets import offsets
+from shmq.cli.stream.read import read, tail
+from shmq.cli.stream.repartition import repartition
 
 __all__ = ["stream"]
 

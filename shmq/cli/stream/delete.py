@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 import shmq
-from shmq.cli.flags import connected, json_flag, yes_flag
-from shmq.cli.kinds import STREAM
-from shmq.cli.output import show, show_json
-from shmq.cli.remove import ask_first, delete_one
-from shmq.cli.streams.naming import stream_argument
+from shmq.cli.delete import ask_first, delete_one
+from shmq.cli.shared.flags import connected, json_flag, yes_flag
+from shmq.cli.shared.kinds import STREAM
+from shmq.cli.shared.output import show, show_json
+from shmq.cli.shared.stream_name import stream_argument
 
 __all__ = ["delete"]
 

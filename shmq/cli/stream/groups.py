@@ -8,11 +8,11 @@ from typing import Any, cast
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.output import cell, note, show, show_json, show_table, table
-from shmq.cli.streams.naming import partition_flag, stream_argument
-from shmq.contract import GroupStart
+from shmq.api import GroupStart
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
+from shmq.cli.shared.stream_name import partition_flag, stream_argument
 
 __all__ = ["groups", "reset"]
 

@@ -7,8 +7,8 @@ import dataclasses
 import click
 
 import shmq
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.output import amount, cell, note, show_json, show_table, table
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.output import amount, cell, note, show_json, show_table, table
 
 __all__ = ["list_streams"]
 

@@ -7,10 +7,10 @@ import dataclasses
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.output import amount, cell, clock, show_json, show_table, table
-from shmq.cli.streams.naming import stream_argument
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.output import amount, cell, clock, show_json, show_table, table
+from shmq.cli.shared.stream_name import stream_argument
 
 __all__ = ["offsets"]
 

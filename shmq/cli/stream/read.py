@@ -10,14 +10,13 @@ from typing import cast
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.failure import Code
-from shmq.cli.flags import connected, count_flag, json_flag
-from shmq.cli.output import counted, note
-from shmq.cli.stop import Stop
-from shmq.cli.streams import rendering
-from shmq.cli.streams.naming import damage_flag, partition_flag, stream_argument, tell_damage
-from shmq.contract import OnDamage, Start
+from shmq.api import OnDamage, Start
+from shmq.cli.shared import params, record_render
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import connected, count_flag, json_flag
+from shmq.cli.shared.output import counted, note
+from shmq.cli.shared.stop_signal import Stop
+from shmq.cli.shared.stream_name import damage_flag, partition_flag, stream_argument, tell_damage
 
 __all__ = ["read", "tail"]
 
@@ -88,7 +87,7 @@ def read(
             where=where,
             on_damage=on_damage,
         ) as reader:
-            seen = _carry(reader, rendering.writer(as_json, with_key), stop, count, patience)
+            seen = _carry(reader, record_render.writer(as_json, with_key), stop, count, patience)
             _report(reader)
     context.exit(_outcome(seen, follow, stop.signal))
 
@@ -132,7 +131,7 @@ def tail(
         with stream.reader(
             begin, begin, limit=1000, lapped="skip", where=where, on_damage=on_damage
         ) as reader:
-            write = rendering.writer(as_json, with_key)
+            write = record_render.writer(as_json, with_key)
             _carry(reader, write, stop, None, float("inf"))
             _report(reader)
     context.exit(Code.OK)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 import shmq
-from shmq.cli import params
-from shmq.cli.flags import connected, json_flag
-from shmq.cli.output import show, show_json
-from shmq.cli.streams.naming import stream_argument
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.output import show, show_json
+from shmq.cli.shared.stream_name import stream_argument
 
 __all__ = ["repartition"]
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from shmq import contract
-from shmq.client.groups.place import Place
-from shmq.core import _log, _roster
+from shmq import api
+from shmq.api.names import check_name
+from shmq.client.group.group_context import Place
 from shmq.errors import (
     DamagedFile,
     InvalidOption,
@@ -17,7 +17,7 @@ from shmq.errors import (
     QueueDeleted,
     ShmqError,
 )
-from shmq.names import check_name
+from shmq.native import _group, _stream
 
 __all__ = ["Burial", "Graves", "bury"]
 
@@ -32,7 +32,7 @@ class Burial(Protocol):
     def checked(self, name: str) -> str:
         """``name``, if it may be a dead-letter queue and there is one."""
 
-    def queue(self, name: str) -> contract.Queue:
+    def queue(self, name: str) -> api.Queue:
         """The queue of that name."""
 
     def forget(self, name: str) -> None:
@@ -42,9 +42,9 @@ class Burial(Protocol):
 class Graves:
     """The queues of one broker."""
 
-    def __init__(self, opened: Callable[[str], contract.Queue]) -> None:
+    def __init__(self, opened: Callable[[str], api.Queue]) -> None:
         self._opened = opened
-        self._queues: dict[str, contract.Queue] = {}
+        self._queues: dict[str, api.Queue] = {}
 
     def checked(self, name: str) -> str:
         """See :class:`Burial`. Raises InvalidName, and NoSuchQueue if there is none."""
@@ -53,7 +53,7 @@ class Graves:
         self.queue(name)
         return name
 
-    def queue(self, name: str) -> contract.Queue:
+    def queue(self, name: str) -> api.Queue:
         """See :class:`Burial`. Raises NoSuchQueue."""
         if name not in self._queues:
             self._queues[name] = self._opened(name)
@@ -64,7 +64,7 @@ class Graves:
         self._queues.pop(name, None)
 
 
-def bury(roster: _roster.Roster, member: int, place: Place, burial: Burial) -> int:
+def bury(roster: _group.Roster, member: int, place: Place, burial: Burial) -> int:
     """Move spent records to the group's dead-letter queue; how many.
 
     A record that the queue does not take stays with the mover until his lease of it ends, and
@@ -111,9 +111,7 @@ def _put(burial: Burial, name: str, letter: tuple[bytes, dict[str, Any]]) -> boo
     return False
 
 
-def _dead_letter(
-    place: Place, record: contract.Record, deliveries: int
-) -> tuple[bytes, dict[str, Any]]:
+def _dead_letter(place: Place, record: api.Record, deliveries: int) -> tuple[bytes, dict[str, Any]]:
     """The record, and in its headers where it comes from."""
     headers = {
         **_headers_of(record),
@@ -127,9 +125,9 @@ def _dead_letter(
     return bytes(record.value), headers
 
 
-def _headers_of(record: contract.Record) -> Mapping[str, Any]:
+def _headers_of(record: api.Record) -> Mapping[str, Any]:
     """The record's own; of damaged ones, their bytes."""
     try:
         return record.headers
     except ShmqError:
-        return {"shmq-headers": cast(_log.Record, record).headers_packed}
+        return {"shmq-headers": cast(_stream.Record, record).headers_packed}

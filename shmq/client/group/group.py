@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, cast
 
-from shmq import contract
-from shmq.client.groups import files
-from shmq.client.groups.member import LocalMember
-from shmq.client.groups.naming import member_name
-from shmq.client.groups.place import Place
-from shmq.core import _log, _roster
+from shmq import api
+from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.client.group.group_context import Place
+from shmq.client.group.member import LocalMember
+from shmq.client.group.member_name import member_name
 from shmq.errors import MemberFenced, ShmqError
-from shmq.options import check_one_of, check_seconds, check_whole
-from shmq.registry import Namespace
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _group, _stream
 
 __all__ = [
     "SESSION_TIMEOUT",
@@ -33,16 +33,16 @@ def open_group(
     stream: Any,
     name: str,
     *,
-    assignment: contract.Assignment | None = None,
+    assignment: api.Assignment | None = None,
     session_timeout: float | None = None,
-    start: contract.GroupStart = "earliest",
+    start: api.GroupStart = "earliest",
 ) -> LocalGroup:
     """The group of that name, made if there is none."""
     options = group_options(assignment=assignment, session_timeout=session_timeout, start=start)
     if assignment is None:
-        found = files.look_at(namespace, stream.identity, name)
+        found = group_files.look_at(namespace, stream.identity, name)
         options["assignment"] = _assignment_of(found) or "range"
-    roster = files.open_or_make(
+    roster = group_files.open_or_make(
         namespace, stream.name, stream.identity, name, options, stream.check_there
     )
     place = Place(namespace, stream, name, roster)
@@ -52,9 +52,9 @@ def open_group(
 
 def group_options(
     *,
-    assignment: contract.Assignment | None,
+    assignment: api.Assignment | None,
     session_timeout: float | None,
-    start: contract.GroupStart,
+    start: api.GroupStart,
 ) -> dict[str, Any]:
     """What a group is made with. Raises TypeError, InvalidOption."""
     if assignment is not None:
@@ -73,14 +73,14 @@ def group_options(
     }
 
 
-def _assignment_of(roster: _roster.Roster | None) -> str | None:
+def _assignment_of(roster: _group.Roster | None) -> str | None:
     """That of a group whose partitions have owners."""
     found = None if roster is None else roster.options["assignment"]
     return None if found == "shared" else found
 
 
-class LocalGroup(contract.Group):
-    """See :class:`shmq.contract.Group`."""
+class LocalGroup(api.Group):
+    """See :class:`shmq.api.Group`."""
 
     #: What its members are.
     _member = LocalMember
@@ -96,17 +96,17 @@ class LocalGroup(contract.Group):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         return self._place.name
 
     @property
-    def assignment(self) -> contract.Assignment:
-        """See :class:`shmq.contract.Group`."""
-        return cast("contract.Assignment", self._place.assignment)
+    def assignment(self) -> api.Assignment:
+        """See :class:`shmq.api.Group`."""
+        return cast("api.Assignment", self._place.assignment)
 
     @property
     def session_timeout(self) -> float:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         return self._place.session_timeout
 
     def join(
@@ -117,15 +117,15 @@ class LocalGroup(contract.Group):
         limit: int = 1000,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
-        on_damage: contract.OnDamage = "raise",
-        on_assigned: contract.OnPartitions | None = None,
-        on_revoked: contract.OnPartitions | None = None,
+        on_damage: api.OnDamage = "raise",
+        on_assigned: api.OnPartitions | None = None,
+        on_revoked: api.OnPartitions | None = None,
     ) -> LocalMember:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         check_whole("limit", limit, 1)
         check_one_of("lapped", lapped, ("raise", "skip"))
         check_one_of("on_damage", on_damage, ("raise", "skip"))
-        _log.check_timeout(timeout)
+        _stream.check_timeout(timeout)
         _check_callable("on_assigned", on_assigned)
         _check_callable("on_revoked", on_revoked)
         return self._member(
@@ -142,12 +142,12 @@ class LocalGroup(contract.Group):
 
     # ---- looking ----
 
-    def members(self) -> list[contract.MemberInfo]:
-        """See :class:`shmq.contract.Group`."""
+    def members(self) -> list[api.MemberInfo]:
+        """See :class:`shmq.api.Group`."""
         self._place.look_for_dead()
         seats = self._roster.seats()
         return [
-            contract.MemberInfo(
+            api.MemberInfo(
                 id=member,
                 name=name,
                 process=process,
@@ -157,16 +157,16 @@ class LocalGroup(contract.Group):
             for member, process, name, joined, _ in self._roster.members()
         ]
 
-    def partitions(self) -> list[contract.GroupPartition]:
-        """See :class:`shmq.contract.Group`."""
+    def partitions(self) -> list[api.GroupPartition]:
+        """See :class:`shmq.api.Group`."""
         self._place.widen()
         return [self._partition(p, seat) for p, seat in enumerate(self._roster.seats())]
 
-    def _partition(self, partition: int, seat: tuple[Any, ...]) -> contract.GroupPartition:
+    def _partition(self, partition: int, seat: tuple[Any, ...]) -> api.GroupPartition:
         owner, _, committed, *_ = seat
         latest = self._place.stream.latest(partition)
         begins = self._place.start_of(partition) if committed is None else committed
-        return contract.GroupPartition(
+        return api.GroupPartition(
             partition=partition,
             member=owner or None,
             committed=committed,
@@ -175,26 +175,26 @@ class LocalGroup(contract.Group):
         )
 
     def committed(self) -> dict[int, int | None]:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         self._place.widen()
         return {partition: seat[2] for partition, seat in enumerate(self._roster.seats())}
 
     def lag(self) -> dict[int, int]:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         return {found.partition: found.lag for found in self.partitions()}
 
-    def summary(self) -> contract.GroupSummary:
-        """See :class:`shmq.contract.Group`."""
+    def summary(self) -> api.GroupSummary:
+        """See :class:`shmq.api.Group`."""
         return summary_of(self._place)
 
     # ---- changing ----
 
     def reset(
         self,
-        to: contract.GroupStart | Mapping[int, int] | float,
+        to: api.GroupStart | Mapping[int, int] | float,
         partitions: Collection[int] | None = None,
     ) -> dict[int, int]:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         self._place.look_for_dead()
         self._place.widen()
         offsets = self._offsets(to, partitions)
@@ -212,7 +212,7 @@ class LocalGroup(contract.Group):
 
     def _offsets(
         self,
-        to: contract.GroupStart | Mapping[int, int] | float,
+        to: api.GroupStart | Mapping[int, int] | float,
         partitions: Collection[int] | None,
     ) -> dict[int, int]:
         stream = self._place.stream
@@ -237,12 +237,12 @@ def _check_callable(what: str, value: object) -> None:
         raise TypeError(f"{what}={value!r} must be callable, or None")
 
 
-def summaries(namespace: Namespace, stream: contract.Stream) -> list[contract.GroupSummary]:
+def summaries(namespace: Namespace, stream: api.Stream) -> list[api.GroupSummary]:
     """A line for each group of the stream, sorted by name."""
     found = []
-    for name in files.group_names(namespace, stream.identity):
+    for name in group_files.group_names(namespace, stream.identity):
         try:
-            roster = files.look_at(namespace, stream.identity, name)
+            roster = group_files.look_at(namespace, stream.identity, name)
             if roster is not None:
                 found.append(summary_of(Place(namespace, stream, name, roster)))
         except (ShmqError, OSError) as error:
@@ -250,7 +250,7 @@ def summaries(namespace: Namespace, stream: contract.Stream) -> list[contract.Gr
     return found
 
 
-def summary_of(place: Place) -> contract.GroupSummary:
+def summary_of(place: Place) -> api.GroupSummary:
     """The group's line of the list, whatever its kind."""
     place.look_for_dead()
     seats, numbers = place.roster.seats(), place.roster.numbers()
@@ -260,7 +260,7 @@ def summary_of(place: Place) -> contract.GroupSummary:
         done = lent if shares else committed
         begins = place.start_of(partition) if done is None else done
         lag += max(place.stream.latest(partition) - begins, 0)
-    return contract.GroupSummary(
+    return api.GroupSummary(
         name=place.name,
         assignment=place.assignment,
         members=len(place.roster.members()),
@@ -275,7 +275,7 @@ def summary_of(place: Place) -> contract.GroupSummary:
     )
 
 
-def _problem(name: str, problem: str) -> contract.GroupSummary:
-    return contract.GroupSummary(
+def _problem(name: str, problem: str) -> api.GroupSummary:
+    return api.GroupSummary(
         name=name, assignment="", members=0, lag=0, rebalances=0, evicted=0, problem=problem
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from shmq import contract
-from shmq.client.groups.assigning import divided
-from shmq.client.groups.floors import Floors
-from shmq.client.transactions.settling import settle, taking
-from shmq.core import _roster
-from shmq.options import check_whole
-from shmq.registry import Namespace
+from shmq import api
+from shmq.api.options import check_whole
+from shmq.client.group.assignment import divided
+from shmq.client.group.retention_floor import Floors
+from shmq.client.transaction.recover import settle, taking
+from shmq.namespace.namespace import Namespace
+from shmq.native import _group
 
 __all__ = ["Place"]
 
@@ -21,7 +21,7 @@ class Place:
     """What every member of a group needs to know of it."""
 
     def __init__(
-        self, namespace: Namespace, stream: contract.Stream, name: str, roster: _roster.Roster
+        self, namespace: Namespace, stream: api.Stream, name: str, roster: _group.Roster
     ) -> None:
         self.namespace = namespace
         self.stream = stream
@@ -33,7 +33,7 @@ class Place:
         self.dead_letter: str | None = options["dead_letter"]
         self.session_timeout: float = options["session"] / 1e9
         self._created_at: float = options["created_at"] / 1e9
-        self._partitions: list[contract.PartitionOffsets] = []
+        self._partitions: list[api.PartitionOffsets] = []
         logs = getattr(stream, "logs", None)  # of this host's streams alone
         self._is_local = logs is not None
         self._floors: Floors | None = None
@@ -117,7 +117,7 @@ class Place:
         made = self._made(partition)
         return bool(made.behind) and made.created_at > self._created_at
 
-    def _made(self, partition: int) -> contract.PartitionOffsets:
+    def _made(self, partition: int) -> api.PartitionOffsets:
         if partition >= len(self._partitions):
             self._partitions = self.stream.offsets()
         return self._partitions[partition]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any, cast
 
-from shmq import contract
-from shmq.client.groups import files
-from shmq.client.groups.burial import Graves
-from shmq.client.groups.group import LocalGroup, open_group, summaries
-from shmq.client.groups.place import Place
-from shmq.client.groups.share import LocalShare, open_share
-from shmq.client.openers import attach
+from shmq import api
+from shmq.client.group.dead_letters import Graves
+from shmq.client.group.group import LocalGroup, open_group, summaries
+from shmq.client.group.group_context import Place
+from shmq.client.group.share import LocalShare, open_share
+from shmq.client.shared.openers import attach
 from shmq.errors import NoSuchGroup, ShmqError, StreamDeleted
-from shmq.registry import Namespace
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
 
 __all__ = ["Grouping"]
 
@@ -34,12 +34,12 @@ class Grouping:
     def group(
         self,
         name: str,
-        assignment: contract.Assignment | None = None,
+        assignment: api.Assignment | None = None,
         *,
         session_timeout: float | None = None,
-        start: contract.GroupStart = "earliest",
+        start: api.GroupStart = "earliest",
     ) -> LocalGroup:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self.check_there()
         return open_group(
             self._namespace,
@@ -51,24 +51,24 @@ class Grouping:
         )
 
     def share(self, name: str, **options: Any) -> LocalShare:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self.check_there()
         stream = cast("Any", self)
         return open_share(self._namespace, stream, name, _graves(self), **options)
 
-    def groups(self) -> list[contract.GroupSummary]:
-        """See :class:`shmq.contract.Stream`."""
+    def groups(self) -> list[api.GroupSummary]:
+        """See :class:`shmq.api.Stream`."""
         self.check_there()
-        return summaries(self._namespace, cast("contract.Stream", self))
+        return summaries(self._namespace, cast("api.Stream", self))
 
     def delete_group(self, name: str) -> None:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self.check_there()
-        stream = cast("contract.Stream", self)
-        roster = files.look_at(self._namespace, stream.identity, name)
+        stream = cast("api.Stream", self)
+        roster = group_files.look_at(self._namespace, stream.identity, name)
         if roster is not None:
             Place(self._namespace, stream, name, roster).let_go()
-        if not files.remove(self._namespace, stream.identity, name):
+        if not group_files.remove(self._namespace, stream.identity, name):
             raise NoSuchGroup(
                 f"the stream {stream.name!r} has no group {name!r}: see `shmq stream groups`"
             )

@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from shmq import contract
-from shmq.core import _core, _log
+from shmq import api
+from shmq.api.options import check_whole
 from shmq.errors import MemberFenced, ShmqError, StreamDeleted
-from shmq.holders import until_locked
-from shmq.options import check_whole
+from shmq.native import _core, _stream
+from shmq.native.lock_holder import until_locked
 
 if TYPE_CHECKING:
-    from shmq.client.groups.place import Place
-    from shmq.core import _roster
-    from shmq.registry import Namespace
+    from shmq.client.group.group_context import Place
+    from shmq.namespace.namespace import Namespace
+    from shmq.native import _group
 
 __all__ = ["LocalMember"]
 
@@ -29,8 +29,8 @@ LOOK_EVERY: Final = 20_000_000
 _NOBODY: Final = 0
 
 
-class LocalMember(contract.Member):
-    """See :class:`shmq.contract.Member`.
+class LocalMember(api.Member):
+    """See :class:`shmq.api.Member`.
 
     ``_handed`` is behind what the application has had, ``_reader`` behind what was read for
     it; ``_ahead`` is what lies between the two while it iterates. ``_left_out`` is the newest
@@ -46,9 +46,9 @@ class LocalMember(contract.Member):
         limit: int,
         lapped: Literal["raise", "skip"],
         where: str | None,
-        on_damage: contract.OnDamage,
-        on_assigned: contract.OnPartitions | None,
-        on_revoked: contract.OnPartitions | None,
+        on_damage: api.OnDamage,
+        on_assigned: api.OnPartitions | None,
+        on_revoked: api.OnPartitions | None,
     ) -> None:
         self._place = place
         self._roster = place.roster
@@ -57,16 +57,16 @@ class LocalMember(contract.Member):
         self._limit = limit
         self._lapped: Literal["raise", "skip"] = lapped
         self._where = where
-        self._on_damage: contract.OnDamage = on_damage
+        self._on_damage: api.OnDamage = on_damage
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._handed: dict[int, int] = {}
         self._committed: dict[int, int | None] = {}
         self._left_out: dict[int, tuple[int, int]] = {}
         self._paused: set[int] = set()
-        self._ahead: deque[contract.Records] = deque()
-        self._current: deque[contract.Record] = deque()
-        self._reader: contract.Reader | None = None
+        self._ahead: deque[api.Records] = deque()
+        self._current: deque[api.Record] = deque()
+        self._reader: api.Reader | None = None
         self._reads = (frozenset[int](), 0)
         self._done_before = 0
         self._lost_before = 0
@@ -84,57 +84,57 @@ class LocalMember(contract.Member):
 
     @property
     def id(self) -> int:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return self._id
 
     @property
     def assignment(self) -> frozenset[int]:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return frozenset(self._handed)
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return dict(self._handed)
 
     @property
     def paused(self) -> frozenset[int]:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return frozenset(self._paused)
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return self._lost_before + (self._reader.lost if self._reader is not None else 0)
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return self._damaged_before + (self._reader.damaged if self._reader is not None else 0)
 
     def committed(self) -> dict[int, int | None]:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         return {partition: self._roster.committed(partition) for partition in self._handed}
 
     def lag(self) -> dict[int, int]:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         latest = self._place.stream.latest
         return {p: max(latest(p) - offset, 0) for p, offset in self._handed.items()}
 
     # ---- reading ----
 
-    def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[contract.Records]:
-        """See :class:`shmq.contract.Member`."""
+    def poll(self, limit: int = 1000, timeout: float | None = 0.0) -> list[api.Records]:
+        """See :class:`shmq.api.Member`."""
         self._check_open()
         check_whole("limit", limit, 1)
-        _log.check_timeout(timeout)
+        _stream.check_timeout(timeout)
         self._forget_ahead()
         found = self._gather(limit, timeout)
         for records in found:
             self._handed[records.partition] = records.next_offset
         return found
 
-    def __next__(self) -> contract.Record:
+    def __next__(self) -> api.Record:
         if self._closed:
             raise StopIteration
         self._check_process()
@@ -158,7 +158,7 @@ class LocalMember(contract.Member):
     def _end_of(timeout: float | None) -> float | None:
         return None if timeout is None else time.monotonic() + timeout
 
-    def _gather(self, limit: int, timeout: float | None) -> list[contract.Records]:
+    def _gather(self, limit: int, timeout: float | None) -> list[api.Records]:
         end = self._end_of(timeout)
         while True:
             until_locked(self._attend, end)
@@ -177,7 +177,7 @@ class LocalMember(contract.Member):
             if left <= 0:
                 return []
 
-    def _pass_over(self, reader: contract.Reader, found: list[contract.Records]) -> None:
+    def _pass_over(self, reader: api.Reader, found: list[api.Records]) -> None:
         """Its position is behind what was left out or lost, and before what was found."""
         position = reader.position
         for records in found:
@@ -205,7 +205,7 @@ class LocalMember(contract.Member):
             if first <= done < end:
                 self._commit(partition, end)
 
-    def _reader_of(self, limit: int) -> contract.Reader | None:
+    def _reader_of(self, limit: int) -> api.Reader | None:
         """A reader of what it has and has not paused; None if that is nothing."""
         reads = (frozenset(self._handed) - self._paused - self._barred(), limit)
         if reads != self._reads:
@@ -251,7 +251,7 @@ class LocalMember(contract.Member):
         self._drop_reader()
 
     def seek(self, partition: int, offset: int) -> None:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         self._check_open()
         self._check_own(partition)
         self._handed[partition] = check_whole("offset", offset, 0, (1 << 63) - 1)
@@ -259,7 +259,7 @@ class LocalMember(contract.Member):
         self._read_anew()
 
     def pause(self, *partitions: int) -> None:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         self._check_open()
         for partition in partitions or tuple(self._handed):
             self._check_own(partition)
@@ -267,7 +267,7 @@ class LocalMember(contract.Member):
         self._forget_ahead()
 
     def resume(self, *partitions: int) -> None:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         self._check_open()
         for partition in partitions or tuple(self._handed):
             self._check_own(partition)
@@ -276,7 +276,7 @@ class LocalMember(contract.Member):
     # ---- committing ----
 
     def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         self._check_open()
         if offsets is None:
             offsets = {p: at for p, at in self._handed.items() if at != self._committed.get(p)}
@@ -308,7 +308,7 @@ class LocalMember(contract.Member):
         return self._place.namespace
 
     @property
-    def roster(self) -> _roster.Roster:
+    def roster(self) -> _group.Roster:
         """Its group."""
         return self._roster
 
@@ -358,7 +358,7 @@ class LocalMember(contract.Member):
     # ---- membership ----
 
     def heartbeat(self) -> None:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         self._check_open()
         if self._beat() is None:
             raise MemberFenced(
@@ -465,7 +465,7 @@ class LocalMember(contract.Member):
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Member`."""
+        """See :class:`shmq.api.Member`."""
         if self._closed:
             return
         try:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 
-from shmq.client.groups import files
-from shmq.core import _log
 from shmq.errors import OffsetOutOfRange, SegmentError, StreamDeleted
-from shmq.registry import Namespace
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _stream
 
 __all__ = ["Floors", "keep_new"]
 
@@ -21,7 +21,7 @@ __all__ = ["Floors", "keep_new"]
 class Floors:
     """The holds of one group, in these partitions."""
 
-    def __init__(self, namespace: Namespace, logs: list[_log.Partition], group_id: int) -> None:
+    def __init__(self, namespace: Namespace, logs: list[_stream.Partition], group_id: int) -> None:
         self._namespace = namespace
         self._logs = logs
         self._tag = group_id
@@ -74,14 +74,16 @@ class Floors:
         return None
 
 
-def keep_new(namespace: Namespace, stream_id: int, logs: list[_log.Partition], came: int) -> None:
+def keep_new(
+    namespace: Namespace, stream_id: int, logs: list[_stream.Partition], came: int
+) -> None:
     """All groups of the stream keep what comes into the last ``came`` partitions.
 
     A group that cannot be used keeps nothing. Needs the registry lock.
     """
-    for name in files.group_names(namespace, stream_id):
+    for name in group_files.group_names(namespace, stream_id):
         with contextlib.suppress(SegmentError, StreamDeleted):
-            roster = files.look_at(namespace, stream_id, name)
+            roster = group_files.look_at(namespace, stream_id, name)
             if roster is not None:
                 floors = Floors(namespace, logs, roster.options["group_id"])
                 for partition in range(len(logs) - came, len(logs)):

@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
-from shmq import contract
-from shmq.client.groups import files
-from shmq.client.groups.burial import Burial, bury
-from shmq.client.groups.member import LOOK_EVERY, SLICE
-from shmq.client.groups.naming import member_name
-from shmq.client.groups.place import Place
-from shmq.client.reading import behind_damage
-from shmq.core import _core, _log, _roster
+from shmq import api
+from shmq.api.names import check_name
+from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.client.group.dead_letters import Burial, bury
+from shmq.client.group.group_context import Place
+from shmq.client.group.member import LOOK_EVERY, SLICE
+from shmq.client.group.member_name import member_name
+from shmq.client.shared.reader import behind_damage
 from shmq.errors import (
     DamagedFile,
     Empty,
@@ -22,10 +22,10 @@ from shmq.errors import (
     OffsetOutOfRange,
     ShmqError,
 )
-from shmq.holders import until_locked
-from shmq.names import check_name
-from shmq.options import check_one_of, check_seconds, check_whole
-from shmq.registry import Namespace
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _group, _stream
+from shmq.native.lock_holder import until_locked
 
 __all__ = ["LocalShare", "checked_receipts", "open_share", "share_options"]
 
@@ -45,7 +45,7 @@ def open_share(
     burial: Burial,
     *,
     member: str | None = None,
-    on_damage: contract.OnDamage = "raise",
+    on_damage: api.OnDamage = "raise",
     **given: Any,
 ) -> LocalShare:
     """Join the group of that name that shares the stream, made if there is none."""
@@ -53,7 +53,7 @@ def open_share(
     options, called = share_options(**given), member_name(member)
     if options["dead_letter"] is not None:
         burial.checked(options["dead_letter"])
-    roster = files.open_or_make(
+    roster = group_files.open_or_make(
         namespace, stream.name, stream.identity, name, options, stream.check_there
     )
     return LocalShare(Place(namespace, stream, name, roster), burial, called, on_damage)
@@ -65,7 +65,7 @@ def share_options(
     max_deliveries: int | None = 5,
     dead_letter: str | None = None,
     held: int = 4096,
-    start: contract.GroupStart = "earliest",
+    start: api.GroupStart = "earliest",
 ) -> dict[str, Any]:
     """What a group that shares is made with. Raises TypeError, InvalidOption, InvalidName."""
     check_one_of("start", start, ("earliest", "latest"))
@@ -77,13 +77,13 @@ def share_options(
         "max_deliveries": None
         if max_deliveries is None
         else check_whole("max_deliveries", max_deliveries, 1, 65_535),
-        "held": check_whole("held", held, 1, _roster.MOST_HELD),
+        "held": check_whole("held", held, 1, _group.MOST_HELD),
         "dead_letter": None if dead_letter is None else check_name(dead_letter),
     }
 
 
-class LentRecord(contract.SharedRecord):
-    """See :class:`shmq.contract.SharedRecord`."""
+class LentRecord(api.SharedRecord):
+    """See :class:`shmq.api.SharedRecord`."""
 
     __slots__ = (
         "_deliveries",
@@ -100,10 +100,10 @@ class LentRecord(contract.SharedRecord):
     def __init__(
         self,
         share: LocalShare,
-        roster: _roster.Roster,
+        roster: _group.Roster,
         generation: int,
         what: str,
-        record: contract.Record,
+        record: api.Record,
         lent: _Lent,
     ) -> None:
         self._share = share  # which would end the lease, were it dropped
@@ -140,73 +140,73 @@ class LentRecord(contract.SharedRecord):
 
     @property
     def partition(self) -> int:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._record.partition
 
     @property
     def offset(self) -> int:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._record.offset
 
     @property
     def timestamp(self) -> float:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._record.timestamp
 
     @property
     def key(self) -> bytes | None:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._record.key
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._record.headers
 
     @property
     def value(self) -> bytes:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return bytes(self._record.value)
 
     @property
     def body(self) -> Any:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._record.body
 
     @property
     def delivery_count(self) -> int:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._deliveries
 
     @property
     def receipt(self) -> int:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         self._until = 0.0
         return self._receipt
 
     @property
     def settled(self) -> bool:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         return self._settled
 
     def ack(self) -> None:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         self._conclude(self._roster.ack(self._receipt))
 
     def nack(self, delay: float = 0.0) -> None:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         wait = round(check_seconds("delay", delay, least=0) * 1e9)
         self._conclude(self._roster.nack(self._receipt, wait))
 
     def reject(self) -> None:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         self._conclude(self._roster.reject(self._receipt))
 
     def extend(self, seconds: float | None = None) -> None:
-        """See :class:`shmq.contract.SharedRecord`."""
+        """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         ns = 0 if seconds is None else round(check_seconds("seconds", seconds, least=1e-9) * 1e9)
         self._check(self._roster.extend(self._receipt, ns))
@@ -232,12 +232,10 @@ class LentRecord(contract.SharedRecord):
         return f"<LentRecord partition {self.partition}, offset {self.offset}>"
 
 
-class LocalShare(contract.Share):
-    """See :class:`shmq.contract.Share`."""
+class LocalShare(api.Share):
+    """See :class:`shmq.api.Share`."""
 
-    def __init__(
-        self, place: Place, burial: Burial, member: str, on_damage: contract.OnDamage
-    ) -> None:
+    def __init__(self, place: Place, burial: Burial, member: str, on_damage: api.OnDamage) -> None:
         self._place = place
         self._roster = place.roster
         self._burial = burial
@@ -272,7 +270,7 @@ class LocalShare(contract.Share):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         return self._place.name
 
     @property
@@ -297,7 +295,7 @@ class LocalShare(contract.Share):
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         return self._damaged
 
     @property
@@ -308,16 +306,16 @@ class LocalShare(contract.Share):
     # ---- getting ----
 
     def get(self, block: bool = True, timeout: float | None = None) -> LentRecord:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         return self.get_many(1, block, timeout)[0]
 
     def get_many(
         self, limit: int, block: bool = True, timeout: float | None = None
     ) -> list[LentRecord]:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         check_whole("limit", limit, 1)
         if block:
-            _log.check_timeout(timeout)
+            _stream.check_timeout(timeout)
         found = [
             record.hand_over(self._lease)
             for record in self._take(limit, timeout if block else 0.0)
@@ -328,9 +326,9 @@ class LocalShare(contract.Share):
         return found
 
     def consume(self, prefetch: int = 16, timeout: float | None = None) -> Iterator[LentRecord]:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         check_whole("prefetch", prefetch, 1)
-        _log.check_timeout(timeout)
+        _stream.check_timeout(timeout)
         return self._consume(prefetch, timeout)
 
     def _consume(self, prefetch: int, timeout: float | None) -> Iterator[LentRecord]:
@@ -360,7 +358,7 @@ class LocalShare(contract.Share):
 
     def _wait(self, seconds: float) -> None:
         """Until a record comes, where none was there, or something that is held is due."""
-        seconds = min(seconds, max((self._roster.due() - _roster.clock()) / 1e9, 0.001))
+        seconds = min(seconds, max((self._roster.due() - _group.clock()) / 1e9, 0.001))
         seats = self._roster.seats()
         ends = {p: seat[4] for p, seat in enumerate(seats) if seat[4] is not None}
         if any(self._place.stream.latest(p) > at for p, at in ends.items()) or not ends:
@@ -483,7 +481,7 @@ class LocalShare(contract.Share):
     # ---- settling ----
 
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         self._check_open()
         refused = [one for one in checked_receipts(receipts) if not self._roster.ack(one)]
         self._place.keep_all()
@@ -492,7 +490,7 @@ class LocalShare(contract.Share):
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         if self._closed:
             return
         self._closed = True

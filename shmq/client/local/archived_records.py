@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from shmq.core import _log, _spill
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
-from shmq.persistence.disk import Disk
-from shmq.persistence.stream_files import StreamFiles
-from shmq.persistence.stream_places import partition_directory
-from shmq.persistence.stream_segment import Block
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _file, _stream
+from shmq.storage.disk import Disk
+from shmq.storage.stream_files import StreamFiles
+from shmq.storage.stream_paths import partition_directory
+from shmq.storage.stream_segment import Block
 
 __all__ = ["Below"]
 
@@ -37,8 +37,8 @@ class Below:
         self._files: dict[int, StreamFiles] = {}
 
     def records(
-        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
-    ) -> _log.Records | None:
+        self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+    ) -> _stream.Records | None:
         """The records from ``offset`` on, of one file; None: they are in none.
 
         Of a closed file they lie in its mapping, unless they were compressed; so that stays as
@@ -48,18 +48,18 @@ class Below:
         block = self._block(log, offset, limit, most_bytes, end)
         if block is None:
             return None
-        data = block.data if block.closed else _spill.entries(block.data)
+        data = block.data if block.closed else _file.entries(block.data)
         in_place = block.closed
-        return _log.records_of(data, log.number, offset, limit, end=end, in_place=in_place)
+        return _stream.records_of(data, log.number, offset, limit, end=end, in_place=in_place)
 
     def raw(
-        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+        self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
     ) -> tuple[bytes, int] | None:
         """The same as they lie, and the offset behind them."""
         block = self._block(log, offset, limit, most_bytes, end)
-        return None if block is None else (_spill.entries(block.data), block.next)
+        return None if block is None else (_file.entries(block.data), block.next)
 
-    def before(self, log: _log.Partition, ring: int) -> int | None:
+    def before(self, log: _stream.Partition, ring: int) -> int | None:
         """The first offset that can be read from a file; None: none before ``ring`` can.
 
         Between the files and the ring, whose first offset that is, nothing is missing, and some
@@ -74,7 +74,7 @@ class Below:
             raise self._unreadable(error) from error
         return None if found is None or found >= min(ring, log.synced) else found
 
-    def times(self, log: _log.Partition) -> tuple[int, int]:
+    def times(self, log: _stream.Partition) -> tuple[int, int]:
         """The times of the first record and of the last one, in ns; 0: there is none."""
         files = self._of(log.number)
         if files is None:
@@ -84,7 +84,7 @@ class Below:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def at(self, log: _log.Partition, timestamp_ns: int) -> int | None:
+    def at(self, log: _stream.Partition, timestamp_ns: int) -> int | None:
         """The offset of the first record from that time on; None: those here are all older."""
         files = self._of(log.number)
         try:
@@ -92,13 +92,13 @@ class Below:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def size(self, log: _log.Partition) -> int:
+    def size(self, log: _stream.Partition) -> int:
         """Bytes of all files of the partition."""
         files = self._of(log.number)
         return 0 if files is None else files.size()
 
     def _block(
-        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+        self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
     ) -> Block | None:
         until = log.synced if end is None else min(end, log.synced)
         files = self._of(log.number)
@@ -114,7 +114,7 @@ class Below:
             self._refuse(log, files, offset)
         return block
 
-    def whole(self, log: _log.Partition, offset: int, limit: int) -> int:
+    def whole(self, log: _stream.Partition, offset: int, limit: int) -> int:
         """How many records from ``offset`` on can be read at once, of at most ``limit``.
 
         Where they are in no file there is nothing to be said against them.
@@ -122,7 +122,7 @@ class Below:
         block = self._block(log, offset, limit, AT_ONCE, None)
         return limit if block is None else block.next - offset
 
-    def _refuse(self, log: _log.Partition, files: StreamFiles, offset: int) -> None:
+    def _refuse(self, log: _stream.Partition, files: StreamFiles, offset: int) -> None:
         earliest = files.earliest()
         if earliest is not None and offset < earliest:
             raise OffsetOutOfRange(
@@ -154,7 +154,7 @@ class Below:
 
 
 def _of_partition(
-    error: DamagedFile, log: _log.Partition, files: StreamFiles, offset: int
+    error: DamagedFile, log: _stream.Partition, files: StreamFiles, offset: int
 ) -> DamagedFile:
     """The error, with the partition and the offsets that cannot be read."""
     first = offset if error.first_offset is None else error.first_offset

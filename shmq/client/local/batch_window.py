@@ -6,10 +6,10 @@ import collections
 from types import TracebackType
 from typing import Any
 
-from shmq import contract
-from shmq.client.confirming import not_confirmed
+from shmq import api
+from shmq.api.options import Confirm
+from shmq.client.shared.durable_wait import not_confirmed
 from shmq.errors import Full, NoSpace, PutsRefused, QueueDeleted, ShmqError
-from shmq.options import Confirm
 
 __all__ = ["LocalPipeline", "refused"]
 
@@ -40,8 +40,8 @@ def refused(
     return error
 
 
-class LocalPipeline(contract.Pipeline):
-    """See :class:`shmq.contract.Pipeline`.
+class LocalPipeline(api.Pipeline):
+    """See :class:`shmq.api.Pipeline`.
 
     What is to be on disk is put at once; the journal is asked for it at every half window, and
     waited for once there is a whole one.
@@ -59,11 +59,11 @@ class LocalPipeline(contract.Pipeline):
 
     @property
     def taken(self) -> int:
-        """See :class:`shmq.contract.Pipeline`."""
+        """See :class:`shmq.api.Pipeline`."""
         return self._taken
 
-    def put(self, body: contract.Body, **properties: Any) -> int:
-        """See :class:`shmq.contract.Pipeline`."""
+    def put(self, body: api.Body, **properties: Any) -> int:
+        """See :class:`shmq.api.Pipeline`."""
         number = self._number
         confirms = self._queue.confirms_on_disk(properties.pop("confirm", self._confirm))
         try:
@@ -107,7 +107,7 @@ class LocalPipeline(contract.Pipeline):
         return refused(self._taken, {}, [], self._queue.name, doubtful)
 
     def flush(self) -> None:
-        """See :class:`shmq.contract.Pipeline`."""
+        """See :class:`shmq.api.Pipeline`."""
         if self._flight:
             self._settle(0)
 

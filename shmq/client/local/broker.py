@@ -14,16 +14,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 # What `stats` and `attachments` make is loaded before: they may be asked when no file can be
 # opened any more.
-import shmq.contract.stats  # noqa: F401
-from shmq import codecs, contract
-from shmq.client import awaiting, confirming, definitions, durability, hub, moving, openers, staging
-from shmq.client.asking import REPLY_OPTIONS, Asker
-from shmq.client.choosing import wait_chosen
-from shmq.client.documenting import document
-from shmq.client.pipeline import LocalPipeline
-from shmq.client.registrar import Registrar
-from shmq.client.transactions.settling import look, settle, settle_all, settle_copy
-from shmq.core import _core
+import shmq.api.stats  # noqa: F401
+from shmq import api
+from shmq.api.names import (
+    check_name,
+    chosen_namespace,
+    is_reply_name,
+    reply_name,
+    staging_name,
+    staging_target,
+)
+from shmq.api.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOptions, check_whole
+from shmq.client.local import dead_letters, staging
+from shmq.client.local.batch_window import LocalPipeline
+from shmq.client.local.waiting import async_get, wait_thread
+from shmq.client.local.waiting.filtered_wait import wait_chosen
+from shmq.client.shared import definitions, durability, durable_wait, openers
+from shmq.client.shared.docstrings import document
+from shmq.client.shared.rpc_client import REPLY_OPTIONS, Asker
+from shmq.client.shared.schema_methods import Registrar
+from shmq.client.transaction.recover import look, settle, settle_all, settle_copy
+from shmq.codec import codecs
 from shmq.errors import (
     FileError,
     ForeignSegment,
@@ -41,27 +52,19 @@ from shmq.errors import (
     descriptors,
     no_descriptor,
 )
-from shmq.names import (
-    check_name,
-    chosen_namespace,
-    is_reply_name,
-    reply_name,
-    staging_name,
-    staging_target,
-)
-from shmq.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOptions, check_whole
-from shmq.persistence.catalog import SCHEMAS
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import bell_stem, semaphore_names, sweep_bells
+from shmq.native import _core
 from shmq.routing.book import Book
-from shmq.schemas.book import Schemas
-from shmq.waiting import bell_stem, semaphore_names, sweep_bells
+from shmq.schema.book import Schemas
+from shmq.storage.paths import SCHEMAS
 
 if TYPE_CHECKING:
-    from shmq.client.exchange import Exchanges, LocalExchange
-    from shmq.client.streams import LocalStream, LocalStreams
-    from shmq.client.transactions.transaction import LocalTransaction
-    from shmq.contract.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
-    from shmq.where import Where
+    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.client.local.exchange import Exchanges, LocalExchange
+    from shmq.client.local.stream import LocalStream, LocalStreams
+    from shmq.client.local.transaction import LocalTransaction
+    from shmq.expression.parse import Where
 
 __all__ = ["LocalBroker", "LocalQueue"]
 
@@ -79,48 +82,48 @@ _Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange")
 
 
 def compile_filter(where: str) -> _core.Filter:
-    """See :func:`shmq.filters.compile_filter`."""
+    """See :func:`shmq.expression.compiler.compile_filter`."""
     with descriptors:
-        from shmq import filters  # noqa: PLC0415
+        from shmq.expression import compiler  # noqa: PLC0415
 
-    return filters.compile_filter(where)
+    return compiler.compile_filter(where)
 
 
 def _meant(where: str) -> Where:
     with descriptors:
-        from shmq.where import Where  # noqa: PLC0415
+        from shmq.expression.parse import Where  # noqa: PLC0415
 
     return Where(where)
 
 
-def _columns(data: bytes) -> contract.Columns:
-    return contract.Columns(data)
+def _columns(data: bytes) -> api.Columns:
+    return api.Columns(data)
 
 
-def _run(sequences: bytes, receipts: bytes, slots: bytes) -> contract.Run:
-    return contract.Run(sequences, receipts, slots)
+def _run(sequences: bytes, receipts: bytes, slots: bytes) -> api.Run:
+    return api.Run(sequences, receipts, slots)
 
 
 def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
     with descriptors:
-        from shmq.client import streams  # noqa: PLC0415
+        from shmq.client.local import stream as streams  # noqa: PLC0415
 
     return streams.attach(namespace, name)
 
 
 _core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
 _core.install_columns(_columns, _run)
-_core.install_dead_letter(moving.dead_letter)
+_core.install_dead_letter(dead_letters.dead_letter)
 _core.install_choosing(compile_filter, wait_chosen)
-contract.Message.register(_core.Message)
-contract.Batch.register(_core.Batch)
-contract.Packed.register(_core.Packed)
-contract.Consumer.register(_core.Consumer)
-contract.Loan.register(_core.Loan)
-contract.Loan.register(_core.DuplicateLoan)
+api.Message.register(_core.Message)
+api.Batch.register(_core.Batch)
+api.Packed.register(_core.Packed)
+api.Consumer.register(_core.Consumer)
+api.Loan.register(_core.Loan)
+api.Loan.register(_core.DuplicateLoan)
 
 
-class LocalQueue(_core.Handle, contract.Queue):
+class LocalQueue(_core.Handle, api.Queue):
     """A queue in this host's shared memory. Threads may share a handle.
 
     A handle that is used in a fork's child attaches there anew; one that is pickled
@@ -132,18 +135,18 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._graves: LocalQueue | None = None
         self._stagings: dict[str, LocalQueue] = {}
         self._bury_again = 0.0
-        self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
         names = semaphore_names(namespace.name, segment.queue_id)
         super().__init__(name, segment, *names, bell_stem(namespace.name))
 
     @property
     def options(self) -> QueueOptions:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return QueueOptions(**self.segment.options)
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return int(self.segment.hash_key)
 
     @property
@@ -151,12 +154,12 @@ class LocalQueue(_core.Handle, contract.Queue):
         """Whether the queue was deleted."""
         return self.segment.deleted
 
-    def put_nowait(self, body: contract.Body, **properties: Any) -> contract.Put:
-        """See :class:`shmq.contract.Queue`."""
+    def put_nowait(self, body: api.Body, **properties: Any) -> api.Put:
+        """See :class:`shmq.api.Queue`."""
         return self.put(body, False, **properties)
 
-    def get_nowait(self, *, where: str | None = None) -> contract.Message:
-        """See :class:`shmq.contract.Queue`."""
+    def get_nowait(self, *, where: str | None = None) -> api.Message:
+        """See :class:`shmq.api.Queue`."""
         return self.get(False, where=where)
 
     def consume(
@@ -166,48 +169,46 @@ class LocalQueue(_core.Handle, contract.Queue):
         *,
         block: bool = True,
         where: str | None = None,
-    ) -> contract.Consumer:
-        """See :class:`shmq.contract.Queue`."""
-        consumer: contract.Consumer = _core.make_consumer(self, prefetch, timeout, block, where)
+    ) -> api.Consumer:
+        """See :class:`shmq.api.Queue`."""
+        consumer: api.Consumer = _core.make_consumer(self, prefetch, timeout, block, where)
         self._consumers.add(consumer)
         return consumer
 
-    def loan(self, size: int, **properties: Any) -> contract.Loan:
-        """See :class:`shmq.contract.Queue`."""
-        loan: contract.Loan = _core.make_loan(self, size, **properties)
+    def loan(self, size: int, **properties: Any) -> api.Loan:
+        """See :class:`shmq.api.Queue`."""
+        loan: api.Loan = _core.make_loan(self, size, **properties)
         return loan
 
-    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> contract.Pipeline:
-        """See :class:`shmq.contract.Queue`."""
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
+        """See :class:`shmq.api.Queue`."""
         self.confirms_on_disk(confirm)
         return LocalPipeline(self, check_whole("window", window, 1), confirm)
 
     # ---- asyncio ----
 
-    async def aget(
-        self, timeout: float | None = None, *, where: str | None = None
-    ) -> contract.Message:
-        """See :class:`shmq.contract.Queue`."""
+    async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
+        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         if where is not None:
             meant = compile_filter(where)
-            return await awaiting.get_chosen(self._namespace, self, meant, timeout)
-        message = awaiting.without_lock(self.try_get, timeout)
+            return await async_get.get_chosen(self._namespace, self, meant, timeout)
+        message = async_get.without_lock(self.try_get, timeout)
         if message is None:
-            message = await awaiting.get(self._namespace, self, timeout)
+            message = await async_get.get(self._namespace, self, timeout)
         return message
 
     async def aput(
         self,
-        body: contract.Body,
+        body: api.Body,
         timeout: float | None = None,
         *,
         block: bool | None = None,
         confirm: Confirm | None = None,
         **properties: Any,
-    ) -> contract.Put:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Put:
+        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         confirms = self.confirms_on_disk(confirm)
@@ -215,17 +216,17 @@ class LocalQueue(_core.Handle, contract.Queue):
         put = await self._aput(body, timeout, block, properties)
         if confirms:
             left = None if until is None else max(0.0, until - time.monotonic())
-            if not await confirming.synced(self, put.sequence, left):
-                raise confirming.not_confirmed(self, put.sequence, 1)
+            if not await durable_wait.synced(self, put.sequence, left):
+                raise durable_wait.not_confirmed(self, put.sequence, 1)
         return put
 
     async def _aput(
         self,
-        body: contract.Body,
+        body: api.Body,
         timeout: float | None,
         block: bool | None,
         properties: dict[str, Any],
-    ) -> contract.Put:
+    ) -> api.Put:
         try:
             return self.put(body, False, confirm="memory", **properties)
         except Full:
@@ -234,25 +235,25 @@ class LocalQueue(_core.Handle, contract.Queue):
                 raise
         # Encoded once for all further attempts: it is put as it is now.
         parcel = self.wrap(body, **properties)
-        return await awaiting.put(self._namespace, self, parcel, timeout)
+        return await async_get.put(self._namespace, self, parcel, timeout)
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
-    ) -> contract.AsyncConsumer:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.AsyncConsumer:
+        """See :class:`shmq.api.Queue`."""
         consumer = _core.make_consumer(self, prefetch, timeout, False, where)
         self._consumers.add(consumer)
         event = _core.EVENT_NOT_EMPTY if where is None else _core.EVENT_ARRIVED
-        return awaiting.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
+        return async_get.AsyncConsumer(self._namespace, self, consumer, prefetch, timeout, event)
 
     # ---- looking ----
 
-    def peek(self, limit: int = 10, *, where: str | None = None) -> list[contract.Message]:
-        """See :class:`shmq.contract.Queue`."""
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
+        """See :class:`shmq.api.Queue`."""
         limit = check_whole("limit", limit, 1, None)
         return list(self.peeked(limit, where))
 
-    def peeked(self, limit: int, where: str | None = None) -> Iterator[contract.Message]:
+    def peeked(self, limit: int, where: str | None = None) -> Iterator[api.Message]:
         """What `peek` returns, each copied when it is asked for."""
         meant = None if where is None else _meant(where)
         self.qsize()  # what is due is done first
@@ -273,13 +274,13 @@ class LocalQueue(_core.Handle, contract.Queue):
                 if state == _READY:
                     yield at, sequence, priority
 
-    def stats(self) -> contract.QueueStats:
-        """See :class:`shmq.contract.Queue`."""
+    def stats(self) -> api.QueueStats:
+        """See :class:`shmq.api.Queue`."""
         numbers = self.numbers()
         oldest = self.oldest_put() if numbers["depth"] else None
         age = 0.0 if oldest is None else max(0.0, (_core.clock() - oldest) / 1e9)
         blocks = os.fstat(self.segment.fd).st_blocks
-        return contract.QueueStats(
+        return api.QueueStats(
             name=self.name,
             oldest_age=age,
             shm_bytes=blocks * 512,
@@ -288,10 +289,10 @@ class LocalQueue(_core.Handle, contract.Queue):
             **numbers,
         )
 
-    def attachments(self) -> list[contract.Attachment]:
-        """See :class:`shmq.contract.Queue`."""
+    def attachments(self) -> list[api.Attachment]:
+        """See :class:`shmq.api.Queue`."""
         return [
-            contract.Attachment(
+            api.Attachment(
                 pid=pid,
                 name=name.decode("utf-8", "replace"),
                 leases=leases,
@@ -361,14 +362,14 @@ class LocalQueue(_core.Handle, contract.Queue):
         return f"{kept}: wait (block=True), consume, or make it larger"
 
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
-        return confirming.not_confirmed(self, sequence, taken)
+        return durable_wait.not_confirmed(self, sequence, taken)
 
     def _look_for_dead(self) -> None:
         if self.spent:
             self.await_writer()
         try:
             self._reclaim_dead()
-            moving.resolve_orphans(self, self)
+            dead_letters.resolve_orphans(self, self)
         except (QueueDeleted, LockTimeout):
             return  # the next operation says so
         except (ShmqError, OSError) as error:
@@ -386,7 +387,7 @@ class LocalQueue(_core.Handle, contract.Queue):
             sweep_bells(self._namespace.name, self._namespace.is_alive)
 
     def finish_moves(self) -> None:
-        """See :class:`shmq.client.moving.Source`.
+        """See :class:`shmq.client.local.dead_letters.Source`.
 
         Looks for no orphaned copies in this queue itself: two queues that each hold a
         copy of the other's would have no end of it.
@@ -395,19 +396,19 @@ class LocalQueue(_core.Handle, contract.Queue):
         self._bury()
 
     def open_by_id(self, hash_key: int) -> LocalQueue | None:
-        """See :class:`shmq.client.moving.Doors`."""
+        """See :class:`shmq.client.local.dead_letters.Doors`."""
         name = self._namespace.find(hash_key)
         return None if name is None else self.open_by_name(name)
 
     def open_by_name(self, name: str) -> LocalQueue | None:
-        """See :class:`shmq.client.moving.Doors`."""
+        """See :class:`shmq.client.local.dead_letters.Doors`."""
         try:
             return attach(self._namespace, name)
         except (NoSuchQueue, SegmentError):
             return None
 
     def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
-        """See :class:`shmq.client.moving.Doors`."""
+        """See :class:`shmq.client.local.dead_letters.Doors`."""
         settle_copy(self._namespace, target, process, sequence)
 
     def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
@@ -415,15 +416,15 @@ class LocalQueue(_core.Handle, contract.Queue):
         if time.monotonic() < self._bury_again:
             return
         try:
-            if moving.bury(self, self, limit):
+            if dead_letters.bury(self, self, limit):
                 return
         except (ShmqError, OSError) as error:
             log.warning("queue %s: dead letters wait, %s", self.name, error)
             self._graves = None
-        self._bury_again = moving.pause_after_failure()
+        self._bury_again = dead_letters.pause_after_failure()
 
     def dead_letter_queue(self) -> LocalQueue:
-        """See :class:`shmq.client.moving.Doors`. Made anew if someone has deleted it."""
+        """See :class:`shmq.client.local.dead_letters.Doors`. Made anew if someone has deleted it."""
         if self._graves is None or self._graves.segment.deleted:
             options = self.options
             assert options.dead_letter is not None
@@ -434,7 +435,7 @@ class LocalQueue(_core.Handle, contract.Queue):
     # ---- redrive ----
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self.redrive_some(limit, where, lambda _: True)
 
     def redrive_some(self, limit: int | None, where: str | None, may: Callable[[str], bool]) -> int:
@@ -456,11 +457,11 @@ class LocalQueue(_core.Handle, contract.Queue):
         publisher: str,
         batch: int,
         part: str,
-        rows: Sequence[contract.Row] | contract.Rows,
+        rows: Sequence[api.Row] | api.Rows,
         *,
         staging_bytes: int = STAGING_BYTES,
     ) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         batch, part = staging.check_batch(batch), staging.check_part(part)
         chunks = self.chunks(rows)  # rows that can never fit are refused before a queue is made
         queue = self._make_staging(publisher, staging_bytes)
@@ -469,7 +470,7 @@ class LocalQueue(_core.Handle, contract.Queue):
     def publish(
         self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         how = staging.Publishing(until)
@@ -502,17 +503,17 @@ class LocalQueue(_core.Handle, contract.Queue):
         staging.publish(self, queue, batch, parts, how)
 
     def sealed(self, publisher: str) -> int | None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         queue = self._staging(publisher)
         return None if queue is None else staging.sealed(queue)
 
     def sweep(self, publisher: str, keep: str | None = None) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         queue = self._staging(publisher)
         return 0 if queue is None else staging.sweep(queue, keep)
 
     def discard(self, publisher: str) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         queue = self._staging(publisher)
         if queue is None:
             return
@@ -560,7 +561,7 @@ class LocalQueue(_core.Handle, contract.Queue):
         return queue
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         for queue in self._stagings.values():
             queue.close()
         self._stagings.clear()
@@ -571,14 +572,14 @@ class LocalQueue(_core.Handle, contract.Queue):
             self._graves.close()
             self._graves = None
         _core.Handle.close(self)
-        hub.ring(self._namespace)
+        wait_thread.ring(self._namespace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _attach_by_name, (self._namespace.name, self.name)
 
     def __dir__(self) -> list[str]:
         """The contract's names: what else there is serves the core and the client."""
-        return [name for name in dir(contract.Queue) if not name.startswith("_abc_")]
+        return [name for name in dir(api.Queue) if not name.startswith("_abc_")]
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -608,7 +609,7 @@ class _Targets:
         self._open[queue.name] = queue
         self._others = False
 
-    def of(self, letter: contract.DeadLetter | None) -> LocalQueue | None:
+    def of(self, letter: api.DeadLetter | None) -> LocalQueue | None:
         """Where the letter came from; None if it is not to go, or cannot."""
         if letter is None:
             return None
@@ -630,7 +631,7 @@ def _redrive(graves: LocalQueue, targets: _Targets, most: int, meant: Where | No
     letters = sorted((sequence, at) for at, sequence, _ in graves._visible())
     if letters:
         last = letters[:most][-1] if meant is None else letters[-1]
-        moving.wait_until_written(graves, last[0])
+        dead_letters.wait_until_written(graves, last[0])
     for sequence, at in letters:
         if moved == most:
             break
@@ -642,7 +643,7 @@ def _redrive(graves: LocalQueue, targets: _Targets, most: int, meant: Where | No
         if target is None or row is None:
             continue
         try:
-            moving.send_back(graves, target, moving.Taken(*row))
+            dead_letters.send_back(graves, target, dead_letters.Taken(*row))
         except (Full, NoSpace):
             if not moved:
                 raise
@@ -778,11 +779,11 @@ class LocalBroker(Asker, Registrar):
 
     @property
     def namespace(self) -> str:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         return self._namespace.name
 
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         self._bring_back(name, wanted.dead_letter)
@@ -837,13 +838,13 @@ class LocalBroker(Asker, Registrar):
             raise
 
     def queue(self, name: str) -> LocalQueue:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._bring_back(name)
         return self._kept(self._opened(attach(self._namespace, name)))
 
     def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> LocalQueue:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         self._bring_back(name, wanted.dead_letter)
@@ -856,7 +857,7 @@ class LocalBroker(Asker, Registrar):
         return self._kept(made)
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         check_name(name)
         target = staging_target(name)
@@ -911,8 +912,8 @@ class LocalBroker(Asker, Registrar):
         self._need_named(name)
         Schemas(self._namespace).check(name, schema, rule)
 
-    def schemas(self, name: str) -> list[contract.SchemaVersion]:
-        """See :class:`shmq.contract.Broker`."""
+    def schemas(self, name: str) -> list[api.SchemaVersion]:
+        """See :class:`shmq.api.Broker`."""
         self._need_named(name)
         return Schemas(self._namespace).of(name)
 
@@ -946,7 +947,7 @@ class LocalBroker(Asker, Registrar):
         """Delete what `create_own_queue` has made, if it is there still."""
         _remove_owned(self._namespace, name, queue_id)
 
-    def _make_reply_queue(self) -> contract.Queue:
+    def _make_reply_queue(self) -> api.Queue:
         queue = self.create_own_queue(reply_name(), **REPLY_OPTIONS)
         own = (self._namespace.name, queue.name, queue.segment.queue_id)
         # A loop that is gone, and a process that ends without closing, leave nothing.
@@ -956,21 +957,21 @@ class LocalBroker(Asker, Registrar):
         util.Finalize(queue, _remove_dropped, args=own, exitpriority=3)
         return queue
 
-    def _remove_reply_queue(self, queue: contract.Queue) -> None:
+    def _remove_reply_queue(self, queue: api.Queue) -> None:
         assert isinstance(queue, LocalQueue)
         queue_id = queue.segment.queue_id
         queue.close()
         self.delete_own_queue(queue.name, queue_id)
 
-    def list_queues(self) -> list[contract.QueueSummary]:
-        """See :class:`shmq.contract.Broker`."""
+    def list_queues(self) -> list[api.QueueSummary]:
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         durability.bring_back_all(self._namespace)
         summaries = (self.summary(name) for name in self._namespace.queue_names())
         return [summary for summary in summaries if summary is not None]
 
     def queue_names(self) -> list[str]:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._namespace.queue_names()
 
@@ -979,7 +980,7 @@ class LocalBroker(Asker, Registrar):
         self._check_open()
         return self._namespace.path_of(check_name(name)).exists()
 
-    def summary(self, name: str) -> contract.QueueSummary | None:
+    def summary(self, name: str) -> api.QueueSummary | None:
         """The queue's line of the list; None if there is no such queue."""
         try:
             with attach(self._namespace, name) as queue:
@@ -987,10 +988,10 @@ class LocalBroker(Asker, Registrar):
         except NoSuchQueue:
             return None
         except (ShmqError, OSError) as error:
-            return contract.QueueSummary(
+            return api.QueueSummary(
                 name=name, depth=0, delayed=0, in_flight=0, capacity=0, problem=str(error)
             )
-        return contract.QueueSummary(
+        return api.QueueSummary(
             name=name,
             depth=n["depth"],
             delayed=n["delayed"],
@@ -1003,14 +1004,14 @@ class LocalBroker(Asker, Registrar):
     @property
     def _streams(self) -> LocalStreams:
         with descriptors:
-            from shmq.client.streams import LocalStreams  # noqa: PLC0415
+            from shmq.client.local.stream import LocalStreams  # noqa: PLC0415
 
         return LocalStreams(self._namespace)
 
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> LocalStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.create(name, {"partitions": partitions, **options}))
 
@@ -1021,23 +1022,23 @@ class LocalBroker(Asker, Registrar):
         return self._opened(stream)
 
     def stream(self, name: str) -> LocalStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.attached(name))
 
     def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> LocalStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._kept_stream(self._streams.ensure(name, options))
 
     def delete_stream(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._streams.delete(name)
         self._retire()
 
-    def list_streams(self) -> list[contract.StreamSummary]:
-        """See :class:`shmq.contract.Broker`."""
+    def list_streams(self) -> list[api.StreamSummary]:
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         durability.bring_back_all(self._namespace)
         return self._streams.summaries() if self.stream_names() else []
@@ -1054,12 +1055,12 @@ class LocalBroker(Asker, Registrar):
     # ---- transactions ----
 
     def transaction(self, *, timeout: float | None = 0.0) -> LocalTransaction:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         _core.check_timeout(timeout)
         look(self._namespace)
         with descriptors:
-            from shmq.client.transactions.transaction import LocalTransaction  # noqa: PLC0415
+            from shmq.client.local.transaction import LocalTransaction  # noqa: PLC0415
 
         return LocalTransaction(self._namespace, self._find, timeout)
 
@@ -1077,37 +1078,37 @@ class LocalBroker(Asker, Registrar):
     @property
     def _exchanges(self) -> Exchanges:
         with descriptors:
-            from shmq.client.exchange import Exchanges  # noqa: PLC0415
+            from shmq.client.local.exchange import Exchanges  # noqa: PLC0415
 
         return Exchanges(self._namespace, _attach_to)
 
     def create_exchange(
-        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> LocalExchange:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._exchanges.create(name, kind, alternate))
 
     def exchange(self, name: str) -> LocalExchange:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._exchanges.open(name))
 
     def ensure_exchange(
-        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> LocalExchange:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(self._exchanges.create(name, kind, alternate, ensure=True))
 
     def delete_exchange(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._exchanges.delete(name)
         self._retire()
 
-    def list_exchanges(self) -> list[contract.ExchangeSummary]:
-        """See :class:`shmq.contract.Broker`."""
+    def list_exchanges(self) -> list[api.ExchangeSummary]:
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._exchanges.summaries()
 
@@ -1120,7 +1121,7 @@ class LocalBroker(Asker, Registrar):
             raise ShmqError("this broker is closed: connect() again")
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         if self._closed:
             return
         self._closed = True
@@ -1144,7 +1145,7 @@ class LocalBroker(Asker, Registrar):
                 self._tidy_schemas()
         if not self._namespace.has_names():
             self._forget_schemas()
-            hub.rest(self._namespace)
+            wait_thread.rest(self._namespace)
             settle_all(self._namespace)
             sweep_bells(self._namespace.name, self._namespace.is_alive)
         Book.of(self._namespace).tidy()
@@ -1158,10 +1159,10 @@ class LocalBroker(Asker, Registrar):
 
 
 for _kind, _promised in (
-    (LocalBroker, contract.Broker),
-    (LocalQueue, contract.Queue),
-    (_core.Message, contract.Message),
-    (_core.Consumer, contract.Consumer),
-    (_core.Loan, contract.Loan),
+    (LocalBroker, api.Broker),
+    (LocalQueue, api.Queue),
+    (_core.Message, api.Message),
+    (_core.Consumer, api.Consumer),
+    (_core.Loan, api.Loan),
 ):
     document(_kind, _promised)

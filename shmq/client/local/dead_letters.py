@@ -1,6 +1,6 @@
 """Moving messages between queues: dead letters out, and redriven ones back.
 
-The steps that make a move happen exactly once are the core's (src/move.h); here is
+The steps that make a move happen exactly once are the core's (shmq/core/queue/transfer.h); here is
 what the moved message carries, and what is done with copies that a dead mover left.
 """
 
@@ -10,14 +10,14 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from shmq.client.transactions.settling import is_transaction
-from shmq.codecs import pack_properties, unpack_properties
-from shmq.contract import DeadLetter
+from shmq.api import DeadLetter
+from shmq.api.names import staging_target
+from shmq.client.transaction.recover import is_transaction
+from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
-from shmq.names import staging_target
 
 if TYPE_CHECKING:
-    from shmq.core import _core
+    from shmq.native import _core
 
 __all__ = ["Taken", "bury", "move", "resolve_orphans", "wait_until_written"]
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from shmq import contract
-from shmq.client import definitions, publishing
-from shmq.client.documenting import document
-from shmq.core import _core
+from shmq import api
+from shmq.api.names import check_name
+from shmq.client.shared import definitions, exchange_delivery
+from shmq.client.shared.docstrings import document
 from shmq.errors import NoSuchExchange, NoSuchQueue, NoSuchStream, ShmqError
-from shmq.names import check_name
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 from shmq.routing.book import Book
 from shmq.routing.table import Operation, Route, Table, check_binding, check_exchange
 from shmq.routing.topic import check_key
@@ -108,7 +108,7 @@ class Exchanges:
         with definitions.on_disk(self._namespace):
             self._book.change(["delete", name], lambda table: bool(table.summary(name)))
 
-    def summaries(self) -> list[contract.ExchangeSummary]:
+    def summaries(self) -> list[api.ExchangeSummary]:
         """All of them; none that are on disk alone, and cannot be brought back."""
         with contextlib.suppress(ShmqError, OSError):
             definitions.bring_back_exchanges(self._namespace)
@@ -116,14 +116,14 @@ class Exchanges:
             return table.summaries()
 
 
-class LocalExchange(publishing.Publisher):
+class LocalExchange(exchange_delivery.Publisher):
     """An exchange of this host. Threads may share it; one that is pickled attaches anew."""
 
     def __init__(
         self,
         namespace: Namespace,
         attach: Attach,
-        summary: contract.ExchangeSummary,
+        summary: api.ExchangeSummary,
     ) -> None:
         self._namespace = namespace
         self._attach = attach
@@ -133,17 +133,17 @@ class LocalExchange(publishing.Publisher):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         return self._summary.name
 
     @property
-    def kind(self) -> contract.ExchangeKind:
-        """See :class:`shmq.contract.Exchange`."""
+    def kind(self) -> api.ExchangeKind:
+        """See :class:`shmq.api.Exchange`."""
         return self._summary.kind
 
     @property
     def alternate(self) -> str | None:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         return self._summary.alternate
 
     # ---- bindings ----
@@ -153,11 +153,11 @@ class LocalExchange(publishing.Publisher):
         target: str,
         key: str = "",
         *,
-        kind: contract.TargetKind = "queue",
+        kind: api.TargetKind = "queue",
         headers: Mapping[str, Any] | None = None,
-        match: contract.Match = "all",
+        match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         binding = check_binding(self.kind, target, key, kind, headers, match)
 
         def is_new(table: Table) -> bool:
@@ -171,11 +171,11 @@ class LocalExchange(publishing.Publisher):
         target: str,
         key: str = "",
         *,
-        kind: contract.TargetKind = "queue",
+        kind: api.TargetKind = "queue",
         headers: Mapping[str, Any] | None = None,
-        match: contract.Match = "all",
+        match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         binding = check_binding(self.kind, target, key, kind, headers, match)
         return self._change(
             ["unbind", self.name, *binding], lambda table: self._is_bound(table, binding)
@@ -204,8 +204,8 @@ class LocalExchange(publishing.Publisher):
             )
         return table.is_bound(self.name, binding)
 
-    def bindings(self) -> list[contract.Binding]:
-        """See :class:`shmq.contract.Exchange`."""
+    def bindings(self) -> list[api.Binding]:
+        """See :class:`shmq.api.Exchange`."""
         self._check_open()
         with self._book.table() as table:
             return table.bindings(self.name)
@@ -219,24 +219,24 @@ class LocalExchange(publishing.Publisher):
         block: bool | None,
         timeout: float | None,
         properties: dict[str, Any],
-    ) -> contract.Published:
+    ) -> api.Published:
         if timeout is not None:
             _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         confirm = properties.pop("confirm", None)
-        letters = publishing.letters(bodies, properties)
+        letters = exchange_delivery.letters(bodies, properties)
         outcome = self.deliver(letters, key, properties.get("headers"), confirm)
-        publishing.finish(outcome, block, until)
+        exchange_delivery.finish(outcome, block, until)
         return outcome.published(self.name)
 
     def deliver(
         self,
-        letters: publishing.Letters,
+        letters: exchange_delivery.Letters,
         key: str,
         headers: Mapping[str, Any] | None,
         confirm: Any = None,
         only: Mapping[str, int] | None = None,
-    ) -> publishing.Outcome:
+    ) -> exchange_delivery.Outcome:
         """Put the letters where the key or the headers lead to, and wait for nothing.
 
         ``only`` are the queues of these that have not got them all yet, and how many each has.
@@ -249,9 +249,9 @@ class LocalExchange(publishing.Publisher):
             self._targets.note(self._book.changes)
             names = [name for name in _labels(route) if only is None or name in only]
             if not names:
-                return publishing.Outcome()
+                return exchange_delivery.Outcome()
             copies, refused = self._copies(names, key, letters, confirm, only or {})
-            outcome = publishing.begin(copies, refused)
+            outcome = exchange_delivery.begin(copies, refused)
             if outcome.reached:
                 return outcome
 
@@ -259,12 +259,12 @@ class LocalExchange(publishing.Publisher):
         self,
         names: list[str],
         key: str,
-        letters: publishing.Letters,
+        letters: exchange_delivery.Letters,
         confirm: Any,
         before: Mapping[str, int],
-    ) -> tuple[list[publishing.Copy], dict[str, ShmqError]]:
+    ) -> tuple[list[exchange_delivery.Copy], dict[str, ShmqError]]:
         """The copies for each queue; a queue that is not there any more is forgotten."""
-        copies: list[publishing.Copy] = []
+        copies: list[exchange_delivery.Copy] = []
         refused: dict[str, ShmqError] = {}
         for name in names:
             try:
@@ -299,7 +299,7 @@ class LocalExchange(publishing.Publisher):
             raise ShmqError(f"this handle of exchange {self.name!r} is closed: attach to it again")
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         self._targets.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -309,7 +309,7 @@ class LocalExchange(publishing.Publisher):
         return f"<LocalExchange {self.name!r} ({self.kind}) of namespace {self._namespace.name!r}>"
 
 
-document(LocalExchange, contract.Exchange)
+document(LocalExchange, api.Exchange)
 
 
 def _labels(route: Route) -> list[str]:

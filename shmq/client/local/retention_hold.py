@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from shmq import contract
-from shmq.core import _core, _log
+from shmq import api
 from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _stream
 
 __all__ = ["REMOTE", "Held", "drop_dead"]
 
@@ -21,7 +21,7 @@ _MOST_REMOTE: Final = 128
 
 
 class Held:
-    """See :class:`shmq.client.subscribing.Floors`. It ends with the process at the latest.
+    """See :class:`shmq.client.shared.subscription.Floors`. It ends with the process at the latest.
 
     In a fork's child it holds nothing, and takes holds of its own: what its parent holds stays.
     ``tag``: 0, or `REMOTE`. Raises InvalidOption if nobody can hold the stream back.
@@ -45,7 +45,7 @@ class Held:
         return not self._holds
 
     def take(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.subscribing.Floors`."""
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         if self._closed:
             raise ShmqError(f"what held stream {self.stream.name!r} back is closed: subscribe anew")
         self._forget_parents()
@@ -74,21 +74,19 @@ class Held:
             raise
 
     def move(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.subscribing.Floors`."""
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         with contextlib.suppress(OffsetOutOfRange):
             self.take(position)
 
-    def reader(
-        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
-    ) -> contract.Reader:
-        """See :class:`shmq.client.subscribing.Floors`."""
-        found: contract.Reader = self.stream.reader(
+    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
+        """See :class:`shmq.client.shared.subscription.Floors`."""
+        found: api.Reader = self.stream.reader(
             position, limit=limit, lapped="skip", on_damage=on_damage
         )
         return found
 
     def close(self) -> None:
-        """See :class:`shmq.client.subscribing.Floors`."""
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         self._closed = True
         self._forget_parents()
         while self._holds:
@@ -103,8 +101,8 @@ class Held:
             self._generation = _core.generation()
             self._holds.clear()
 
-    def _partition(self, partition: int) -> _log.Partition:
-        found: _log.Partition = self.stream.logs[partition]
+    def _partition(self, partition: int) -> _stream.Partition:
+        found: _stream.Partition = self.stream.logs[partition]
         return found
 
     def _hold(self, partition: int, offset: int) -> OffsetOutOfRange | None:
@@ -129,7 +127,7 @@ class Held:
             latest,
         )
 
-    def _hold_of(self, log: _log.Partition, offset: int) -> int:
+    def _hold_of(self, log: _stream.Partition, offset: int) -> int:
         owner = self.stream.namespace.process_number()
         while True:
             try:
@@ -150,7 +148,7 @@ class Held:
             )
 
 
-def drop_dead(namespace: Namespace, log: _log.Partition) -> None:
+def drop_dead(namespace: Namespace, log: _stream.Partition) -> None:
     """Drop what dead processes hold of a partition.
 
     Others may do so at the same time: what the living hold in the places of the dead stays.

@@ -3,7 +3,7 @@
 What a publisher stages lies as chunks in a queue beside the target, its staging queue. There
 is a marker, too, which says up to which batch it is settled what is published, and of which
 parts; and a message without a meaning, the turn, which whoever publishes holds. How the rows
-of a chunk move is the core's (src/move.h).
+of a chunk move is the core's (shmq/core/queue/transfer.h).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from shmq.client import confirming
-from shmq.codecs import CODECS, unpack_properties
+from shmq.api.options import MAX_ARENA, QueueOptions, check_whole
+from shmq.client.shared import durable_wait
+from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import Full, InvalidOption
-from shmq.options import MAX_ARENA, QueueOptions, check_whole
 
 __all__ = [
     "Publishing",
@@ -390,4 +390,4 @@ def wait_until_written(target: Any, how: Publishing) -> None:
         return
     last = target.last_sequence
     if not target.wait_synced(last, _WRITTEN if how.left is None else how.left):
-        raise confirming.not_confirmed(target, last, how.rows)
+        raise durable_wait.not_confirmed(target, last, how.rows)

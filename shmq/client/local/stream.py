@@ -10,19 +10,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import shmq.client.records  # noqa: F401 - what is read is made of them
-from shmq import contract, repartition, stream_registry
-from shmq.client import durability, producing
-from shmq.client.below import Below
-from shmq.client.documenting import document
-from shmq.client.groups import files
-from shmq.client.groups.floors import keep_new
-from shmq.client.groups.grouping import Grouping
-from shmq.client.holding import Held, drop_dead
-from shmq.client.reading import AsyncReader, Reader
-from shmq.client.subscribing import Subscription
-from shmq.client.transactions.settling import look
-from shmq.core import _log
+import shmq.client.shared.record_policy  # noqa: F401 - what is read is made of them
+from shmq import api
+from shmq.api.names import check_name
+from shmq.api.options import check_whole
+from shmq.api.stream_options import StreamOptions
+from shmq.client.group.group_methods import Grouping
+from shmq.client.group.retention_floor import keep_new
+from shmq.client.local.archived_records import Below
+from shmq.client.local.retention_hold import Held, drop_dead
+from shmq.client.shared import durability
+from shmq.client.shared import producer as producing
+from shmq.client.shared.docstrings import document
+from shmq.client.shared.reader import AsyncReader, Reader
+from shmq.client.shared.subscription import Subscription
+from shmq.client.transaction.recover import look
 from shmq.errors import (
     FileError,
     InvalidOption,
@@ -33,28 +35,28 @@ from shmq.errors import (
     StreamDeleted,
     StreamExists,
 )
-from shmq.names import check_name
-from shmq.options import check_whole
-from shmq.record_where import RecordWhere
-from shmq.registry import Namespace
+from shmq.expression.record_fields import RecordWhere
+from shmq.namespace import group_files as files
+from shmq.namespace import repartition, streams
+from shmq.namespace.namespace import Namespace
+from shmq.native import _stream
 from shmq.routing.book import Book
-from shmq.stream_options import StreamOptions
 
 if TYPE_CHECKING:
-    from shmq.client.stream_hub import StreamHub
+    from shmq.client.local.waiting.stream_wait_thread import StreamHub
 
 log = logging.getLogger("shmq")
 
 __all__ = ["LocalStream", "LocalStreams", "attach"]
 
 
-class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
+class LocalStream(_stream.StreamHandle, Grouping, api.Stream):
     """A stream in this host's shared memory. Threads may share a handle.
 
     A handle that is pickled attaches where it is unpickled; one in a fork's child goes on.
     """
 
-    def __init__(self, namespace: Namespace, name: str, opened: stream_registry.Opened) -> None:
+    def __init__(self, namespace: Namespace, name: str, opened: streams.Opened) -> None:
         self._namespace = namespace
         self._hub: StreamHub | None = None
         self._files = _files_of(namespace, opened[0])
@@ -70,7 +72,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     @property
     def options(self) -> StreamOptions:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return StreamOptions(**self.control.options)
 
     @property
@@ -80,31 +82,31 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return int(self.control.identity)
 
     @property
     def partitions(self) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self._look_for_partitions()
         return len(self.logs)
 
     @property
     def open_partitions(self) -> range:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return range(*self.control.shape)
 
     # ---- partitions that come ----
 
     def repartition(self, partitions: int) -> range:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         check_whole("partitions", partitions, 1)
         self._check_handle()
         repartition.repartition(self._namespace, self.control, partitions, self._prepare)
         self._look_for_partitions()
         return self.open_partitions
 
-    def _prepare(self, made: list[_log.Partition]) -> None:
+    def _prepare(self, made: list[_stream.Partition]) -> None:
         """What groups have not done is kept in partitions that come, too."""
         if self.options.overflow == "block":
             keep_new(self._namespace, self.identity, [*self.logs, *made], len(made))
@@ -117,15 +119,15 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
             self.logs[have:count] = [self._partition_that_came(p) for p in range(have, count)]
         self._set_shape(begin, count)
 
-    def _partition_that_came(self, partition: int) -> _log.Partition:
+    def _partition_that_came(self, partition: int) -> _stream.Partition:
         try:
-            return stream_registry.open_partition(self._namespace, self.control, partition)
+            return streams.open_partition(self._namespace, self.control, partition)
         except (FileNotFoundError, SegmentError):
             if not self.control.deleted:
                 raise
             raise StreamDeleted(f"stream {self.name!r} was deleted") from None
 
-    def _await_partitions(self, _sealed: _log.Partition) -> None:
+    def _await_partitions(self, _sealed: _stream.Partition) -> None:
         """Somebody repartitions the stream, or has died of it."""
         repartition.finish(self._namespace, self.control)
         self._look_for_partitions()
@@ -142,9 +144,9 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         timeout: float | None = None,
         where: str | None = None,
         end: int | None = None,
-    ) -> contract.Records:
-        """See :class:`shmq.contract.Stream`."""
-        _log.check_timeout(timeout)
+    ) -> api.Records:
+        """See :class:`shmq.api.Stream`."""
+        _stream.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             found = self.read(partition, offset, limit, max_bytes=max_bytes, where=where, end=end)
@@ -165,7 +167,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._hub is None or not self._hub.is_ours:
-                from shmq.client.stream_hub import StreamHub  # noqa: PLC0415 - it takes asyncio
+                from shmq.client.local.waiting.stream_wait_thread import StreamHub  # noqa: PLC0415 - it takes asyncio
 
                 self._hub = StreamHub(self.logs, functools.partial(look, self._namespace))
             found = await self._hub.wait_for_any(position, timeout)
@@ -175,30 +177,30 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     def reader(
         self,
-        start: contract.Start = "earliest",
+        start: api.Start = "earliest",
         partitions: Iterable[int] | None = None,
         *,
         limit: int = 1000,
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
-        on_damage: contract.OnDamage = "raise",
-    ) -> contract.Reader:
-        """See :class:`shmq.contract.Stream`."""
+        on_damage: api.OnDamage = "raise",
+    ) -> api.Reader:
+        """See :class:`shmq.api.Stream`."""
         return Reader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     def areader(
         self,
-        start: contract.Start = "earliest",
+        start: api.Start = "earliest",
         partitions: Iterable[int] | None = None,
         *,
         limit: int = 1000,
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
-        on_damage: contract.OnDamage = "raise",
-    ) -> contract.AsyncReader:
-        """See :class:`shmq.contract.Stream`."""
+        on_damage: api.OnDamage = "raise",
+    ) -> api.AsyncReader:
+        """See :class:`shmq.api.Stream`."""
         return AsyncReader(self, start, partitions, limit, timeout, lapped, where, on_damage)
 
     def subscribe(
@@ -206,13 +208,13 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         pattern: str = "#",
         history: int | None = 0,
         *,
-        policy: contract.Policy = "drop-oldest",
+        policy: api.Policy = "drop-oldest",
         timeout: float | None = None,
         limit: int = 1000,
         on_lost: Callable[[int], object] | None = None,
-        on_damage: contract.OnDamage = "raise",
-    ) -> contract.Subscription:
-        """See :class:`shmq.contract.Stream`."""
+        on_damage: api.OnDamage = "raise",
+    ) -> api.Subscription:
+        """See :class:`shmq.api.Stream`."""
         hold = functools.partial(Held, self)
         return Subscription(
             self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
@@ -274,25 +276,25 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         return self._files.whole(log, offset, limit)
 
     def _below(
-        self, log: _log.Partition, offset: int, limit: int, most_bytes: int, end: int | None
-    ) -> contract.Records | None:
+        self, log: _stream.Partition, offset: int, limit: int, most_bytes: int, end: int | None
+    ) -> api.Records | None:
         """The records that are not in the ring any more, from the files; None: none there."""
         if self._files is None:
             return None
         return self._files.records(log, offset, limit, most_bytes, end)
 
-    def _test(self, where: str) -> Callable[[_log.Records], _log.Records]:
+    def _test(self, where: str) -> Callable[[_stream.Records], _stream.Records]:
         """What leaves out the records that are not meant."""
         meant = RecordWhere(where)
         return lambda records: records.select([meant.matches(record) for record in records])
 
     # ---- looking ----
 
-    def offsets(self) -> list[contract.PartitionOffsets]:
-        """See :class:`shmq.contract.Stream`."""
+    def offsets(self) -> list[api.PartitionOffsets]:
+        """See :class:`shmq.api.Stream`."""
         return [self._offsets(partition) for partition in range(self.partitions)]
 
-    def _offsets(self, partition: int) -> contract.PartitionOffsets:
+    def _offsets(self, partition: int) -> api.PartitionOffsets:
         log = self._partition(partition)
         sealed = log.sealed  # before its bounds: they are its last ones then
         earliest, latest, first, last, size = log.bounds()
@@ -300,7 +302,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
             earliest, size = below, self._files.size(log)
             first, late = self._files.times(log)
             last = last or late
-        return contract.PartitionOffsets(
+        return api.PartitionOffsets(
             partition=partition,
             earliest=earliest,
             latest=latest,
@@ -313,19 +315,19 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         )
 
     def earliest(self, partition: int) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         log = self._partition(partition)
         earliest: int = log.bounds()[0]
         below = None if self._files is None else self._files.before(log, earliest)
         return earliest if below is None else below
 
     def latest(self, partition: int) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return self._partition(partition).bounds()[1]
 
     def at(self, timestamp: float, partition: int) -> int:
-        """See :class:`shmq.contract.Stream`."""
-        return self.at_ns(_log.least_ns(timestamp), partition)
+        """See :class:`shmq.api.Stream`."""
+        return self.at_ns(_stream.least_ns(timestamp), partition)
 
     def at_ns(self, ns: int, partition: int) -> int:
         """As :meth:`at`, of a time in ns since 1970."""
@@ -340,7 +342,7 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
         if self.closed:
             raise ShmqError(f"this handle of stream {self.name!r} is closed")
 
-    def _partition(self, partition: int) -> _log.Partition:
+    def _partition(self, partition: int) -> _stream.Partition:
         self._check_handle()
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(
@@ -390,24 +392,24 @@ class LocalStream(_log.StreamHandle, Grouping, contract.Stream):
 
     def __dir__(self) -> list[str]:
         """The contract's names: what else there is serves the core and the client."""
-        return [name for name in dir(contract.Stream) if not name.startswith("_abc_")]
+        return [name for name in dir(api.Stream) if not name.startswith("_abc_")]
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
         return f"<LocalStream {self.name!r} of namespace {self._namespace.name!r}{state}>"
 
 
-document(LocalStream, contract.Stream)
+document(LocalStream, api.Stream)
 
 
-def _files_of(namespace: Namespace, control: _log.Control) -> Below | None:
+def _files_of(namespace: Namespace, control: _stream.Control) -> Below | None:
     """The files of a durable stream; None: it has none."""
     if control.options["durability"] == "memory":
         return None
     return Below(namespace, control.name, control.identity)
 
 
-def _extent(log: _log.Partition, files: Below | None) -> tuple[int, int, int]:
+def _extent(log: _stream.Partition, files: Below | None) -> tuple[int, int, int]:
     """The offsets of the first record that can be read and of the next one, and the bytes."""
     earliest, latest, _, _, size = log.bounds()
     if files is not None and (below := files.before(log, earliest)) is not None:
@@ -421,13 +423,13 @@ def attach(namespace: Namespace, name: str) -> LocalStream:
     return LocalStream(namespace, name, _opened(namespace, name))
 
 
-def _opened(namespace: Namespace, name: str) -> stream_registry.Opened:
+def _opened(namespace: Namespace, name: str) -> streams.Opened:
     """The stream's segments; what a dead process began with them is done to its end."""
-    opened = stream_registry.open_stream(namespace, name)
+    opened = streams.open_stream(namespace, name)
     while opened[0].next_shape is not None:
         with contextlib.suppress(StreamDeleted):
             repartition.finish(namespace, opened[0])
-        opened = stream_registry.open_stream(namespace, name)
+        opened = streams.open_stream(namespace, name)
     return opened
 
 
@@ -466,7 +468,7 @@ class LocalStreams:
     def _make(self, name: str, options: StreamOptions) -> LocalStream:
         """Make it; the registry lock is held."""
         self._namespace.process_number()
-        opened = stream_registry.make_stream(self._namespace, name, options)
+        opened = streams.make_stream(self._namespace, name, options)
         return LocalStream(self._namespace, name, opened)
 
     def attached(self, name: str) -> LocalStream:
@@ -476,7 +478,7 @@ class LocalStreams:
 
     def _bring_back(self, name: str) -> None:
         """Have a stream that is on disk alone brought back. Raises ShmqError."""
-        if not stream_registry.control_path(self._namespace, name).exists():
+        if not streams.control_path(self._namespace, name).exists():
             durability.bring_back(self._namespace, "stream", name)
 
     def ensure(self, name: str, options: Mapping[str, Any]) -> LocalStream:
@@ -501,7 +503,7 @@ class LocalStreams:
             log.warning("stream %s is removed, its bindings are not: %s", name, error)
         with self._namespace.locked():
             if not durability.give_up(self._namespace, "stream", name):
-                stream_registry.remove_stream(self._namespace, name)
+                streams.remove_stream(self._namespace, name)
             self._remove_groups()
 
     def _remove_groups(self) -> None:
@@ -511,7 +513,7 @@ class LocalStreams:
         identities = set()
         for name in self._namespace.stream_names():
             try:
-                control = stream_registry.look_at(self._namespace, name)
+                control = streams.look_at(self._namespace, name)
             except NoSuchStream:
                 continue
             except SegmentError:
@@ -520,23 +522,23 @@ class LocalStreams:
                 identities.add(int(control.identity))
         files.sweep(self._namespace, identities)
 
-    def summaries(self) -> list[contract.StreamSummary]:
+    def summaries(self) -> list[api.StreamSummary]:
         """All of them."""
         found = (self._summary(name) for name in self._namespace.stream_names())
         return [summary for summary in found if summary is not None]
 
-    def _summary(self, name: str) -> contract.StreamSummary | None:
+    def _summary(self, name: str) -> api.StreamSummary | None:
         try:
-            control, logs = stream_registry.open_stream(self._namespace, name)
+            control, logs = streams.open_stream(self._namespace, name)
             files = _files_of(self._namespace, control)
             extents = [_extent(log, files) for log in logs]
         except (NoSuchStream, StreamDeleted):
             return None
         except ShmqError as error:
-            return contract.StreamSummary(
+            return api.StreamSummary(
                 name=name, partitions=0, records=0, bytes=0, problem=str(error)
             )
-        return contract.StreamSummary(
+        return api.StreamSummary(
             name=name,
             partitions=len(logs),
             records=sum(latest - earliest for earliest, latest, _ in extents),
@@ -544,7 +546,7 @@ class LocalStreams:
             durability=control.options["durability"],
         )
 
-    def _stream_if_any(self, name: str) -> stream_registry.Opened | None:
+    def _stream_if_any(self, name: str) -> streams.Opened | None:
         try:
             return _opened(self._namespace, name)
         except NoSuchStream:

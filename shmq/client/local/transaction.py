@@ -2,7 +2,7 @@
 
 The steps of a commit, with the process's file held (ledger.py):
 
-1. the messages to put are staged in their queues, where nobody sees them (src/move.h);
+1. the messages to put are staged in their queues, where nobody sees them (shmq/core/queue/transfer.h);
 2. what goes in is checked: members have their partitions, messages are leased, and for long;
 3. the file says what is to be done;
 4. the commit point: a byte of the file;
@@ -24,14 +24,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from shmq import codecs, contract
-from shmq.client import confirming
-from shmq.client.documenting import document
-from shmq.client.groups.member import LocalMember
-from shmq.client.transactions.entries import entries_of
-from shmq.client.transactions.happening import Doors, happen, put_out, take_in
-from shmq.client.transactions.ledger import TRANSACTION, Ledger, hold
-from shmq.core import _log
+from shmq import api
+from shmq.client.group.member import LocalMember
+from shmq.client.shared import durable_wait
+from shmq.client.shared.docstrings import document
+from shmq.client.transaction.apply import Doors, happen, put_out, take_in
+from shmq.client.transaction.entries import entries_of
+from shmq.client.transaction.transaction_log import TRANSACTION, Ledger, hold
+from shmq.codec import codecs
 from shmq.errors import (
     Full,
     InvalidOption,
@@ -43,7 +43,8 @@ from shmq.errors import (
     PartitionSealed,
     ShmqError,
 )
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _stream
 
 __all__ = ["LocalTransaction"]
 
@@ -66,8 +67,8 @@ _numbers = itertools.count(1)
 _sequences: dict[int, int] = {}
 
 
-class LocalTransaction(contract.Transaction):
-    """See :class:`shmq.contract.Transaction`."""
+class LocalTransaction(api.Transaction):
+    """See :class:`shmq.api.Transaction`."""
 
     def __init__(
         self, namespace: Namespace, find: Callable[[str, str], Any], timeout: float | None
@@ -80,43 +81,43 @@ class LocalTransaction(contract.Transaction):
         self._blocks: dict[tuple[Any, int], list[bytes]] = {}
         self._puts: dict[Any, list[tuple[Any, ...]]] = {}
         self._members: dict[LocalMember, dict[int, int]] = {}
-        self._acks: dict[Any, list[contract.Message]] = {}
+        self._acks: dict[Any, list[api.Message]] = {}
         self._sticky = secrets.randbits(31)
 
     # ---- collecting ----
 
     def append(
         self,
-        stream: str | contract.Stream,
-        value: contract.Body,
+        stream: str | api.Stream,
+        value: api.Body,
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, Any] | None = None,
         partition: int | None = None,
         codec: str | None = None,
     ) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+        """See :class:`shmq.api.Transaction`."""
         keys = None if key is None else [key]
         labels = None if headers is None else [headers]
         self._append(stream, [value], keys, labels, partition, codec)
 
     def append_many(
         self,
-        stream: str | contract.Stream,
-        values: Sequence[contract.Body],
+        stream: str | api.Stream,
+        values: Sequence[api.Body],
         *,
         keys: Sequence[bytes | str | None] | None = None,
         headers: Sequence[Mapping[str, Any] | None] | None = None,
         partition: int | None = None,
         codec: str | None = None,
     ) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+        """See :class:`shmq.api.Transaction`."""
         self._append(stream, values, keys, headers, partition, codec)
 
     def _append(
         self,
-        stream: str | contract.Stream,
-        values: Sequence[contract.Body],
+        stream: str | api.Stream,
+        values: Sequence[api.Body],
         keys: Sequence[bytes | str | None] | None,
         headers: Sequence[Mapping[str, Any] | None] | None,
         partition: int | None,
@@ -130,7 +131,7 @@ class LocalTransaction(contract.Transaction):
                     f"partition {partition} of stream {target.name!r} takes no records any more"
                 )
         most, opened = target.options.max_record_bytes, target.open_partitions
-        packed = _log.pack_records(values, keys, headers, codec)
+        packed = _stream.pack_records(values, keys, headers, codec)
         pieces: list[tuple[int, bytes]] = []
         for entry, size, key in entries_of(packed):
             if size > most:
@@ -146,8 +147,8 @@ class LocalTransaction(contract.Transaction):
 
     def put(
         self,
-        queue: str | contract.Queue,
-        body: contract.Body,
+        queue: str | api.Queue,
+        body: api.Body,
         *,
         priority: int | None = None,
         group: str | None = None,
@@ -156,7 +157,7 @@ class LocalTransaction(contract.Transaction):
         correlation: str | None = None,
         codec: str | None = None,
     ) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+        """See :class:`shmq.api.Transaction`."""
         target = self._open("queue", queue)
         nothing = (None, None, None, None)  # delay, deliver_at, ttl and dedupe id
         buffer, number, meta, level, *_ = codecs.encode_message(
@@ -165,15 +166,15 @@ class LocalTransaction(contract.Transaction):
         )
         self._puts.setdefault(target, []).append((bytes(buffer), meta, number, level, group))
 
-    def commit(self, member: contract.Member, offsets: Mapping[int, int] | None = None) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+    def commit(self, member: api.Member, offsets: Mapping[int, int] | None = None) -> None:
+        """See :class:`shmq.api.Transaction`."""
         self._check_open()
         if not isinstance(member, LocalMember) or member.namespace is not self._namespace:
             raise _elsewhere("member", member)
         self._members.setdefault(member, {}).update(member.to_commit(offsets))
 
-    def ack(self, queue: contract.Queue, *messages: contract.Message) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+    def ack(self, queue: api.Queue, *messages: api.Message) -> None:
+        """See :class:`shmq.api.Transaction`."""
         self._acks.setdefault(self._open("queue", queue), []).extend(messages)
 
     def _open(self, kind: str, target: Any) -> Any:
@@ -191,19 +192,19 @@ class LocalTransaction(contract.Transaction):
             raise ShmqError(f"this transaction was {self._over} already: begin another")
 
     def abort(self) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+        """See :class:`shmq.api.Transaction`."""
         if self._over is None:
             self._over = "aborted"
 
     @property
     def aborted(self) -> bool:
-        """See :class:`shmq.contract.Transaction`."""
+        """See :class:`shmq.api.Transaction`."""
         return self._over == "aborted"
 
     # ---- committing ----
 
     def finish(self) -> None:
-        """See :class:`shmq.contract.Transaction`."""
+        """See :class:`shmq.api.Transaction`."""
         self._check_open()
         self._over = "aborted"
         self._check_blocks()
@@ -257,7 +258,7 @@ class LocalTransaction(contract.Transaction):
                 continue
             last = max((message.sequence for message in messages), default=0)
             if not queue.wait_synced(last, max(0.0, until - time.monotonic())):
-                raise confirming.not_confirmed(queue, last, len(messages))
+                raise durable_wait.not_confirmed(queue, last, len(messages))
         for member, offsets in self._members.items():
             if _keeps_journal(member.stream):
                 self._wait_for_records(member.stream, offsets, until)
@@ -324,7 +325,7 @@ class LocalTransaction(contract.Transaction):
     @contextlib.contextmanager
     def _leased(self, ledger: Ledger) -> Iterator[None]:
         """See to it that no lease ends before its message is settled."""
-        held: list[tuple[Any, contract.Message]] = []
+        held: list[tuple[Any, api.Message]] = []
         try:
             for queue, messages in self._acks.items():
                 for message in messages:
@@ -435,13 +436,13 @@ class LocalTransaction(contract.Transaction):
             if queue.confirms_on_disk(None):
                 last = queue.last_sequence
                 if not queue.wait_synced(last, _WRITTEN):
-                    raise confirming.not_confirmed(queue, last, len(messages))
+                    raise durable_wait.not_confirmed(queue, last, len(messages))
 
     def __repr__(self) -> str:
         return f"<LocalTransaction of namespace {self._namespace.name!r}, {self._over or 'open'}>"
 
 
-document(LocalTransaction, contract.Transaction)
+document(LocalTransaction, api.Transaction)
 
 
 def _keeps_journal(target: Any) -> bool:

@@ -7,18 +7,18 @@ import functools
 import time
 from collections.abc import Iterable, Iterator
 
-from shmq import contract
-from shmq.client.bells import Bells
-from shmq.client.local import LocalQueue
-from shmq.client.watching import Watcher
-from shmq.core import _core
+from shmq import api
+from shmq.client.local.broker import LocalQueue
+from shmq.client.local.waiting.bell_pool import Bells
+from shmq.client.local.waiting.bell_watcher import Watcher
 from shmq.errors import InvalidOption, LockTimeout
-from shmq.holders import until_locked
+from shmq.native import _core
+from shmq.native.lock_holder import until_locked
 
 __all__ = ["wait"]
 
 
-def wait(queues: Iterable[contract.Queue], timeout: float | None = None) -> list[contract.Queue]:
+def wait(queues: Iterable[api.Queue], timeout: float | None = None) -> list[api.Queue]:
     """Wait until any of the queues has a message: those that have one, in the order given.
 
     ``timeout`` is in seconds; None waits without limit, 0 only looks. The list is empty if
@@ -55,7 +55,7 @@ def wait(queues: Iterable[contract.Queue], timeout: float | None = None) -> list
             stirring = watcher.look(watches)
 
 
-def _checked(queues: Iterable[contract.Queue]) -> list[LocalQueue]:
+def _checked(queues: Iterable[api.Queue]) -> list[LocalQueue]:
     if isinstance(queues, LocalQueue):
         raise TypeError(f"{queues!r} is one queue, not many: put it in a list")
     watched = []
@@ -68,9 +68,9 @@ def _checked(queues: Iterable[contract.Queue]) -> list[LocalQueue]:
     return watched
 
 
-def _ready(queues: Iterable[LocalQueue]) -> list[contract.Queue]:
+def _ready(queues: Iterable[LocalQueue]) -> list[api.Queue]:
     """Those that have a message. Raises LockTimeout if none has, and not all could be asked."""
-    found: list[contract.Queue] = []
+    found: list[api.Queue] = []
     refusal = None
     for queue in queues:
         try:

@@ -13,8 +13,8 @@ import threading
 import time
 import weakref
 
-from shmq.core import _core
 from shmq.errors import ShmqError
+from shmq.native import _core
 
 __all__ = ["look_after"]
 

@@ -11,10 +11,10 @@ from multiprocessing import context
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from shmq.api.options import check_seconds
 from shmq.client.remote import tls as _tls
 from shmq.errors import InvalidOption
-from shmq.options import check_seconds
-from shmq.protocol import DEFAULT_PORT
+from shmq.protocol.opcodes import DEFAULT_PORT
 
 __all__ = ["Address", "Target"]
 

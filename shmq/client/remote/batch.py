@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
-from shmq import contract
-from shmq.core import _core
-from shmq.protocol import FOREVER, Type
+from shmq import api
+from shmq.native import _core
+from shmq.protocol.opcodes import FOREVER, Type
 
 __all__ = ["RemoteBatch", "RemotePacked"]
 
@@ -34,21 +34,21 @@ class _Run:
 
     @property
     def receipts(self) -> list[int]:
-        """See :class:`shmq.contract.Batch`."""
+        """See :class:`shmq.api.Batch`."""
         self._last = None
         return list(self._receipts)
 
     @property
     def settled(self) -> bool:
-        """See :class:`shmq.contract.Batch`."""
+        """See :class:`shmq.api.Batch`."""
         return self._settled
 
     def ack(self) -> list[int]:
-        """See :class:`shmq.contract.Batch`."""
+        """See :class:`shmq.api.Batch`."""
         return self._settle(Type.ACK, None)
 
     def nack(self, delay: float | None = None) -> list[int]:
-        """See :class:`shmq.contract.Batch`."""
+        """See :class:`shmq.api.Batch`."""
         return self._settle(
             Type.NACK, FOREVER if delay is None else _core.milliseconds("delay", delay)
         )
@@ -63,8 +63,8 @@ class _Run:
         return refused
 
 
-class RemoteBatch(_Run, contract.Batch):
-    """See :class:`shmq.contract.Batch`."""
+class RemoteBatch(_Run, api.Batch):
+    """See :class:`shmq.api.Batch`."""
 
     def __init__(self, queue: Any, bodies: list[Any], messages: list[Any]) -> None:
         super().__init__(queue, messages)
@@ -72,7 +72,7 @@ class RemoteBatch(_Run, contract.Batch):
 
     @property
     def bodies(self) -> list[Any]:
-        """See :class:`shmq.contract.Batch`."""
+        """See :class:`shmq.api.Batch`."""
         return self._bodies
 
     def __len__(self) -> int:
@@ -85,8 +85,8 @@ class RemoteBatch(_Run, contract.Batch):
         return f"<Batch of {len(self._bodies)} messages of {self._queue.name!r}>"
 
 
-class RemotePacked(_Run, contract.Packed):
-    """See :class:`shmq.contract.Packed`."""
+class RemotePacked(_Run, api.Packed):
+    """See :class:`shmq.api.Packed`."""
 
     def __init__(self, queue: Any, messages: list[Any]) -> None:
         super().__init__(queue, messages)
@@ -94,24 +94,24 @@ class RemotePacked(_Run, contract.Packed):
 
     @property
     def data(self) -> bytes:
-        """See :class:`shmq.contract.Packed`."""
+        """See :class:`shmq.api.Packed`."""
         return self._data
 
     @property
     def size(self) -> int | None:
-        """See :class:`shmq.contract.Packed`."""
+        """See :class:`shmq.api.Packed`."""
         return self._size
 
     @property
     def lengths(self) -> memoryview:
-        """See :class:`shmq.contract.Packed`."""
+        """See :class:`shmq.api.Packed`."""
         if self._each is None:
             self._each = array("I", [self._size or 0]).tobytes() * self._count
         return memoryview(self._each).cast("I")
 
     @property
     def offsets(self) -> memoryview:
-        """See :class:`shmq.contract.Packed`."""
+        """See :class:`shmq.api.Packed`."""
         places = array("Q", accumulate(self.lengths, initial=0))
         return memoryview(places.tobytes()).cast("Q")
 

@@ -7,21 +7,21 @@ import time
 from types import TracebackType
 from typing import Any
 
-from shmq import contract, errors
-from shmq.client.pipeline import refused
-from shmq.client.remote.confirming import is_durable
-from shmq.client.remote.encoding import encode, with_id
-from shmq.core import _core
-from shmq.options import Confirm
-from shmq.protocol import Status
+from shmq import api, errors
+from shmq.api.options import Confirm
+from shmq.client.local.batch_window import refused
+from shmq.client.remote.durable_wait import is_durable
+from shmq.client.remote.put_encoding import encode, with_id
+from shmq.native import _core
+from shmq.protocol.opcodes import Status
 
 __all__ = ["RemotePipeline"]
 
 _TAKEN = (Status.OK, Status.DUPLICATE)
 
 
-class RemotePipeline(contract.Pipeline):
-    """See :class:`shmq.contract.Pipeline`. For one thread at a time.
+class RemotePipeline(api.Pipeline):
+    """See :class:`shmq.api.Pipeline`. For one thread at a time.
 
     Requests gather while answers are outstanding: half a window is sent in one piece.
     """
@@ -42,11 +42,11 @@ class RemotePipeline(contract.Pipeline):
 
     @property
     def taken(self) -> int:
-        """See :class:`shmq.contract.Pipeline`."""
+        """See :class:`shmq.api.Pipeline`."""
         return self._taken
 
-    def put(self, body: contract.Body, **properties: Any) -> int:
-        """See :class:`shmq.contract.Pipeline`."""
+    def put(self, body: api.Body, **properties: Any) -> int:
+        """See :class:`shmq.api.Pipeline`."""
         if self._failures or self._unknown or self._unconfirmed:
             self.flush()
         queue = self._queue
@@ -125,7 +125,7 @@ class RemotePipeline(contract.Pipeline):
             self._taken += 1
 
     def flush(self) -> None:
-        """See :class:`shmq.contract.Pipeline`."""
+        """See :class:`shmq.api.Pipeline`."""
         self._settle(0)
         if self._failures or self._unknown or self._unconfirmed:
             failures, self._failures = self._failures, {}

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgpack
 
-from shmq import contract, errors
-from shmq.client.asking import REPLY_OPTIONS, Asker
-from shmq.client.registrar import Registrar
+from shmq import api, errors
+from shmq.api.names import check_name, reply_name
+from shmq.api.options import QueueOptions
 from shmq.client.remote import exchange
 from shmq.client.remote.address import Target, Tls
+from shmq.client.remote.connect import Greeting
 from shmq.client.remote.connection import Connection
-from shmq.client.remote.dialing import Greeting
 from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_own
-from shmq.client.remote.refusal import refusal
 from shmq.client.remote.schemas import ask, versions_of
+from shmq.client.remote.status_errors import refusal
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.streams import RemoteStreams
-from shmq.core import _core
-from shmq.names import check_name, reply_name
-from shmq.options import QueueOptions
-from shmq.protocol import Status, Type
+from shmq.client.shared.rpc_client import REPLY_OPTIONS, Asker
+from shmq.client.shared.schema_methods import Registrar
+from shmq.native import _core
+from shmq.protocol.opcodes import Status, Type
 from shmq.routing.table import check_exchange
 
 if TYPE_CHECKING:
-    from shmq.contract.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
+    from shmq.api.keywords import EnsureStreamKeywords, QueueKeywords, StreamKeywords
 
 __all__ = ["RemoteBroker"]
 
@@ -74,7 +74,7 @@ class RemoteBroker(Asker, Registrar):
 
     @property
     def namespace(self) -> str:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         return self._greeting.namespace
 
     @property
@@ -105,7 +105,7 @@ class RemoteBroker(Asker, Registrar):
     # ---- queues ----
 
     def create_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         answer = self._ask(Type.CREATE, name, msgpack.packb(_sent(wanted, options)))
@@ -137,12 +137,12 @@ class RemoteBroker(Asker, Registrar):
         )
 
     def queue(self, name: str) -> RemoteQueue:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._opened(check_name(name))
 
     def ensure_queue(self, name: str, **options: Unpack[QueueKeywords]) -> RemoteQueue:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         wanted = QueueOptions.for_queue(check_name(name), options)
         try:
@@ -154,7 +154,7 @@ class RemoteBroker(Asker, Registrar):
             return self._opened(name)
 
     def delete_queue(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         answer = self._ask(Type.DELETE, check_name(name))
         if answer.status == Status.NO_QUEUE:
@@ -164,13 +164,13 @@ class RemoteBroker(Asker, Registrar):
             )
         self._check(answer, name)
 
-    def list_queues(self) -> list[contract.QueueSummary]:
-        """See :class:`shmq.contract.Broker`."""
+    def list_queues(self) -> list[api.QueueSummary]:
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return sorted(map(_summary, self._list(b"")), key=lambda row: row.name)
 
     def queue_names(self) -> list[str]:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         if "names" not in self._greeting.features:
             return [queue.name for queue in self.list_queues()]
@@ -189,27 +189,27 @@ class RemoteBroker(Asker, Registrar):
     def create_stream(
         self, name: str, partitions: int = 4, **options: Unpack[StreamKeywords]
     ) -> RemoteStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._streams.create(name, {"partitions": partitions, **options})
 
     def stream(self, name: str) -> RemoteStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._streams.attached(name)
 
     def ensure_stream(self, name: str, **options: Unpack[EnsureStreamKeywords]) -> RemoteStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._streams.ensure(name, options)
 
     def delete_stream(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         self._streams.delete(name)
 
-    def list_streams(self) -> list[contract.StreamSummary]:
-        """See :class:`shmq.contract.Broker`."""
+    def list_streams(self) -> list[api.StreamSummary]:
+        """See :class:`shmq.api.Broker`."""
         self._check_open()
         return self._streams.summaries()
 
@@ -222,8 +222,8 @@ class RemoteBroker(Asker, Registrar):
     def _check_schema(self, name: str, schema: dict[str, Any], rule: str | None) -> None:
         self._schema(name, action="check", schema=schema, compatibility=rule)
 
-    def schemas(self, name: str) -> list[contract.SchemaVersion]:
-        """See :class:`shmq.contract.Broker`."""
+    def schemas(self, name: str) -> list[api.SchemaVersion]:
+        """See :class:`shmq.api.Broker`."""
         return versions_of(name, self._schema(name, action="get"))
 
     def _schema(self, name: str, **asked: Any) -> dict[str, Any]:
@@ -247,22 +247,22 @@ class RemoteBroker(Asker, Registrar):
     # ---- exchanges ----
 
     def create_exchange(
-        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> RemoteExchange:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         check_exchange(name, kind, alternate)
         told = self._ask_exchange(name, action="create", kind=kind, alternate=alternate)
         return RemoteExchange(self, self._connection, name, told)
 
     def exchange(self, name: str) -> RemoteExchange:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         told = self._ask_exchange(check_name(name, "exchange"), action="look")
         return RemoteExchange(self, self._connection, name, told)
 
     def ensure_exchange(
-        self, name: str, kind: contract.ExchangeKind = "direct", alternate: str | None = None
+        self, name: str, kind: api.ExchangeKind = "direct", alternate: str | None = None
     ) -> RemoteExchange:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         check_exchange(name, kind, alternate)
         while True:
             try:
@@ -272,11 +272,11 @@ class RemoteBroker(Asker, Registrar):
                     return self.create_exchange(name, kind, alternate)
 
     def delete_exchange(self, name: str) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._ask_exchange(check_name(name, "exchange"), again=False, action="delete")
 
-    def list_exchanges(self) -> list[contract.ExchangeSummary]:
-        """See :class:`shmq.contract.Broker`."""
+    def list_exchanges(self) -> list[api.ExchangeSummary]:
+        """See :class:`shmq.api.Broker`."""
         self._check_exchanges()
         return exchange.summaries(self._connection)
 
@@ -293,7 +293,7 @@ class RemoteBroker(Asker, Registrar):
 
     # ---- the reply queues ----
 
-    def _make_reply_queue(self) -> contract.Queue:
+    def _make_reply_queue(self) -> api.Queue:
         if "own-queues" not in self._greeting.features:
             raise errors.Unsupported(
                 f"{self.url} has no reply queues: it needs a newer version of shmq"
@@ -302,7 +302,7 @@ class RemoteBroker(Asker, Registrar):
         self._queues.add(queue)
         return queue
 
-    def _remove_reply_queue(self, queue: contract.Queue) -> None:
+    def _remove_reply_queue(self, queue: api.Queue) -> None:
         with contextlib.suppress(errors.ShmqError):
             self._ask(Type.DELETE, queue.name)
         queue.close()
@@ -330,7 +330,7 @@ class RemoteBroker(Asker, Registrar):
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         if self._connection.closed:
             return
         self._close_replies()
@@ -356,6 +356,6 @@ def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: getattr(wanted, key) for key in given}
 
 
-def _summary(row: Mapping[str, Any]) -> contract.QueueSummary:
+def _summary(row: Mapping[str, Any]) -> api.QueueSummary:
     numbers = {"depth": 0, "delayed": 0, "in_flight": 0, "capacity": 0}
-    return contract.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))
+    return api.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))

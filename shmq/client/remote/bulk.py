@@ -6,11 +6,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from shmq import contract, errors
+from shmq import api, errors
+from shmq.api.options import check_whole
 from shmq.client.remote.connection import Connection
-from shmq.core import _core
-from shmq.options import check_whole
-from shmq.protocol import FOREVER, Status, Type
+from shmq.native import _core
+from shmq.protocol.opcodes import FOREVER, Status, Type
 
 __all__ = ["RemoteLessor"]
 
@@ -23,7 +23,7 @@ _MOST_BYTES = (1 << 31) - 1
 _LEAST_ROW = 67
 
 
-class RemoteLessor(contract.Queue):
+class RemoteLessor(api.Queue):
     """The part of a remote queue that reads columns, and leases and settles runs."""
 
     _connection: Connection
@@ -41,40 +41,40 @@ class RemoteLessor(contract.Queue):
             )
         return answer
 
-    def _block(self, answer: _core.Answer) -> tuple[int, int, contract.Columns]:
+    def _block(self, answer: _core.Answer) -> tuple[int, int, api.Columns]:
         """(next, slots, the columns) of an answer to COLUMNS or READ_RUN."""
         if answer.status != Status.OK:
             raise self.error(answer)
         payload = answer.payload or b""
         try:
-            return *_HEAD.unpack_from(payload), contract.Columns(payload[_HEAD.size :])
+            return *_HEAD.unpack_from(payload), api.Columns(payload[_HEAD.size :])
         except (ValueError, struct.error) as error:
             raise errors.ServerError(
                 f"the server's answer about queue {self.name!r} makes no sense: {error}"
             ) from error
 
     def slots(self) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self._columns(0, 0, 1)[1]
 
     def read_columns(
         self, start: int = 0, *, max_bytes: int = 4 << 20, end: int | None = None
-    ) -> tuple[contract.Columns, int | None]:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> tuple[api.Columns, int | None]:
+        """See :class:`shmq.api.Queue`."""
         first = min(check_whole("start", start, 0, None), 1 << 24)
         last = FOREVER if end is None else min(check_whole("end", end, 0, None), 1 << 24)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
         following, _, columns = self._columns(first, last, most)
         return columns, None if following == FOREVER else following
 
-    def _columns(self, start: int, end: int, most: int) -> tuple[int, int, contract.Columns]:
+    def _columns(self, start: int, end: int, most: int) -> tuple[int, int, api.Columns]:
         rest = _RANGE.pack(start, end, most)
         return self._block(self._call(lambda wire: wire.request(Type.COLUMNS, True, rest), True))
 
     def lease_run(
         self, max: int, *, max_bytes: int | None = None, seconds: float = 600.0
-    ) -> contract.Run:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Run:
+        """See :class:`shmq.api.Queue`."""
         most = min(check_whole("max", max, 1, None), FOREVER)
         budget = (1 << 63) - 1
         if max_bytes is not None:
@@ -82,8 +82,8 @@ class RemoteLessor(contract.Queue):
         ms = _lease_ms(seconds)
         return self._run(lambda wire: wire.lease_run(most, budget, ms))
 
-    def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> contract.Run:
-        """See :class:`shmq.contract.Queue`."""
+    def lease_again(self, sequences: Any, *, seconds: float = 600.0) -> api.Run:
+        """See :class:`shmq.api.Queue`."""
         raw = _core.numbers_of("sequences", sequences, 8)
         ms = _lease_ms(seconds)
 
@@ -97,7 +97,7 @@ class RemoteLessor(contract.Queue):
 
         return self._run(write)
 
-    def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> contract.Run:
+    def _run(self, write: Callable[[_core.Wire], _core.Answer]) -> api.Run:
         answer = self._call(write, True)
         if answer.status != Status.OK:
             raise self.error(answer)
@@ -105,8 +105,8 @@ class RemoteLessor(contract.Queue):
 
     def read_run(
         self, slots: Any, sequences: Any, *, start: int = 0, max_bytes: int = 4 << 20
-    ) -> tuple[contract.Columns, int | None]:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> tuple[api.Columns, int | None]:
+        """See :class:`shmq.api.Queue`."""
         where, which, count = _core.places_of(slots, sequences)
         first = check_whole("start", start, 0, count)
         most = min(check_whole("max_bytes", max_bytes, 1, None), _MOST_BYTES)
@@ -119,15 +119,15 @@ class RemoteLessor(contract.Queue):
         return columns, None if reached >= count else reached
 
     def ack_run(self, receipts: Any) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self._settle_run(Type.ACK, receipts, None)
 
     def extend_run(self, receipts: Any, seconds: float) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self._settle_run(Type.EXTEND, receipts, _core.milliseconds("seconds", seconds))
 
     def return_run(self, receipts: Any) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self._settle_run(Type.RETURN, receipts, None)
 
     def _settle_run(self, kind: int, receipts: Any, argument: int | None) -> int:

@@ -14,9 +14,9 @@ import msgpack
 from shmq import errors
 from shmq.client.remote import tls
 from shmq.client.remote.address import Target
-from shmq.client.remote.refusal import of_status, refusal
-from shmq.core import _core
-from shmq.protocol import MAX_FRAME, Status, Type
+from shmq.client.remote.status_errors import of_status, refusal
+from shmq.native import _core
+from shmq.protocol.opcodes import MAX_FRAME, Status, Type
 
 __all__ = ["Greeting", "dial"]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from shmq import errors
 from shmq.client.remote.address import Target
-from shmq.client.remote.attendance import Attendance
-from shmq.client.remote.dialing import Greeting, dial
-from shmq.client.remote.refusal import of_status
-from shmq.core import _core
-from shmq.protocol import Status
+from shmq.client.remote.connect import Greeting, dial
+from shmq.client.remote.loop_driver import Attendance
+from shmq.client.remote.status_errors import of_status
+from shmq.native import _core
+from shmq.protocol.opcodes import Status
 
 __all__ = ["Await", "Backoff", "Connection"]
 

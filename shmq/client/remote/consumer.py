@@ -7,11 +7,11 @@ import logging
 import time
 from typing import Any
 
-from shmq import contract, errors
-from shmq.client.remote import postman
+from shmq import api, errors
+from shmq.client.remote import ack_flusher
 from shmq.client.remote.connection import Backoff
-from shmq.core import _core
-from shmq.protocol import Status, Type
+from shmq.native import _core
+from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["RemoteAsyncConsumer", "RemoteConsumer"]
 
@@ -24,8 +24,8 @@ _ENDING = 5.0
 _MOST_TOLD = 32
 
 
-class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
-    """See :class:`shmq.contract.Consumer`. For one thread at a time.
+class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
+    """See :class:`shmq.api.Consumer`. For one thread at a time.
 
     Where it may wait it subscribes: the server sends up to ``prefetch`` messages ahead, and
     further ones as those are settled. Where it may not, it asks for as many at a time.
@@ -50,7 +50,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         once = queue.options.max_deliveries == 1
         told = 1 if once else max(1, min(self._prefetch // 8, _MOST_TOLD))
         self.prepare(_core.Acks(max(1, self._prefetch // 2)), self._lease, told)
-        postman.look_after(self.acks)
+        ack_flusher.look_after(self.acks)
 
     # ---- the next message ----
 
@@ -206,7 +206,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
     # ---- the end ----
 
     def flush(self) -> None:
-        """See :class:`shmq.contract.Consumer`.
+        """See :class:`shmq.api.Consumer`.
 
         Waits until the server has confirmed what was acknowledged. Raises
         :class:`~shmq.LeaseExpired` for acknowledgements that came too late after all, with
@@ -229,7 +229,7 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
             )
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Consumer`."""
+        """See :class:`shmq.api.Consumer`."""
         if self.ended:
             return
         self.ended = True
@@ -372,8 +372,8 @@ class RemoteConsumer(_core.RemoteConsumer, contract.Consumer):
         self._tell_refused()
 
 
-class RemoteAsyncConsumer(contract.AsyncConsumer):
-    """See :class:`shmq.contract.AsyncConsumer`. For one task at a time."""
+class RemoteAsyncConsumer(api.AsyncConsumer):
+    """See :class:`shmq.api.AsyncConsumer`. For one task at a time."""
 
     def __init__(self, consumer: RemoteConsumer, prefetch: int) -> None:
         self._consumer = consumer
@@ -383,13 +383,13 @@ class RemoteAsyncConsumer(contract.AsyncConsumer):
     def __aiter__(self) -> RemoteAsyncConsumer:
         return self
 
-    async def __anext__(self) -> contract.Message:
+    async def __anext__(self) -> api.Message:
         if self._in_a_row == self._prefetch:
             # Before a message is taken: one who is cancelled here has none.
             self._in_a_row = 0
             await asyncio.sleep(0)
         self._in_a_row += 1
-        message: contract.Message | None = self._consumer.quickly()
+        message: api.Message | None = self._consumer.quickly()
         if message is None:
             self._in_a_row = 0
             message = await self._consumer.anext()
@@ -399,9 +399,9 @@ class RemoteAsyncConsumer(contract.AsyncConsumer):
         return message
 
     def flush(self) -> None:
-        """See :class:`shmq.contract.AsyncConsumer`. It sends, and waits for no answer."""
+        """See :class:`shmq.api.AsyncConsumer`. It sends, and waits for no answer."""
         self._consumer.acks.send()
 
     async def aclose(self) -> None:
-        """See :class:`shmq.contract.AsyncConsumer`."""
+        """See :class:`shmq.api.AsyncConsumer`."""
         await self._consumer.aclose()

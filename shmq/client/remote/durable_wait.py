@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgpack
 
 from shmq import errors
-from shmq.core import _core
-from shmq.protocol import Status, Type
+from shmq.native import _core
+from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["aconfirmed", "confirmed", "is_durable"]
 

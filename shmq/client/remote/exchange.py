@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq import contract, errors
-from shmq.client import publishing
+from shmq import api, errors
 from shmq.client.remote.connection import Backoff, Connection
-from shmq.client.remote.encoding import encode
-from shmq.client.remote.refusal import of_status, refusal
-from shmq.core import _core
-from shmq.protocol import Status, Type
+from shmq.client.remote.put_encoding import encode
+from shmq.client.remote.status_errors import of_status, refusal
+from shmq.client.shared import exchange_delivery
+from shmq.native import _core
+from shmq.protocol.opcodes import Status, Type
 from shmq.routing.table import check_binding
 from shmq.routing.topic import check_key
 
@@ -47,7 +47,7 @@ def ask(connection: Connection, name: str, again: bool = True, **asked: Any) -> 
     return _map_of(answer)
 
 
-def summaries(connection: Connection) -> list[contract.ExchangeSummary]:
+def summaries(connection: Connection) -> list[api.ExchangeSummary]:
     """All exchanges of the server, sorted by name."""
     payload = msgpack.packb({})
     answer = connection.call(lambda wire: wire.request(Type.EXCHANGES, False, payload), again=True)
@@ -55,7 +55,7 @@ def summaries(connection: Connection) -> list[contract.ExchangeSummary]:
         raise refusal(answer, connection.url)
     rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
     found = (
-        contract.ExchangeSummary(
+        api.ExchangeSummary(
             name=row["name"],
             kind=row["kind"],
             alternate=row["alternate"],
@@ -85,30 +85,30 @@ def _map_of(answer: _core.Answer) -> Told:
     return found
 
 
-class RemoteExchange(publishing.Publisher):
+class RemoteExchange(exchange_delivery.Publisher):
     """An exchange of a server. Threads may share it; it shares its broker's connection."""
 
     def __init__(self, broker: Any, connection: Connection, name: str, told: Told) -> None:
         self._broker = broker
         self._connection = connection
         self._name = name
-        self._kind: contract.ExchangeKind = told["kind"]
+        self._kind: api.ExchangeKind = told["kind"]
         self._alternate: str | None = told["alternate"]
         self._closed = False
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         return self._name
 
     @property
-    def kind(self) -> contract.ExchangeKind:
-        """See :class:`shmq.contract.Exchange`."""
+    def kind(self) -> api.ExchangeKind:
+        """See :class:`shmq.api.Exchange`."""
         return self._kind
 
     @property
     def alternate(self) -> str | None:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         return self._alternate
 
     # ---- bindings ----
@@ -118,11 +118,11 @@ class RemoteExchange(publishing.Publisher):
         target: str,
         key: str = "",
         *,
-        kind: contract.TargetKind = "queue",
+        kind: api.TargetKind = "queue",
         headers: Mapping[str, Any] | None = None,
-        match: contract.Match = "all",
+        match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         told = self._bind("bind", target, key, kind, headers, match)
         missing = told.get("missing")
         if missing is not None:
@@ -138,11 +138,11 @@ class RemoteExchange(publishing.Publisher):
         target: str,
         key: str = "",
         *,
-        kind: contract.TargetKind = "queue",
+        kind: api.TargetKind = "queue",
         headers: Mapping[str, Any] | None = None,
-        match: contract.Match = "all",
+        match: api.Match = "all",
     ) -> bool:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         return bool(self._bind("unbind", target, key, kind, headers, match)["changed"])
 
     def _bind(
@@ -161,11 +161,11 @@ class RemoteExchange(publishing.Publisher):
             match=match,
         )
 
-    def bindings(self) -> list[contract.Binding]:
-        """See :class:`shmq.contract.Exchange`."""
+    def bindings(self) -> list[api.Binding]:
+        """See :class:`shmq.api.Exchange`."""
         self._check_open()
         rows = ask(self._connection, self._name, action="bindings")["bindings"]
-        return [contract.Binding(*row) for row in rows]
+        return [api.Binding(*row) for row in rows]
 
     # ---- publishing ----
 
@@ -176,15 +176,15 @@ class RemoteExchange(publishing.Publisher):
         block: bool | None,
         timeout: float | None,
         properties: dict[str, Any],
-    ) -> contract.Published:
-        """See :class:`shmq.client.publishing.Publisher`.
+    ) -> api.Published:
+        """See :class:`shmq.client.shared.exchange_delivery.Publisher`.
 
         What is more than a frame takes is published frame by frame, and ends with the first
         one of which something was refused.
         """
         _core.check_timeout(timeout)
         self._check_open()
-        publishing.check_headers(properties.get("headers"))
+        exchange_delivery.check_headers(properties.get("headers"))
         until = None if timeout is None else time.monotonic() + timeout
         asked: Told = {"key": check_key(key), "confirm": properties.pop("confirm", None)}
         again = properties.get("dedupe_id") is not None
@@ -194,8 +194,10 @@ class RemoteExchange(publishing.Publisher):
             routing.run(block, until)
             delivered += routing.delivered
             duplicates += routing.duplicates
-            publishing.told(self._name, routing.reached, delivered, duplicates, routing.refused)
-        return contract.Published(delivered, duplicates)
+            exchange_delivery.told(
+                self._name, routing.reached, delivered, duplicates, routing.refused
+            )
+        return api.Published(delivered, duplicates)
 
     def _frames(
         self, bodies: list[Any], properties: Mapping[str, Any]
@@ -252,7 +254,7 @@ class RemoteExchange(publishing.Publisher):
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Exchange`."""
+        """See :class:`shmq.api.Exchange`."""
         self._closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from shmq.client.remote.connection import Backoff
-from shmq.core import _core
-from shmq.protocol import Status
+from shmq.native import _core
+from shmq.protocol.opcodes import Status
 
 __all__ = ["Getting"]
 

@@ -8,23 +8,23 @@ from typing import Any, cast
 
 import msgpack
 
-from shmq import contract
-from shmq.client.groups.group import LocalGroup, group_options
-from shmq.client.groups.member import LocalMember
-from shmq.client.groups.naming import member_name
-from shmq.client.groups.place import Place
-from shmq.client.groups.share import (
+from shmq import api
+from shmq.api.names import check_name
+from shmq.api.options import check_one_of, check_whole
+from shmq.client.group.group import LocalGroup, group_options
+from shmq.client.group.group_context import Place
+from shmq.client.group.member import LocalMember
+from shmq.client.group.member_name import member_name
+from shmq.client.group.share import (
     LentRecord,
     LocalShare,
     checked_receipts,
     share_options,
 )
-from shmq.client.remote.roster import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
-from shmq.core import _core, _log
+from shmq.client.remote.group_store import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
 from shmq.errors import Empty, MemberFenced, Unsupported
-from shmq.names import check_name
-from shmq.options import check_one_of, check_whole
-from shmq.protocol import Type
+from shmq.native import _core, _stream
+from shmq.protocol.opcodes import Type
 
 __all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
 
@@ -57,14 +57,14 @@ class RemoteGroup(LocalGroup):
         self._remote = roster
 
     def join(self, name: str | None = None, **options: Any) -> LocalMember:
-        """See :class:`shmq.contract.Group`."""
+        """See :class:`shmq.api.Group`."""
         self._remote.look()  # which raises where a JOIN would make the group again
         made = RemoteGroup(self._place.stream, self.name, self._remote.member())
         return LocalGroup.join(made, name, **options)
 
 
 def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> RemoteGroup:
-    """See ``group`` of :class:`shmq.contract.Stream`."""
+    """See ``group`` of :class:`shmq.api.Stream`."""
     group_options(**options)
     given = {key: value for key, value in options.items() if value is not None}
     roster = RemoteRoster(stream, check_name(name, "group"), given)
@@ -73,7 +73,7 @@ def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> RemoteGrou
 
 
 def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> RemoteShare:
-    """See ``share`` of :class:`shmq.contract.Stream`."""
+    """See ``share`` of :class:`shmq.api.Stream`."""
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     share_options(**options)
@@ -90,15 +90,15 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     return RemoteShare(stream, name, roster, member_name(member), on_damage)
 
 
-def groups_of(stream: Any) -> list[contract.GroupSummary]:
-    """See ``groups`` of :class:`shmq.contract.Stream`."""
+def groups_of(stream: Any) -> list[api.GroupSummary]:
+    """See ``groups`` of :class:`shmq.api.Stream`."""
     asked = msgpack.packb({"identity": stream.identity, "action": "list"})
     rows = msgpack.unpackb(stream.ask(Type.STREAM_GROUPS, asked).payload or b"\x90")
-    return [contract.GroupSummary(**row) for row in rows]
+    return [api.GroupSummary(**row) for row in rows]
 
 
 def delete_group(stream: Any, name: str) -> None:
-    """See ``delete_group`` of :class:`shmq.contract.Stream`."""
+    """See ``delete_group`` of :class:`shmq.api.Stream`."""
     asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
     stream.ask(Type.STREAM_GROUPS, msgpack.packb(asked))
 
@@ -119,7 +119,7 @@ class RemoteShare(LocalShare):
         name: str,
         roster: MemberRoster,
         member: str,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
     ) -> None:
         self._group = roster
         self._ends: dict[int, int] = {}
@@ -130,7 +130,7 @@ class RemoteShare(LocalShare):
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         return self._damaged + self._group.damaged
 
     def _enter(self) -> None:
@@ -141,11 +141,11 @@ class RemoteShare(LocalShare):
     def get_many(
         self, limit: int, block: bool = True, timeout: float | None = None
     ) -> list[LentRecord]:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         self._handed = True
         check_whole("limit", limit, 1)
         if block:
-            _log.check_timeout(timeout)
+            _stream.check_timeout(timeout)
         found = self._take(limit, timeout if block else 0.0)
         if not found:
             raise Empty(f"no record for {self._what} came within the time allowed")
@@ -156,7 +156,7 @@ class RemoteShare(LocalShare):
         return super()._consume(prefetch, timeout)
 
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         self._check_open()
         return self._group.settle(self._id, ACK, checked_receipts(receipts))
 
@@ -181,7 +181,7 @@ class RemoteShare(LocalShare):
             reader.poll(seconds)
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Share`."""
+        """See :class:`shmq.api.Share`."""
         if not self._closed:
             self._closed = True
             if _core.generation() == self._generation:

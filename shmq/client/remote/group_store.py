@@ -12,8 +12,8 @@ import msgpack
 
 from shmq import errors
 from shmq.client.remote.stream_frames import error as error_of
-from shmq.core import _core
-from shmq.protocol import Status, Type
+from shmq.native import _core
+from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["ACK", "Lender", "MemberRoster", "RemoteRoster", "ServerNamespace"]
 
@@ -50,7 +50,7 @@ class ServerNamespace:
 
 
 class RemoteRoster:
-    """What :class:`shmq.core._roster.Roster` has, asked of a server, for whoever is no member.
+    """What :class:`shmq.native._group.Roster` has, asked of a server, for whoever is no member.
 
     The server plans, looks for the dead, and keeps what is not done.
     """
@@ -302,7 +302,7 @@ class MemberRoster(RemoteRoster):
 
 
 class Lender:
-    """A member's way to settle, as a :class:`shmq.core._roster.Roster` has it."""
+    """A member's way to settle, as a :class:`shmq.native._group.Roster` has it."""
 
     def __init__(self, roster: MemberRoster, member: int) -> None:
         self._roster = roster

@@ -6,36 +6,36 @@ import contextlib
 from collections.abc import Callable
 from types import TracebackType
 
-from shmq import contract
-from shmq.core._core import plain_number
+from shmq import api
 from shmq.errors import InvalidOption
+from shmq.native._core import plain_number
 
 __all__ = ["RemoteLoan"]
 
 
-class RemoteLoan(contract.Loan):
-    """See :class:`shmq.contract.Loan`. It takes no space in the queue before its commit."""
+class RemoteLoan(api.Loan):
+    """See :class:`shmq.api.Loan`. It takes no space in the queue before its commit."""
 
-    def __init__(self, size: int, put: Callable[[memoryview], contract.Put]) -> None:
+    def __init__(self, size: int, put: Callable[[memoryview], api.Put]) -> None:
         self._memory = bytearray(size)
         self._view = memoryview(self._memory)
         self._commit = put
-        self._put: contract.Put | None = None
+        self._put: api.Put | None = None
         self._ended = False
 
     @property
     def view(self) -> memoryview:
-        """See :class:`shmq.contract.Loan`."""
+        """See :class:`shmq.api.Loan`."""
         self._check()
         return self._view
 
     @property
-    def put(self) -> contract.Put | None:
-        """See :class:`shmq.contract.Loan`."""
+    def put(self) -> api.Put | None:
+        """See :class:`shmq.api.Loan`."""
         return self._put
 
-    def commit(self, size: int | None = None) -> contract.Put:
-        """See :class:`shmq.contract.Loan`."""
+    def commit(self, size: int | None = None) -> api.Put:
+        """See :class:`shmq.api.Loan`."""
         self._check()
         whole = len(self._memory)
         if size is not None:
@@ -50,7 +50,7 @@ class RemoteLoan(contract.Loan):
         return self._put
 
     def drop(self) -> None:
-        """See :class:`shmq.contract.Loan`."""
+        """See :class:`shmq.api.Loan`."""
         if not self._ended:
             self._end()
 

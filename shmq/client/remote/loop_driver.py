@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from shmq.core import _core
+from shmq.native import _core
 
 __all__ = ["Attendance"]
 

@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from shmq import codecs
+from shmq.api.options import QueueOptions
+from shmq.codec import codecs
 from shmq.errors import MessageTooLarge
-from shmq.options import QueueOptions
 
 __all__ = ["Item", "check_size", "encode", "with_id"]
 

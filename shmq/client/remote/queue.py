@@ -13,28 +13,29 @@ from typing import Any
 
 import msgpack
 
-from shmq import contract, errors
-from shmq.client.remote import crowd, runs, staging
+from shmq import api, errors
+from shmq.api.names import check_name
+from shmq.api.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
+from shmq.client.remote import batch as runs
+from shmq.client.remote import put_backlog, staging
 from shmq.client.remote.address import Target
-from shmq.client.remote.confirming import aconfirmed, confirmed, is_durable
+from shmq.client.remote.batch_window import RemotePipeline
+from shmq.client.remote.bulk import RemoteLessor
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
-from shmq.client.remote.encoding import Item, check_size, encode, with_id
-from shmq.client.remote.getting import Getting
-from shmq.client.remote.lessor import RemoteLessor
+from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
+from shmq.client.remote.get import Getting
 from shmq.client.remote.loan import RemoteLoan
-from shmq.client.remote.pipeline import RemotePipeline
-from shmq.client.remote.refusal import refusal
-from shmq.core import _core
-from shmq.filters import compile_filter
-from shmq.names import check_name
-from shmq.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
-from shmq.protocol import FOREVER, Status, Type
-from shmq.where import Where
+from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
+from shmq.client.remote.status_errors import refusal
+from shmq.expression.compiler import compile_filter
+from shmq.expression.parse import Where
+from shmq.native import _core
+from shmq.protocol.opcodes import FOREVER, Status, Type
 
 __all__ = ["RemoteQueue", "attach", "make_own"]
 
-contract.Message.register(_core.RemoteMessage)
+api.Message.register(_core.RemoteMessage)
 
 #: The longest payload of one PRODUCE_BATCH, in bytes: a compromise between round trips and
 #: the memory that the server takes for it.
@@ -58,7 +59,7 @@ class RemoteQueue(RemoteLessor):
         self._connection = connection
         self._name = connection.name
         self._namespace = namespace
-        self._consumers: weakref.WeakSet[contract.Consumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
         connection.set_queue(weakref.ref(self))
         if own is not None:
             self._make(own)
@@ -92,12 +93,12 @@ class RemoteQueue(RemoteLessor):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self._name
 
     @property
     def options(self) -> QueueOptions:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self._options
 
     @property
@@ -160,7 +161,7 @@ class RemoteQueue(RemoteLessor):
 
     def put(
         self,
-        body: contract.Body,
+        body: api.Body,
         block: bool | None = None,
         timeout: float | None = None,
         *,
@@ -175,8 +176,8 @@ class RemoteQueue(RemoteLessor):
         reply_to: str | None = None,
         correlation: str | None = None,
         confirm: Confirm | None = None,
-    ) -> contract.Put:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Put:
+        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         durable = (confirm is not None or self._confirms) and is_durable(self, confirm)
@@ -221,7 +222,7 @@ class RemoteQueue(RemoteLessor):
         timeout: float | None,
         known: bool,
         durable: bool,
-    ) -> contract.Put:
+    ) -> api.Put:
         """Put what is encoded; ``known``: it has a dedupe id that the application gave."""
         self.check_size(body, meta)
         if self.identified and not known:
@@ -250,7 +251,7 @@ class RemoteQueue(RemoteLessor):
         timeout: float | None,
         known: bool,
         durable: bool = False,
-    ) -> contract.Put:
+    ) -> api.Put:
         """What a first attempt has come to: if it was refused or lost, wait or repeat it.
 
         It ``began`` at that time (monotonic).
@@ -265,7 +266,7 @@ class RemoteQueue(RemoteLessor):
                 left = None if until is None else until - time.monotonic()
                 if not waits or (left is not None and left <= 0):
                     raise self._full(self._why_unwritten())
-                with crowd.waiting(self._key):
+                with put_backlog.waiting(self._key):
                     time.sleep(backoff.pause(left))
                 began = time.monotonic()  # what was refused was not taken
             else:
@@ -330,7 +331,7 @@ class RemoteQueue(RemoteLessor):
 
     def put_many(
         self,
-        bodies: Iterable[contract.Body],
+        bodies: Iterable[api.Body],
         block: bool | None = None,
         timeout: float | None = None,
         *,
@@ -342,7 +343,7 @@ class RemoteQueue(RemoteLessor):
         codec: str | None = None,
         confirm: Confirm | None = None,
     ) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
         if isinstance(bodies, str | bytes | bytearray | memoryview | dict):
@@ -394,7 +395,7 @@ class RemoteQueue(RemoteLessor):
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
                 break
-            with crowd.waiting(self._key):
+            with put_backlog.waiting(self._key):
                 time.sleep(backoff.pause(left))
         return done
 
@@ -424,7 +425,7 @@ class RemoteQueue(RemoteLessor):
 
     def put_packed(
         self,
-        data: contract.Body,
+        data: api.Body,
         lengths: int | Iterable[int],
         block: bool | None = None,
         timeout: float | None = None,
@@ -436,8 +437,8 @@ class RemoteQueue(RemoteLessor):
         ttl: float | None = None,
         dedupe_id: str | None = None,
         confirm: Confirm | None = None,
-    ) -> contract.Put:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Put:
+        """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
         properties = {
@@ -457,8 +458,8 @@ class RemoteQueue(RemoteLessor):
         meta, body = encode(body, self._options.priorities, properties, encoded=True)
         return self._put(meta, body, block, timeout, dedupe_id is not None, durable)
 
-    def loan(self, size: int, **properties: Any) -> contract.Loan:
-        """See :class:`shmq.contract.Queue`.
+    def loan(self, size: int, **properties: Any) -> api.Loan:
+        """See :class:`shmq.api.Queue`.
 
         The space is of this process: whether there is room for it is asked now, and decided
         by the commit.
@@ -483,11 +484,11 @@ class RemoteQueue(RemoteLessor):
                 return
             if not waits or (left is not None and left <= 0):
                 raise self._full(self._why_unwritten())
-            with crowd.waiting(self._key):
+            with put_backlog.waiting(self._key):
                 time.sleep(backoff.pause(left))
 
-    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> contract.Pipeline:
-        """See :class:`shmq.contract.Queue`."""
+    def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
+        """See :class:`shmq.api.Queue`."""
         is_durable(self, confirm)
         return RemotePipeline(self, check_whole("window", window, 1), confirm)
 
@@ -498,30 +499,30 @@ class RemoteQueue(RemoteLessor):
         publisher: str,
         batch: int,
         part: str,
-        rows: Sequence[contract.Row] | contract.Rows,
+        rows: Sequence[api.Row] | api.Rows,
         *,
         staging_bytes: int = STAGING_BYTES,
     ) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         staging.stage(self, publisher, batch, part, rows, staging_bytes)
 
     def publish(
         self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return staging.publish(self, publisher, batch, parts, timeout)
 
     def sealed(self, publisher: str) -> int | None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         sealed: int | None = staging.ask(self, publisher, "sealed")["sealed"]
         return sealed
 
     def sweep(self, publisher: str, keep: str | None = None) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return int(staging.ask(self, publisher, "sweep", keep)["removed"])
 
     def discard(self, publisher: str) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         staging.ask(self, publisher, "discard")
 
     @property
@@ -533,12 +534,12 @@ class RemoteQueue(RemoteLessor):
 
     def get(
         self, block: bool = True, timeout: float | None = None, *, where: str | None = None
-    ) -> contract.Message:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Message:
+        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         getting = Getting(self, 1, self._asked(where))
-        messages: list[contract.Message] = getting.run(block, timeout)
+        messages: list[api.Message] = getting.run(block, timeout)
         if messages:
             _core.hand_over(messages)
             return messages[0]
@@ -579,18 +580,16 @@ class RemoteQueue(RemoteLessor):
         *,
         block: bool = True,
         where: str | None = None,
-    ) -> list[contract.Message]:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> list[api.Message]:
+        """See :class:`shmq.api.Queue`."""
         if where is None:
             return _core.hand_over(self._many(max, block, timeout))
         most = min(check_whole("max", max, 1, None), self._options.capacity)
         _core.check_timeout(timeout)
         return _core.hand_over(Getting(self, most, self._asked(where)).run(block, timeout))
 
-    def get_batch(
-        self, max: int, timeout: float | None = None, *, block: bool = True
-    ) -> contract.Batch:
-        """See :class:`shmq.contract.Queue`."""
+    def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
+        """See :class:`shmq.api.Queue`."""
         messages = self._many(max, block, timeout)
         try:
             bodies = _core.bodies_of(messages)
@@ -615,8 +614,8 @@ class RemoteQueue(RemoteLessor):
 
     def get_packed(
         self, max: int = 65536, timeout: float | None = None, *, block: bool = True
-    ) -> contract.Packed:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Packed:
+        """See :class:`shmq.api.Queue`."""
         wanted = check_whole("max", max, 1, None)
         messages = self._many(1, block, timeout, 1)
         records = _core.records_in(messages)
@@ -648,8 +647,8 @@ class RemoteQueue(RemoteLessor):
         *,
         block: bool = True,
         where: str | None = None,
-    ) -> contract.Consumer:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Consumer:
+        """See :class:`shmq.api.Queue`."""
         prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
         _core.check_timeout(timeout)
         subscribes = block and timeout != 0
@@ -672,8 +671,8 @@ class RemoteQueue(RemoteLessor):
                 self._check(answer)
         return refused
 
-    def ack_many(self, messages: Iterable[contract.Message | int]) -> list[int]:
-        """See :class:`shmq.contract.Queue`."""
+    def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
+        """See :class:`shmq.api.Queue`."""
         receipts = [_core.receipt_of(message) for message in messages]
         possible = [receipt for receipt in receipts if _can_be(receipt)]
         if not possible:
@@ -689,20 +688,20 @@ class RemoteQueue(RemoteLessor):
         return told
 
     def ack(self, receipt: int) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         self._settle_one(Type.ACK, receipt, None)
 
     def nack(self, receipt: int, delay: float | None = None) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         ms = FOREVER if delay is None else _core.milliseconds("delay", delay)
         self._settle_one(Type.NACK, receipt, ms)
 
     def reject(self, receipt: int) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         self._settle_one(Type.REJECT, receipt, None)
 
     def extend(self, receipt: int, seconds: float) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         self._settle_one(Type.EXTEND, receipt, _core.milliseconds("seconds", seconds))
 
     def _settle_one(self, kind: int, receipt: int, argument: int | None) -> None:
@@ -712,14 +711,12 @@ class RemoteQueue(RemoteLessor):
 
     # ---- asyncio ----
 
-    async def aget(
-        self, timeout: float | None = None, *, where: str | None = None
-    ) -> contract.Message:
-        """See :class:`shmq.contract.Queue`."""
+    async def aget(self, timeout: float | None = None, *, where: str | None = None) -> api.Message:
+        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         getting = Getting(self, 1, self._asked(where))
-        messages: list[contract.Message] = await getting.arun(timeout)
+        messages: list[api.Message] = await getting.arun(timeout)
         if messages:
             _core.hand_over(messages)
             return messages[0]
@@ -727,14 +724,14 @@ class RemoteQueue(RemoteLessor):
 
     async def aput(
         self,
-        body: contract.Body,
+        body: api.Body,
         timeout: float | None = None,
         *,
         block: bool | None = None,
         confirm: Confirm | None = None,
         **properties: Any,
-    ) -> contract.Put:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.Put:
+        """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
         durable = is_durable(self, confirm)
@@ -765,13 +762,13 @@ class RemoteQueue(RemoteLessor):
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
                 raise self._full(await self._awhy_unwritten())
-            with crowd.waiting(self._key):
+            with put_backlog.waiting(self._key):
                 await asyncio.sleep(backoff.pause(left))
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
-    ) -> contract.AsyncConsumer:
-        """See :class:`shmq.contract.Queue`."""
+    ) -> api.AsyncConsumer:
+        """See :class:`shmq.api.Queue`."""
         prefetch = check_whole("prefetch", prefetch, 1, 1 << 20)
         _core.check_timeout(timeout)
         consumer = RemoteConsumer(self, prefetch, timeout, timeout != 0, self._asked(where))
@@ -787,8 +784,8 @@ class RemoteQueue(RemoteLessor):
             raise self.error(answer, told=kind == Type.STAGE)
         return answer
 
-    def peek(self, limit: int = 10, *, where: str | None = None) -> list[contract.Message]:
-        """See :class:`shmq.contract.Queue`."""
+    def peek(self, limit: int = 10, *, where: str | None = None) -> list[api.Message]:
+        """See :class:`shmq.api.Queue`."""
         limit = min(check_whole("limit", limit, 1, None), self._options.capacity)
         asked = b"" if where is None else Where(where).text.encode()
         if asked:
@@ -800,11 +797,11 @@ class RemoteQueue(RemoteLessor):
         return list(answer.messages or ())
 
     def purge(self) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return self.ask(Type.PURGE).number
 
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1, None), FOREVER - 1)
         rest = most.to_bytes(4, "big")
         if where is not None:
@@ -822,7 +819,7 @@ class RemoteQueue(RemoteLessor):
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         found = self._numbers().get("identity")
         if type(found) is not int:
             raise errors.Unsupported(
@@ -831,8 +828,8 @@ class RemoteQueue(RemoteLessor):
             )
         return found
 
-    def stats(self) -> contract.QueueStats:
-        """See :class:`shmq.contract.Queue`.
+    def stats(self) -> api.QueueStats:
+        """See :class:`shmq.api.Queue`.
 
         ``waiting_put`` has the puts of this process that wait, too: a remote put waits by
         trying again.
@@ -840,24 +837,24 @@ class RemoteQueue(RemoteLessor):
         found = self._numbers()
         numbers: dict[str, Any] = {
             field.name: 0
-            for field in dataclasses.fields(contract.QueueStats)
+            for field in dataclasses.fields(api.QueueStats)
             if field.default is dataclasses.MISSING
         }
-        numbers |= _known(contract.QueueStats, found)
-        numbers["waiting_put"] += crowd.count(self._key)
-        return contract.QueueStats(**numbers)
+        numbers |= _known(api.QueueStats, found)
+        numbers["waiting_put"] += put_backlog.count(self._key)
+        return api.QueueStats(**numbers)
 
-    def attachments(self) -> list[contract.Attachment]:
-        """See :class:`shmq.contract.Queue`. A server's process stands for all its clients."""
+    def attachments(self) -> list[api.Attachment]:
+        """See :class:`shmq.api.Queue`. A server's process stands for all its clients."""
         rows = self._numbers().get("attachments", [])
-        return [contract.Attachment(**_known(contract.Attachment, row)) for row in rows]
+        return [api.Attachment(**_known(api.Attachment, row)) for row in rows]
 
     def qsize(self) -> int:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         return int(self._numbers()["depth"])
 
     def full(self) -> bool:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         numbers = self._numbers()
         held = sum(numbers.get(key, 0) for key in ("depth", "delayed", "in_flight", "dying"))
         return int(held) >= self._options.capacity
@@ -869,7 +866,7 @@ class RemoteQueue(RemoteLessor):
             raise self._connection.closed_error()
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Queue`."""
+        """See :class:`shmq.api.Queue`."""
         if self._connection.closed:
             return
         for consumer in list(self._consumers):

@@ -10,17 +10,17 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from shmq import contract
+from shmq import api
 from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.stream_reader import RemoteReader
 from shmq.errors import ShmqError, Unsupported
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 
 __all__ = ["RemoteHeld"]
 
 
 class RemoteHeld:
-    """See :class:`shmq.client.subscribing.Floors`. ``number``: its own of the connection's.
+    """See :class:`shmq.client.shared.subscription.Floors`. ``number``: its own of the connection's.
 
     Raises Unsupported if the server is too old.
     """
@@ -37,27 +37,25 @@ class RemoteHeld:
         self._ended = False
 
     def take(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.subscribing.Floors`."""
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         self._stream.ask(Type.HOLD, self._said(position))
 
     def move(self, position: Mapping[int, int]) -> None:
         """The reader's next FETCH says it."""
 
-    def reader(
-        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
-    ) -> contract.Reader:
-        """See :class:`shmq.client.subscribing.Floors`."""
+    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         hold = self._number
         return RemoteReader(
             self._stream, position, limit, None, "skip", None, on_damage, follows=True, hold=hold
         )
 
     def close(self) -> None:
-        """See :class:`shmq.client.subscribing.Floors`."""
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         self._end(wait=True)
 
     def drop(self) -> None:
-        """See :class:`shmq.client.subscribing.Floors`."""
+        """See :class:`shmq.client.shared.subscription.Floors`."""
         self._end(wait=False)
 
     def _said(self, position: Mapping[int, int]) -> bytes:

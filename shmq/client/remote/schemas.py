@@ -8,8 +8,8 @@ from typing import Any
 import msgpack
 
 from shmq import errors
-from shmq.contract.schema import SchemaVersion
-from shmq.core import _core
+from shmq.api.schema import SchemaVersion
+from shmq.native import _core
 
 __all__ = ["ask", "versions_of"]
 

@@ -12,13 +12,13 @@ from typing import Any, Final
 import msgpack
 
 from shmq import errors
+from shmq.api import Row, Rows
+from shmq.client.local.staging import check_batch, check_part, check_publisher
 from shmq.client.remote.connection import Backoff
-from shmq.client.remote.encoding import encode
-from shmq.client.staging import check_batch, check_part, check_publisher
-from shmq.codecs import pack_properties
-from shmq.contract import Row, Rows
-from shmq.core import _core
-from shmq.protocol import Type
+from shmq.client.remote.put_encoding import encode
+from shmq.codec.codecs import pack_properties
+from shmq.native import _core
+from shmq.protocol.opcodes import Type
 
 __all__ = ["ask", "publish", "stage"]
 
@@ -31,7 +31,7 @@ _BESIDE: Final = 1024
 def stage(
     queue: Any, publisher: str, batch: int, part: str, rows: Sequence[Row] | Rows, most: int
 ) -> None:
-    """See :class:`shmq.contract.Queue`."""
+    """See :class:`shmq.api.Queue`."""
     head = msgpack.packb(
         {
             "publisher": check_publisher(publisher),
@@ -50,7 +50,7 @@ def stage(
 def publish(
     queue: Any, publisher: str, batch: int, parts: Sequence[str], timeout: float | None
 ) -> int:
-    """See :class:`shmq.contract.Queue`."""
+    """See :class:`shmq.api.Queue`."""
     _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
     asked = {

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgpack
 
 from shmq import errors
-from shmq.core import _core
-from shmq.protocol import Status
+from shmq.native import _core
+from shmq.protocol.opcodes import Status
 
 __all__ = ["of_status", "refusal"]
 

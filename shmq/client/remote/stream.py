@@ -9,13 +9,15 @@ from typing import Any, Final, Literal
 
 import msgpack
 
-import shmq.client.records  # noqa: F401 - what is read is made of them
-from shmq import contract, errors
-from shmq.client import producing
+import shmq.client.shared.record_policy  # noqa: F401 - what is read is made of them
+from shmq import api, errors
+from shmq.api.names import check_name
+from shmq.api.options import Confirm, check_whole
+from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
 from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Connection
-from shmq.client.remote.grouping import (
+from shmq.client.remote.group import (
     RemoteGroup,
     RemoteShare,
     delete_group,
@@ -23,16 +25,14 @@ from shmq.client.remote.grouping import (
     open_group,
     open_share,
 )
-from shmq.client.remote.holding import RemoteHeld
+from shmq.client.remote.retention_hold import RemoteHeld
 from shmq.client.remote.stream_appender import Appender, How
 from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
-from shmq.client.subscribing import Subscription
-from shmq.core import _core, _log
-from shmq.names import check_name
-from shmq.options import Confirm, check_whole
-from shmq.protocol import Status, Type
-from shmq.record_where import RecordWhere
-from shmq.stream_options import MAX_PARTITIONS, StreamOptions
+from shmq.client.shared import producer as producing
+from shmq.client.shared.subscription import Subscription
+from shmq.expression.record_fields import RecordWhere
+from shmq.native import _core, _stream
+from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["RemoteStream", "attach"]
 
@@ -40,7 +40,7 @@ __all__ = ["RemoteStream", "attach"]
 _WAIT: Final = 20.0
 
 
-class RemoteStream(contract.Stream):
+class RemoteStream(api.Stream):
     """A stream of a server, with a connection of its own. Threads may share a handle.
 
     A handle that is used in a fork's child connects there anew, and so does one that is
@@ -67,31 +67,31 @@ class RemoteStream(contract.Stream):
 
     @property
     def name(self) -> str:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return self._name
 
     @property
     def options(self) -> StreamOptions:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return self._options
 
     @property
     def identity(self) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return self._identity
 
     @property
     def partitions(self) -> int:
-        """See :class:`shmq.contract.Stream`; those that it has heard of."""
+        """See :class:`shmq.api.Stream`; those that it has heard of."""
         return self._partitions
 
     @property
     def open_partitions(self) -> range:
-        """See :class:`shmq.contract.Stream`; those that it has heard of."""
+        """See :class:`shmq.api.Stream`; those that it has heard of."""
         return range(self._partitions - self._options.partitions, self._partitions)
 
     def repartition(self, partitions: int) -> range:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         check_whole("partitions", partitions, 1, MAX_PARTITIONS)
         rest = frames.repartition(self._identity, partitions)
         answer = self._checked(
@@ -182,8 +182,8 @@ class RemoteStream(contract.Stream):
         confirm: Confirm | None = None,
         producer: int | None = None,
         sequence: int | None = None,
-    ) -> contract.Appended:
-        """See :class:`shmq.contract.Stream`."""
+    ) -> api.Appended:
+        """See :class:`shmq.api.Stream`."""
         how = How(block, timeout, confirm, producer, sequence)
         return self._appender.one(value, key, headers, timestamp, partition, codec, how)
 
@@ -202,14 +202,14 @@ class RemoteStream(contract.Stream):
         producer: int | None = None,
         sequence: int | None = None,
         gaps: bool = False,
-    ) -> list[contract.AppendedRange]:
-        """See :class:`shmq.contract.Stream`."""
+    ) -> list[api.AppendedRange]:
+        """See :class:`shmq.api.Stream`."""
         how = How(block, timeout, confirm, producer, sequence, gaps)
         return self._appender.many(values, keys, headers, timestamp, partition, codec, how)
 
     @property
     def max_block_bytes(self) -> int:
-        """See :class:`shmq.contract.Stream`; a frame holds it, too."""
+        """See :class:`shmq.api.Stream`; a frame holds it, too."""
         return self._appender.max_block_bytes
 
     def append_block(
@@ -218,7 +218,7 @@ class RemoteStream(contract.Stream):
         *,
         partition: int,
         count: int | None = None,
-        compression: contract.Compression | None = None,
+        compression: api.Compression | None = None,
         raw_bytes: int | None = None,
         wait: bool | None = None,
         timeout: float | None = None,
@@ -226,12 +226,12 @@ class RemoteStream(contract.Stream):
         producer: int | None = None,
         sequence: int | None = None,
         gaps: bool = False,
-    ) -> contract.AppendedRange:
-        """See :class:`shmq.contract.Stream`."""
+    ) -> api.AppendedRange:
+        """See :class:`shmq.api.Stream`."""
         how = How(wait, timeout, confirm, producer, sequence, gaps)
         records = _count_of(block) if count is None and compression is None else count or 0
         done = self._appender.block(block, partition, records, how, compression, raw_bytes or 0)
-        return _log.AppendedRange(partition, done.first, done.records, done.duplicate)
+        return _stream.AppendedRange(partition, done.first, done.records, done.duplicate)
 
     producer = producing.producer
 
@@ -250,8 +250,8 @@ class RemoteStream(contract.Stream):
         pin: bool = False,  # noqa: ARG002 - and stays
         where: str | None = None,
         end: int | None = None,
-    ) -> contract.Records:
-        """See :class:`shmq.contract.Stream`; what came over the network is a copy in any case."""
+    ) -> api.Records:
+        """See :class:`shmq.api.Stream`; what came over the network is a copy in any case."""
         self._check_read(partition, offset, limit, max_bytes, where, end)
         until = deadline(timeout) if block else 0.0
         while True:
@@ -274,8 +274,8 @@ class RemoteStream(contract.Stream):
         timeout: float | None = None,
         where: str | None = None,
         end: int | None = None,
-    ) -> contract.Records:
-        """See :class:`shmq.contract.Stream`."""
+    ) -> api.Records:
+        """See :class:`shmq.api.Stream`."""
         self._check_read(partition, offset, limit, max_bytes, where, end)
         until = deadline(timeout)
         while True:
@@ -296,7 +296,7 @@ class RemoteStream(contract.Stream):
         wait: float,
         where: str | None = None,
         hold: tuple[int, Mapping[int, int]] | None = None,
-    ) -> list[contract.Records]:
+    ) -> list[api.Records]:
         """What there is of these partitions, waiting so many seconds for the first.
 
         Of one of which all was left out there are no records, and where to go on. ``hold``: the
@@ -316,7 +316,7 @@ class RemoteStream(contract.Stream):
         max_bytes: int,
         wait: float,
         where: str | None = None,
-    ) -> list[contract.Records]:
+    ) -> list[api.Records]:
         """``fetched``, for a task."""
         rest = frames.fetch(self._identity, places, limit, max_bytes, wait, where)
         answer = await self.aask(Type.FETCH, rest, wait=wait)
@@ -324,11 +324,11 @@ class RemoteStream(contract.Stream):
 
     def _records(
         self, answer: _core.Answer, places: Mapping[int, int], limit: int
-    ) -> list[contract.Records]:
+    ) -> list[api.Records]:
         """No more than asked for, though a compressed batch comes as a whole."""
         salt = self._identity & 0xFFFFFFFF
         return [
-            _log.records_of(
+            _stream.records_of(
                 bytes(part.entries),
                 part.partition,
                 places[part.partition],
@@ -340,8 +340,8 @@ class RemoteStream(contract.Stream):
             for part in frames.parts(answer)
         ]
 
-    def _none(self, partition: int, offset: int) -> contract.Records:
-        return _log.records_of(b"", partition, offset)
+    def _none(self, partition: int, offset: int) -> api.Records:
+        return _stream.records_of(b"", partition, offset)
 
     def _check_read(
         self,
@@ -368,16 +368,16 @@ class RemoteStream(contract.Stream):
 
     def reader(
         self,
-        start: contract.Start = "earliest",
+        start: api.Start = "earliest",
         partitions: Iterable[int] | None = None,
         *,
         limit: int = 1000,
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
-        on_damage: contract.OnDamage = "raise",
-    ) -> contract.Reader:
-        """See :class:`shmq.contract.Stream`."""
+        on_damage: api.OnDamage = "raise",
+    ) -> api.Reader:
+        """See :class:`shmq.api.Stream`."""
         return RemoteReader(
             self,
             self._position(start, partitions),
@@ -391,22 +391,22 @@ class RemoteStream(contract.Stream):
 
     def areader(
         self,
-        start: contract.Start = "earliest",
+        start: api.Start = "earliest",
         partitions: Iterable[int] | None = None,
         *,
         limit: int = 1000,
         timeout: float | None = None,
         lapped: Literal["raise", "skip"] = "raise",
         where: str | None = None,
-        on_damage: contract.OnDamage = "raise",
-    ) -> contract.AsyncReader:
-        """See :class:`shmq.contract.Stream`."""
+        on_damage: api.OnDamage = "raise",
+    ) -> api.AsyncReader:
+        """See :class:`shmq.api.Stream`."""
         position, follows = self._position(start, partitions), partitions is None
         return RemoteAsyncReader(
             self, position, limit, timeout, lapped, where, on_damage, follows=follows
         )
 
-    def _position(self, start: contract.Start, partitions: Iterable[int] | None) -> dict[int, int]:
+    def _position(self, start: api.Start, partitions: Iterable[int] | None) -> dict[int, int]:
         """Where a reader begins. Raises InvalidOption, TypeError."""
         if partitions is None:
             self.refresh()
@@ -432,29 +432,29 @@ class RemoteStream(contract.Stream):
 
     # ---- looking ----
 
-    def offsets(self) -> list[contract.PartitionOffsets]:
-        """See :class:`shmq.contract.Stream`."""
-        return [contract.PartitionOffsets(**each) for each in self._info()["offsets"]]
+    def offsets(self) -> list[api.PartitionOffsets]:
+        """See :class:`shmq.api.Stream`."""
+        return [api.PartitionOffsets(**each) for each in self._info()["offsets"]]
 
-    async def aoffsets(self) -> list[contract.PartitionOffsets]:
+    async def aoffsets(self) -> list[api.PartitionOffsets]:
         """``offsets``, for a task."""
         said = self._whole(await self.aask(Type.STREAM_INFO, b""))
-        return [contract.PartitionOffsets(**each) for each in said["offsets"]]
+        return [api.PartitionOffsets(**each) for each in said["offsets"]]
 
     def earliest(self, partition: int) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
         return self.offsets()[partition].earliest
 
     def latest(self, partition: int) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
         return self.offsets()[partition].latest
 
     def at(self, timestamp: float, partition: int) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
-        ns = _log.least_ns(timestamp)
+        ns = _stream.least_ns(timestamp)
         rest = frames.offset_at(self._identity, partition, ns)
         return self.ask(Type.OFFSET_AT, rest).number
 
@@ -463,13 +463,13 @@ class RemoteStream(contract.Stream):
         pattern: str = "#",
         history: int | None = 0,
         *,
-        policy: contract.Policy = "drop-oldest",
+        policy: api.Policy = "drop-oldest",
         timeout: float | None = None,
         limit: int = 1000,
         on_lost: Callable[[int], object] | None = None,
-        on_damage: contract.OnDamage = "raise",
-    ) -> contract.Subscription:
-        """See :class:`shmq.contract.Stream`."""
+        on_damage: api.OnDamage = "raise",
+    ) -> api.Subscription:
+        """See :class:`shmq.api.Stream`."""
         hold = self._new_hold
         return Subscription(
             self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
@@ -483,31 +483,31 @@ class RemoteStream(contract.Stream):
     def group(
         self,
         name: str,
-        assignment: contract.Assignment | None = None,
+        assignment: api.Assignment | None = None,
         *,
         session_timeout: float | None = None,
-        start: contract.GroupStart = "earliest",
+        start: api.GroupStart = "earliest",
     ) -> RemoteGroup:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         options = {"assignment": assignment, "session_timeout": session_timeout, "start": start}
         return open_group(self, name, options)
 
     def share(self, name: str, *, member: str | None = None, **options: Any) -> RemoteShare:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         return open_share(self, name, member, options)
 
-    def groups(self) -> list[contract.GroupSummary]:
-        """See :class:`shmq.contract.Stream`."""
+    def groups(self) -> list[api.GroupSummary]:
+        """See :class:`shmq.api.Stream`."""
         return groups_of(self)
 
     def delete_group(self, name: str) -> None:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         delete_group(self, name)
 
     # ---- the end ----
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         self._connection.close()
 
     def __del__(self) -> None:
@@ -550,7 +550,7 @@ def is_over(until: float | None) -> bool:
 
 def _count_of(block: bytes) -> int:
     try:
-        return len(_log.records_of(block, 0, 0))
+        return len(_stream.records_of(block, 0, 0))
     except errors.ShmqError as error:
         raise errors.InvalidOption(f"the block is no block of records: {error}") from None
 

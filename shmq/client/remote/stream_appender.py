@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from shmq import contract, errors
+from shmq import api, errors
+from shmq.api.options import Confirm, check_whole
 from shmq.client.remote import stream_frames as frames
-from shmq.client.remote.confirming import confirmed
 from shmq.client.remote.connection import Await, Backoff
-from shmq.core import _core, _log
-from shmq.options import Confirm, check_whole
-from shmq.protocol import Status, Type
+from shmq.client.remote.durable_wait import confirmed
+from shmq.native import _core, _stream
+from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["Appender", "How"]
 
@@ -88,7 +88,7 @@ class Appender:
 
     @property
     def max_block_bytes(self) -> int:
-        """See :class:`shmq.contract.Stream`."""
+        """See :class:`shmq.api.Stream`."""
         half = int(self._options.ring_bytes) // 2 - 2 * _HEAD
         return min(half, int(self._stream.max_frame) - _BESIDE)
 
@@ -101,10 +101,10 @@ class Appender:
         partition: int | None,
         codec: str | None,
         how: How,
-    ) -> contract.Appended:
-        """See :meth:`shmq.contract.Stream.append`."""
+    ) -> api.Appended:
+        """See :meth:`shmq.api.Stream.append`."""
         how.check_place(partition)
-        block = _log.pack_records(
+        block = _stream.pack_records(
             [value],
             None if key is None else [key],
             None if headers is None else [headers],
@@ -120,7 +120,7 @@ class Appender:
                 if partition is None:
                     continue
                 raise
-            return _log.Appended(place, done.first, done.timestamp_ns, done.duplicate)
+            return _stream.Appended(place, done.first, done.timestamp_ns, done.duplicate)
 
     def many(
         self,
@@ -131,14 +131,14 @@ class Appender:
         partition: int | None,
         codec: str | None,
         how: How,
-    ) -> list[contract.AppendedRange]:
-        """See :meth:`shmq.contract.Stream.append_many`."""
+    ) -> list[api.AppendedRange]:
+        """See :meth:`shmq.api.Stream.append_many`."""
         how.check_place(partition)
-        _log.check_many(values)
+        _stream.check_many(values)
         all_values = values if isinstance(values, list) else list(values)
-        _log.check_each("keys", keys, len(all_values))
-        _log.check_each("headers", headers, len(all_values))
-        done: list[contract.AppendedRange] = []
+        _stream.check_each("keys", keys, len(all_values))
+        _stream.check_each("headers", headers, len(all_values))
+        done: list[api.AppendedRange] = []
         try:
             lots = self._lots(_Lot(all_values, keys, headers), partition)
             while lots:
@@ -159,7 +159,7 @@ class Appender:
         timestamp: float | None,
         partition: int | None,
         how: How,
-        done: list[contract.AppendedRange],
+        done: list[api.AppendedRange],
     ) -> _Lot | None:
         """Append it; what is left if the partition is sealed. Raises PartitionSealed."""
         appended = 0
@@ -170,7 +170,7 @@ class Appender:
                 if partition is not None:
                     raise
                 return lot.cut(appended, len(lot.values))
-            done.append(_log.AppendedRange(place, told.first, count, told.duplicate))
+            done.append(_stream.AppendedRange(place, told.first, count, told.duplicate))
             appended += count
             if how.sequence is not None:
                 how.sequence += count
@@ -182,7 +182,7 @@ class Appender:
         partition: int,
         count: int,
         how: How,
-        compression: contract.Compression | None = None,
+        compression: api.Compression | None = None,
         raw_bytes: int = 0,
     ) -> frames.Done:
         """Append entries, and wait for room as long as that is asked for."""
@@ -277,7 +277,7 @@ class Appender:
         """The records as entries, as many at once as go into a frame."""
         count = len(lot.values)
         if count == 1 or lot.least_bytes() <= self._most:
-            block = _log.pack_records(lot.values, lot.keys, lot.headers, codec, timestamp)
+            block = _stream.pack_records(lot.values, lot.keys, lot.headers, codec, timestamp)
             if len(block) <= self._most:
                 yield block, count
                 return

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from shmq import errors
-from shmq.client.remote.refusal import refusal
-from shmq.core import _core
-from shmq.protocol import FOREVER, Flag, Status
+from shmq.client.remote.status_errors import refusal
+from shmq.native import _core
+from shmq.protocol.opcodes import FOREVER, Flag, Status
 
 __all__ = ["Done", "Part", "append", "done", "error", "fetch", "hold", "offset_at", "parts"]
 

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from shmq import contract
-from shmq.client.reading import behind_damage, checked_position
-from shmq.core import _core
+from shmq import api
+from shmq.api.options import check_one_of, check_whole
+from shmq.api.stream_options import MAX_PARTITIONS
+from shmq.client.shared.reader import behind_damage, checked_position
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
-from shmq.options import check_one_of, check_whole
-from shmq.record_where import RecordWhere
-from shmq.stream_options import MAX_PARTITIONS
+from shmq.expression.record_fields import RecordWhere
+from shmq.native import _core
 
 __all__ = ["RemoteAsyncReader", "RemoteReader"]
 
@@ -41,7 +41,7 @@ class _Place:
         limit: int,
         lapped: Lapped,
         where: str | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
         *,
         follows: bool,
     ) -> None:
@@ -87,7 +87,7 @@ class _Place:
         self._looked_at = now
         return True
 
-    def take_up(self, offsets: list[contract.PartitionOffsets]) -> bool:
+    def take_up(self, offsets: list[api.PartitionOffsets]) -> bool:
         """Take notice of partitions that have come; whether any have."""
         known = len(self.position)
         for found in offsets[known:]:
@@ -100,7 +100,7 @@ class _Place:
         self.position.update(checked_position(position, self.position))
         self._damage.clear()
 
-    def move(self, found: list[contract.Records]) -> list[contract.Records]:
+    def move(self, found: list[api.Records]) -> list[api.Records]:
         """Behind these; those that are not empty. Who had nothing has the next turn first."""
         for records in found:
             self.position.pop(records.partition)
@@ -112,7 +112,7 @@ class _Place:
         if self._lapped == "raise" or error.asked >= error.earliest:
             raise error
 
-    def skip(self, offsets: list[contract.PartitionOffsets]) -> None:
+    def skip(self, offsets: list[api.PartitionOffsets]) -> None:
         """Go on with what is there, in whichever partitions are lapped: the error names none."""
         for found in offsets:
             behind = found.earliest - self.position.get(found.partition, found.earliest)
@@ -140,7 +140,7 @@ class _Place:
             raise self._damage.pop(next(iter(self._damage)))
 
 
-class RemoteReader(contract.Reader):
+class RemoteReader(api.Reader):
     """An iterator over records of a :class:`~shmq.client.remote.stream.RemoteStream`.
 
     ``hold``: the number of a hold that goes along with it; of a stream that can be held back.
@@ -154,7 +154,7 @@ class RemoteReader(contract.Reader):
         timeout: float | None,
         lapped: Lapped,
         where: str | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
         *,
         follows: bool,
         hold: int | None = None,
@@ -164,12 +164,12 @@ class RemoteReader(contract.Reader):
         self._place = _Place(stream, position, limit, lapped, where, on_damage, follows=follows)
         self._hold = hold
         self._timeout = timeout
-        self._ready: deque[contract.Record] = deque()
+        self._ready: deque[api.Record] = deque()
         self._closed = False
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         found = dict(sorted(self._place.position.items()))
         for record in reversed(self._ready):
             found[record.partition] = record.offset
@@ -177,16 +177,16 @@ class RemoteReader(contract.Reader):
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         return self._place.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         return self._place.damaged
 
     def seek(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         self._forget()
         self._place.seek(position)
 
@@ -196,14 +196,14 @@ class RemoteReader(contract.Reader):
         self._ready.clear()
         self._place.position.update(here)
 
-    def poll(self, timeout: float | None = 0.0) -> list[contract.Records]:
-        """See :class:`shmq.contract.Reader`."""
+    def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
+        """See :class:`shmq.api.Reader`."""
         if self._closed:
             raise ShmqError("this reader is closed")
         self._forget()
         return self._poll(timeout)
 
-    def _poll(self, timeout: float | None) -> list[contract.Records]:
+    def _poll(self, timeout: float | None) -> list[api.Records]:
         until = _deadline(timeout)
         self._place.raise_damage()
         while True:
@@ -225,15 +225,15 @@ class RemoteReader(contract.Reader):
             if over and not came:
                 return found
 
-    def _fetched(self, wait: float) -> list[contract.Records]:
+    def _fetched(self, wait: float) -> list[api.Records]:
         place = self._place
         hold = None if self._hold is None else (self._hold, place.position)
-        found: list[contract.Records] = self._stream.fetched(
+        found: list[api.Records] = self._stream.fetched(
             place.now(), place.limit, _BYTES, wait, place.where, hold
         )
         return found
 
-    def __next__(self) -> contract.Record:
+    def __next__(self) -> api.Record:
         if not self._ready:
             if self._closed:
                 raise StopIteration
@@ -244,12 +244,12 @@ class RemoteReader(contract.Reader):
         return self._ready.popleft()
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         self._closed = True
         self._ready.clear()
 
 
-class RemoteAsyncReader(contract.AsyncReader):
+class RemoteAsyncReader(api.AsyncReader):
     """As :class:`RemoteReader`, for a task."""
 
     def __init__(
@@ -260,7 +260,7 @@ class RemoteAsyncReader(contract.AsyncReader):
         timeout: float | None,
         lapped: Lapped,
         where: str | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
         *,
         follows: bool,
     ) -> None:
@@ -268,12 +268,12 @@ class RemoteAsyncReader(contract.AsyncReader):
         self._stream = stream
         self._place = _Place(stream, position, limit, lapped, where, on_damage, follows=follows)
         self._timeout = timeout
-        self._ready: deque[contract.Record] = deque()
+        self._ready: deque[api.Record] = deque()
         self._closed = False
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         found = dict(sorted(self._place.position.items()))
         for record in reversed(self._ready):
             found[record.partition] = record.offset
@@ -281,15 +281,15 @@ class RemoteAsyncReader(contract.AsyncReader):
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         return self._place.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         return self._place.damaged
 
-    async def __anext__(self) -> contract.Record:
+    async def __anext__(self) -> api.Record:
         if not self._ready:
             if self._closed:
                 raise StopAsyncIteration
@@ -325,7 +325,7 @@ class RemoteAsyncReader(contract.AsyncReader):
                 return
 
     async def aclose(self) -> None:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         self._closed = True
         self._ready.clear()
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq import contract, errors
+from shmq import api, errors
+from shmq.api.names import check_name
+from shmq.api.stream_options import StreamOptions
 from shmq.client.remote.connection import Connection
-from shmq.client.remote.refusal import refusal
+from shmq.client.remote.status_errors import refusal
 from shmq.client.remote.stream import RemoteStream, attach
-from shmq.core import _core
-from shmq.names import check_name
-from shmq.protocol import Status, Type
-from shmq.stream_options import StreamOptions
+from shmq.native import _core
+from shmq.protocol.opcodes import Status, Type
 
 __all__ = ["RemoteStreams"]
 
@@ -30,7 +30,7 @@ class RemoteStreams:
         self._open: weakref.WeakSet[RemoteStream] = weakref.WeakSet()
 
     def create(self, name: str, options: Mapping[str, Any]) -> RemoteStream:
-        """See ``create_stream`` of :class:`shmq.contract.Broker`."""
+        """See ``create_stream`` of :class:`shmq.api.Broker`."""
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
         answer = self._make(name, wanted, options)
@@ -40,7 +40,7 @@ class RemoteStreams:
         return self.attached(name)
 
     def ensure(self, name: str, options: Mapping[str, Any]) -> RemoteStream:
-        """See ``ensure_stream`` of :class:`shmq.contract.Broker`."""
+        """See ``ensure_stream`` of :class:`shmq.api.Broker`."""
         check_name(name, "stream")
         wanted = StreamOptions.given(options)
         try:
@@ -52,13 +52,13 @@ class RemoteStreams:
             return self.attached(name)
 
     def attached(self, name: str) -> RemoteStream:
-        """See ``stream`` of :class:`shmq.contract.Broker`."""
+        """See ``stream`` of :class:`shmq.api.Broker`."""
         stream = attach(self._connection.target, check_name(name, "stream"), self._namespace)
         self._open.add(stream)
         return stream
 
     def delete(self, name: str) -> None:
-        """See ``delete_stream`` of :class:`shmq.contract.Broker`."""
+        """See ``delete_stream`` of :class:`shmq.api.Broker`."""
         answer = self._ask(Type.STREAM_DELETE, check_name(name, "stream"))
         if answer.status == Status.NO_QUEUE:
             raise errors.NoSuchStream(
@@ -67,8 +67,8 @@ class RemoteStreams:
             )
         self._check(answer, name)
 
-    def summaries(self) -> list[contract.StreamSummary]:
-        """See ``list_streams`` of :class:`shmq.contract.Broker`."""
+    def summaries(self) -> list[api.StreamSummary]:
+        """See ``list_streams`` of :class:`shmq.api.Broker`."""
         answer = self._connection.call(
             lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
         )
@@ -124,6 +124,6 @@ class RemoteStreams:
         return "" if greeting is None else greeting.namespace
 
 
-def _summary(row: Mapping[str, Any]) -> contract.StreamSummary:
+def _summary(row: Mapping[str, Any]) -> api.StreamSummary:
     numbers: dict[str, Any] = {"partitions": 0, "records": 0, "bytes": 0}
-    return contract.StreamSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))
+    return api.StreamSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from shmq.client import durability
+from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, NotConfirmed, ShmqError
-from shmq.persistence import erasing
-from shmq.persistence.catalog import EXCHANGES, SCHEMAS
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.storage import queue_erase
+from shmq.storage.paths import EXCHANGES, SCHEMAS
 
 __all__ = ["bring_back_exchanges", "bring_back_schemas", "on_disk"]
 
@@ -84,7 +84,7 @@ def _directory(namespace: Namespace) -> Path | None:
     """Where they are kept; None: nowhere."""
     try:
         directory = durability.directory_for(namespace)
-        there = (directory / erasing.LOCK).exists()
+        there = (directory / queue_erase.LOCK).exists()
     except (OSError, ShmqError):
         return None
     return directory if there or namespace.keeper is not None else None
@@ -118,7 +118,7 @@ def _warn(namespace: Namespace, why: str) -> None:
 
 def _confirm(namespace: Namespace) -> None:
     """Return once the writer has written them. Raises NotConfirmed."""
-    from shmq.persistence.control import ask_to_define  # noqa: PLC0415 - for few
+    from shmq.storage.writer_control import ask_to_define  # noqa: PLC0415 - for few
 
     began = time.monotonic()
     end = began + (_PATIENCE if durability.waits() else _BRIEF)

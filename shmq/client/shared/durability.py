@@ -1,7 +1,7 @@
 """Seeing that what is durable is written: a writer runs, and has brought back what was there.
 
 Each process that makes or opens something durable looks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.persistence.launch`. A writer brings back all that its
+starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer brings back all that its
 directory holds, under the registry lock, before anybody sees it: so a process that has seen it
 has seen what it brought back.
 """
@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from shmq.api.names import default_namespace
 from shmq.errors import DurabilityWarning, LockTimeout, ShmqError
-from shmq.names import default_namespace
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 if TYPE_CHECKING:
-    from shmq.persistence.inventory import Kind
+    from shmq.storage.inventory import Kind
 
 __all__ = [
     "attend",
@@ -121,7 +121,7 @@ def _alone(namespace: Namespace, end: float) -> Iterator[None]:
 
 def _launch(namespace: Namespace, end: float) -> str | None:
     """Start one; if it does not run then, why. Raises LockTimeout."""
-    from shmq.persistence.launch import launch  # noqa: PLC0415 - it takes subprocess
+    from shmq.supervision.writer_launch import launch  # noqa: PLC0415 - it takes subprocess
 
     directory = None
     try:
@@ -155,13 +155,13 @@ def _is_kept(namespace: Namespace, end: float) -> bool:
 
 def directory_for(namespace: Namespace) -> Path:
     """Where its files are, or are to be. Raises InvalidOption."""
-    from shmq.persistence.directory import chosen_directory  # noqa: PLC0415 - for few
+    from shmq.namespace.data_directory import chosen_directory  # noqa: PLC0415 - for few
 
     return namespace.data_dir or chosen_directory(namespace.name)
 
 
 def _stored_names(directory: Path, kind: Kind) -> set[str]:
-    from shmq.persistence.inventory import stored_names  # noqa: PLC0415 - for few
+    from shmq.storage.inventory import stored_names  # noqa: PLC0415 - for few
 
     return stored_names(directory, kind)
 
@@ -202,7 +202,7 @@ def bring_back(namespace: Namespace, kind: Kind, name: str) -> None:
 
 def _refusal(namespace: Namespace, directory: Path, kind: Kind, name: str) -> ShmqError | None:
     """Why a writer that runs has not brought it back; None: it has, or there is nothing of it."""
-    from shmq.persistence.refusals import refusal_of  # noqa: PLC0415 - for few
+    from shmq.storage.refusals import refusal_of  # noqa: PLC0415 - for few
 
     with namespace.locked():  # it may have come, or gone, since it was looked for
         if _is_there(namespace, kind, name) or stored(namespace, kind, name) is None:
@@ -226,7 +226,7 @@ def give_up(namespace: Namespace, kind: Kind, name: str) -> bool:
     directory = stored(namespace, kind, name)
     if directory is None:
         return False
-    from shmq.persistence.inventory import erase_stored  # noqa: PLC0415 - for few
+    from shmq.storage.inventory import erase_stored  # noqa: PLC0415 - for few
 
     try:
         erase_stored(directory, kind, name)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from shmq.client import durability
+from shmq.client.shared import durability
 from shmq.errors import NotConfirmed, QueueDeleted, ShmqError
 
 if TYPE_CHECKING:

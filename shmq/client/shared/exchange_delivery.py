@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shmq import codecs, contract
-from shmq.client.confirming import not_confirmed
+from shmq import api
+from shmq.client.shared.durable_wait import not_confirmed
+from shmq.codec import codecs
 from shmq.errors import (
     Full,
     MessageTooLarge,
@@ -39,29 +40,29 @@ __all__ = [
 ]
 
 
-class Publisher(contract.Exchange):
+class Publisher(api.Exchange):
     """An exchange that publishes one body as it publishes many."""
 
     def publish(
         self,
-        body: contract.Body,
+        body: api.Body,
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
         **properties: Any,
-    ) -> contract.Published:
-        """See :class:`shmq.contract.Exchange`."""
+    ) -> api.Published:
+        """See :class:`shmq.api.Exchange`."""
         return self._publish([body], key, block, timeout, properties)
 
     def publish_many(
         self,
-        bodies: Iterable[contract.Body],
+        bodies: Iterable[api.Body],
         key: str = "",
         block: bool | None = None,
         timeout: float | None = None,
         **properties: Any,
-    ) -> contract.Published:
-        """See :class:`shmq.contract.Exchange`."""
+    ) -> api.Published:
+        """See :class:`shmq.api.Exchange`."""
         return self._publish(many(bodies, properties), key, block, timeout, properties)
 
     @abc.abstractmethod
@@ -72,7 +73,7 @@ class Publisher(contract.Exchange):
         block: bool | None,
         timeout: float | None,
         properties: dict[str, Any],
-    ) -> contract.Published:
+    ) -> api.Published:
         """Publish the bodies in order; ``properties`` is its own."""
 
 
@@ -99,14 +100,14 @@ class Outcome:
         """How many messages there are that were not there before."""
         return sum(copy.taken - copy.before for copy in self.copies) - self.duplicates
 
-    def published(self, exchange: str) -> contract.Published:
+    def published(self, exchange: str) -> api.Published:
         """The outcome as it is told. Raises Unroutable and PublishRefused."""
         return told(exchange, self.reached, self.delivered, self.duplicates, self.refused)
 
 
 def told(
     exchange: str, reached: int, delivered: int, duplicates: int, refused: dict[str, ShmqError]
-) -> contract.Published:
+) -> api.Published:
     """What a publisher is told of an outcome. Raises Unroutable and PublishRefused."""
     if refused:
         name, first = next(iter(refused.items()))
@@ -123,7 +124,7 @@ def told(
             f"nothing was published to exchange {exchange!r}: what it is bound to leads to no "
             f"queue from there; bind one, or give the exchange an alternate"
         )
-    return contract.Published(delivered, duplicates)
+    return api.Published(delivered, duplicates)
 
 
 class Copy:

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Self
 
-from shmq.contract import Message
+from shmq.api import Message
 from shmq.errors import LeaseExpired, ShmqError
 
 __all__ = ["LeaseKeeper"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 __all__ = ["Opener", "attach", "install"]
 

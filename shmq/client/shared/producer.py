@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from shmq import contract
-from shmq.compression import LARGEST, compressor
-from shmq.core import _log
+from shmq import api
+from shmq.api.options import Confirm, check_one_of, check_seconds, check_whole
+from shmq.codec.compression import LARGEST, compressor
 from shmq.errors import (
     Forbidden,
     Full,
@@ -31,7 +31,7 @@ from shmq.errors import (
     Unauthorized,
     Unsupported,
 )
-from shmq.options import Confirm, check_one_of, check_seconds, check_whole
+from shmq.native import _stream
 
 __all__ = ["Producer", "producer"]
 
@@ -87,20 +87,20 @@ class _Batch:
         self.size += len(record.block)
 
 
-class Producer(contract.Producer):
-    """See :class:`shmq.contract.Producer`."""
+class Producer(api.Producer):
+    """See :class:`shmq.api.Producer`."""
 
     def __init__(
         self,
-        stream: contract.Stream,
+        stream: api.Stream,
         *,
-        partitioner: contract.Partitioner | None = None,
+        partitioner: api.Partitioner | None = None,
         batch_bytes: int = 16 << 10,
         linger: float = 0.0,
-        acks: contract.Acks = "memory",
+        acks: api.Acks = "memory",
         idempotent: bool = True,
         codec: str | None = None,
-        compression: contract.Compression | None = None,
+        compression: api.Compression | None = None,
     ) -> None:
         check_one_of("acks", acks, ("none", "memory", "disk"))
         if partitioner is not None and not callable(partitioner):
@@ -145,23 +145,23 @@ class Producer(contract.Producer):
 
     @property
     def id(self) -> int | None:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         return self._id
 
     @property
     def pending(self) -> int:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         over = self._appended + self._failed  # before those that are sent meanwhile
         return self._sent - over
 
     @property
     def appended(self) -> int:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         return self._appended
 
     @property
     def failed(self) -> int:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         return self._failed
 
     def send(
@@ -172,7 +172,7 @@ class Producer(contract.Producer):
         headers: Mapping[str, Any] | None = None,
         partition: int | None = None,
     ) -> int:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         known_as = _bytes_of(key)
         block = self._packed(value, known_as, headers)
         with self._lock:
@@ -192,7 +192,7 @@ class Producer(contract.Producer):
     def _packed(self, value: Any, key: bytes | None, headers: Mapping[str, Any] | None) -> bytes:
         if headers is not None and not isinstance(headers, Mapping):
             raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
-        block, size = _log.pack_record(value, key, headers or None, self._codec)
+        block, size = _stream.pack_record(value, key, headers or None, self._codec)
         if size > self._max_record_bytes:
             raise MessageTooLarge(
                 f"the record has {size} bytes, and stream {self._stream.name!r} takes "
@@ -377,7 +377,7 @@ class Producer(contract.Producer):
     # ---- the end ----
 
     def flush(self) -> None:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         with self._lock:
             failed = self._append_all()
             if failed:
@@ -447,7 +447,7 @@ class Producer(contract.Producer):
             log.warning("stream %s: a batch waits: %s", self._stream.name, error)
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Producer`."""
+        """See :class:`shmq.api.Producer`."""
         with self._lock:
             if self._closed:
                 return
@@ -477,15 +477,15 @@ def _by_key(key: bytes | None, partitions: int) -> int:
 
 
 def producer(
-    self: contract.Stream,
+    self: api.Stream,
     *,
-    partitioner: contract.Partitioner | None = None,
+    partitioner: api.Partitioner | None = None,
     batch_bytes: int = 16 << 10,
     linger: float = 0.0,
-    acks: contract.Acks = "memory",
+    acks: api.Acks = "memory",
     idempotent: bool = True,
     codec: str | None = None,
-    compression: contract.Compression | None = None,
+    compression: api.Compression | None = None,
 ) -> Producer:
     """``Stream.producer`` of any stream."""
     return Producer(

@@ -6,11 +6,11 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from shmq import contract
-from shmq.core import _log
+from shmq import api
+from shmq.api.options import check_one_of, check_whole
 from shmq.errors import DamagedFile, InvalidOption, OffsetOutOfRange, ShmqError
-from shmq.options import check_one_of, check_whole
-from shmq.record_where import RecordWhere
+from shmq.expression.record_fields import RecordWhere
+from shmq.native import _stream
 
 __all__ = [
     "AsyncReader",
@@ -34,12 +34,12 @@ class Position:
     def __init__(
         self,
         stream: Any,
-        start: contract.Start,
+        start: api.Start,
         partitions: Iterable[int] | None,
         limit: int,
         lapped: Literal["raise", "skip"],
         where: str | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
     ) -> None:
         self.stream = stream
         self.limit = check_whole("limit", limit, 1)
@@ -63,7 +63,7 @@ class Position:
         self._known = 0
         self._damage = None
 
-    def take(self) -> list[contract.Records]:
+    def take(self) -> list[api.Records]:
         """What there is now, the partitions in turns.
 
         Raises DamagedFile where a partition cannot be read on, after what the others have.
@@ -118,11 +118,11 @@ class Position:
             return order
         return [p for p in order if self._behind.get(p, 0) <= unread[0]]
 
-    def _read(self, partition: int) -> contract.Records:
+    def _read(self, partition: int) -> api.Records:
         while True:
             offset = self.offsets[partition]
             try:
-                records: contract.Records = self.stream.read(
+                records: api.Records = self.stream.read(
                     partition, offset, self.limit, where=self.where
                 )
             except OffsetOutOfRange as error:
@@ -161,9 +161,7 @@ def checked_position(position: Mapping[int, int], known: Collection[int]) -> dic
     return {at: check_whole("offset", offset, 0) for at, offset in position.items()}
 
 
-def where_from(
-    stream: Any, start: contract.Start, partitions: Iterable[int] | None
-) -> dict[int, int]:
+def where_from(stream: Any, start: api.Start, partitions: Iterable[int] | None) -> dict[int, int]:
     """The first offset of each partition. Raises InvalidOption, TypeError."""
     wanted = range(stream.partitions) if partitions is None else list(partitions)
     if not wanted:
@@ -178,7 +176,7 @@ def where_from(
     }
 
 
-def _first(stream: Any, start: contract.Start, partition: int) -> int:
+def _first(stream: Any, start: api.Start, partition: int) -> int:
     if isinstance(start, Mapping):
         offset = start.get(partition)
         return stream.earliest(partition) if offset is None else check_whole("start", offset, 0)
@@ -190,8 +188,8 @@ def _first(stream: Any, start: contract.Start, partition: int) -> int:
     return at
 
 
-class Reader(contract.Reader):
-    """See :class:`shmq.contract.Reader`.
+class Reader(api.Reader):
+    """See :class:`shmq.api.Reader`.
 
     The stream has, beside the contract, ``wait_for_any(position, timeout)``: whether one of
     these partitions has a record at or behind the offset, in time.
@@ -200,25 +198,25 @@ class Reader(contract.Reader):
     def __init__(
         self,
         stream: Any,
-        start: contract.Start,
+        start: api.Start,
         partitions: Iterable[int] | None,
         limit: int,
         timeout: float | None,
         lapped: Literal["raise", "skip"],
         where: str | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
     ) -> None:
-        _log.check_timeout(timeout)
+        _stream.check_timeout(timeout)
         self._at = Position(stream, start, partitions, limit, lapped, where, on_damage)
         self._timeout = timeout
-        self._ready: list[contract.Records] = []
-        self._records: Iterator[contract.Record] | None = None
+        self._ready: list[api.Records] = []
+        self._records: Iterator[api.Record] | None = None
         self._current: tuple[int, int] | None = None
         self._closed = False
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         position = dict(self._at.offsets)
         for records in self._ready:
             position[records.partition] = records[0].offset
@@ -228,16 +226,16 @@ class Reader(contract.Reader):
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         return self._at.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         return self._at.damaged
 
     def seek(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         now = self.position
         self._forget()
         self._at.offsets.update(now)
@@ -247,16 +245,16 @@ class Reader(contract.Reader):
         self._ready.clear()
         self._records = self._current = None
 
-    def poll(self, timeout: float | None = 0.0) -> list[contract.Records]:
-        """See :class:`shmq.contract.Reader`."""
+    def poll(self, timeout: float | None = 0.0) -> list[api.Records]:
+        """See :class:`shmq.api.Reader`."""
         self._check_open()
-        _log.check_timeout(timeout)
+        _stream.check_timeout(timeout)
         now = self.position
         self._forget()
         self._at.offsets.update(now)
         return self._poll(timeout)
 
-    def _poll(self, timeout: float | None) -> list[contract.Records]:
+    def _poll(self, timeout: float | None) -> list[api.Records]:
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             found = self._at.take()
@@ -267,7 +265,7 @@ class Reader(contract.Reader):
                 return []
             self._at.stream.wait_for_any(self._at.offsets, self._at.slice(left))
 
-    def __next__(self) -> contract.Record:
+    def __next__(self) -> api.Record:
         if self._closed:
             raise StopIteration
         while True:
@@ -283,7 +281,7 @@ class Reader(contract.Reader):
             self._records = iter(self._ready.pop())
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Reader`."""
+        """See :class:`shmq.api.Reader`."""
         self._closed = True
         self._forget()
 
@@ -292,8 +290,8 @@ class Reader(contract.Reader):
             raise ShmqError("this reader is closed")
 
 
-class AsyncReader(contract.AsyncReader):
-    """See :class:`shmq.contract.AsyncReader`.
+class AsyncReader(api.AsyncReader):
+    """See :class:`shmq.api.AsyncReader`.
 
     The stream has, beside the contract, ``abeyond_any(position, timeout)``: as
     ``wait_for_any``, to be awaited.
@@ -302,37 +300,37 @@ class AsyncReader(contract.AsyncReader):
     def __init__(
         self,
         stream: Any,
-        start: contract.Start,
+        start: api.Start,
         partitions: Iterable[int] | None,
         limit: int,
         timeout: float | None,
         lapped: Literal["raise", "skip"],
         where: str | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
     ) -> None:
-        _log.check_timeout(timeout)
+        _stream.check_timeout(timeout)
         self._at = Position(stream, start, partitions, limit, lapped, where, on_damage)
         self._timeout = timeout
-        self._ready: list[contract.Record] = []
+        self._ready: list[api.Record] = []
         self._position = dict(self._at.offsets)
         self._closed = False
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         return dict(self._position if self._ready else self._at.offsets)
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         return self._at.lost
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         return self._at.damaged
 
-    async def __anext__(self) -> contract.Record:
+    async def __anext__(self) -> api.Record:
         if not self._ready and not self._closed:
             await self._poll()
         if self._closed or not self._ready:
@@ -357,6 +355,6 @@ class AsyncReader(contract.AsyncReader):
             await self._at.stream.abeyond_any(self._at.offsets, self._at.slice(left))
 
     async def aclose(self) -> None:
-        """See :class:`shmq.contract.AsyncReader`."""
+        """See :class:`shmq.api.AsyncReader`."""
         self._closed = True
         self._ready = []

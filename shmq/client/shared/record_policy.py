@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import functools
 
-from shmq import codecs, compression, contract
-from shmq.core import _log
+from shmq import api
+from shmq.codec import codecs, compression
+from shmq.native import _stream
 
-_log.install(
+_stream.install(
     codecs.encode_body, codecs.decode_body, codecs.pack_properties, codecs.unpack_properties
 )
 for _name in compression.COMPRESSIONS:
-    _log.install_compression(_name, functools.partial(compression.expand, _name))
-contract.Record.register(_log.Record)
-contract.Records.register(_log.Records)
+    _stream.install_compression(_name, functools.partial(compression.expand, _name))
+api.Record.register(_stream.Record)
+api.Records.register(_stream.Records)

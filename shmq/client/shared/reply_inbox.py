@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from shmq import contract
+from shmq import api
 from shmq.errors import Empty
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Ticket:
     def __init__(self, correlation: str) -> None:
         self.correlation = correlation
         #: The reply, settled; None: it has not come.
-        self.message: contract.Message | None = None
+        self.message: api.Message | None = None
         #: What wakes who sleeps until it comes; None: nobody has slept.
         self.alarm: threading.Event | asyncio.Future[None] | None = None
 
@@ -50,7 +50,7 @@ class Replies:
     the next one. So who waits alone is handed the reply by nobody.
     """
 
-    def __init__(self, queue: contract.Queue, tally: Tally) -> None:
+    def __init__(self, queue: api.Queue, tally: Tally) -> None:
         self.queue = queue
         #: Whether it is known that the queue is gone.
         self.is_lost = False
@@ -78,7 +78,7 @@ class Replies:
         self._open[ticket.correlation] = ticket
         return ticket
 
-    def _hand_out(self, message: contract.Message) -> Ticket | None:
+    def _hand_out(self, message: api.Message) -> Ticket | None:
         """Give a settled reply to its ticket; None: it is late, and dropped."""
         self._used_at = time.monotonic()
         ticket = self._open.pop(message.correlation or "", None)
@@ -92,11 +92,11 @@ class Replies:
 class ThreadReplies(Replies):
     """Replies that threads wait for."""
 
-    def __init__(self, queue: contract.Queue, tally: Tally) -> None:
+    def __init__(self, queue: api.Queue, tally: Tally) -> None:
         super().__init__(queue, tally)
         self._lock = threading.Lock()
 
-    def wait(self, ticket: Ticket, until: float | None) -> contract.Message | None:
+    def wait(self, ticket: Ticket, until: float | None) -> api.Message | None:
         """The reply, or None if it has not come until then (monotonic)."""
         while ticket.message is None:
             left = None if until is None else until - time.monotonic()

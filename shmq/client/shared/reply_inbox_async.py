@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from shmq import contract
-from shmq.client.replies import Replies, Ticket
+from shmq import api
+from shmq.client.shared.reply_inbox import Replies, Ticket
 from shmq.errors import Empty
 
 __all__ = ["LoopReplies"]
@@ -15,7 +15,7 @@ __all__ = ["LoopReplies"]
 class LoopReplies(Replies):
     """Replies that the tasks of one event loop wait for."""
 
-    async def wait(self, ticket: Ticket, until: float | None) -> contract.Message | None:
+    async def wait(self, ticket: Ticket, until: float | None) -> api.Message | None:
         """The reply, or None if it has not come until then (monotonic)."""
         while ticket.message is None:
             left = None if until is None else until - time.monotonic()

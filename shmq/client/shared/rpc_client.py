@@ -11,17 +11,17 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shmq import contract
-from shmq.client.replies import Replies, Tally, ThreadReplies
-from shmq.client.serving import Service, failure_of
-from shmq.core import _core
+from shmq import api
+from shmq.api.options import check_whole
+from shmq.client.shared.reply_inbox import Replies, Tally, ThreadReplies
+from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
-from shmq.options import check_whole
+from shmq.native import _core
 
 if TYPE_CHECKING:
     import asyncio
 
-    from shmq.client.loop_replies import LoopReplies
+    from shmq.client.shared.reply_inbox_async import LoopReplies
 
 __all__ = ["REPLY_OPTIONS", "Asker"]
 
@@ -35,7 +35,7 @@ REPLY_OPTIONS: dict[str, Any] = {
 }
 
 
-class Asker(contract.Broker):
+class Asker(api.Broker):
     """The part of a broker that asks and serves.
 
     It has a reply queue for its threads and one for each event loop, made with their first
@@ -45,7 +45,7 @@ class Asker(contract.Broker):
     def __init__(self) -> None:
         self._tally = Tally()
         self._ended = False
-        self._targets: dict[str, contract.Queue] = {}
+        self._targets: dict[str, api.Queue] = {}
         self._forget_replies()
 
     def _forget_replies(self) -> None:
@@ -61,26 +61,26 @@ class Asker(contract.Broker):
         """Raise ShmqError once the broker is closed."""
 
     @abc.abstractmethod
-    def _make_reply_queue(self) -> contract.Queue:
+    def _make_reply_queue(self) -> api.Queue:
         """A queue that nobody else has, and that goes when this process does."""
 
     @abc.abstractmethod
-    def _remove_reply_queue(self, queue: contract.Queue) -> None:
+    def _remove_reply_queue(self, queue: api.Queue) -> None:
         """Close it and delete it."""
 
     @property
     def late_replies(self) -> int:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         return self._tally.late
 
     def request(
         self,
-        queue: str | contract.Queue,
-        body: contract.Body,
+        queue: str | api.Queue,
+        body: api.Body,
         timeout: float | None = None,
         **properties: Any,
-    ) -> contract.Message:
-        """See :class:`shmq.contract.Broker`."""
+    ) -> api.Message:
+        """See :class:`shmq.api.Broker`."""
         _check_queue(queue)
         until = _end_of(timeout, properties)
         replies = self._thread_replies()
@@ -96,12 +96,12 @@ class Asker(contract.Broker):
 
     async def arequest(
         self,
-        queue: str | contract.Queue,
-        body: contract.Body,
+        queue: str | api.Queue,
+        body: api.Body,
         timeout: float | None = None,
         **properties: Any,
-    ) -> contract.Message:
-        """See :class:`shmq.contract.Broker`."""
+    ) -> api.Message:
+        """See :class:`shmq.api.Broker`."""
         _check_queue(queue)
         until = _end_of(timeout, properties)
         replies = await self._loop_replies()
@@ -117,14 +117,14 @@ class Asker(contract.Broker):
 
     def serve(
         self,
-        queue: str | contract.Queue,
-        handler: Callable[[contract.Message], Any],
+        queue: str | api.Queue,
+        handler: Callable[[api.Message], Any],
         *,
         prefetch: int = 1,
         stop: threading.Event | None = None,
         tracebacks: bool = False,
     ) -> int:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         check_whole("prefetch", prefetch, 1)
         _check_queue(queue)
         if not callable(handler):
@@ -143,7 +143,7 @@ class Asker(contract.Broker):
 
     # ---- the queue of requests ----
 
-    def _put(self, queue: str | contract.Queue, put: Callable[[contract.Queue], _T]) -> _T:
+    def _put(self, queue: str | api.Queue, put: Callable[[api.Queue], _T]) -> _T:
         """Put by the queue's handle, which is opened again where the queue was made anew."""
         if not isinstance(queue, str):
             return put(queue)
@@ -156,9 +156,7 @@ class Asker(contract.Broker):
                 raise
         return put(self._target(queue))
 
-    async def _aput(
-        self, queue: str | contract.Queue, put: Callable[[contract.Queue], Awaitable[_T]]
-    ) -> _T:
+    async def _aput(self, queue: str | api.Queue, put: Callable[[api.Queue], Awaitable[_T]]) -> _T:
         if not isinstance(queue, str):
             return await put(queue)
         known = queue in self._targets
@@ -170,7 +168,7 @@ class Asker(contract.Broker):
                 raise
         return await put(self._target(queue))
 
-    def _target(self, name: str) -> contract.Queue:
+    def _target(self, name: str) -> api.Queue:
         found = self._targets.get(name)
         if found is None:
             found = self._targets[name] = self.queue(name)
@@ -199,7 +197,7 @@ class Asker(contract.Broker):
         # Who awaits has asyncio; others need it not.
         import asyncio  # noqa: PLC0415
 
-        from shmq.client.loop_replies import LoopReplies  # noqa: PLC0415
+        from shmq.client.shared.reply_inbox_async import LoopReplies  # noqa: PLC0415
 
         if self._asker != os.getpid():
             self._forget_replies()
@@ -249,7 +247,7 @@ class Asker(contract.Broker):
 
 
 def _check_queue(queue: object) -> None:
-    if not isinstance(queue, str | contract.Queue):
+    if not isinstance(queue, str | api.Queue):
         raise TypeError(
             f"queue={queue!r:.80} must be a queue or its name, not {type(queue).__name__}"
         )
@@ -279,8 +277,8 @@ def _is_there(replies: Replies) -> bool:
 
 
 def _checked(
-    reply: contract.Message | None, queue: str | contract.Queue, timeout: float | None
-) -> contract.Message:
+    reply: api.Message | None, queue: str | api.Queue, timeout: float | None
+) -> api.Message:
     name = queue if isinstance(queue, str) else queue.name
     if reply is None:
         raise NoReply(

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from shmq import contract
-from shmq.client.keeping import LeaseKeeper
-from shmq.contract.outcome import Reject, Retry
+from shmq import api
+from shmq.api.outcome import Reject, Retry
+from shmq.client.shared.lease_keeper import LeaseKeeper
 from shmq.errors import (
     ConnectionLost,
     Forbidden,
@@ -54,16 +54,16 @@ class Service:
 
     def __init__(
         self,
-        broker: contract.Broker,
-        queue: contract.Queue,
-        handler: Callable[[contract.Message], Any],
+        broker: api.Broker,
+        queue: api.Queue,
+        handler: Callable[[api.Message], Any],
         tracebacks: bool,
     ) -> None:
         self._broker = broker
         self._queue = queue
         self._handler = handler
         self._tracebacks = tracebacks
-        self._doors: OrderedDict[str, contract.Queue] = OrderedDict()
+        self._doors: OrderedDict[str, api.Queue] = OrderedDict()
         self._keeper = LeaseKeeper(f"queue {queue.name!r}", queue.options.visibility_timeout)
         #: How many messages were handled.
         self.handled = 0
@@ -91,7 +91,7 @@ class Service:
 
     # ---- one request ----
 
-    def _handle(self, message: contract.Message) -> None:
+    def _handle(self, message: api.Message) -> None:
         self._keeper.keep(message)
         try:
             reply, headers = self._handler(message), None
@@ -123,7 +123,7 @@ class Service:
             headers[TRACE] = _plain(_trace_of(error)[-_LONGEST_TRACE:])
         return _plain(text[:_LONGEST]), headers
 
-    def _answer(self, message: contract.Message, reply: Any, headers: Any) -> None:
+    def _answer(self, message: api.Message, reply: Any, headers: Any) -> None:
         """Put the reply, if one is wanted. The request is settled after it, never before."""
         name, known_as = message.reply_to, message.correlation
         if name is None:
@@ -141,7 +141,7 @@ class Service:
         except (Full, NoSpace, Forbidden, InvalidName, ConnectionLost) as error:
             log.warning("queue %s: a reply is dropped: %s", self._queue.name, error)
 
-    def _door(self, name: str) -> contract.Queue:
+    def _door(self, name: str) -> api.Queue:
         """The reply queue of that name; those that were not used for longest are closed."""
         door = self._doors.get(name)
         if door is None:
@@ -153,7 +153,7 @@ class Service:
         return door
 
 
-def _settle(message: contract.Message, deed: Callable[[], None]) -> None:
+def _settle(message: api.Message, deed: Callable[[], None]) -> None:
     if message.settled:  # by the handler itself
         return
     try:
@@ -193,7 +193,7 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def failure_of(reply: contract.Message, queue: str) -> ShmqError | None:
+def failure_of(reply: api.Message, queue: str) -> ShmqError | None:
     """The error that a reply tells; None: it is no error."""
     headers = reply.headers
     if not headers or FAILED not in headers:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, get_args, overload
 
-from shmq import contract
+from shmq import api
+from shmq.api.options import check_one_of
 from shmq.errors import InvalidOption, descriptors
-from shmq.options import check_one_of
-from shmq.schemas.check import as_json_schema
-from shmq.schemas.compare import Compatibility
+from shmq.schema.check import as_json_schema
+from shmq.schema.compare import Compatibility
 
 if TYPE_CHECKING:
-    from shmq.client.typed import TypedQueue, TypedStream
+    from shmq.client.shared.typed_queue import TypedQueue, TypedStream
 
 __all__ = ["Registrar"]
 
 
-class Registrar(contract.Broker):
+class Registrar(api.Broker):
     """The part of a broker that keeps schemas."""
 
     @abc.abstractmethod
@@ -29,30 +29,30 @@ class Registrar(contract.Broker):
         """`check_schema` of what is a JSON Schema."""
 
     def set_schema(self, name: str, schema: Any, compatibility: str | None = None) -> int:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         return self._set_schema(name, as_json_schema(schema), _rule(compatibility))
 
     def check_schema(self, name: str, schema: Any, compatibility: str | None = None) -> None:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         self._check_schema(name, as_json_schema(schema), _rule(compatibility))
 
     @overload
     def typed(
-        self, of: str | contract.Queue, schema: Any = None, compatibility: str | None = None
+        self, of: str | api.Queue, schema: Any = None, compatibility: str | None = None
     ) -> TypedQueue: ...
 
     @overload
     def typed(
-        self, of: contract.Stream, schema: Any = None, compatibility: str | None = None
+        self, of: api.Stream, schema: Any = None, compatibility: str | None = None
     ) -> TypedStream: ...
 
     def typed(
         self,
-        of: str | contract.Queue | contract.Stream,
+        of: str | api.Queue | api.Stream,
         schema: Any = None,
         compatibility: str | None = None,
     ) -> TypedQueue | TypedStream:
-        """See :class:`shmq.contract.Broker`."""
+        """See :class:`shmq.api.Broker`."""
         if schema is None and compatibility is not None:
             raise InvalidOption(
                 f"compatibility={compatibility!r} is for a schema that is set: give one, or neither"
@@ -64,7 +64,7 @@ class Registrar(contract.Broker):
         kind = schema if isinstance(schema, type) else None
         # Loaded with the first one: it takes what streams and their producers do.
         with descriptors:
-            from shmq.client.typed import typed  # noqa: PLC0415
+            from shmq.client.shared.typed_queue import typed  # noqa: PLC0415
 
         return typed(opened, self.schema(opened.name, version), kind)
 

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from shmq import contract
-from shmq.client.reading import behind_damage
-from shmq.core import _core
+from shmq import api
+from shmq.api.options import check_one_of, check_whole
+from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
-from shmq.options import check_one_of, check_whole
+from shmq.native import _core
 from shmq.routing.topic import Topics, check_pattern
 
 __all__ = ["Floors", "Subscription"]
@@ -40,9 +40,7 @@ class Floors(Protocol):
     def move(self, position: Mapping[int, int]) -> None:
         """As `take`, and what is gone is for the reader to tell."""
 
-    def reader(
-        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
-    ) -> contract.Reader:
+    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
         """What reads on from there, and passes over what is gone."""
 
     def close(self) -> None:
@@ -64,11 +62,9 @@ class _NoFloors:
     def move(self, position: Mapping[int, int]) -> None:
         """Nothing is held."""
 
-    def reader(
-        self, position: dict[int, int], limit: int, on_damage: contract.OnDamage
-    ) -> contract.Reader:
+    def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
         """What reads on from there, and passes over what is gone."""
-        found: contract.Reader = self._stream.reader(
+        found: api.Reader = self._stream.reader(
             position, limit=limit, lapped="skip", on_damage=on_damage
         )
         return found
@@ -89,7 +85,7 @@ class _Keys:
         self._all = pattern == "#"
         self._known: dict[bytes | None, bool] = {}
 
-    def select(self, records: Iterable[contract.Record]) -> list[contract.Record]:
+    def select(self, records: Iterable[api.Record]) -> list[api.Record]:
         """Those of the records whose keys match; one without a key has no word."""
         if self._all:
             return list(records)
@@ -105,19 +101,19 @@ class _Keys:
         return known
 
 
-class Subscription(contract.Subscription):
-    """See :class:`shmq.contract.Subscription`. ``hold`` makes the floors of one that blocks."""
+class Subscription(api.Subscription):
+    """See :class:`shmq.api.Subscription`. ``hold`` makes the floors of one that blocks."""
 
     def __init__(
         self,
         stream: Any,
         pattern: str,
         history: int | None,
-        policy: contract.Policy,
+        policy: api.Policy,
         timeout: float | None,
         limit: int,
         on_lost: Lost | None,
-        on_damage: contract.OnDamage,
+        on_damage: api.OnDamage,
         hold: Callable[[], Floors],
     ) -> None:
         _core.check_timeout(timeout)
@@ -147,31 +143,31 @@ class Subscription(contract.Subscription):
 
     @property
     def pattern(self) -> str:
-        """See :class:`shmq.contract.Subscription`."""
+        """See :class:`shmq.api.Subscription`."""
         return self._pattern
 
     @property
-    def policy(self) -> contract.Policy:
-        """See :class:`shmq.contract.Subscription`."""
+    def policy(self) -> api.Policy:
+        """See :class:`shmq.api.Subscription`."""
         return self._policy
 
     @property
     def position(self) -> dict[int, int]:
-        """See :class:`shmq.contract.Subscription`."""
+        """See :class:`shmq.api.Subscription`."""
         return dict(self._reader.position)
 
     @property
     def lost(self) -> int:
-        """See :class:`shmq.contract.Subscription`."""
+        """See :class:`shmq.api.Subscription`."""
         return int(self._reader.lost)
 
     @property
     def damaged(self) -> int:
-        """See :class:`shmq.contract.Subscription`."""
+        """See :class:`shmq.api.Subscription`."""
         return self._damaged_before + int(self._reader.damaged)
 
-    def poll(self, timeout: float | None = 0.0) -> list[contract.Record]:
-        """See :class:`shmq.contract.Subscription`."""
+    def poll(self, timeout: float | None = 0.0) -> list[api.Record]:
+        """See :class:`shmq.api.Subscription`."""
         _core.check_timeout(timeout)
         self._check_open()
         if not self._ready:
@@ -180,7 +176,7 @@ class Subscription(contract.Subscription):
         self._ready.clear()
         return found
 
-    def __next__(self) -> contract.Record:
+    def __next__(self) -> api.Record:
         if self._closed:
             raise StopIteration
         if not self._ready:
@@ -218,7 +214,7 @@ class Subscription(contract.Subscription):
                 self._on_lost(more)
 
     def close(self) -> None:
-        """See :class:`shmq.contract.Subscription`."""
+        """See :class:`shmq.api.Subscription`."""
         if not self._closed:
             self._closed = True
             self._ready.clear()
@@ -249,14 +245,14 @@ class _History:
     ``damaged`` counts what is passed over, unless that is to raise DamagedFile.
     """
 
-    def __init__(self, stream: Any, keys: _Keys, most: int, on_damage: contract.OnDamage) -> None:
+    def __init__(self, stream: Any, keys: _Keys, most: int, on_damage: api.OnDamage) -> None:
         self._stream = stream
         self._keys = keys
         self._most = most
         self._skips = on_damage == "skip"
         self.damaged = 0
 
-    def newest(self, position: dict[int, int]) -> list[contract.Record]:
+    def newest(self, position: dict[int, int]) -> list[api.Record]:
         """Those of all partitions, by their time."""
         if not self._most:
             return []
@@ -268,9 +264,9 @@ class _History:
         found.sort(key=lambda record: record.timestamp_ns)
         return found[-self._most :]
 
-    def _newest_of(self, partition: int, end: int) -> list[contract.Record]:
+    def _newest_of(self, partition: int, end: int) -> list[api.Record]:
         """Those of one partition, looked for from the end, in steps that grow."""
-        found: list[contract.Record] = []
+        found: list[api.Record] = []
         step = max(64, self._most)
         while len(found) < self._most and end > (earliest := self._stream.earliest(partition)):
             begin = max(earliest, end - step)
@@ -278,7 +274,7 @@ class _History:
             end, step = begin, 2 * step
         return found[-self._most :]
 
-    def _between(self, partition: int, begin: int, end: int) -> Iterator[contract.Record]:
+    def _between(self, partition: int, begin: int, end: int) -> Iterator[api.Record]:
         """The records between two offsets that are still there."""
         while begin < end:
             try:

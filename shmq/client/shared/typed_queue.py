@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from shmq import contract
-from shmq.client.producing import Producer
-from shmq.core import _log
+from shmq import api
+from shmq.client.shared.producer import Producer
 from shmq.errors import SchemaError
-from shmq.schemas.check import checker
+from shmq.native import _stream
+from shmq.schema.check import checker
 
 if TYPE_CHECKING:
-    from shmq.contract.keywords import ProducerKeywords
+    from shmq.api.keywords import ProducerKeywords
 
 __all__ = ["VERSION", "TypedQueue", "TypedStream", "typed"]
 
@@ -23,7 +23,7 @@ VERSION = "shmq-schema"
 class _Bodies:
     """The bodies that one version of a schema allows, of a queue or a stream."""
 
-    def __init__(self, schema: contract.SchemaVersion, kind: type | None) -> None:
+    def __init__(self, schema: api.SchemaVersion, kind: type | None) -> None:
         self._name = schema.name
         self.version = schema.version
         self._kind = kind
@@ -57,25 +57,25 @@ class _Bodies:
         return {**(given or {}), VERSION: self.version}
 
 
-class TypedQueue(contract.TypedQueue):
-    """See :class:`shmq.contract.TypedQueue`."""
+class TypedQueue(api.TypedQueue):
+    """See :class:`shmq.api.TypedQueue`."""
 
-    def __init__(self, queue: contract.Queue, bodies: _Bodies) -> None:
+    def __init__(self, queue: api.Queue, bodies: _Bodies) -> None:
         self._queue = queue
         self._bodies = bodies
 
     @property
-    def queue(self) -> contract.Queue:
-        """See :class:`shmq.contract.TypedQueue`."""
+    def queue(self) -> api.Queue:
+        """See :class:`shmq.api.TypedQueue`."""
         return self._queue
 
     @property
     def version(self) -> int:
-        """See :class:`shmq.contract.TypedQueue`."""
+        """See :class:`shmq.api.TypedQueue`."""
         return self._bodies.version
 
     def check(self, body: Any) -> None:
-        """See :class:`shmq.contract.TypedQueue`."""
+        """See :class:`shmq.api.TypedQueue`."""
         self._bodies.plain(body)
 
     def _properties(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -84,15 +84,13 @@ class TypedQueue(contract.TypedQueue):
 
     def put(
         self, body: Any, block: bool | None = None, timeout: float | None = None, **properties: Any
-    ) -> contract.Put:
-        """See :class:`shmq.contract.TypedQueue`."""
+    ) -> api.Put:
+        """See :class:`shmq.api.TypedQueue`."""
         plain = self._bodies.plain(body)
         return self._queue.put(plain, block, timeout, **self._properties(properties))
 
-    async def aput(
-        self, body: Any, timeout: float | None = None, **properties: Any
-    ) -> contract.Put:
-        """See :class:`shmq.contract.TypedQueue`."""
+    async def aput(self, body: Any, timeout: float | None = None, **properties: Any) -> api.Put:
+        """See :class:`shmq.api.TypedQueue`."""
         plain = self._bodies.plain(body)
         return await self._queue.aput(plain, timeout, **self._properties(properties))
 
@@ -103,40 +101,40 @@ class TypedQueue(contract.TypedQueue):
         timeout: float | None = None,
         **properties: Any,
     ) -> int:
-        """See :class:`shmq.contract.TypedQueue`."""
+        """See :class:`shmq.api.TypedQueue`."""
         plain = [self._bodies.plain(body) for body in bodies]
         return self._queue.put_many(plain, block, timeout, **self._properties(properties))
 
-    def body(self, message: contract.Message) -> Any:
-        """See :class:`shmq.contract.TypedQueue`."""
+    def body(self, message: api.Message) -> Any:
+        """See :class:`shmq.api.TypedQueue`."""
         return self._bodies.read(message.body)
 
 
-class TypedStream(contract.TypedStream):
-    """See :class:`shmq.contract.TypedStream`."""
+class TypedStream(api.TypedStream):
+    """See :class:`shmq.api.TypedStream`."""
 
-    def __init__(self, stream: contract.Stream, bodies: _Bodies) -> None:
+    def __init__(self, stream: api.Stream, bodies: _Bodies) -> None:
         self._stream = stream
         self._bodies = bodies
 
     @property
-    def stream(self) -> contract.Stream:
-        """See :class:`shmq.contract.TypedStream`."""
+    def stream(self) -> api.Stream:
+        """See :class:`shmq.api.TypedStream`."""
         return self._stream
 
     @property
     def version(self) -> int:
-        """See :class:`shmq.contract.TypedStream`."""
+        """See :class:`shmq.api.TypedStream`."""
         return self._bodies.version
 
     def check(self, value: Any) -> None:
-        """See :class:`shmq.contract.TypedStream`."""
+        """See :class:`shmq.api.TypedStream`."""
         self._bodies.plain(value)
 
     def append(
         self, value: Any, *, headers: Mapping[str, Any] | None = None, **how: Any
-    ) -> contract.Appended:
-        """See :class:`shmq.contract.TypedStream`."""
+    ) -> api.Appended:
+        """See :class:`shmq.api.TypedStream`."""
         plain, more = self._bodies.plain(value), self._bodies.headers(headers)
         return self._stream.append(plain, headers=more, **{"codec": "msgpack", **how})
 
@@ -146,28 +144,28 @@ class TypedStream(contract.TypedStream):
         *,
         headers: Sequence[Mapping[str, Any] | None] | None = None,
         **how: Any,
-    ) -> list[contract.AppendedRange]:
-        """See :class:`shmq.contract.TypedStream`."""
-        _log.check_many(values)
+    ) -> list[api.AppendedRange]:
+        """See :class:`shmq.api.TypedStream`."""
+        _stream.check_many(values)
         plain = [self._bodies.plain(value) for value in values]
-        _log.check_each("headers", headers, len(plain))
+        _stream.check_each("headers", headers, len(plain))
         given = [None] * len(plain) if headers is None else headers
         more = [self._bodies.headers(each) for each in given]
         return self._stream.append_many(plain, headers=more, **{"codec": "msgpack", **how})
 
-    def producer(self, **options: Unpack[ProducerKeywords]) -> contract.Producer:
-        """See :class:`shmq.contract.TypedStream`."""
+    def producer(self, **options: Unpack[ProducerKeywords]) -> api.Producer:
+        """See :class:`shmq.api.TypedStream`."""
         return _TypedProducer(self._stream, self._bodies, {"codec": "msgpack", **options})
 
-    def body(self, record: contract.Record) -> Any:
-        """See :class:`shmq.contract.TypedStream`."""
+    def body(self, record: api.Record) -> Any:
+        """See :class:`shmq.api.TypedStream`."""
         return self._bodies.read(record.body)
 
 
 class _TypedProducer(Producer):
     """A producer that refuses what is not as the schema says."""
 
-    def __init__(self, stream: contract.Stream, bodies: _Bodies, options: dict[str, Any]) -> None:
+    def __init__(self, stream: api.Stream, bodies: _Bodies, options: dict[str, Any]) -> None:
         super().__init__(stream, **options)
         self._bodies = bodies
 
@@ -179,16 +177,16 @@ class _TypedProducer(Producer):
         headers: Mapping[str, Any] | None = None,
         partition: int | None = None,
     ) -> int:
-        """See :class:`shmq.contract.TypedStream`."""
+        """See :class:`shmq.api.TypedStream`."""
         plain, more = self._bodies.plain(value), self._bodies.headers(headers)
         return super().send(plain, key=key, headers=more, partition=partition)
 
 
 def typed(
-    opened: contract.Queue | contract.Stream, schema: contract.SchemaVersion, kind: type | None
+    opened: api.Queue | api.Stream, schema: api.SchemaVersion, kind: type | None
 ) -> TypedQueue | TypedStream:
     """The queue or the stream with bodies that the schema allows, read as ``kind``."""
     bodies = _Bodies(schema, kind)
-    if isinstance(opened, contract.Stream):
+    if isinstance(opened, api.Stream):
         return TypedStream(opened, bodies)
     return TypedQueue(opened, bodies)

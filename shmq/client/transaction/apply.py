@@ -13,11 +13,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from shmq.client.groups import files
-from shmq.client.openers import attach
-from shmq.client.transactions.entries import Entry, by_partition, entries_of, later_partitions
-from shmq.client.transactions.ledger import TRANSACTION
-from shmq.core import _roster
+from shmq.client.shared.openers import attach
+from shmq.client.transaction.entries import Entry, by_partition, entries_of, later_partitions
+from shmq.client.transaction.transaction_log import TRANSACTION
 from shmq.errors import (
     Full,
     NoSpace,
@@ -28,7 +26,9 @@ from shmq.errors import (
     SegmentError,
     StreamDeleted,
 )
-from shmq.registry import Namespace
+from shmq.namespace import group_files
+from shmq.namespace.namespace import Namespace
+from shmq.native import _group
 
 __all__ = ["Doors", "happen", "put_out", "take_in"]
 
@@ -77,10 +77,10 @@ class Doors:
         stack.callback(found.close)
         return found if found.identity == identity else None
 
-    def roster(self, stream: int, group: str) -> _roster.Roster | None:
+    def roster(self, stream: int, group: str) -> _group.Roster | None:
         """The group; None if it has gone."""
         found = self.open.get(("group", stream, group))
-        return files.look_at(self._namespace, stream, group) if found is None else found
+        return group_files.look_at(self._namespace, stream, group) if found is None else found
 
 
 def happen(doors: Doors, transaction: dict[str, Any], *, wait: bool) -> bool:

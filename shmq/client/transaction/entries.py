@@ -9,7 +9,7 @@ from typing import Any, Final
 
 __all__ = ["Entry", "by_partition", "entries_of", "later_partitions"]
 
-#: The beginning of an entry, and what of it is needed: see entry.h.
+#: The beginning of an entry, and what of it is needed: see stream/entry.h.
 _ENTRY: Final = struct.Struct("<I28xIII4x")
 _KEYED: Final = 2
 

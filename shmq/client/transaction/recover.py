@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shmq.client.transactions.ledger import TRANSACTION, Ledger, hold, ledger_path, owners
+from shmq.client.transaction.transaction_log import TRANSACTION, Ledger, hold, ledger_path, owners
 from shmq.errors import ShmqError, no_descriptor
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
 
 __all__ = ["is_transaction", "look", "settle", "settle_all", "settle_copy", "taking"]
 
@@ -82,7 +82,7 @@ def _finish(namespace: Namespace, process: int, ledger: Ledger) -> bool:
     if not ledger.is_committed:
         return True
     # Hardly anybody meets one who died in the middle of a commit: it is loaded then.
-    from shmq.client.transactions.happening import Doors, happen  # noqa: PLC0415
+    from shmq.client.transaction.apply import Doors, happen  # noqa: PLC0415
 
     try:
         done = happen(Doors(namespace), ledger.read(), wait=False)

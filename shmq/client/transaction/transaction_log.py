@@ -25,12 +25,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.codecs import pack_properties, unpack_properties
-from shmq.core import _core
+from shmq.api.names import SHM, listed
+from shmq.codec.codecs import pack_properties, unpack_properties
 from shmq.errors import DamagedSegment
-from shmq.holders import locker_of, take_file_lock
-from shmq.names import SHM, listed
-from shmq.registry import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.namespace.namespace import Namespace, as_no_file, as_no_space, refuse_foreign
+from shmq.native import _core
+from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = [
     "TRANSACTION",

@@ -1,3 +1,3 @@
-#include "clock.h"
+#include "base/clock.h"
 
 int64_t shmq_clock_set;

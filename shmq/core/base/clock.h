@@ -1,7 +1,7 @@
 /* Time: leases, delays and timeouts run on the monotonic clock, in ns. Wall time is
  * only for what is shown or stored. */
-#ifndef SHMQ_CLOCK_H
-#define SHMQ_CLOCK_H
+#ifndef SHMQ_BASE_CLOCK_H
+#define SHMQ_BASE_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-#include "crash.h"
+#include "base/crash_points.h"
 
 #ifdef SHMQ_CRASHPOINTS
 #include <signal.h>

@@ -3,8 +3,8 @@
  * shared store of the core goes through SET (or is followed by shmq_mark), so running
  * each k of an operation visits every state that a death inside it can leave.
  */
-#ifndef SHMQ_CRASH_H
-#define SHMQ_CRASH_H
+#ifndef SHMQ_BASE_CRASH_POINTS_H
+#define SHMQ_BASE_CRASH_POINTS_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* CRC-32C (Castagnoli), as in RFC 3720, appendix B.4. */
-#ifndef SHMQ_CRC32C_H
-#define SHMQ_CRC32C_H
+#ifndef SHMQ_BASE_CRC32C_H
+#define SHMQ_BASE_CRC32C_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "holder.h"
+#include "base/lock_holder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 #define SLICE 50000000ll         /* ns in the kernel between two looks for signals */
 #define AT_ONCE 100000000ll      /* ns */

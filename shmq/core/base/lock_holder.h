@@ -1,7 +1,7 @@
 /* The thread that a lock's word names, as the kernel knows it. Reads /proc: for those who have
  * waited for a lock in vain, and not for every operation. */
-#ifndef SHMQ_HOLDER_H
-#define SHMQ_HOLDER_H
+#ifndef SHMQ_BASE_LOCK_HOLDER_H
+#define SHMQ_BASE_LOCK_HOLDER_H
 
 #include <stdbool.h>
 #include <stdint.h>

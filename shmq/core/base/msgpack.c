@@ -1,4 +1,4 @@
-#include "msgpack.h"
+#include "base/msgpack.h"
 
 /* Bytes of a UTF-8 sequence that begins so, 0 if none does: RFC 3629. */
 static uint32_t utf8_length(unsigned char first)

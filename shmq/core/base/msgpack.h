@@ -2,10 +2,10 @@
  * master/spec.md. Stricter than that page where a reader in Python would fail: a str is
  * UTF-8, a key is hashable, and nothing lies deeper than SHMQ_MSGPACK_DEPTH. What is not so
  * makes the reader bad. */
-#ifndef SHMQ_MSGPACK_H
-#define SHMQ_MSGPACK_H
+#ifndef SHMQ_BASE_MSGPACK_H
+#define SHMQ_BASE_MSGPACK_H
 
-#include "frame.h"
+#include "base/endian.h"
 
 #define SHMQ_MSGPACK_DEPTH 128
 

@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
-#include "robust.h"
+#include "base/robust_mutex.h"
 
 #include <linux/futex.h>
 #include <sched.h>
 
-#include "holder.h"
-#include "status.h"
+#include "base/lock_holder.h"
+#include "base/status.h"
 
 int shmq_robust_init(union shmq_mutex *lock)
 {

@@ -4,14 +4,24 @@
  * them. What is in shared memory may be damaged, and then nobody may ever be marked: so whoever
  * waits in vain looks at the one that the mutex names, and takes over from one that is not
  * inside (shmq_robust_judge). */
-#ifndef SHMQ_ROBUST_H
-#define SHMQ_ROBUST_H
+#ifndef SHMQ_BASE_ROBUST_MUTEX_H
+#define SHMQ_BASE_ROBUST_MUTEX_H
 
 #include <errno.h>
+#include <pthread.h>
 
-#include "clock.h"
-#include "crash.h"
-#include "layout.h"
+#include "base/clock.h"
+#include "base/crash_points.h"
+
+#define SHMQ_LOCK_BYTES 48    /* room for a pthread_mutex_t on every machine          */
+
+/* A robust mutex that the processes share. */
+union shmq_mutex {
+    pthread_mutex_t mutex;
+    char room[SHMQ_LOCK_BYTES];
+};
+
+_Static_assert(sizeof(pthread_mutex_t) <= SHMQ_LOCK_BYTES, "the locks have room");
 
 /* What glibc has in `__kind` of a robust mutex that processes share; any other would be locked
  * in another way, perhaps one that never ends. And what it has in `__owner` of one that it would

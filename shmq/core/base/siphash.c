@@ -1,4 +1,4 @@
-#include "siphash.h"
+#include "base/siphash.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* What the core's functions return. shmq/core/_core.pyx maps each to an exception. */
-#ifndef SHMQ_STATUS_H
-#define SHMQ_STATUS_H
+/* What the core's functions return. shmq/native/_core.pyx maps each to an exception. */
+#ifndef SHMQ_BASE_STATUS_H
+#define SHMQ_BASE_STATUS_H
 
 enum shmq_status {
     SHMQ_OK = 0,

@@ -1,13 +1,13 @@
 #define _GNU_SOURCE
-#include "follow.h"
+#include "file/change_scan.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "record.h"
-#include "slot.h"
+#include "base/clock.h"
+#include "file/record.h"
+#include "queue/slot.h"
 
 #define SETTLES 1024u       /* of one record                                            */
 #define IDS 256u            /* dedupe ids of one record                                 */

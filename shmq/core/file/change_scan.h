@@ -1,14 +1,14 @@
-/* Following a queue for its journal: the persistence writer's side of journal.h.
+/* Following a queue for its journal: the persistence writer's side of change_hints.h.
  *
  *   collect ──► (the caller writes and syncs what it gave) ──► publish ──► release
  *
  * One follower a queue. Nothing here takes a lock but shmq_release, and nothing blocks. What
  * is collected stays claimed until it is published; a collection that could not be written is
  * kept by the caller and published later, with no other in between. */
-#ifndef SHMQ_FOLLOW_H
-#define SHMQ_FOLLOW_H
+#ifndef SHMQ_FILE_CHANGE_SCAN_H
+#define SHMQ_FILE_CHANGE_SCAN_H
 
-#include "journal.h"
+#include "queue/change_hints.h"
 
 /* Room that is written from its beginning. */
 struct shmq_out {

@@ -1,4 +1,4 @@
-#include "extract.h"
+#include "file/columns.h"
 
 #include <string.h>
 

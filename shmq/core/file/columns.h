@@ -1,9 +1,9 @@
 /* Messages of files as columns: what a replay has found, once it is sorted. */
-#ifndef SHMQ_EXTRACT_H
-#define SHMQ_EXTRACT_H
+#ifndef SHMQ_FILE_COLUMNS_H
+#define SHMQ_FILE_COLUMNS_H
 
-#include "columns.h"
-#include "replay.h"
+#include "queue/columns.h"
+#include "file/replay.h"
 
 /* Which messages, both ends included; and how much they are. */
 struct shmq_extract {

@@ -1,7 +1,7 @@
-#include "record.h"
+#include "file/record.h"
 
-#include "crc32c.h"
-#include "layout.h"
+#include "base/crc32c.h"
+#include "queue/layout.h"
 
 #include <string.h>
 

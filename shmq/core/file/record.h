@@ -10,8 +10,8 @@
  * A file is a header and batches: a BATCH, which has the checksum of what follows it, and
  * `bytes` of other records. A batch counts as a whole or not at all. Behind the last of a
  * closed file stand END, INDEX and FOOTER. */
-#ifndef SHMQ_RECORD_H
-#define SHMQ_RECORD_H
+#ifndef SHMQ_FILE_RECORD_H
+#define SHMQ_FILE_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-#include "replay.h"
+#include "file/replay.h"
 
-#include "crc32c.h"
+#include "base/crc32c.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * In private memory: of each live message where its PUT stands, and its newest state, 32
  * bytes; the files must stay where they are until shmq_replay_end. Files are fed from the
  * oldest to the newest, the snapshot first. */
-#ifndef SHMQ_REPLAY_H
-#define SHMQ_REPLAY_H
+#ifndef SHMQ_FILE_REPLAY_H
+#define SHMQ_FILE_REPLAY_H
 
-#include "record.h"
+#include "file/record.h"
 
 /* A live message. */
 struct shmq_live {

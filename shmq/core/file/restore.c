@@ -1,11 +1,11 @@
-#include "restore.h"
+#include "file/restore.h"
 
 #include <string.h>
 
-#include "dedupe.h"
-#include "life.h"
-#include "list.h"
-#include "slot.h"
+#include "queue/dedupe.h"
+#include "queue/transition.h"
+#include "queue/list.h"
+#include "queue/slot.h"
 
 #define FOR_EVER (INT64_MAX / 2)
 

@@ -1,10 +1,10 @@
 /* Filling a queue that is being made anew from what its files held: message by message, in
  * the order of their sequence numbers, before anybody else may see it. */
-#ifndef SHMQ_RESTORE_H
-#define SHMQ_RESTORE_H
+#ifndef SHMQ_FILE_RESTORE_H
+#define SHMQ_FILE_RESTORE_H
 
-#include "queue.h"
-#include "record.h"
+#include "queue/queue.h"
+#include "file/record.h"
 
 /* Times of the records are wall time: `wall` and `now` are the same moment on both clocks. */
 struct shmq_restorer {

@@ -1,8 +1,8 @@
-#include "spill.h"
+#include "file/stream_segment.h"
 
-#include "crc32c.h"
-#include "entry.h"
-#include "record.h"
+#include "base/crc32c.h"
+#include "stream/entry.h"
+#include "file/record.h"
 
 #include <string.h>
 

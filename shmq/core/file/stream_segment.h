@@ -5,8 +5,8 @@
  * the salt of the stream. Offsets rise without a gap through all of it, times never fall.
  *
  * Nothing that is read is believed before its checksum is right and its lengths fit. */
-#ifndef SHMQ_SPILL_H
-#define SHMQ_SPILL_H
+#ifndef SHMQ_FILE_STREAM_SEGMENT_H
+#define SHMQ_FILE_STREAM_SEGMENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,15 +2,12 @@
  *
  *   magic u32 | payload length u32 | type u8 | version u8 | status u16 | message id u32
  *
- * All integers are unsigned and in network byte order. What reads takes a bounded
- * `struct shmq_reader`: nothing is read beyond its end, and a read that would be makes it
- * bad, once for all. Server (session.c) and client (request.c, wire.pxi) stand upon this. */
-#ifndef SHMQ_FRAME_H
-#define SHMQ_FRAME_H
+ * All integers are unsigned and in network byte order (base/endian.h). Server (connection.c) and
+ * client (request.c, client_connection.pxi) stand upon this. */
+#ifndef SHMQ_PROTOCOL_FRAME_H
+#define SHMQ_PROTOCOL_FRAME_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/endian.h"
 
 #define SHMQ_FRAME_MAGIC 0xDEADBEEFu
 #define SHMQ_FRAME_VERSION 1
@@ -106,53 +103,6 @@ struct shmq_frame {
     uint8_t version;
 };
 
-/* ---- integers ---- */
-
-static inline uint16_t shmq_load16(const unsigned char *at)
-{
-    uint16_t value;
-
-    memcpy(&value, at, sizeof value);
-    return __builtin_bswap16(value);
-}
-
-static inline uint32_t shmq_load32(const unsigned char *at)
-{
-    uint32_t value;
-
-    memcpy(&value, at, sizeof value);
-    return __builtin_bswap32(value);
-}
-
-static inline uint64_t shmq_load64(const unsigned char *at)
-{
-    uint64_t value;
-
-    memcpy(&value, at, sizeof value);
-    return __builtin_bswap64(value);
-}
-
-static inline unsigned char *shmq_store16(unsigned char *at, uint16_t value)
-{
-    value = __builtin_bswap16(value);
-    memcpy(at, &value, sizeof value);
-    return at + sizeof value;
-}
-
-static inline unsigned char *shmq_store32(unsigned char *at, uint32_t value)
-{
-    value = __builtin_bswap32(value);
-    memcpy(at, &value, sizeof value);
-    return at + sizeof value;
-}
-
-static inline unsigned char *shmq_store64(unsigned char *at, uint64_t value)
-{
-    value = __builtin_bswap64(value);
-    memcpy(at, &value, sizeof value);
-    return at + sizeof value;
-}
-
 /* ---- the header ---- */
 
 /* Reads a header of 16 bytes: SHMQ_S_OK, or what is fatal about it, checked in the order of
@@ -180,56 +130,6 @@ static inline unsigned char *shmq_frame_write(unsigned char *at, uint8_t type, u
     *at++ = SHMQ_FRAME_VERSION;
     at = shmq_store16(at, status);
     return shmq_store32(at, id);
-}
-
-/* ---- payloads ---- */
-
-struct shmq_reader {
-    const unsigned char *at, *end;
-    bool bad;
-};
-
-static inline size_t shmq_left(const struct shmq_reader *r) { return (size_t)(r->end - r->at); }
-
-/* The next `size` bytes, or NULL. */
-static inline const unsigned char *shmq_read_bytes(struct shmq_reader *r, size_t size)
-{
-    const unsigned char *at = r->at;
-
-    if (r->bad || size > shmq_left(r)) {
-        r->bad = true;
-        return NULL;
-    }
-    r->at += size;
-    return at;
-}
-
-static inline uint8_t shmq_read8(struct shmq_reader *r)
-{
-    const unsigned char *at = shmq_read_bytes(r, 1);
-
-    return at ? *at : 0;
-}
-
-static inline uint16_t shmq_read16(struct shmq_reader *r)
-{
-    const unsigned char *at = shmq_read_bytes(r, 2);
-
-    return at ? shmq_load16(at) : 0;
-}
-
-static inline uint32_t shmq_read32(struct shmq_reader *r)
-{
-    const unsigned char *at = shmq_read_bytes(r, 4);
-
-    return at ? shmq_load32(at) : 0;
-}
-
-static inline uint64_t shmq_read64(struct shmq_reader *r)
-{
-    const unsigned char *at = shmq_read_bytes(r, 8);
-
-    return at ? shmq_load64(at) : 0;
 }
 
 #endif

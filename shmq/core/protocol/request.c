@@ -1,4 +1,4 @@
-#include "request.h"
+#include "protocol/request.h"
 
 #include <stdlib.h>
 

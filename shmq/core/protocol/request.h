@@ -1,10 +1,10 @@
 /* What a client sends and receives: a buffer that grows, and requests written to its end. */
-#ifndef SHMQ_REQUEST_H
-#define SHMQ_REQUEST_H
+#ifndef SHMQ_PROTOCOL_REQUEST_H
+#define SHMQ_PROTOCOL_REQUEST_H
 
 #include <stddef.h>
 
-#include "frame.h"
+#include "protocol/frame.h"
 
 /* Bytes start..end are content, those behind are room. */
 struct shmq_buffer {

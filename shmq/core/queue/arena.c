@@ -1,6 +1,6 @@
-#include "arena.h"
+#include "queue/arena.h"
 
-#include "memory.h"
+#include "queue/backing.h"
 
 /* Up to 8 units every size is a class; above, four sizes per doubling. */
 static uint64_t round_up(uint64_t units)

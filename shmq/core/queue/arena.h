@@ -4,10 +4,10 @@
  * marking what the slots own. Runs up to 64 KiB are rounded up to one of four sizes per
  * doubling (the classes), so that a slot set free keeps its block for the next message
  * of that class: the usual put takes slot and block in one step. */
-#ifndef SHMQ_ARENA_H
-#define SHMQ_ARENA_H
+#ifndef SHMQ_QUEUE_ARENA_H
+#define SHMQ_QUEUE_ARENA_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 #define SHMQ_CLASS_UNITS 1024u /* the largest run with a class */
 

@@ -1,12 +1,12 @@
-#include "attach.h"
+#include "queue/attachments.h"
 
 #include <string.h>
 
-#include "bell.h"
-#include "clock.h"
-#include "memory.h"
-#include "message.h"
-#include "slot.h"
+#include "queue/wakeup.h"
+#include "base/clock.h"
+#include "queue/backing.h"
+#include "queue/message.h"
+#include "queue/slot.h"
 
 static uint32_t free_entry(struct shmq_queue *q)
 {

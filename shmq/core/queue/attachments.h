@@ -1,8 +1,8 @@
 /* Who is attached, and what becomes of what a dead one held. All hold the lock. */
-#ifndef SHMQ_ATTACH_H
-#define SHMQ_ATTACH_H
+#ifndef SHMQ_QUEUE_ATTACHMENTS_H
+#define SHMQ_QUEUE_ATTACHMENTS_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Gives the handle an attachment. SHMQ_CROWDED, SHMQ_NO_SPACE. */
 int shmq_attach(struct shmq_queue *q, uint64_t process, uint32_t pid, const char *name);

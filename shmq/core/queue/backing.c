@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
-#include "memory.h"
+#include "queue/backing.h"
 
 #include <errno.h>
 #include <fcntl.h>
 
-#include "arena.h"
-#include "journal.h"
+#include "queue/arena.h"
+#include "queue/change_hints.h"
 
 #define LEAST_SLOTS 32u          /* the first step: a page of slots                     */
 #define MOST_SLOTS 4096u         /* the largest step                                    */

@@ -1,10 +1,10 @@
 /* Backing the segment with memory, in steps, before it is touched: on a full /dev/shm
  * a store to a page that was never allocated is a SIGBUS, a refused step is an error.
  * All hold the lock; SHMQ_NO_SPACE sets q->wanted. */
-#ifndef SHMQ_MEMORY_H
-#define SHMQ_MEMORY_H
+#ifndef SHMQ_QUEUE_BACKING_H
+#define SHMQ_QUEUE_BACKING_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Ensures: bytes [offset, offset + size) of the segment have memory. */
 int shmq_back(struct shmq_queue *q, uint64_t offset, uint64_t size);

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "journal.h"
+#include "queue/change_hints.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "memory.h"
+#include "base/clock.h"
+#include "queue/backing.h"
 
 #define MOST_PATIENCE 400000ll /* ns: longer than a sync of a quick disk                 */
 #define MARGIN 50000ll

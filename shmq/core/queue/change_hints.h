@@ -1,7 +1,7 @@
 /* The queue's side of its journal: what tells the persistence writer where to look, and what
  * waits for it.
  *
- * There is no log in memory: the slots are the truth here too. The writer (follow.h) is one
+ * There is no log in memory: the slots are the truth here too. The writer (change_scan.h) is one
  * more attached process. It takes no lock to read; it goes by hints, indexes of slots, in two
  * rings, one for each side of the queue:
  *
@@ -23,10 +23,10 @@
  * A slot that was MOVED to another queue stays SPENT even if nothing was logged, and the
  * writer takes it for a message still: until the other queue's journal has the copy, this one
  * has to have the original. */
-#ifndef SHMQ_JOURNAL_H
-#define SHMQ_JOURNAL_H
+#ifndef SHMQ_QUEUE_CHANGE_HINTS_H
+#define SHMQ_QUEUE_CHANGE_HINTS_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* What the writer is to be woken for. */
 enum shmq_awake { SHMQ_AWAKE = 0, SHMQ_IDLE = 1, SHMQ_LINGERING = 2 };

@@ -1,12 +1,12 @@
-#include "check.h"
+#include "queue/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "arena.h"
-#include "bell.h"
-#include "heap.h"
-#include "timer.h"
+#include "queue/arena.h"
+#include "queue/wakeup.h"
+#include "queue/heap.h"
+#include "queue/timer.h"
 
 #define EXPECT(condition, what) \
     do {                        \

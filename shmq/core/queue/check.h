@@ -1,8 +1,8 @@
 /* Every invariant of a segment, verified: what the tests ask after each operation. */
-#ifndef SHMQ_CHECK_H
-#define SHMQ_CHECK_H
+#ifndef SHMQ_QUEUE_CHECK_H
+#define SHMQ_QUEUE_CHECK_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* NULL if all is well, else what is wrong (a constant string). Holds the lock. These
  * two are the only functions of the core that allocate memory. */

@@ -1,4 +1,4 @@
-#include "columns.h"
+#include "queue/columns.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
  * from offset i to offset i + 1, and so do the properties (a msgpack map, or no bytes). Times
  * are in microseconds since 1970, 0 where there is none. So a column is as Arrow has it, and
  * nothing has to be copied to make one. */
-#ifndef SHMQ_COLUMNS_H
-#define SHMQ_COLUMNS_H
+#ifndef SHMQ_QUEUE_COLUMNS_H
+#define SHMQ_QUEUE_COLUMNS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-#include "dedupe.h"
+#include "queue/dedupe.h"
 
-#include "memory.h"
+#include "queue/backing.h"
 
 #define LEAST_SIZE 64u
 

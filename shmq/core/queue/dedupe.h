@@ -3,10 +3,10 @@
  * The ring is a truth of its own: messages are forgotten before their ids. Ids are kept
  * as 128-bit hashes. An entry is written behind the tail before its put is committed,
  * and becomes part of the ring after; recovery settles the one in between. */
-#ifndef SHMQ_DEDUPE_H
-#define SHMQ_DEDUPE_H
+#ifndef SHMQ_QUEUE_DEDUPE_H
+#define SHMQ_QUEUE_DEDUPE_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* SHMQ_DUPLICATE and the first put's sequence number, or SHMQ_OK. */
 int shmq_dedupe_find(struct shmq_queue *q, const uint64_t hash[2], int64_t now, uint64_t *seq);

@@ -1,9 +1,9 @@
-#include "overflow.h"
+#include "queue/drop_oldest.h"
 
-#include "arena.h"
-#include "life.h"
-#include "order.h"
-#include "slot.h"
+#include "queue/arena.h"
+#include "queue/transition.h"
+#include "queue/ready_order.h"
+#include "queue/slot.h"
 
 /* The visible message that a queue that drops its oldest one would drop next. Dropping
  * one of which a view lives would make no room. */

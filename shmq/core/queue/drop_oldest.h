@@ -1,8 +1,8 @@
 /* Making room in a full queue by dropping its oldest message, where that is its rule. */
-#ifndef SHMQ_OVERFLOW_H
-#define SHMQ_OVERFLOW_H
+#ifndef SHMQ_QUEUE_DROP_OLDEST_H
+#define SHMQ_QUEUE_DROP_OLDEST_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* As shmq_slot_take; with overflow="drop-oldest", visible messages are dropped for it, but
  * none in vain. Holds the lock. */

@@ -1,7 +1,7 @@
-#include "filter.h"
+#include "queue/filter.h"
 
-#include "msgpack.h"
-#include "properties.h"
+#include "base/msgpack.h"
+#include "queue/properties.h"
 
 #define NS_PER_S 1e9
 #define MS_PER_S 1e3

@@ -1,6 +1,6 @@
 /* A filter: which messages are meant, by what is known of them without their bodies.
  *
- * shmq/filters.py compiles an expression of the language of shmq/where.py to a small program
+ * shmq/expression/compiler.py compiles an expression of the language of shmq/expression/parse.py to a small program
  * in postfix order, of bytes, numbers in network byte order:
  *
  *   NOT AND OR   take one or two truths from the stack, and leave one
@@ -14,8 +14,8 @@
  * A program is checked once, as a whole, before it is run: its end, every length, and that the
  * stack neither runs dry nor over. What it is run on is checked as it is read: properties that
  * are not one msgpack map have nothing. */
-#ifndef SHMQ_FILTER_H
-#define SHMQ_FILTER_H
+#ifndef SHMQ_QUEUE_FILTER_H
+#define SHMQ_QUEUE_FILTER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "search.h"
+#include "queue/find_by_sequence.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Finding messages by their sequence numbers: of many, in one look at every slot. */
-#ifndef SHMQ_SEARCH_H
-#define SHMQ_SEARCH_H
+#ifndef SHMQ_QUEUE_FIND_BY_SEQUENCE_H
+#define SHMQ_QUEUE_FIND_BY_SEQUENCE_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Entries that the table of a search for `count` needs: a power of two. */
 uint64_t shmq_search_room(uint32_t count);

@@ -1,8 +1,8 @@
-#include "group.h"
+#include "queue/group.h"
 
-#include "list.h"
-#include "memory.h"
-#include "order.h"
+#include "queue/list.h"
+#include "queue/backing.h"
+#include "queue/ready_order.h"
 
 /* ---- the pairing heap: child, siblings by next, prev = left sibling or parent ---- */
 /* Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, Algorithmica 1 (1986). */

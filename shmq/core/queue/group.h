@@ -3,10 +3,10 @@
  * Only a group's front is in the order or in flight. The other READY messages of the
  * group stand behind it: in its run if they came in the order's order, else in its heap
  * (a pairing heap through the slots), so a blocked group costs the others nothing. */
-#ifndef SHMQ_GROUP_H
-#define SHMQ_GROUP_H
+#ifndef SHMQ_QUEUE_GROUP_H
+#define SHMQ_QUEUE_GROUP_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Ensures: there is a record for the group, or memory for one. SHMQ_NO_SPACE. */
 int shmq_group_reserve(struct shmq_queue *q, uint64_t hash);

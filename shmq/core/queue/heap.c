@@ -1,4 +1,4 @@
-#include "heap.h"
+#include "queue/heap.h"
 
 #define ARITY 4u
 

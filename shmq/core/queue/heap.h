@@ -1,9 +1,9 @@
 /* A 4-ary min-heap of slots by a 64-bit key, keys beside each other for the cache. Each
  * slot knows its place, so that any can be removed. Derived: rebuilt by recovery. */
-#ifndef SHMQ_HEAP_H
-#define SHMQ_HEAP_H
+#ifndef SHMQ_QUEUE_HEAP_H
+#define SHMQ_QUEUE_HEAP_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 struct shmq_heap {
     struct shmq_queue *q;

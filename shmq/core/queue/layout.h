@@ -13,14 +13,15 @@
  * A change of any offset is a change of SHMQ_LAYOUT_VERSION. docs/architecture.md
  * explains the whole.
  */
-#ifndef SHMQ_LAYOUT_H
-#define SHMQ_LAYOUT_H
+#ifndef SHMQ_QUEUE_LAYOUT_H
+#define SHMQ_QUEUE_LAYOUT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/robust_mutex.h"
 
 #define SHMQ_MAGIC 0x53484d51u /* "SHMQ" */
 #define SHMQ_LAYOUT_VERSION 3u
@@ -34,7 +35,6 @@
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
 #define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
-#define SHMQ_LOCK_BYTES 48    /* room for a pthread_mutex_t on every machine          */
 #define SHMQ_LEAST_HINTS 1024u /* entries of the rings of hints at first; 2^n          */
 
 /* ---- a slot's word: serial (40 bits) | deliveries (16) | flags (4) | state (4) ---- */
@@ -50,7 +50,7 @@ enum shmq_state {
     SHMQ_MOVING = 7,  /* its owner moves it to another queue                           */
     SHMQ_ZOMBIE = 8,  /* settled, but a view of it is alive: the bytes stay            */
     SHMQ_ACKED = 9,   /* acknowledged by its holder, without the lock; to be set free      */
-    SHMQ_SPENT = 10,  /* settled; FREE once the journal has it: see journal.h              */
+    SHMQ_SPENT = 10,  /* settled; FREE once the journal has it: see change_hints.h              */
     SHMQ_STATES
 };
 
@@ -59,7 +59,7 @@ enum shmq_state {
 #define SHMQ_F_HOLDS 0x20ull   /* DELAYED by a nack: holds its group back               */
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
-#define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see move.h   */
+#define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see transfer.h   */
 #define SHMQ_F_LATER 0x20ull   /* STAGED: what its publishing needs stands behind the body */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
@@ -94,7 +94,7 @@ struct shmq_slot {
     uint32_t prev;
     uint16_t owner;        /* FILLING, STAGED, LEASED, MOVING: attachment + 1          */
     uint8_t lane;          /* priority | where << 4                                    */
-    uint8_t codec;         /* see shmq/codecs.py                                       */
+    uint8_t codec;         /* see shmq/codec/codecs.py                                       */
     uint32_t pins;         /* views: attachment + 1 << 16 | how many                   */
     int64_t put_at;        /* monotonic ns                                             */
     /* -- a message without group, ttl, delay or history stays within the line above -- */
@@ -150,7 +150,7 @@ struct shmq_list {
 
 #define SHMQ_CHOOSY (1u << 31) /* of `n`: it is rung for each message that arrives       */
 
-/* Who has a bell of its own to be rung when something comes: see bell.h. */
+/* Who has a bell of its own to be rung when something comes: see wakeup.h. */
 struct shmq_party {
     uint64_t process;    /* its process's number in the namespace; 0: the entry is free */
     uint32_t n;          /* which of that process's bells; SHMQ_CHOOSY                 */
@@ -188,7 +188,7 @@ struct shmq_options {
     char dead_letter[SHMQ_NAME_BYTES];
 };
 
-/* What the journal has of a slot: message `seq`, in commit `batch`. See journal.h. */
+/* What the journal has of a slot: message `seq`, in commit `batch`. See change_hints.h. */
 struct shmq_logged {
     uint64_t seq;
     uint64_t batch;
@@ -219,12 +219,6 @@ struct shmq_sample {
     uint64_t in, out;
 };
 
-/* A robust mutex that the processes share. */
-union shmq_mutex {
-    pthread_mutex_t mutex;
-    char room[SHMQ_LOCK_BYTES];
-};
-
 struct shmq_header {
     /* -- read only once published ------------------------------------------------- */
     _Atomic uint64_t published; /* SHMQ_MAGIC << 32 | version: stored last              */
@@ -241,7 +235,7 @@ struct shmq_header {
     uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
     _Atomic uint64_t armed[2]; /* bit b: ring parties[b], by enum shmq_bell            */
     int64_t liveness_at;    /* when the attached processes are to be looked at again   */
-    _Atomic uint32_t journal_asleep; /* what the writer is to be woken for: journal.h  */
+    _Atomic uint32_t journal_asleep; /* what the writer is to be woken for: change_hints.h  */
     _Atomic uint32_t journal_epoch;  /* raised where hints may have been lost          */
 
     /* -- the side of the puts, under `put_lock` -------------------------------------- */
@@ -279,7 +273,7 @@ struct shmq_header {
     uint32_t spent;         /* SPENT slots                                             */
     _Atomic uint64_t spent_tail; /* counter of hints to settled and changed slots      */
 
-    /* -- the rings between the two sides: see exchange.h ------------------------------ */
+    /* -- the rings between the two sides: see put_ring.h ------------------------------ */
     _Alignas(64) uint32_t inbox[SHMQ_RING];    /* put, and not in the order yet: slots    */
     uint32_t returned[SHMQ_RING]; /* set free, for the next puts: class << 24 | slot   */
 
@@ -362,6 +356,5 @@ _Static_assert(offsetof(struct shmq_header, parties) == 2384, "header layout");
 _Static_assert(offsetof(struct shmq_header, journal) == 3456, "header layout");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
-_Static_assert(sizeof(pthread_mutex_t) <= SHMQ_LOCK_BYTES, "the locks have room");
 
 #endif

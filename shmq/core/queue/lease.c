@@ -1,7 +1,7 @@
-#include "exchange.h"
-#include "life.h"
-#include "order.h"
-#include "slot.h"
+#include "queue/put_ring.h"
+#include "queue/transition.h"
+#include "queue/ready_order.h"
+#include "queue/slot.h"
 
 /* A get looks into the inbox when it must, and now and then so that the inbox does not
  * fill up, when the puts would have to empty it. */

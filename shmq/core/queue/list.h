@@ -1,9 +1,9 @@
 /* A doubly linked list through the slots' next and prev. The head's prev is undefined,
  * so that taking the head does not touch the slot behind it. */
-#ifndef SHMQ_LIST_H
-#define SHMQ_LIST_H
+#ifndef SHMQ_QUEUE_LIST_H
+#define SHMQ_QUEUE_LIST_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 static inline void shmq_list_clear(struct shmq_list *list)
 {

@@ -1,14 +1,14 @@
 #define _GNU_SOURCE
-#include "lock.h"
+#include "queue/lock.h"
 
-#include "bell.h"
-#include "clock.h"
-#include "exchange.h"
-#include "holder.h"
-#include "journal.h"
-#include "recover.h"
-#include "robust.h"
-#include "sleep.h"
+#include "queue/wakeup.h"
+#include "base/clock.h"
+#include "queue/put_ring.h"
+#include "base/lock_holder.h"
+#include "queue/change_hints.h"
+#include "queue/recover.h"
+#include "base/robust_mutex.h"
+#include "queue/wait.h"
 
 #define EVERYTHING UINT32_MAX
 

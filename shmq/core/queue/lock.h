@@ -7,10 +7,10 @@
  * Leases and settlements take the first alone, and the usual put the second alone; all
  * else takes both, in this order, and then has the whole queue, the inbox emptied. So do
  * they all before they say that a queue is empty or full, and before they sleep. */
-#ifndef SHMQ_LOCK_H
-#define SHMQ_LOCK_H
+#ifndef SHMQ_QUEUE_LOCK_H
+#define SHMQ_QUEUE_LOCK_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 int shmq_lock_init(struct shmq_header *h);
 

@@ -5,10 +5,10 @@
  *    └► DELAYED  └──nack, expiry, death of the holder
  *                               └──limit, reject, ttl──► DEAD ──moved──► the other queue
  */
-#ifndef SHMQ_MESSAGE_H
-#define SHMQ_MESSAGE_H
+#ifndef SHMQ_QUEUE_MESSAGE_H
+#define SHMQ_QUEUE_MESSAGE_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* What a put brings. Times in ns. */
 struct shmq_put {
@@ -24,7 +24,7 @@ struct shmq_put {
     int64_t ttl;             /* 0: the queue's; -1: none at all                     */
     uint64_t group;          /* 0: none                                             */
     const uint64_t *dedupe;  /* 128 bits, or NULL                                   */
-    uint64_t origin_queue;   /* staged messages: see layout.h                       */
+    uint64_t origin_queue;   /* staged messages: see queue/layout.h                       */
     uint64_t origin_seq;
     uint32_t row;            /* of a chunk's: its number there + 1; 0: it is no row     */
 };
@@ -132,7 +132,7 @@ int shmq_return_unseen(struct shmq_queue *q, uint64_t receipt, int64_t now);
 /* Its time has come: a lease or a delay has ended, or a ttl. For the timer. */
 void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
 
-/* Takes what a dead process held: see attach.h. */
+/* Takes what a dead process held: see attachments.h. */
 void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t now);
 
 /* Removes READY and DELAYED messages; returns how many, and gives memory back. */

@@ -1,4 +1,4 @@
-#include "packed.h"
+#include "queue/packed_batch.h"
 
 #include <stddef.h>
 

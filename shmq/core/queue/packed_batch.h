@@ -7,8 +7,8 @@
  * little-endian numbers, some of which may be 0; `size` is 0 only where `count` is, so that
  * what a batch takes to read is bounded by its bytes. The records come first, so that an array begins at the beginning
  * of a block, on a cache line. */
-#ifndef SHMQ_PACKED_H
-#define SHMQ_PACKED_H
+#ifndef SHMQ_QUEUE_PACKED_BATCH_H
+#define SHMQ_QUEUE_PACKED_BATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

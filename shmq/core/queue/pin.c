@@ -1,5 +1,5 @@
-#include "life.h"
-#include "slot.h"
+#include "queue/transition.h"
+#include "queue/slot.h"
 
 /* Reads no more of the slot than it must: the second half is another line. */
 void shmq_look(struct shmq_queue *q, struct shmq_slot *s, struct shmq_view *view)

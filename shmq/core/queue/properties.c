@@ -1,10 +1,10 @@
-#include "properties.h"
+#include "queue/properties.h"
 
-#include "message.h"
-#include "siphash.h"
+#include "queue/message.h"
+#include "base/siphash.h"
 
 #define MS 1000000ll
-#define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/options.py has it */
+#define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/api/options.py has it */
 
 static const char *const CODECS[] = {"bytes", "text", "msgpack", "json", "command", "event",
                                      "packed"};

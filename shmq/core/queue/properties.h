@@ -1,9 +1,9 @@
 /* The properties of a message, one msgpack map, as far as the queue has to know them. */
-#ifndef SHMQ_PROPERTIES_H
-#define SHMQ_PROPERTIES_H
+#ifndef SHMQ_QUEUE_PROPERTIES_H
+#define SHMQ_QUEUE_PROPERTIES_H
 
-#include "msgpack.h"
-#include "queue.h"
+#include "base/msgpack.h"
+#include "queue/queue.h"
 
 struct shmq_put;
 
@@ -30,7 +30,7 @@ const char *shmq_properties_apply(const struct shmq_queue *q,
                                   const struct shmq_properties *properties,
                                   struct shmq_put *put, uint64_t hash[2]);
 
-/* The number of a codec by its name, SHMQ_CODEC_OTHER for another: shmq/codecs.py. */
+/* The number of a codec by its name, SHMQ_CODEC_OTHER for another: shmq/codec/codecs.py. */
 #define SHMQ_CODEC_OTHER 255
 uint8_t shmq_codec_number(struct shmq_text name);
 

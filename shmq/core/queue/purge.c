@@ -1,7 +1,7 @@
-#include "journal.h"
-#include "memory.h"
-#include "message.h"
-#include "recover.h"
+#include "queue/change_hints.h"
+#include "queue/backing.h"
+#include "queue/message.h"
+#include "queue/recover.h"
 
 /* Sets every visible and delayed message free and derives everything else anew, which
  * is linear, whatever the messages' groups, priorities and timers. */

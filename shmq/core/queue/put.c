@@ -1,11 +1,11 @@
 #include <string.h>
 
-#include "arena.h"
-#include "dedupe.h"
-#include "journal.h"
-#include "life.h"
-#include "overflow.h"
-#include "slot.h"
+#include "queue/arena.h"
+#include "queue/dedupe.h"
+#include "queue/change_hints.h"
+#include "queue/transition.h"
+#include "queue/drop_oldest.h"
+#include "queue/slot.h"
 
 int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_bytes)
 {

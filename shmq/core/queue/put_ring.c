@@ -1,11 +1,11 @@
-#include "exchange.h"
+#include "queue/put_ring.h"
 
 #include <string.h>
 
-#include "arena.h"
-#include "journal.h"
-#include "life.h"
-#include "order.h"
+#include "queue/arena.h"
+#include "queue/change_hints.h"
+#include "queue/transition.h"
+#include "queue/ready_order.h"
 
 #define AHEAD 8u     /* entries of a ring that are fetched before they are needed       */
 #define DISTANCE 32u /* slots between one set free and its next use                     */

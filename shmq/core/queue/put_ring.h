@@ -7,7 +7,7 @@
  *   returned  gets ──► puts   slots that were set free, with their blocks
  *
  * The rings are derived, like every index: the slots say what is a message and what is
- * free. Whoever holds both locks holds the queue as a whole (lock.h), and begins by
+ * free. Whoever holds both locks holds the queue as a whole (queue/lock.h), and begins by
  * emptying the inbox, so that all else stands as if there were one lock only.
  *
  * The order is kept: the inbox holds messages of the middle priority alone, in the order
@@ -17,11 +17,11 @@
  * Free slots go round in a ring, not through a stack: a slot comes back to the puts when
  * its line has left the other core's cache for the one that they share, and early enough
  * to be fetched ahead. */
-#ifndef SHMQ_EXCHANGE_H
-#define SHMQ_EXCHANGE_H
+#ifndef SHMQ_QUEUE_PUT_RING_H
+#define SHMQ_QUEUE_PUT_RING_H
 
-#include "message.h"
-#include "queue.h"
+#include "queue/message.h"
+#include "queue/queue.h"
 
 /* Whether the put is of the kind that goes this way. Needs no lock. */
 static inline bool shmq_is_plain(const struct shmq_queue *q, const struct shmq_put *put)

@@ -3,14 +3,14 @@
  * A handle is private memory: the mapping, and pointers to its regions. Functions say
  * "Holds the lock" where the caller must hold it.
  */
-#ifndef SHMQ_QUEUE_H
-#define SHMQ_QUEUE_H
+#ifndef SHMQ_QUEUE_QUEUE_H
+#define SHMQ_QUEUE_QUEUE_H
 
-#include "clock.h"
-#include "crash.h"
-#include "layout.h"
-#include "receipt.h"
-#include "status.h"
+#include "base/clock.h"
+#include "base/crash_points.h"
+#include "queue/layout.h"
+#include "queue/receipt.h"
+#include "base/status.h"
 
 struct shmq_queue {
     struct shmq_header *h;

@@ -1,7 +1,7 @@
-#include "order.h"
+#include "queue/ready_order.h"
 
-#include "heap.h"
-#include "list.h"
+#include "queue/heap.h"
+#include "queue/list.h"
 
 void shmq_order_insert(struct shmq_queue *q, struct shmq_slot *s)
 {

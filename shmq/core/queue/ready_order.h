@@ -3,10 +3,10 @@
  * A message that comes in the order's own order (every fresh put of its priority) is
  * appended to a list; one that does not (it was returned, or delayed, or had waited
  * behind its group) goes into a heap. The next message is the better of the two heads. */
-#ifndef SHMQ_ORDER_H
-#define SHMQ_ORDER_H
+#ifndef SHMQ_QUEUE_READY_ORDER_H
+#define SHMQ_QUEUE_READY_ORDER_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Ensures: the READY slot is in the order, and counted in header.ready. */
 void shmq_order_insert(struct shmq_queue *q, struct shmq_slot *s);

@@ -1,4 +1,4 @@
-#include "receipt.h"
+#include "queue/receipt.h"
 
 /* SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). */
 static uint64_t next_random(uint64_t *state)

@@ -6,8 +6,8 @@
  * of MurmurHash3's finaliser, keyed. Under another queue's id a receipt opens to a slot
  * and a serial that are as good as random, and no message in flight has those. 0 stays 0,
  * and is no receipt. */
-#ifndef SHMQ_RECEIPT_H
-#define SHMQ_RECEIPT_H
+#ifndef SHMQ_QUEUE_RECEIPT_H
+#define SHMQ_QUEUE_RECEIPT_H
 
 #include <stdint.h>
 

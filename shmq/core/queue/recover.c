@@ -1,15 +1,15 @@
-#include "recover.h"
+#include "queue/recover.h"
 
-#include "arena.h"
-#include "bell.h"
-#include "dedupe.h"
-#include "exchange.h"
-#include "group.h"
-#include "heap.h"
-#include "journal.h"
-#include "list.h"
-#include "slot.h"
-#include "timer.h"
+#include "queue/arena.h"
+#include "queue/wakeup.h"
+#include "queue/dedupe.h"
+#include "queue/put_ring.h"
+#include "queue/group.h"
+#include "queue/heap.h"
+#include "queue/change_hints.h"
+#include "queue/list.h"
+#include "queue/slot.h"
+#include "queue/timer.h"
 
 static void forget_indexes(struct shmq_queue *q)
 {

@@ -1,4 +1,4 @@
-#include "chunk.h"
+#include "queue/row_chunk.h"
 
 #include <string.h>
 

@@ -2,12 +2,12 @@
  *
  *   magic, rows (4 bytes each) | the target's hash key (8) | row | row | ...
  *
- * A row is what a put of it is to be, checked against its queue before: see chunk.c. A chunk
- * lies in a staging queue until its rows are moved from there (move.h). */
-#ifndef SHMQ_CHUNK_H
-#define SHMQ_CHUNK_H
+ * A row is what a put of it is to be, checked against its queue before: see row_chunk.c. A chunk
+ * lies in a staging queue until its rows are moved from there (transfer.h). */
+#ifndef SHMQ_QUEUE_ROW_CHUNK_H
+#define SHMQ_QUEUE_ROW_CHUNK_H
 
-#include "message.h"
+#include "queue/message.h"
 
 #define SHMQ_CHUNK_HEAD 16u
 

@@ -1,11 +1,11 @@
-#include "segment.h"
+#include "queue/segment.h"
 
 #include <string.h>
 
-#include "clock.h"
-#include "crc32c.h"
-#include "list.h"
-#include "lock.h"
+#include "base/clock.h"
+#include "base/crc32c.h"
+#include "queue/list.h"
+#include "queue/lock.h"
 
 static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
 

@@ -1,8 +1,8 @@
 /* Making a segment, and deciding whether one may be trusted. */
-#ifndef SHMQ_SEGMENT_H
-#define SHMQ_SEGMENT_H
+#ifndef SHMQ_QUEUE_SEGMENT_H
+#define SHMQ_QUEUE_SEGMENT_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Where everything lies in a segment of a queue with these options. */
 void shmq_lay_out(const struct shmq_options *options, struct shmq_geometry *geo);

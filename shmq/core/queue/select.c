@@ -1,9 +1,9 @@
-#include "choose.h"
+#include "queue/select.h"
 
-#include "exchange.h"
-#include "heap.h"
-#include "life.h"
-#include "order.h"
+#include "queue/put_ring.h"
+#include "queue/heap.h"
+#include "queue/transition.h"
+#include "queue/ready_order.h"
 
 /* What one look costs, and what may be spent while the lock is held: 256 messages that a filter
  * of a few comparisons is run on, fewer of a longer one, or 4096 slots that are passed by. */

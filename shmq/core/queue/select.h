@@ -4,12 +4,12 @@
  * the front, so a front that is not meant holds its group. The lock is held for a bounded number
  * of steps; in between others have their turns, and the search goes on where it was. It sees
  * every message that stands in the order from its beginning to its end; of what comes in
- * meanwhile it may see some, and whoever waits is rung for it (bell.h). */
-#ifndef SHMQ_CHOOSE_H
-#define SHMQ_CHOOSE_H
+ * meanwhile it may see some, and whoever waits is rung for it (wakeup.h). */
+#ifndef SHMQ_QUEUE_SELECT_H
+#define SHMQ_QUEUE_SELECT_H
 
-#include "filter.h"
-#include "message.h"
+#include "queue/filter.h"
+#include "queue/message.h"
 
 /* A search. Private memory. */
 struct shmq_choice {

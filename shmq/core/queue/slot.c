@@ -1,9 +1,9 @@
-#include "slot.h"
+#include "queue/slot.h"
 
-#include "arena.h"
-#include "exchange.h"
-#include "journal.h"
-#include "memory.h"
+#include "queue/arena.h"
+#include "queue/put_ring.h"
+#include "queue/change_hints.h"
+#include "queue/backing.h"
 
 #define STOCK 31 /* slots made ready beside the one that is needed */
 

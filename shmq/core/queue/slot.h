@@ -1,8 +1,8 @@
 /* Taking a free slot with a block for its bytes, and setting one free. */
-#ifndef SHMQ_SLOT_H
-#define SHMQ_SLOT_H
+#ifndef SHMQ_QUEUE_SLOT_H
+#define SHMQ_QUEUE_SLOT_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* A FREE slot, in no list, with room for `bytes`. SHMQ_FULL, SHMQ_NO_SPACE. */
 int shmq_slot_take(struct shmq_queue *q, uint64_t bytes, uint32_t *at);
@@ -17,7 +17,7 @@ void shmq_slot_drop_cached(struct shmq_queue *q);
 void shmq_slot_born(struct shmq_queue *q);
 
 /* The end of a message that is in no list and no group any more: commits FREE, or ZOMBIE
- * while views of it are alive; or SPENT, if the journal has it (journal.h). */
+ * while views of it are alive; or SPENT, if the journal has it (change_hints.h). */
 void shmq_slot_free(struct shmq_queue *q, struct shmq_slot *s);
 
 /* The same of a slot that owes the journal nothing. */

@@ -1,4 +1,4 @@
-#include "excerpt.h"
+#include "queue/snapshot_read.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,11 @@
  * In two steps, as a block is laid out by what comes into it: first the slots are chosen, then
  * what stands in them is copied, and a message that has gone in between is passed over. Of each
  * message all is copied while its slot's word stays as it is, so no row is torn. */
-#ifndef SHMQ_EXCERPT_H
-#define SHMQ_EXCERPT_H
+#ifndef SHMQ_QUEUE_SNAPSHOT_READ_H
+#define SHMQ_QUEUE_SNAPSHOT_READ_H
 
-#include "columns.h"
-#include "queue.h"
+#include "queue/columns.h"
+#include "queue/queue.h"
 
 /* A message that was chosen. */
 struct shmq_pick {

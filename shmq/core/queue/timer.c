@@ -1,9 +1,9 @@
-#include "timer.h"
+#include "queue/timer.h"
 
-#include "clock.h"
-#include "heap.h"
-#include "list.h"
-#include "message.h"
+#include "base/clock.h"
+#include "queue/heap.h"
+#include "queue/list.h"
+#include "queue/message.h"
 
 #define MOST_AT_ONCE 1024
 #define RATE_PERIOD 1000000000ll    /* ns */

@@ -3,10 +3,10 @@
  * Leases begun in the order of their ends are a list, all other times a heap. There is
  * no timer process: whoever touches the queue does what is due, after one look at
  * header.next_tick. */
-#ifndef SHMQ_TIMER_H
-#define SHMQ_TIMER_H
+#ifndef SHMQ_QUEUE_TIMER_H
+#define SHMQ_QUEUE_TIMER_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* When a slot in the timer heap is due, by its state. */
 int64_t shmq_due_of(const struct shmq_slot *s);

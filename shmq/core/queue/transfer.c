@@ -1,11 +1,11 @@
-#include "move.h"
+#include "queue/transfer.h"
 
-#include "group.h"
-#include "life.h"
-#include "list.h"
-#include "order.h"
-#include "slot.h"
-#include "timer.h"
+#include "queue/group.h"
+#include "queue/transition.h"
+#include "queue/list.h"
+#include "queue/ready_order.h"
+#include "queue/slot.h"
+#include "queue/timer.h"
 
 static void take(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
                  struct shmq_view *view)

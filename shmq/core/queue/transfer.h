@@ -7,16 +7,16 @@
  * if the source has not, the copy is the message and whoever finds it publishes it. No
  * step holds two locks. All hold the lock of the queue they are given.
  *
- * A chunk (chunk.h) is one message that is moved as many, a run of its rows at a time: each
+ * A chunk (row_chunk.h) is one message that is moved as many, a run of its rows at a time: each
  * run is staged, then the chunk's word says how many rows have moved, which is the run's commit
  * point, and then the run is published. A row whose mover died is void if the word does not
  * count it, and a message if it does, or if the chunk has gone. So a run is as long as the
  * target has room, and no row waits for another one's. */
-#ifndef SHMQ_MOVE_H
-#define SHMQ_MOVE_H
+#ifndef SHMQ_QUEUE_TRANSFER_H
+#define SHMQ_QUEUE_TRANSFER_H
 
-#include "message.h"
-#include "queue.h"
+#include "queue/message.h"
+#include "queue/queue.h"
 
 /* Takes the next DEAD message. SHMQ_EMPTY. One without a reason is no dead letter: its
  * mover died, and it is to be put back once a copy that it may have left is removed. */

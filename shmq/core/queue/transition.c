@@ -1,11 +1,11 @@
-#include "life.h"
+#include "queue/transition.h"
 
-#include "clock.h"
-#include "journal.h"
-#include "list.h"
-#include "move.h"
-#include "order.h"
-#include "slot.h"
+#include "base/clock.h"
+#include "queue/change_hints.h"
+#include "queue/list.h"
+#include "queue/transfer.h"
+#include "queue/ready_order.h"
+#include "queue/slot.h"
 
 void shmq_count_lease(struct shmq_queue *q, const struct shmq_slot *s, int by)
 {
@@ -178,7 +178,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
         shmq_slot_free(q, s);
         break;
     case SHMQ_STAGED:
-        SET(s->owner, 0); /* its origin decides: see move.h */
+        SET(s->owner, 0); /* its origin decides: see transfer.h */
         break;
     case SHMQ_LEASED:
     case SHMQ_ACKED:

@@ -1,11 +1,11 @@
 /* The transitions of a message's life that the operations are made of: see the drawing in
  * message.h. All hold the lock. */
-#ifndef SHMQ_LIFE_H
-#define SHMQ_LIFE_H
+#ifndef SHMQ_QUEUE_TRANSITION_H
+#define SHMQ_QUEUE_TRANSITION_H
 
-#include "group.h"
-#include "message.h"
-#include "timer.h"
+#include "queue/group.h"
+#include "queue/message.h"
+#include "queue/timer.h"
 
 static inline void shmq_tick_if_due(struct shmq_queue *q, int64_t now)
 {

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
-#include "sleep.h"
+#include "queue/wait.h"
 
 #include <errno.h>
 
-#include "bell.h"
-#include "clock.h"
+#include "queue/wakeup.h"
+#include "base/clock.h"
 
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell)
 {

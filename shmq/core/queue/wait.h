@@ -6,12 +6,12 @@
  * are sleepers without a post, so a semaphore does not grow. A waker that dies between
  * counting and posting costs the sleeper the rest of its slice, no more: a sleeper whose
  * slice ended sets `posted` right by the semaphore's value. */
-#ifndef SHMQ_SLEEP_H
-#define SHMQ_SLEEP_H
+#ifndef SHMQ_QUEUE_WAIT_H
+#define SHMQ_QUEUE_WAIT_H
 
 #include <semaphore.h>
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* Counts the caller in. Holds the lock. */
 void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell);

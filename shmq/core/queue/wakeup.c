@@ -1,7 +1,7 @@
-#include "bell.h"
+#include "queue/wakeup.h"
 
-#include "sleep.h"
-#include "timer.h"
+#include "queue/wait.h"
+#include "queue/timer.h"
 
 #define LOOK_AGAIN 1000000000ll /* ns */
 

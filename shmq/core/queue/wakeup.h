@@ -14,10 +14,10 @@
  * for it, and what it does not take is another's. So it has an entry of its own, is rung for
  * each message that comes into the order, with all others who are choosy, and never in the
  * place of somebody who would have taken it. */
-#ifndef SHMQ_BELL_H
-#define SHMQ_BELL_H
+#ifndef SHMQ_QUEUE_WAKEUP_H
+#define SHMQ_QUEUE_WAKEUP_H
 
-#include "queue.h"
+#include "queue/queue.h"
 
 /* What a party remembers of one event of one queue. */
 struct shmq_watch {

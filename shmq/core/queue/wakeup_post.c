@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "ring.h"
+#include "queue/wakeup_post.h"
 
 #include <inttypes.h>
 #include <stdio.h>

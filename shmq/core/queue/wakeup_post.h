@@ -1,11 +1,11 @@
 /* Ringing: posts the bells of other processes, which are opened by name once and kept, as
  * many as there are places for. */
-#ifndef SHMQ_RING_H
-#define SHMQ_RING_H
+#ifndef SHMQ_QUEUE_WAKEUP_POST_H
+#define SHMQ_QUEUE_WAKEUP_POST_H
 
 #include <semaphore.h>
 
-#include "queue.h"
+#include "queue/queue.h"
 
 #define SHMQ_BELL_NAME 192 /* bytes */
 

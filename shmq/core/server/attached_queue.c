@@ -1,14 +1,14 @@
-#include "desk.h"
+#include "server/attached_queue.h"
 
 #include <stdlib.h>
 
-#include "lock.h"
-#include "promise.h"
-#include "ring.h"
-#include "session.h"
-#include "sleep.h"
-#include "tenure.h"
-#include "waiter.h"
+#include "queue/lock.h"
+#include "server/durable_reply.h"
+#include "queue/wakeup_post.h"
+#include "server/connection.h"
+#include "queue/wait.h"
+#include "server/lease_table.h"
+#include "server/waiters.h"
 
 #define MS 1000000ll
 #define LOCK_MOST (2 * MS)    /* that this thread waits for a lock                         */

@@ -1,15 +1,15 @@
 /* Desks: the queues that a front has attached to; and the seats of sessions at them. */
-#ifndef SHMQ_DESK_H
-#define SHMQ_DESK_H
+#ifndef SHMQ_SERVER_ATTACHED_QUEUE_H
+#define SHMQ_SERVER_ATTACHED_QUEUE_H
 
-#include "wire.h"
+#include "server/server.h"
 
 struct shmq_name {
     const unsigned char *at;
     uint16_t bytes;
 };
 
-/* Reads a name; false if it cannot name a queue, as shmq/names.py has it. */
+/* Reads a name; false if it cannot name a queue, as shmq/api/names.py has it. */
 bool shmq_read_name(struct shmq_reader *r, struct shmq_name *name);
 
 static inline bool shmq_same_name(struct shmq_name a, struct shmq_name b)

@@ -1,18 +1,18 @@
-#include "session.h"
+#include "server/connection.h"
 
 #include <stdlib.h>
 
-#include "consume.h"
-#include "desk.h"
-#include "filling.h"
-#include "msgpack.h"
-#include "produce.h"
-#include "promise.h"
-#include "reading.h"
-#include "runs.h"
-#include "settle.h"
-#include "tenure.h"
-#include "waiter.h"
+#include "server/consume.h"
+#include "server/attached_queue.h"
+#include "server/large_body.h"
+#include "base/msgpack.h"
+#include "server/produce.h"
+#include "server/durable_reply.h"
+#include "server/read_columns.h"
+#include "server/lease_many.h"
+#include "server/settle.h"
+#include "server/lease_table.h"
+#include "server/waiters.h"
 
 #define LEAST_KEPT (64u << 10)
 #define MOST_PREFIX 4096u /* of a large PRODUCE, header to properties: more is gathered    */

@@ -1,8 +1,8 @@
 /* Sessions: a connection's frames, in and out, without I/O. */
-#ifndef SHMQ_SESSION_H
-#define SHMQ_SESSION_H
+#ifndef SHMQ_SERVER_CONNECTION_H
+#define SHMQ_SERVER_CONNECTION_H
 
-#include "wire.h"
+#include "server/server.h"
 
 /* ---- for whoever carries the bytes ---- */
 

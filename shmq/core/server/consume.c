@@ -1,8 +1,8 @@
-#include "consume.h"
+#include "server/consume.h"
 
-#include "desk.h"
-#include "session.h"
-#include "waiter.h"
+#include "server/attached_queue.h"
+#include "server/connection.h"
+#include "server/waiters.h"
 
 #define MS 1000000ll
 

@@ -1,8 +1,8 @@
 /* CONSUME, SUBSCRIBE and UNSUBSCRIBE. */
-#ifndef SHMQ_CONSUME_H
-#define SHMQ_CONSUME_H
+#ifndef SHMQ_SERVER_CONSUME_H
+#define SHMQ_SERVER_CONSUME_H
 
-#include "wire.h"
+#include "server/server.h"
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload);

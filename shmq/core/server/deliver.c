@@ -1,11 +1,11 @@
-#include "deliver.h"
+#include "server/deliver.h"
 
-#include "desk.h"
-#include "life.h"
-#include "lock.h"
-#include "properties.h"
-#include "session.h"
-#include "tenure.h"
+#include "server/attached_queue.h"
+#include "queue/transition.h"
+#include "queue/lock.h"
+#include "queue/properties.h"
+#include "server/connection.h"
+#include "server/lease_table.h"
 
 #define FIXED 20u /* bytes of a DELIVER before its properties: sequence to flags */
 #define MOST_DELIVERIES 0xFFFFu

@@ -1,8 +1,8 @@
 /* Leasing messages, and writing them as DELIVERs. */
-#ifndef SHMQ_DELIVER_H
-#define SHMQ_DELIVER_H
+#ifndef SHMQ_SERVER_DELIVER_H
+#define SHMQ_SERVER_DELIVER_H
 
-#include "wire.h"
+#include "server/server.h"
 
 /* Leases up to `most` messages for the waiter, fewer if there is much to send already, and
  * writes them: how many. `outcome`: of the last lease. `whole`: of the whole queue, so that

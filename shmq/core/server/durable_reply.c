@@ -1,10 +1,10 @@
-#include "promise.h"
+#include "server/durable_reply.h"
 
 #include <stdlib.h>
 
-#include "desk.h"
-#include "journal.h"
-#include "session.h"
+#include "server/attached_queue.h"
+#include "queue/change_hints.h"
+#include "server/connection.h"
 
 #define LEAST_ROOM 16u
 

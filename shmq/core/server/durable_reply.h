@@ -1,8 +1,8 @@
 /* Promises: answers that are held back until what they answer is on disk. */
-#ifndef SHMQ_PROMISE_H
-#define SHMQ_PROMISE_H
+#ifndef SHMQ_SERVER_DURABLE_REPLY_H
+#define SHMQ_SERVER_DURABLE_REPLY_H
 
-#include "wire.h"
+#include "server/server.h"
 
 /* What is answered, and when. */
 struct shmq_promise {

@@ -1,12 +1,12 @@
-#include "front.h"
+#include "server/engine.h"
 
 #include <stdlib.h>
 
-#include "desk.h"
-#include "promise.h"
-#include "session.h"
-#include "tenure.h"
-#include "waiter.h"
+#include "server/attached_queue.h"
+#include "server/durable_reply.h"
+#include "server/connection.h"
+#include "server/lease_table.h"
+#include "server/waiters.h"
 
 #define MS 1000000ll
 #define REVIEW_EVERY (50 * MS)   /* leases that ran out                                  */

@@ -1,8 +1,8 @@
 /* The front: all sessions of a process, and what they share. */
-#ifndef SHMQ_FRONT_H
-#define SHMQ_FRONT_H
+#ifndef SHMQ_SERVER_ENGINE_H
+#define SHMQ_SERVER_ENGINE_H
 
-#include "wire.h"
+#include "server/server.h"
 
 /* False if there is no memory. */
 bool shmq_front_begin(struct shmq_front *front, const struct shmq_hooks *hooks, void *data,

@@ -1,7 +1,7 @@
-#include "filling.h"
+#include "server/large_body.h"
 
-#include "session.h"
-#include "slot.h"
+#include "server/connection.h"
+#include "queue/slot.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or why not. */
 static int reserve(struct shmq_desk *desk, struct shmq_item *item, struct shmq_view *view)

@@ -1,9 +1,9 @@
 /* Large bodies: received into the queue itself, from the first byte behind the properties
  * on. */
-#ifndef SHMQ_FILLING_H
-#define SHMQ_FILLING_H
+#ifndef SHMQ_SERVER_LARGE_BODY_H
+#define SHMQ_SERVER_LARGE_BODY_H
 
-#include "produce.h"
+#include "server/produce.h"
 
 /* The frame that begins at frames->at, with a good header, is not whole. If it is a PRODUCE
  * of a large body, and all before the body is there: takes all that is there, and true. */

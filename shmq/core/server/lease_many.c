@@ -1,11 +1,11 @@
-#include "runs.h"
+#include "server/lease_many.h"
 
 #include <stdlib.h>
 
-#include "desk.h"
-#include "exchange.h"
-#include "search.h"
-#include "tenure.h"
+#include "server/attached_queue.h"
+#include "queue/put_ring.h"
+#include "queue/find_by_sequence.h"
+#include "server/lease_table.h"
 
 #define MS 1000000ll
 #define ROW 20u /* u64 sequence | u64 receipt | u32 slot                                 */

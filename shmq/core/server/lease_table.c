@@ -1,7 +1,7 @@
-#include "tenure.h"
+#include "server/lease_table.h"
 
-#include "desk.h"
-#include "waiter.h"
+#include "server/attached_queue.h"
+#include "server/waiters.h"
 
 /* Of one seat, at one review: those that are still held go to the end of the line. */
 #define MOST_REVIEWED 1024

@@ -1,9 +1,9 @@
 /* Tenures: which messages a session has leased, so that they go back with its connection,
  * and take up no credit once they are settled, by whomever. */
-#ifndef SHMQ_TENURE_H
-#define SHMQ_TENURE_H
+#ifndef SHMQ_SERVER_LEASE_TABLE_H
+#define SHMQ_SERVER_LEASE_TABLE_H
 
-#include "wire.h"
+#include "server/server.h"
 
 /* The seat's session has leased the message. */
 void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view,

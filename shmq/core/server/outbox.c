@@ -1,4 +1,4 @@
-#include "outbox.h"
+#include "server/outbox.h"
 
 #include <stdlib.h>
 #include <string.h>

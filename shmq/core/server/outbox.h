@@ -1,6 +1,6 @@
 /* What a session has to send: bytes, and among them bodies that go from the queue itself. */
-#ifndef SHMQ_OUTBOX_H
-#define SHMQ_OUTBOX_H
+#ifndef SHMQ_SERVER_OUTBOX_H
+#define SHMQ_SERVER_OUTBOX_H
 
 #include <stdbool.h>
 #include <stddef.h>

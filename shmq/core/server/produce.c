@@ -1,11 +1,11 @@
-#include "produce.h"
+#include "server/produce.h"
 
 #include <errno.h>
 
-#include "exchange.h"
-#include "filling.h"
-#include "lock.h"
-#include "promise.h"
+#include "queue/put_ring.h"
+#include "server/large_body.h"
+#include "queue/lock.h"
+#include "server/durable_reply.h"
 
 #define MOST_COPIED (1u << 20) /* bytes copied in one critical section */
 

@@ -1,9 +1,9 @@
 /* PRODUCE and PRODUCE_BATCH. */
-#ifndef SHMQ_PRODUCE_H
-#define SHMQ_PRODUCE_H
+#ifndef SHMQ_SERVER_PRODUCE_H
+#define SHMQ_SERVER_PRODUCE_H
 
-#include "desk.h"
-#include "session.h"
+#include "server/attached_queue.h"
+#include "server/connection.h"
 
 /* Carries the frame out, and those behind it that are PRODUCEs to the same queue. */
 void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_frame *frame,

@@ -1,10 +1,10 @@
-#include "reading.h"
+#include "server/read_columns.h"
 
 #include <stdlib.h>
 
-#include "desk.h"
-#include "excerpt.h"
-#include "timer.h"
+#include "server/attached_queue.h"
+#include "queue/snapshot_read.h"
+#include "queue/timer.h"
 
 #define HEAD 8u       /* u32 next | u32 slots                                           */
 #define NONE UINT32_MAX

@@ -1,8 +1,8 @@
 /* COLUMNS and READ_RUN: messages as columns, read without leasing. */
-#ifndef SHMQ_READING_H
-#define SHMQ_READING_H
+#ifndef SHMQ_SERVER_READ_COLUMNS_H
+#define SHMQ_SERVER_READ_COLUMNS_H
 
-#include "session.h"
+#include "server/connection.h"
 
 void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload);

@@ -10,17 +10,17 @@
  * A front and all that hangs on it belong to one thread. What the protocol leaves to
  * policy is asked through hooks. Unlike the core below, this part allocates memory, all of
  * it private; where there is none, the session that wanted it ends. */
-#ifndef SHMQ_WIRE_H
-#define SHMQ_WIRE_H
+#ifndef SHMQ_SERVER_SERVER_H
+#define SHMQ_SERVER_SERVER_H
 
 #include <semaphore.h>
 
-#include "choose.h"
-#include "frame.h"
-#include "message.h"
-#include "outbox.h"
-#include "properties.h"
-#include "queue.h"
+#include "queue/select.h"
+#include "protocol/frame.h"
+#include "queue/message.h"
+#include "server/outbox.h"
+#include "queue/properties.h"
+#include "queue/queue.h"
 
 #define SHMQ_NAME_MAX 100
 #define SHMQ_SCRATCH (256u << 10)  /* bytes received at once                              */

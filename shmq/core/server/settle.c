@@ -1,9 +1,9 @@
-#include "settle.h"
+#include "server/settle.h"
 
 #include <stdlib.h>
 
-#include "desk.h"
-#include "tenure.h"
+#include "server/attached_queue.h"
+#include "server/lease_table.h"
 
 #define MS 1000000ll
 #define RECEIPT 8u

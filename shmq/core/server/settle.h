@@ -1,8 +1,8 @@
 /* ACK, NACK, REJECT, EXTEND and RETURN. */
-#ifndef SHMQ_SETTLE_H
-#define SHMQ_SETTLE_H
+#ifndef SHMQ_SERVER_SETTLE_H
+#define SHMQ_SERVER_SETTLE_H
 
-#include "session.h"
+#include "server/connection.h"
 
 /* Carries the frame out, and with an ACK those behind it that are ACKs of the same queue. */
 void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame *frame,

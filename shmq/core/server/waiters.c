@@ -1,11 +1,11 @@
-#include "waiter.h"
+#include "server/waiters.h"
 
 #include <stdlib.h>
 
-#include "deliver.h"
-#include "desk.h"
-#include "session.h"
-#include "tenure.h"
+#include "server/deliver.h"
+#include "server/attached_queue.h"
+#include "server/connection.h"
+#include "server/lease_table.h"
 
 #define SHARE 256u /* messages that one subscription gets before it is the next one's turn */
 

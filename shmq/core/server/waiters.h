@@ -1,8 +1,8 @@
 /* Those who wait for messages: CONSUMEs whose wait is not over, and subscriptions. */
-#ifndef SHMQ_WAITER_H
-#define SHMQ_WAITER_H
+#ifndef SHMQ_SERVER_WAITERS_H
+#define SHMQ_SERVER_WAITERS_H
 
-#include "wire.h"
+#include "server/server.h"
 
 /* What a CONSUME or a SUBSCRIBE asks for. */
 struct shmq_wish {

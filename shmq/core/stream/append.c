@@ -1,4 +1,4 @@
-#include "log.h"
+#include "stream/log.h"
 
 /* What an append is about to write. */
 struct plan {

@@ -1,8 +1,8 @@
-#include "log_columns.h"
+#include "stream/columns.h"
 
 #include <string.h>
 
-#include "entry.h"
+#include "stream/entry.h"
 
 /* What is meant of an entry: its place among the offsets is within the block's. */
 static bool meant(const struct shmq_log_block *b, const struct shmq_entry *e)

@@ -1,8 +1,8 @@
-#include "entry.h"
+#include "stream/entry.h"
 
 #include <string.h>
 
-#include "crc32c.h"
+#include "base/crc32c.h"
 
 #define LARGE 512u /* bytes of a value that is summed while it is copied */
 #define LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)

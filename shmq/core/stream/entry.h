@@ -14,8 +14,8 @@
  * `timestamp` is the record's own, and may be any. `seen` is the time by which an entry is found
  * and kept: the largest timestamp up to it, of each as much as was not after the clock when it was
  * appended. It never falls within a partition, and stands there where it is not `timestamp`. */
-#ifndef SHMQ_ENTRY_H
-#define SHMQ_ENTRY_H
+#ifndef SHMQ_STREAM_ENTRY_H
+#define SHMQ_STREAM_ENTRY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
-#include "roster.h"
+#include "stream/group_state.h"
 
 #include <string.h>
 
-#include "clock.h"
-#include "crash.h"
-#include "crc32c.h"
-#include "robust.h"
-#include "share.h"
+#include "base/clock.h"
+#include "base/crash_points.h"
+#include "base/crc32c.h"
+#include "base/robust_mutex.h"
+#include "stream/shared_group.h"
 
 #define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
 #define STORE(place, value)                                             \

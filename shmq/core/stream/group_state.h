@@ -11,15 +11,15 @@
  * never has two.
  *
  * In a group that shares, nobody owns a partition: `next` says what was handed out, and
- * `held` has whatever of that is not settled (share.h).
+ * `held` has whatever of that is not settled (shared_group.h).
  *
  * Every function from shmq_roster_join on is called with the lock held, unless it says
  * otherwise. */
-#ifndef SHMQ_ROSTER_H
-#define SHMQ_ROSTER_H
+#ifndef SHMQ_STREAM_GROUP_STATE_H
+#define SHMQ_STREAM_GROUP_STATE_H
 
-#include "layout.h"
-#include "status.h"
+#include "queue/layout.h"
+#include "base/status.h"
 
 #define SHMQ_ROSTER_MAGIC 0x53484d47u /* "SHMG" */
 #define SHMQ_ROSTER_VERSION 1u

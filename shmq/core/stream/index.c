@@ -1,4 +1,4 @@
-#include "log.h"
+#include "stream/log.h"
 
 #define NOWHERE UINT64_MAX
 

@@ -2,7 +2,7 @@
  *
  * header | holds | producers | places | ring
  *
- * The ring holds entries (entry.h), each in one piece and at a multiple of 8. A *position*
+ * The ring holds entries (stream/entry.h), each in one piece and at a multiple of 8. A *position*
  * counts the bytes of the ring since it was made and never wraps; it lies at position %
  * ring_bytes. Where an entry would not fit in front of the ring's end, `words` of 0 stand
  * there, and it is at the ring's beginning. What can be read is what lies between `oldest`
@@ -10,12 +10,12 @@
  *
  * `places[k]` is the first entry that begins at or behind position k * SHMQ_PLACE_STEP. They
  * are a ring too: an index by offset and by the time that an entry was seen, as both only rise. */
-#ifndef SHMQ_LOG_LAYOUT_H
-#define SHMQ_LOG_LAYOUT_H
+#ifndef SHMQ_STREAM_LAYOUT_H
+#define SHMQ_STREAM_LAYOUT_H
 
 #include <stddef.h>
 
-#include "layout.h"
+#include "queue/layout.h"
 
 #define SHMQ_LOG_MAGIC 0x474F4C53u    /* "SLOG" */
 #define SHMQ_STREAM_MAGIC 0x4D525453u /* "STRM" */
@@ -57,7 +57,7 @@ struct shmq_stream {
     uint32_t crc;               /* CRC-32C of `options`                                 */
     uint32_t reserved;
     _Alignas(64) _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE                        */
-    _Atomic uint32_t bell;      /* a futex, raised for readers that wait: log_wait.c    */
+    _Atomic uint32_t bell;      /* a futex, raised for readers that wait: stream/wait.c    */
     _Atomic uint64_t shape;     /* (begin of those that take records) << 32 | partitions;
                                    0: all of `options.partitions` do; truth             */
     _Atomic uint64_t next_shape; /* what it is becoming; 0, or as `shape`: nothing else */

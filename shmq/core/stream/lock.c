@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "log.h"
+#include "stream/log.h"
 
-#include "robust.h"
+#include "base/robust_mutex.h"
 
 /* What a dead holder had not published is not there, so the entries are right, and all that
  * was derived from them is derived anew. Our own death before the mutex is consistent again

@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "log.h"
+#include "stream/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
-#include "crc32c.h"
-#include "robust.h"
+#include "base/crc32c.h"
+#include "base/robust_mutex.h"
 
 static uint64_t page_up(uint64_t at) { return (at + SHMQ_PAGE - 1) / SHMQ_PAGE * SHMQ_PAGE; }
 

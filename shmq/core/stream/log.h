@@ -2,14 +2,14 @@
  *
  * A handle is private memory: the mapping, and pointers to its regions. Appenders take the
  * partition's lock; readers take none. */
-#ifndef SHMQ_LOG_H
-#define SHMQ_LOG_H
+#ifndef SHMQ_STREAM_LOG_H
+#define SHMQ_STREAM_LOG_H
 
-#include "clock.h"
-#include "crash.h"
-#include "entry.h"
-#include "log_layout.h"
-#include "status.h"
+#include "base/clock.h"
+#include "base/crash_points.h"
+#include "stream/entry.h"
+#include "stream/layout.h"
+#include "base/status.h"
 
 /* Beside enum shmq_status. */
 enum shmq_log_status {
@@ -82,7 +82,7 @@ void shmq_log_delete(struct shmq_log *log);
 /* Nothing is appended any more; who waits for room is told. Holds the lock. */
 void shmq_log_seal(struct shmq_log *log);
 
-/* ---- log_lock.c ---- */
+/* ---- stream/lock.c ---- */
 
 /* Takes the lock after spinning, and waiting up to `ns` in the kernel: SHMQ_OK, BUSY, DELETED
  * (not held then), DAMAGED. What a dead holder left is mended before it returns. */
@@ -95,7 +95,7 @@ void shmq_log_unlock(struct shmq_log *log);
 /* Derives anew what hangs on the entries behind `settled`. Holds the lock. */
 int shmq_log_recover(struct shmq_log *log);
 
-/* ---- log_append.c ---- */
+/* ---- stream/append.c ---- */
 
 struct shmq_log_item {
     const void *value, *key, *headers;
@@ -127,7 +127,7 @@ struct shmq_log_appended {
 int shmq_log_append(struct shmq_log *log, const struct shmq_log_piece *piece,
                     struct shmq_log_appended *out);
 
-/* ---- log_room.c ---- */
+/* ---- retention.c ---- */
 
 /* Where the ring's end was last passed before some position, and the bytes of the pad there. */
 struct shmq_log_wrap {
@@ -160,7 +160,7 @@ int shmq_log_hold(struct shmq_log *log, uint32_t kind, uint64_t owner, uint64_t 
 void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t hint);
 void shmq_log_drop(struct shmq_log *log, uint32_t at);
 
-/* ---- log_places.c ---- */
+/* ---- stream/index.c ---- */
 
 /* The entry at `from`, which is the one before committed, begins there: fills the places up
  * to it. Holds the lock. */
@@ -181,7 +181,7 @@ uint64_t shmq_log_near_time(const struct shmq_log *log, uint64_t oldest, uint64_
  * if none does. Holds the lock. */
 uint64_t shmq_log_place_behind(const struct shmq_log *log, uint64_t position);
 
-/* ---- log_producers.c ---- */
+/* ---- producers.c ---- */
 
 struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer);
 
@@ -196,7 +196,7 @@ void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequenc
 void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence,
                       uint64_t offset, uint32_t count);
 
-/* ---- log_read.c ---- */
+/* ---- stream/read.c ---- */
 
 /* A run of whole entries that was found in the ring. */
 struct shmq_log_extent {
@@ -239,7 +239,7 @@ bool shmq_log_holds(const struct shmq_log *log, uint64_t position);
 /* The offset of the first record seen from that time on; `latest` if there is none. */
 int shmq_log_at(const struct shmq_log *log, int64_t time, uint64_t *offset);
 
-/* ---- log_wait.c ---- */
+/* ---- stream/wait.c ---- */
 
 /* Wakes the readers, if any sleep. Without the lock. */
 void shmq_log_wake(struct shmq_log *log);

@@ -1,4 +1,4 @@
-#include "log.h"
+#include "stream/log.h"
 
 #define WINDOW 8u /* places of the table where a producer may be */
 

@@ -1,4 +1,4 @@
-#include "log.h"
+#include "stream/log.h"
 
 #include <string.h>
 

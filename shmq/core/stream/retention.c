@@ -1,4 +1,4 @@
-#include "log.h"
+#include "stream/log.h"
 
 #define STEP (256u << 10) /* bytes of the ring that get memory together, at least        */
 

@@ -1,6 +1,6 @@
-#include "share.h"
+#include "stream/shared_group.h"
 
-#include "crash.h"
+#include "base/crash_points.h"
 
 #define LOAD(place) atomic_load_explicit(&(place), memory_order_relaxed)
 #define STORE(place, value)                                             \

@@ -15,10 +15,10 @@
  * application was handed counts as a delivery.
  *
  * All of it is called with the roster's lock held. Times are monotonic, in ns. */
-#ifndef SHMQ_SHARE_H
-#define SHMQ_SHARE_H
+#ifndef SHMQ_STREAM_SHARED_GROUP_H
+#define SHMQ_STREAM_SHARED_GROUP_H
 
-#include "roster.h"
+#include "stream/group_state.h"
 
 enum shmq_held_state {
     SHMQ_HELD_FREE = 0,

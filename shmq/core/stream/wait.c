@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "log.h"
+#include "stream/log.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "queue.h"
+#include "queue/queue.h"
 
 #define SLICE 50000000ll /* ns: what a wake that was lost costs */
 

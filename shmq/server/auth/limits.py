@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from shmq.options import check_seconds, check_whole
-from shmq.protocol import MAX_FRAME
+from shmq.api.options import check_seconds, check_whole
+from shmq.protocol.opcodes import MAX_FRAME
 
 __all__ = ["Limits", "Quota"]
 

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 from shmq.errors import InvalidOption
-from shmq.server.ownership import check_file
+from shmq.server.auth.ownership import check_file
 
 __all__ = ["Tls"]
 

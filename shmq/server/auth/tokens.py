@@ -17,8 +17,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
 from shmq.errors import InvalidOption
+from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
 
 __all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "Doors", "Token", "hash_of", "make_token"]
 

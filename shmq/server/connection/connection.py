@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from shmq.core._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
+from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 
 __all__ = ["Carrier"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shmq.server.carrier import Carrier
-from shmq.server.tokens import ALL_RIGHTS, Doors, Token
+from shmq.server.auth.tokens import ALL_RIGHTS, Doors, Token
+from shmq.server.connection.connection import Carrier
 
 __all__ = ["Caller"]
 

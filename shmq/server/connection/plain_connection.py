@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.server.carrier import Carrier
+from shmq.server.connection.connection import Carrier
 
 __all__ = ["Plain"]
 

@@ -10,9 +10,9 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from shmq.core._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
-from shmq.server.carrier import Carrier
-from shmq.server.seldom import Seldom
+from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
+from shmq.server.connection.connection import Carrier
+from shmq.server.connection.rate_limited_log import Seldom
 
 __all__ = ["Secure"]
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Final
 
-from shmq.client.streams import LocalStream
-from shmq.core._core import Session
+from shmq.client.local.stream import LocalStream
 from shmq.errors import NotConfirmed, ShmqError
-from shmq.protocol import Status
-from shmq.server.statuses import refusal_of
+from shmq.native._core import Session
+from shmq.protocol.opcodes import Status
+from shmq.server.handlers.error_status import refusal_of
 
 __all__ = ["Confirming"]
 

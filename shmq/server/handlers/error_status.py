@@ -34,8 +34,8 @@ from shmq.errors import (
     StreamExists,
     Unsupported,
 )
-from shmq.protocol import Status
-from shmq.server.answering import Refusal
+from shmq.protocol.opcodes import Status
+from shmq.server.handlers.request_errors import Refusal
 
 __all__ = ["refusal_of", "status_of"]
 

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.client import definitions, publishing
-from shmq.client.exchange import LocalExchange
-from shmq.client.local import LocalBroker
-from shmq.contract import Binding
-from shmq.core._core import ADMIN_RIGHT, PRODUCE_RIGHT
+from shmq.api import Binding
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.exchange import LocalExchange
+from shmq.client.shared import definitions, exchange_delivery
 from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
-from shmq.registry import Namespace
-from shmq.server.statuses import status_of
+from shmq.namespace.namespace import Namespace
+from shmq.native._core import ADMIN_RIGHT, PRODUCE_RIGHT
+from shmq.server.handlers.error_status import status_of
 
 __all__ = ["Exchanging"]
 
@@ -153,7 +153,7 @@ class Exchanging:
         exchange = self._attached(name)
         _need(rights, name, PRODUCE_RIGHT, "produce to")
         codec = properties.pop("codec", None) or "bytes"
-        letters = publishing.Letters([(body, codec) for body in bodies], properties)
+        letters = exchange_delivery.Letters([(body, codec) for body in bodies], properties)
         outcome = exchange.deliver(
             letters,
             asked.get("key", ""),
@@ -171,7 +171,7 @@ class Exchanging:
                 for copy in outcome.copies
                 if copy.confirms
                 and copy.sequence
-                and not publishing.is_synced(copy.queue, copy.number)
+                and not exchange_delivery.is_synced(copy.queue, copy.number)
             },
         }
 
@@ -183,7 +183,7 @@ class Exchanging:
         for queue_name, sequence in _numbers_of(asked, "queues").items():
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):
                 queue = exchange.target(queue_name)
-                if not publishing.is_synced(queue, sequence):
+                if not exchange_delivery.is_synced(queue, sequence):
                     error = getattr(queue, "journal_error", 0)
                     left[queue_name] = os.strerror(error) if error else None
         return {"unsynced": left}
@@ -206,7 +206,7 @@ def _as_list(binding: Binding) -> list[Any]:
     return [binding.target, binding.kind, binding.key, headers, binding.match]
 
 
-def _why(outcome: publishing.Outcome, name: str) -> list[Any]:
+def _why(outcome: exchange_delivery.Outcome, name: str) -> list[Any]:
     """Why a queue refused: the status, the text, how many it has, and whether one waits for it."""
     error = outcome.refused[name]
     taken, waits = 0, False

@@ -7,13 +7,13 @@ import logging
 import struct
 from typing import Any, Final
 
-from shmq.client.streams import LocalStream
-from shmq.core._core import Session
+from shmq.client.local.stream import LocalStream
 from shmq.errors import DamagedFile, ShmqError
-from shmq.protocol import Status
-from shmq.server.answering import Refusal
-from shmq.server.statuses import refusal_of
-from shmq.server.stream_forms import Fetch
+from shmq.native._core import Session
+from shmq.protocol.opcodes import Status
+from shmq.server.handlers.error_status import refusal_of
+from shmq.server.handlers.request_errors import Refusal
+from shmq.server.handlers.stream_request import Fetch
 
 __all__ = ["Fetching"]
 

@@ -9,21 +9,21 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from shmq.client.groups import files
-from shmq.client.groups.burial import Graves, bury
-from shmq.client.groups.group import LocalGroup
-from shmq.client.groups.member import LOOK_EVERY
-from shmq.client.groups.place import Place
-from shmq.client.groups.share import LocalShare
-from shmq.client.streams import LocalStream
-from shmq.core import _roster
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.client.group.dead_letters import Graves, bury
+from shmq.client.group.group import LocalGroup
+from shmq.client.group.group_context import Place
+from shmq.client.group.member import LOOK_EVERY
+from shmq.client.group.share import LocalShare
+from shmq.client.local.stream import LocalStream
 from shmq.errors import MemberFenced, NoSuchGroup
-from shmq.protocol import Status, Type
-from shmq.server.answering import Refusal, map_of, packed, well_formed
-from shmq.server.group_forms import Asked, Places, Take, receipts_of
-from shmq.server.quotas import Quotas, Wish
-from shmq.server.tokens import KNOWN
+from shmq.namespace import group_files
+from shmq.native import _group as _roster
+from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.protocol.opcodes import Status, Type
+from shmq.server.auth.tokens import KNOWN
+from shmq.server.handlers.group_request import Asked, Places, Take, receipts_of
+from shmq.server.handlers.quotas import Quotas, Wish
+from shmq.server.handlers.request_errors import Refusal, map_of, packed, well_formed
 
 __all__ = ["Members"]
 
@@ -275,7 +275,7 @@ class Members:
         """Have a group that the block makes fit the quotas. Raises Refusal, LockTimeout."""
 
         def wished() -> Wish | None:
-            there = files.look_at(stream.namespace, stream.identity, group)
+            there = group_files.look_at(stream.namespace, stream.identity, group)
             return Wish("groups", [f"{stream.name}/{group}"]) if there is None else None
 
         return self._quotas.room_for(session, wished)
@@ -344,7 +344,7 @@ def _gone(asked: Asked) -> MemberFenced:
 
 def _check_same(stream: LocalStream, group: str, known: object) -> None:
     """Raises NoSuchGroup if there is no such group any more, or another one of its name."""
-    roster = files.look_at(stream.namespace, stream.identity, group)
+    roster = group_files.look_at(stream.namespace, stream.identity, group)
     if roster is None or roster.options["group_id"] != known:
         raise NoSuchGroup(f"the group {group!r} was deleted")
 

@@ -7,10 +7,10 @@ import struct
 import sys
 from typing import Any, Final
 
+from shmq.api.names import check_name
 from shmq.errors import InvalidName
-from shmq.names import check_name
-from shmq.protocol import Status
-from shmq.server.answering import Refusal, map_of
+from shmq.protocol.opcodes import Status
+from shmq.server.handlers.request_errors import Refusal, map_of
 
 __all__ = ["Asked", "Places", "Take", "receipts_of"]
 

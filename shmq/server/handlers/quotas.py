@@ -13,18 +13,18 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
-from shmq import stream_registry
-from shmq.client.groups.files import group_names
-from shmq.client.local import LocalBroker
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
+from shmq.api.names import staging_target
+from shmq.client.local.broker import LocalBroker
 from shmq.errors import NoSuchStream, SegmentError
-from shmq.names import staging_target
-from shmq.protocol import Status
-from shmq.registry import Namespace
-from shmq.server.answering import Refusal
-from shmq.server.caller import Caller
-from shmq.server.limits import Limits, Quota
-from shmq.server.tokens import Token
+from shmq.namespace import streams
+from shmq.namespace.group_files import group_names
+from shmq.namespace.namespace import Namespace
+from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
+from shmq.protocol.opcodes import Status
+from shmq.server.auth.limits import Limits, Quota
+from shmq.server.auth.tokens import Token
+from shmq.server.connection.peer import Caller
+from shmq.server.handlers.request_errors import Refusal
 
 __all__ = ["Quotas", "Wish"]
 
@@ -118,7 +118,7 @@ class Quotas:
 
     def _groups(self, stream: str) -> list[str]:
         try:
-            control = stream_registry.look_at(self._namespace, stream)
+            control = streams.look_at(self._namespace, stream)
         except (NoSuchStream, SegmentError):
             return []
         return [] if control is None else group_names(self._namespace, control.identity)
@@ -141,7 +141,7 @@ class Quotas:
         size = 0
         with contextlib.suppress(FileNotFoundError):
             for partition in itertools.count():
-                path = stream_registry.partition_path(self._namespace, name, partition)
+                path = streams.partition_path(self._namespace, name, partition)
                 size += os.stat(path).st_size
         return size
 

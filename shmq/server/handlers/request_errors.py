@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgpack
 
 from shmq.errors import InvalidName, InvalidOption, NoSpace, ShmqError
-from shmq.protocol import Status
+from shmq.protocol.opcodes import Status
 
 __all__ = ["Refusal", "map_of", "nothing_in", "packed", "scarce", "well_formed"]
 

@@ -16,16 +16,24 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
-from shmq.client.local import LocalBroker, LocalQueue
-from shmq.contract import Message
-from shmq.core import _core
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Filter, Session
+from shmq.api import Message
+from shmq.api.names import dead_letter_name, staging_name
+from shmq.api.options import QueueOptions
+from shmq.client.local.broker import LocalBroker, LocalQueue
 from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
-from shmq.filters import compile_filter
-from shmq.names import dead_letter_name, staging_name
-from shmq.options import QueueOptions
-from shmq.protocol import FOREVER, Status, Type
-from shmq.server.answering import (
+from shmq.expression.compiler import compile_filter
+from shmq.expression.parse import MOST_REMOTE, Where
+from shmq.native import _core
+from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Filter, Session
+from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.server.auth.limits import Limits
+from shmq.server.auth.tokens import Doors
+from shmq.server.connection.peer import Caller
+from shmq.server.connection.rate_limited_log import Seldom
+from shmq.server.handlers.error_status import refusal_of, status_of
+from shmq.server.handlers.exchange import Exchanging
+from shmq.server.handlers.quotas import Quotas, Wish
+from shmq.server.handlers.request_errors import (
     Refusal,
     map_of,
     nothing_in,
@@ -33,19 +41,11 @@ from shmq.server.answering import (
     scarce,
     well_formed,
 )
-from shmq.server.aside import Aside
-from shmq.server.caller import Caller
-from shmq.server.exchanging import Exchanging
-from shmq.server.limits import Limits
-from shmq.server.quotas import Quotas, Wish
-from shmq.server.schemas import changes, schema_answer
-from shmq.server.seldom import Seldom
-from shmq.server.staging import Asked, rows_of
-from shmq.server.statuses import refusal_of, status_of
-from shmq.server.streams import Streams
-from shmq.server.tokens import Doors
+from shmq.server.handlers.schema import changes, schema_answer
+from shmq.server.handlers.side_threads import Aside
+from shmq.server.handlers.staging import Asked, rows_of
+from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION
-from shmq.where import MOST_REMOTE, Where
 
 __all__ = ["FEATURES", "Control"]
 
@@ -125,7 +125,7 @@ class _Held(NamedTuple):
 class Control:
     """Carries out what is not in the path of messages, and knows the attached queues.
 
-    All that is public is called by the engine, see :class:`shmq.core._core.Front`.
+    All that is public is called by the engine, see :class:`shmq.native._core.Front`.
     """
 
     def __init__(

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shmq.client.holding import REMOTE, Held
-from shmq.client.streams import LocalStream
-from shmq.core._core import Session
+from shmq.client.local.retention_hold import REMOTE, Held
+from shmq.client.local.stream import LocalStream
 from shmq.errors import NoSpace
+from shmq.native._core import Session
 
 __all__ = ["Holding"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, get_args
 
-from shmq.client.local import LocalBroker
+from shmq.api.options import check_one_of
+from shmq.client.local.broker import LocalBroker
 from shmq.errors import InvalidOption, SchemaError
-from shmq.options import check_one_of
-from shmq.schemas.compare import Compatibility
+from shmq.schema.compare import Compatibility
 
 __all__ = ["changes", "schema_answer"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgpack
 
-from shmq.contract import Rows
+from shmq.api import Rows
 from shmq.errors import InvalidOption
 
 __all__ = ["Asked", "rows_of"]

@@ -8,22 +8,29 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from shmq.client.local import LocalBroker
-from shmq.client.streams import LocalStream
-from shmq.compression import expand
-from shmq.core import _log
-from shmq.core._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.api.stream_options import StreamOptions
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.stream import LocalStream
+from shmq.codec.compression import expand
 from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
-from shmq.protocol import Status, Type
-from shmq.server.answering import Refusal, map_of, nothing_in, packed, scarce, well_formed
-from shmq.server.confirming import Confirming
-from shmq.server.fetching import Fetching
-from shmq.server.holding import Holding
-from shmq.server.members import Members
-from shmq.server.quotas import Quotas, Wish
-from shmq.server.statuses import refusal_of
-from shmq.server.stream_forms import Append, At, Fetch, Hold, Repartition
-from shmq.stream_options import StreamOptions
+from shmq.native import _stream
+from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
+from shmq.protocol.opcodes import Status, Type
+from shmq.server.handlers.durable_appends import Confirming
+from shmq.server.handlers.error_status import refusal_of
+from shmq.server.handlers.fetch import Fetching
+from shmq.server.handlers.group import Members
+from shmq.server.handlers.quotas import Quotas, Wish
+from shmq.server.handlers.request_errors import (
+    Refusal,
+    map_of,
+    nothing_in,
+    packed,
+    scarce,
+    well_formed,
+)
+from shmq.server.handlers.retention_holds import Holding
+from shmq.server.handlers.stream_request import Append, At, Fetch, Hold, Repartition
 
 __all__ = ["Streams"]
 
@@ -153,7 +160,7 @@ class Streams:
             def wished() -> Wish | None:
                 if self._broker.has_stream(name):
                     return None
-                size = wanted.partitions * _log.partition_bytes(wanted.as_dict())
+                size = wanted.partitions * _stream.partition_bytes(wanted.as_dict())
                 return Wish("streams", [name], size)
 
             with self._quotas.room_for(session, wished):
@@ -254,7 +261,7 @@ class Streams:
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.of(rest)
         stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
-        size = asked.partitions * _log.partition_bytes(stream.options.as_dict())
+        size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
         wish = Wish("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: wish):
             opened = stream.repartition(asked.partitions)
@@ -275,7 +282,7 @@ def _check_compressed(asked: Append) -> None:
     assert asked.compression is not None
     try:
         plain = expand(asked.compression, asked.block, asked.raw_bytes)
-        count = _log.count_records(plain)
+        count = _stream.count_records(plain)
     except Unsupported:
         raise
     except ShmqError as error:

@@ -7,10 +7,10 @@ import struct
 from typing import Final
 
 from shmq.errors import InvalidOption
-from shmq.protocol import Flag, Status
-from shmq.record_where import RecordWhere
-from shmq.server.answering import Refusal
-from shmq.where import MOST_REMOTE
+from shmq.expression.parse import MOST_REMOTE
+from shmq.expression.record_fields import RecordWhere
+from shmq.protocol.opcodes import Flag, Status
+from shmq.server.handlers.request_errors import Refusal
 
 __all__ = ["Append", "At", "Fetch", "Hold", "Repartition"]
 

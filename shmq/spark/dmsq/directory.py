@@ -9,8 +9,8 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from shmq.errors import InvalidOption, NoSuchQueue, ShmqError
-from shmq.persistence.catalog import SUFFIX, catalog
-from shmq.persistence.reading import ReadOnly
+from shmq.storage.paths import SUFFIX, catalog
+from shmq.storage.queue_reader import ReadOnly
 
 __all__ = ["directory_of", "queues_in"]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from shmq.persistence.reading import Part
+from shmq.storage.queue_reader import Part
 
 __all__ = ["Slice", "cut", "shares"]
 
@@ -54,7 +54,7 @@ def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -
 ]:  # fmt: skip
     """The numbers ``first`` to ``last`` in up to ``count`` ranges of about as many bytes.
 
-    ``spread`` is how the bytes lie over the numbers: :meth:`~shmq.persistence.chain.Chain.spread`.
+    ``spread`` is how the bytes lie over the numbers: :meth:`~shmq.storage.queue_files.Chain.spread`.
     """
     least, width, sums = spread
     found: list[tuple[int, int]] = []

@@ -8,12 +8,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from shmq.errors import DamagedFile, FileError, IncompatibleFile, ShmqError
-from shmq.persistence.chain import Chain, Skipped
-from shmq.persistence.reading import Part, ReadOnly, open_parts, open_queue
 from shmq.persistence.recovery import settle_moves
-from shmq.spark.dmsq_bounds import Bounds
-from shmq.spark.dmsq_directory import directory_of, queues_in
-from shmq.spark.dmsq_slice import Slice, cut, shares
+from shmq.spark.dmsq.bounds import Bounds
+from shmq.spark.dmsq.directory import directory_of, queues_in
+from shmq.spark.dmsq.file_partition import Slice, cut, shares
+from shmq.storage.queue_files import Chain, Skipped
+from shmq.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
 
 __all__ = ["DROPMALFORMED", "FAILFAST", "Files", "Looked"]
 

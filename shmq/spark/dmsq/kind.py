@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from shmq.spark import columns, options
-from shmq.spark.options import BATCH, Option
+from shmq.spark.shared import columns, options
+from shmq.spark.shared.options import BATCH, Option
 
 __all__ = ["OPTIONS", "REFUSED", "SKIPPED", "STATES", "check"]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from shmq.contract.columns import STATES
-from shmq.spark import dmsq_kind
-from shmq.spark.dmsq_bounds import Bounds
-from shmq.spark.dmsq_files import Files
-from shmq.spark.dmsq_slice import Slice
+from shmq.api.columns import STATES
+from shmq.spark.dmsq import kind
+from shmq.spark.dmsq.bounds import Bounds
+from shmq.spark.dmsq.file_partition import Slice
+from shmq.spark.dmsq.files import Files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ class DmsqReader(DataSourceReader):
         """The rows of a slice, in Arrow's batches."""
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - heavy
 
-        from shmq.spark.arrow import Batches  # noqa: PLC0415 - heavy
+        from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - heavy
 
         if not isinstance(partition, Slice):
             return  # there is none: nothing is within the bounds
@@ -81,7 +81,7 @@ class SkippedReader(DataSourceReader):
 def _numbers(states: Sequence[str]) -> frozenset[int] | None:
     """The states by number; None: all that there are."""
     found = frozenset(STATES.index(state) for state in states)
-    return None if len(found) == len(dmsq_kind.STATES) else found
+    return None if len(found) == len(kind.STATES) else found
 
 
 class _Push:

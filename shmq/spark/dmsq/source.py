@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from shmq.spark import columns, options
-from shmq.spark.dmsq_kind import OPTIONS, REFUSED, SKIPPED
-from shmq.spark.options import BATCH
+from shmq.spark.dmsq.kind import OPTIONS, REFUSED, SKIPPED
+from shmq.spark.shared import columns, options
+from shmq.spark.shared.options import BATCH
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -33,8 +33,8 @@ class DmsqSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What ``spark.read`` reads with. Raises :class:`~shmq.ShmqError`, at the driver."""
-        from shmq.spark.dmsq_files import Files  # noqa: PLC0415 - Spark looks at each format
-        from shmq.spark.dmsq_reader import DmsqReader, SkippedReader  # noqa: PLC0415
+        from shmq.spark.dmsq.files import Files  # noqa: PLC0415 - Spark looks at each format
+        from shmq.spark.dmsq.reader import DmsqReader, SkippedReader  # noqa: PLC0415
 
         chosen = self._chosen()
         if chosen["rows"] == "skipped":

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from shmq.spark.jobs.folder import Folder
+from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.progress import Progress
 
 if TYPE_CHECKING:

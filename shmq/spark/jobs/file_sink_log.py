@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from shmq.errors import DamagedFile, ShmqError
-from shmq.spark.jobs.folder import File, Folder
+from shmq.spark.jobs.filesystem import File, Folder
 
 __all__ = ["Manifest"]
 

@@ -1,7 +1,7 @@
 """Parquet files that a stream adds to, each batch once, and that are merged while they are read.
 
 A batch is written aside, by Spark and its own protocol for tasks that fail. Then its files are
-moved to where they belong, and one version of the :mod:`~shmq.spark.jobs.manifest` makes them
+moved to where they belong, and one version of the :mod:`~shmq.spark.jobs.file_sink_log` makes them
 count, and says which batch they are: a batch that comes again is there already. So are small
 files merged: the large one is made aside, and one version puts it in their place. They are
 removed only later, for readers that still have them in hand.
@@ -20,8 +20,8 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.spark.jobs.folder import File, Folder
-from shmq.spark.jobs.manifest import Manifest
+from shmq.spark.jobs.file_sink_log import Manifest
+from shmq.spark.jobs.filesystem import File, Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,17 +10,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import NoSuchQueue
-from shmq.spark import options, queue_kind
-from shmq.spark.address import Address
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, Key, Table
-from shmq.spark.jobs.folder import Folder
+from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.job import Batch
-from shmq.spark.jobs.pace import Pace
 from shmq.spark.jobs.progress import Progress
+from shmq.spark.jobs.rate_limit import Pace
 from shmq.spark.jobs.selection import Selection
 from shmq.spark.jobs.tables import SPARK, queue, rows
-from shmq.spark.options import BATCH, WRITE
+from shmq.spark.queue import kind
+from shmq.spark.shared import options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import BATCH, WRITE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -194,7 +195,7 @@ def _selected(session: SparkSession, config: Config) -> DataFrame:
 
 def _forget(session: SparkSession, selection: Selection, sink: Mapping[str, str]) -> None:
     """Remove what the queues keep to tell which batches they have."""
-    chosen = options.parse(queue_kind.OPTIONS, sink, WRITE, form="shmq", refused=queue_kind.REFUSED)
+    chosen = options.parse(kind.OPTIONS, sink, WRITE, form="shmq", refused=kind.REFUSED)
     topic = chosen["topic"] or chosen["queue"]
     names = [topic] if topic else selection.topics(session)
     with Address.of(chosen).connect() as broker:

@@ -11,7 +11,7 @@ from shmq.errors import ShmqError
 from shmq.spark.jobs.batches import Once
 from shmq.spark.jobs.config import Config
 from shmq.spark.jobs.failure import failure_of
-from shmq.spark.jobs.folder import Folder
+from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.job import Batch, Job, Stream
 from shmq.spark.jobs.master import reach
 from shmq.spark.jobs.progress import Progress
@@ -103,7 +103,7 @@ def _settle(session: SparkSession, config: Config) -> None:
     """Acknowledge the last batch, of which a source is only told when the next one begins."""
     if "source" not in config or config["source"].get("format", "shmq") != "shmq":
         return
-    from shmq.spark.settling import settle  # noqa: PLC0415 - with Spark alone
+    from shmq.spark.commit_on_stop import settle  # noqa: PLC0415 - with Spark alone
 
     checkpoint = Folder(session, config[""]["checkpoint"])
     done = [int(name) for name in checkpoint.names("commits") if name.isdigit()]

@@ -19,7 +19,7 @@ from shmq.errors import InvalidOption
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from shmq.spark.jobs.folder import Folder
+    from shmq.spark.jobs.filesystem import Folder
 
 __all__ = ["Portion", "Selection"]
 

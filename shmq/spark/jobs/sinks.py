@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Key
-from shmq.spark.jobs.store import Merging, Store
+from shmq.spark.jobs.parquet_store import Merging, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +59,7 @@ class Sink(Protocol):
 
 
 class Files:
-    """Parquet files; see :mod:`shmq.spark.jobs.store`."""
+    """Parquet files; see :mod:`shmq.spark.jobs.parquet_store`."""
 
     def __init__(
         self, session: SparkSession, table: Mapping[str, Any], columns: tuple[str, ...]

@@ -21,8 +21,8 @@ AVAILABLE_NOW: Final = "available-now"
 #: are left to Spark.
 FORMATS: Final = MappingProxyType(
     {
-        "shmq": "shmq.spark.kinds",
-        "dmsq": "shmq.spark.dmsq_kind",
+        "shmq": "shmq.spark.format_dispatch",
+        "dmsq": "shmq.spark.dmsq.kind",
         "parquet": None,
     }
 )
@@ -86,7 +86,7 @@ def queue(
 ) -> Table:
     """A table of queues: the options of ``format("shmq")``, for that ``use`` of it.
 
-    The use is one of :data:`shmq.spark.options.USES`. The job gets them as ``options``.
+    The use is one of :data:`shmq.spark.shared.options.USES`. The job gets them as ``options``.
     """
     return Table(
         name=name,

@@ -99,9 +99,9 @@ def build(session: SparkSession, config: Config) -> DataStreamWriter | Once:
     if "decode" not in config:
         made = functions.apply(name, found)
     elif "bad" not in config:
-        from shmq.spark.jobs import decode  # noqa: PLC0415 - with Spark alone
+        from shmq.spark.shared import body_columns  # noqa: PLC0415 - with Spark alone
 
-        made = functions.apply(name, decode.good(found, config["decode"]))
+        made = functions.apply(name, body_columns.good(found, config["decode"]))
     else:
         made, put = _routed(session, config, found)
     if not found.isStreaming:
@@ -122,13 +122,13 @@ def _routed(session: SparkSession, config: Config, found: DataFrame) -> tuple[Da
     """Both kinds of rows as one stream, which may have but one end, and what parts them."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    from shmq.spark.jobs import decode  # noqa: PLC0415
+    from shmq.spark.shared import body_columns  # noqa: PLC0415
 
-    tagged = decode.tagged(found, config["decode"])
-    good = functions.apply(config["transform"]["function"], decode.without_bad(tagged))
-    bad = decode.bad(found, tagged)
+    tagged = body_columns.tagged(found, config["decode"])
+    good = functions.apply(config["transform"]["function"], body_columns.without_bad(tagged))
+    bad = body_columns.bad(found, tagged)
     if config["bad"]["format"] == "shmq":
-        bad = decode.in_headers(bad)
+        bad = body_columns.in_headers(bad)
     none = sql.lit(None)
     kinds = good.schema, bad.schema
     made = good.select(sql.struct("*").alias("good"), none.cast(kinds[1]).alias("bad")).unionByName(

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from shmq.codecs import decode_body, number_of
+from shmq.codec.codecs import decode_body, number_of
 from shmq.errors import InvalidOption, ShmqError
-from shmq.shape import shape_of
+from shmq.expression.fingerprint import shape_of
+from shmq.expression.parse import quoted
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Config, Key, Table
 from shmq.spark.jobs.job import Batch
 from shmq.spark.jobs.progress import Progress
 from shmq.spark.jobs.tables import BATCH_TOP, SPARK, rows
 from shmq.spark.jobs.triage_table import show
-from shmq.where import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import DamagedFile
-from shmq.spark.jobs.folder import Folder
+from shmq.spark.jobs.filesystem import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

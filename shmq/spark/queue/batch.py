@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from shmq.contract.columns import STATES
-from shmq.spark import columns
-from shmq.spark.address import Address
-from shmq.spark.queue_source import Subscription
+from shmq.api.columns import STATES
+from shmq.spark.queue.source import Subscription
+from shmq.spark.shared import columns
+from shmq.spark.shared.address import Address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class QueueReader(DataSourceReader):
         assert isinstance(partition, SlotRange)
         if not partition.end:
             return
-        from shmq.spark.arrow import Batches  # noqa: PLC0415 - the planner has no use for Arrow
+        from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - the planner has no use for Arrow
 
         batches = Batches.for_spark(self._schema, partition.topic)
         with self._address.connect() as broker, broker.queue(partition.topic) as queue:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.spark import address, columns, options, queue_sink
-from shmq.spark.address import Address
-from shmq.spark.options import BATCH, KIND, STREAM, WRITE, Option
-from shmq.spark.queue_batch import QueueReader
-from shmq.spark.queue_source import Subscription
-from shmq.spark.queue_stream import QueueStreamReader
+from shmq.spark.queue import sink_writer
+from shmq.spark.queue.batch import QueueReader
+from shmq.spark.queue.reader import QueueStreamReader
+from shmq.spark.queue.source import Subscription
+from shmq.spark.shared import address, columns, options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import BATCH, KIND, STREAM, WRITE, Option
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -42,7 +43,7 @@ OPTIONS: Final = (
     Option("maxBytesPerTrigger", options.size(1, 1 << 40), 256 << 20, _STREAM),
     Option("leaseTimeout", options.seconds(1, 1e6), 600.0, _STREAM),
     Option("failOnDataLoss", options.truth, True, _STREAM),
-    *queue_sink.OPTIONS,
+    *sink_writer.OPTIONS,
 )
 
 _NO_OFFSETS: Final = (
@@ -104,11 +105,11 @@ class QueueKind:
 
     def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
         """Puts into queues, all of them or none."""
-        return queue_sink.writer(self._parse(WRITE), schema, overwrite=overwrite)
+        return sink_writer.writer(self._parse(WRITE), schema, overwrite=overwrite)
 
     def stream_writer(self, schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
         """Puts into queues, once for each micro-batch."""
-        return queue_sink.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
+        return sink_writer.stream_writer(self._parse(WRITE), schema, overwrite=overwrite)
 
     def _parse(self, use: str) -> dict[str, Any]:
         return options.parse(OPTIONS, self._given, use, form="shmq", refused=REFUSED)

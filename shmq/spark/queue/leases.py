@@ -19,9 +19,9 @@ import numpy as np
 
 import shmq
 from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
-from shmq.spark.address import Address
-from shmq.spark.queue_source import Subscription
-from shmq.spark.taken import Offset, Taken
+from shmq.spark.queue.offset import Offset, Taken
+from shmq.spark.queue.source import Subscription
+from shmq.spark.shared.address import Address
 
 __all__ = ["Held", "Leases"]
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import shmq
+from shmq.api.names import staging_name, staging_target
 from shmq.errors import Full, NotConfirmed, ShmqError
-from shmq.names import staging_name, staging_target
 
 if TYPE_CHECKING:
-    from shmq.spark.sink import Sink
-    from shmq.spark.staging import Staged
+    from shmq.spark.queue.sink import Sink
+    from shmq.spark.queue.staging import Staged
 
 __all__ = ["discard", "publish"]
 

@@ -27,12 +27,12 @@ from pyspark.sql.streaming.datasource import (
 
 import shmq
 from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
-from shmq.spark import columns
-from shmq.spark.address import Address
-from shmq.spark.queue_batch import parts_of
-from shmq.spark.queue_leases import Held, Leases
-from shmq.spark.queue_source import Subscription
-from shmq.spark.taken import MOST, NOTHING, Offset
+from shmq.spark.queue.batch import parts_of
+from shmq.spark.queue.leases import Held, Leases
+from shmq.spark.queue.offset import MOST, NOTHING, Offset
+from shmq.spark.queue.source import Subscription
+from shmq.spark.shared import columns
+from shmq.spark.shared.address import Address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,7 +147,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as Arrow's batches."""
         assert isinstance(partition, Excerpt)
-        from shmq.spark.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+        from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
 
         batches = Batches.for_spark(self._schema, partition.topic)
         for run in self._runs(partition):

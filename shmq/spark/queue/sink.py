@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue
-from shmq.names import check_name
-from shmq.spark.address import Address
-from shmq.spark.sink_columns import SinkColumns
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.sink_columns import SinkColumns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -12,12 +12,13 @@ from pyspark.sql.datasource import (
 )
 
 from shmq.errors import InvalidOption
-from shmq.spark import options, publishing
-from shmq.spark.edition import Edition
-from shmq.spark.options import WRITE, Option
-from shmq.spark.sink import Sink
-from shmq.spark.staging import Staged, stage
-from shmq.spark.straight import put
+from shmq.spark.queue import publishing
+from shmq.spark.queue.sink import Sink
+from shmq.spark.queue.staging import Staged, stage
+from shmq.spark.queue.unstaged_write import put
+from shmq.spark.shared import options
+from shmq.spark.shared.batch_id import Edition
+from shmq.spark.shared.options import WRITE, Option
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +28,7 @@ __all__ = ["OPTIONS", "QueueStreamWriter", "QueueWriter", "stream_writer", "writ
 
 _WRITE: Final = frozenset({WRITE})
 
-#: The options of a sink, beside those of every use in :mod:`shmq.spark.address`.
+#: The options of a sink, beside those of every use in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (
     Option("topic", options.text, None, _WRITE),
     Option("queue", options.text, None, _WRITE),

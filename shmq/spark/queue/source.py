@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import shmq
+from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchQueue
-from shmq.names import check_name
 
 __all__ = ["Subscription"]
 

@@ -10,13 +10,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.errors import Full
-from shmq.spark import sink_rows
+from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmq.spark.edition import Edition
-    from shmq.spark.sink import Sink
+    from shmq.spark.queue.sink import Sink
+    from shmq.spark.shared.batch_id import Edition
 
 __all__ = ["Staged", "stage"]
 
@@ -85,7 +85,7 @@ def stage(sink: Sink, edition: Edition, batches: Iterable[pa.RecordBatch]) -> St
     """Stage a task's rows; those of a batch that a queue has already are read and dropped.
 
     What a task leaves that fails goes when its batch is published. Raises what ``Queue.stage``
-    and :func:`shmq.spark.sink_rows.by_queue` raise.
+    and :func:`shmq.spark.shared.sink_rows.by_queue` raise.
     """
     with sink.address.connect() as broker:
         part = _Part(sink, edition, broker)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
-from shmq.codecs import CODECS
+from shmq.codec.codecs import CODECS
 from shmq.errors import Full
-from shmq.spark import sink_rows
+from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmq.spark.sink import Sink
-    from shmq.spark.sink_rows import Properties, Rows
+    from shmq.spark.queue.sink import Sink
+    from shmq.spark.shared.sink_rows import Properties, Rows
 
 __all__ = ["PutStraight", "put"]
 

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 import shmq
+from shmq.api.names import chosen_namespace, is_url
 from shmq.errors import InvalidOption
-from shmq.names import chosen_namespace, is_url
-from shmq.spark import options
-from shmq.spark.options import BATCH, STREAM, WRITE, Option
+from shmq.spark.shared import options
+from shmq.spark.shared.options import BATCH, STREAM, WRITE, Option
 
 __all__ = ["OPTIONS", "Address"]
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Protocol, Self
 
 from pyspark import TaskContext
 
 from shmq.errors import InvalidOption
-
-if TYPE_CHECKING:
-    from shmq.spark.sink import Sink
-    from shmq.spark.stream_sink import StreamSink
 
 __all__ = ["Edition"]
 
 #: What Spark tells the tasks of a micro-batch, those of foreachBatch included.
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
+
+
+class Sink(Protocol):
+    """What a batch is named after: of a sink of queues or of streams."""
+
+    @property
+    def run(self) -> str:
+        """The publisher's name where no option has one."""
+
+    @property
+    def publisher(self) -> str | None:
+        """Who publishes, as the options say."""
+
+    @property
+    def batch(self) -> int | None:
+        """Which batch of the publisher, as the options say."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,7 +43,7 @@ class Edition:
     partition: int
 
     @classmethod
-    def of_stream(cls, sink: Sink | StreamSink) -> Self:
+    def of_stream(cls, sink: Sink) -> Self:
         """That of a stream's task: the query publishes, under the number of its micro-batch."""
         context = _context()
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
@@ -40,7 +52,7 @@ class Edition:
         return cls(query, int(batch), *_part(sink, context))
 
     @classmethod
-    def of_batch(cls, sink: Sink | StreamSink) -> Self:
+    def of_batch(cls, sink: Sink) -> Self:
         """That of a task of ``df.write``.
 
         The options may name the publisher and the batch; within foreachBatch the publisher
@@ -68,7 +80,7 @@ def _context() -> TaskContext:
     return context
 
 
-def _part(sink: Sink | StreamSink, context: TaskContext) -> tuple[str, int]:
+def _part(sink: Sink, context: TaskContext) -> tuple[str, int]:
     """The part's name, which no other attempt has, and its place."""
     partition = context.partitionId()
     return f"{sink.run}.{partition}.{context.taskAttemptId()}", partition

@@ -16,7 +16,7 @@ from pyspark.sql import functions, types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from shmq.errors import InvalidOption, ShmqError
-from shmq.spark.jobs.convert import Convert, converter
+from shmq.spark.shared.convert import Convert, converter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

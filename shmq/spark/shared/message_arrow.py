@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from shmq.codecs import CODECS, OTHER, unpack_properties
-from shmq.contract.columns import REASONS, STATES
-from shmq.spark import buffers
+from shmq.api.columns import REASONS, STATES
+from shmq.codec.codecs import CODECS, OTHER, unpack_properties
+from shmq.spark.shared import arrow_buffers
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from shmq.contract import Columns
+    from shmq.api import Columns
 
 __all__ = ["Batches", "header_value"]
 
@@ -74,7 +74,7 @@ class _Making:
 
     def plain(self, column: memoryview, kind: pa.DataType) -> pa.Array:
         """Numbers of which none is null, where they lie."""
-        return buffers.plain(column, self._count, kind)
+        return arrow_buffers.plain(column, self._count, kind)
 
     def moments(self, column: memoryview, kind: pa.DataType) -> pa.Array:
         """Times, of which 0 is null, where they lie."""
@@ -94,13 +94,13 @@ class _Making:
         return self.plain(memoryview(bytes(4 * self._count)), kind)
 
     def topics(self, kind: pa.DataType) -> pa.Array:
-        return buffers.constant(self._topic, self._count, kind)
+        return arrow_buffers.constant(self._topic, self._count, kind)
 
     def words(
         self, column: memoryview, names: Mapping[int, str | None], kind: pa.DataType
     ) -> pa.Array:
         """The word for each number; null for one that has none."""
-        return buffers.words(self.numbers(column, np.uint8), names, kind)
+        return arrow_buffers.words(self.numbers(column, np.uint8), names, kind)
 
     def codecs(self, kind: pa.DataType) -> pa.Array:
         """The codec of each; one without a number says its name among the properties."""
@@ -201,7 +201,7 @@ _CODECS: Final[Mapping[int, str | None]] = MappingProxyType(dict(enumerate(CODEC
 
 _Maker = Callable[[_Making, pa.DataType], pa.Array]
 
-#: What makes each column of :data:`shmq.spark.columns.COLUMNS`.
+#: What makes each column of :data:`shmq.spark.shared.columns.COLUMNS`.
 _MAKERS: Final[Mapping[str, _Maker]] = MappingProxyType(
     {
         "key": lambda m, kind: m.of_properties(_key, kind),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from pyspark.sql import types
 
 from shmq.errors import InvalidOption
-from shmq.spark import columns
+from shmq.spark.shared import columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

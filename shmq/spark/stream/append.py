@@ -19,14 +19,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.errors import Full
-from shmq.spark.stream_rows import Records, Spread, by_stream
+from shmq.spark.stream.rows import Records, Spread, by_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from shmq.options import Confirm
-    from shmq.spark.edition import Edition
-    from shmq.spark.stream_sink import StreamSink
+    from shmq.api.options import Confirm
+    from shmq.spark.shared.batch_id import Edition
+    from shmq.spark.stream.sink import StreamSink
 
 __all__ = ["Written", "append"]
 

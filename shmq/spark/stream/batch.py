@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from shmq.errors import InvalidOption, OffsetOutOfRange
-from shmq.spark import columns, stream_range
-from shmq.spark.address import Address
-from shmq.spark.stream_bounds import EARLIEST, LATEST, Bound
-from shmq.spark.stream_look import Seen, check_within, look
-from shmq.spark.stream_range import HOW, Range, cut, lost
-from shmq.spark.stream_topics import Topics
+from shmq.spark.shared import columns
+from shmq.spark.shared.address import Address
+from shmq.spark.stream import offset_range
+from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound
+from shmq.spark.stream.offset_range import HOW, Range, cut, lost
+from shmq.spark.stream.snapshot import Seen, check_within, look
+from shmq.spark.stream.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ class StreamBatchReader(DataSourceReader):
         """The rows of a range, as Arrow's batches."""
         assert isinstance(partition, Range)
         if len(partition):
-            yield from stream_range.read(
+            yield from offset_range.read(
                 self._address, partition, self._schema, self._size, strict=self._strict
             )
 

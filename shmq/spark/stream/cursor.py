@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 
 import shmq
 from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
-from shmq.spark.address import Address
-from shmq.spark.stream_bounds import LATEST, Bound, Extent
-from shmq.spark.stream_group import Group
-from shmq.spark.stream_look import Seen, check_within, see
-from shmq.spark.stream_offset import NOWHERE, Progress, StreamOffset
-from shmq.spark.stream_range import HOW, lost
-from shmq.spark.stream_topics import Topics
+from shmq.spark.shared.address import Address
+from shmq.spark.stream.bounds import LATEST, Bound, Extent
+from shmq.spark.stream.group import Group
+from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
+from shmq.spark.stream.offset_range import HOW, lost
+from shmq.spark.stream.snapshot import Seen, check_within, see
+from shmq.spark.stream.topics import Topics
 
 __all__ = ["Cursor"]
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 import shmq
-from shmq.spark.stream_offset import Progress
+from shmq.spark.stream.offset import Progress
 
 __all__ = ["Group"]
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.spark import address, columns, options, stream_bounds, stream_writer
-from shmq.spark.address import Address
-from shmq.spark.options import BATCH, KIND, STREAM, WRITE, Option
-from shmq.spark.stream_batch import StreamBatchReader
-from shmq.spark.stream_reader import StreamStreamReader
-from shmq.spark.stream_topics import Topics, assigned
+from shmq.spark.shared import address, columns, options
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.options import BATCH, KIND, STREAM, WRITE, Option
+from shmq.spark.stream import bounds
+from shmq.spark.stream import writer as stream_writer
+from shmq.spark.stream.batch import StreamBatchReader
+from shmq.spark.stream.reader import StreamStreamReader
+from shmq.spark.stream.topics import Topics, assigned
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -41,13 +43,13 @@ OPTIONS: Final = (
     Option("assign", assigned, None, _READ),
     Option("columns", options.several_of(*COLUMNS), None, _READ),
     Option("includeHeaders", options.truth, False, _READ),
-    Option("startingOffsets", stream_bounds.offsets, None, _READ),
-    Option("startingTimestamp", stream_bounds.timestamp, None, _READ),
-    Option("startingOffsetsByTimestamp", stream_bounds.timestamps, None, _READ),
+    Option("startingOffsets", bounds.offsets, None, _READ),
+    Option("startingTimestamp", bounds.timestamp, None, _READ),
+    Option("startingOffsetsByTimestamp", bounds.timestamps, None, _READ),
     Option("startingOffsetsByTimestampStrategy", options.one_of("error", "latest"), "error", _READ),
-    Option("endingOffsets", stream_bounds.offsets, None, _BATCH),
-    Option("endingTimestamp", stream_bounds.timestamp, None, _BATCH),
-    Option("endingOffsetsByTimestamp", stream_bounds.timestamps, None, _BATCH),
+    Option("endingOffsets", bounds.offsets, None, _BATCH),
+    Option("endingTimestamp", bounds.timestamp, None, _BATCH),
+    Option("endingOffsetsByTimestamp", bounds.timestamps, None, _BATCH),
     Option("maxOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
     Option("minOffsetsPerTrigger", options.whole(1, 1 << 40), None, _STREAM),
     Option("maxTriggerDelay", options.seconds(0.001, 1e6), 900.0, _STREAM),

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 import shmq
 from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
-from shmq.spark.address import Address
+from shmq.spark.shared.address import Address
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +69,7 @@ def read(
     Raises :class:`~shmq.ShmqError` for records that are gone, if ``strict``; else it leaves
     them out and logs how many they were.
     """
-    from shmq.spark.stream_arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
+    from shmq.spark.stream.arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
 
     batches = Batches.for_spark(schema, wanted.topic, wanted.partition)
     at = wanted.start

@@ -25,12 +25,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from shmq.spark import columns, stream_range
-from shmq.spark.address import Address
-from shmq.spark.stream_cursor import Cursor
-from shmq.spark.stream_offset import NOWHERE, StreamOffset
-from shmq.spark.stream_range import Range, cut
-from shmq.spark.stream_topics import Topics
+from shmq.spark.shared import columns
+from shmq.spark.shared.address import Address
+from shmq.spark.stream import offset_range
+from shmq.spark.stream.cursor import Cursor
+from shmq.spark.stream.offset import NOWHERE, StreamOffset
+from shmq.spark.stream.offset_range import Range, cut
+from shmq.spark.stream.topics import Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +119,7 @@ class StreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range, as Arrow's batches."""
         assert isinstance(partition, Range)
-        yield from stream_range.read(
+        yield from offset_range.read(
             self._address, partition, self._schema, self._size, strict=self._strict
         )
 

@@ -11,13 +11,13 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from shmq.codecs import number_of
-from shmq.core import _arrow
+from shmq.codec.codecs import number_of
 from shmq.errors import InvalidOption
-from shmq.spark import sink_rows
+from shmq.native import _arrow
+from shmq.spark.shared import sink_rows
 
 if TYPE_CHECKING:
-    from shmq.spark.sink_columns import SinkColumns
+    from shmq.spark.shared.sink_columns import SinkColumns
 
 __all__ = ["Records", "Spread", "by_stream"]
 

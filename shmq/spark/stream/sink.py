@@ -7,16 +7,16 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchStream
-from shmq.names import check_name
-from shmq.spark import sink_columns
-from shmq.spark.address import Address
-from shmq.spark.sink_columns import SinkColumns
+from shmq.spark.shared import sink_columns
+from shmq.spark.shared.address import Address
+from shmq.spark.shared.sink_columns import SinkColumns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from shmq.options import Confirm
+    from shmq.api.options import Confirm
 
 __all__ = ["StreamSink"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import shmq
 from shmq.errors import InvalidOption
-from shmq.spark.stream_bounds import Bound, Extent
-from shmq.spark.stream_topics import Topics
+from shmq.spark.stream.bounds import Bound, Extent
+from shmq.spark.stream.topics import Topics
 
 __all__ = ["Seen", "check_within", "look", "see"]
 

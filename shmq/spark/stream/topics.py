@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import shmq
+from shmq.api.names import check_name
 from shmq.errors import InvalidOption, NoSuchStream
-from shmq.names import check_name
 
 __all__ = ["Assigned", "Topics", "assigned"]
 

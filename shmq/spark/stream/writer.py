@@ -12,10 +12,10 @@ from pyspark.sql.datasource import (
 )
 
 from shmq.errors import InvalidOption
-from shmq.spark import options
-from shmq.spark.edition import Edition
-from shmq.spark.options import WRITE, Option
-from shmq.spark.stream_sink import StreamSink
+from shmq.spark.shared import options
+from shmq.spark.shared.batch_id import Edition
+from shmq.spark.shared.options import WRITE, Option
+from shmq.spark.stream.sink import StreamSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ __all__ = [
 
 _WRITE: Final = frozenset({WRITE})
 
-#: The options of a sink, beside those of every use in :mod:`shmq.spark.address`.
+#: The options of a sink, beside those of every use in :mod:`shmq.spark.shared.address`.
 OPTIONS: Final = (
     Option("topic", options.text, None, _WRITE),
     Option("publishTimeout", options.seconds(0, 1e9), None, _WRITE),
@@ -88,7 +88,7 @@ class StreamWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append a task's rows."""
-        from shmq.spark.stream_append import append  # noqa: PLC0415 - the driver has no use for it
+        from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
 
         return append(self._sink, Edition.of_batch(self._sink), iterator)
 
@@ -104,7 +104,7 @@ class StreamStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append a task's rows."""
-        from shmq.spark.stream_append import append  # noqa: PLC0415 - the driver has no use for it
+        from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
 
         return append(self._sink, Edition.of_stream(self._sink), iterator)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmq
-from shmq.client.groups.assigning import ASSIGNORS, divided, in_turns, ranges, sticky
-from shmq.contract import Assignment
+from shmq.api import Assignment
+from shmq.client.group.assignment import ASSIGNORS, divided, in_turns, ranges, sticky
 
 MEMBERS = st.lists(st.integers(1, 1000), min_size=1, max_size=20, unique=True).map(sorted)
 OWNERS = st.lists(st.integers(0, 40), max_size=40)

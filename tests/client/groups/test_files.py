@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.client.local import LocalBroker
-from shmq.names import SHM
+from shmq.api.names import SHM
+from shmq.client.local.broker import LocalBroker
 
 
 @pytest.fixture

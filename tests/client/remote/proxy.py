@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 
 _HEADER = struct.Struct("!IIBBHI")
 

@@ -9,7 +9,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 from tests.client.remote.proxy import Proxy
 from tests.conformance.tools import MOMENT, eventually
 

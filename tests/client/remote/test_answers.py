@@ -8,9 +8,9 @@ import pytest
 
 import shmq
 from shmq.client.remote.address import Target
-from shmq.client.remote.dialing import dial
-from shmq.core._core import Answer, Wire
-from shmq.protocol import Status, Type
+from shmq.client.remote.connect import dial
+from shmq.native._core import Answer, Wire
+from shmq.protocol.opcodes import Status, Type
 from tests.processes.tools import PATIENCE
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 from tests.client.loops import Loop, until
 from tests.client.remote.proxy import Proxy
 from tests.conformance.tools import LATER, PATIENCE, drain, next_message

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 
 import shmq
-from shmq.protocol import MAGIC, PROTOCOL_VERSION, Status, Type
+from shmq.protocol.opcodes import MAGIC, PROTOCOL_VERSION, Status, Type
 
 _HEADER = struct.Struct("!IIBBHI")
 

@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Stream
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 from tests.client.remote.proxy import Proxy, of_type
 from tests.client.remote.test_foreign import reply, server
 from tests.conformance.tools import PATIENCE, SOON, eventually, in_thread, outcome

@@ -8,7 +8,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.protocol import Type
+from shmq.protocol.opcodes import Type
 from tests.client.remote.proxy import Proxy, of_type
 from tests.conformance.tools import LATER, drain, in_thread, outcome
 

@@ -11,8 +11,8 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.client.remote.attendance import Attendance
-from shmq.protocol import Type
+from shmq.client.remote.loop_driver import Attendance
+from shmq.protocol.opcodes import Type
 from tests.client.remote.proxy import Proxy, of_type
 from tests.conformance.tools import LATER, PATIENCE, drain, eventually, in_thread, outcome
 from tests.serving import serve

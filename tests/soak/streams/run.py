@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import shmq
-from shmq.stress.crew import Crew
+from shmq.stress.worker_processes import Crew
 from tests.soak.stops import Stops, insist
 from tests.soak.streams import workers
 from tests.soak.streams.history import Verdict, judge

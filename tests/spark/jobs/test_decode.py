@@ -13,9 +13,9 @@ import pytest
 
 from shmq import InvalidOption
 from shmq import spark as shmq_spark
-from shmq.spark.jobs import decode
-from shmq.spark.jobs.decode import PROBLEM
 from shmq.spark.jobs.failure import failure_of
+from shmq.spark.shared import body_columns
+from shmq.spark.shared.body_columns import PROBLEM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +75,7 @@ def test_json_and_msgpack_become_columns_of_every_type(spark: SparkSession) -> N
     }
     packed = {**as_json, "raw": MEANT["raw"], "at": msgpack.Timestamp.from_datetime(MOMENT)}
 
-    found = decode.good(
+    found = body_columns.good(
         rows(
             spark,
             (json.dumps(as_json).encode(), "json"),
@@ -129,7 +129,7 @@ def test_json_and_msgpack_become_columns_of_every_type(spark: SparkSession) -> N
 def test_a_body_that_does_not_go_with_the_schema_says_why(
     spark: SparkSession, schema: str, body: Any, problem: str
 ) -> None:
-    decoder = decode.Decoder(_schema(schema), "json", nested=False, fail=False)
+    decoder = body_columns.Decoder(_schema(schema), "json", nested=False, fail=False)
 
     found = _decoded(decoder, json.dumps(body).encode())
 
@@ -152,13 +152,13 @@ def test_a_body_that_does_not_go_with_the_schema_says_why(
 def test_bytes_that_are_no_body_say_so(
     spark: SparkSession, codec: str, body: bytes, problem: str
 ) -> None:
-    decoder = decode.Decoder(_schema("a INT"), codec, nested=False, fail=False)
+    decoder = body_columns.Decoder(_schema("a INT"), codec, nested=False, fail=False)
 
     assert _decoded(decoder, body)[PROBLEM].startswith(problem)
 
 
 def test_a_codec_without_fields_is_a_problem_of_its_message(spark: SparkSession) -> None:
-    found = decode.tagged(rows(spark, (b"{}", "text"), (b"{}", "json")), table("a INT"))
+    found = body_columns.tagged(rows(spark, (b"{}", "text"), (b"{}", "json")), table("a INT"))
 
     problems = [row[PROBLEM] for row in found.orderBy("offset").collect()]
     assert problems == ["has the codec 'text', which has no fields", None]
@@ -166,7 +166,7 @@ def test_a_codec_without_fields_is_a_problem_of_its_message(spark: SparkSession)
 
 def test_the_fields_can_be_put_into_one_column(spark: SparkSession) -> None:
     good = (b'{"offset": 5}', "json")
-    found = decode.good(
+    found = body_columns.good(
         rows(spark, good, (b"?", "json")), table("offset INT NOT NULL", into="body")
     )
 
@@ -176,7 +176,9 @@ def test_the_fields_can_be_put_into_one_column(spark: SparkSession) -> None:
 def test_a_bad_body_ends_the_job_with_its_message_where_it_must_not_be(
     spark: SparkSession,
 ) -> None:
-    found = decode.good(rows(spark, (b"{}", "json"), (b"?", "json")), table("a INT", bad="fail"))
+    found = body_columns.good(
+        rows(spark, (b"{}", "json"), (b"?", "json")), table("a INT", bad="fail")
+    )
 
     with pytest.raises(Exception, match="ShmqError") as caught:
         found.collect()
@@ -196,16 +198,16 @@ def test_a_bad_body_ends_the_job_with_its_message_where_it_must_not_be(
 )
 def test_a_schema_that_is_none_is_refused(spark: SparkSession, schema: str, told: str) -> None:
     with pytest.raises(InvalidOption, match=told):
-        decode.schema_of(schema)
+        body_columns.schema_of(schema)
 
 
 def test_a_field_that_is_a_column_already_is_refused_with_what_to_do(spark: SparkSession) -> None:
     with pytest.raises(
         InvalidOption, match="'offset' is a column of the message already: say into"
     ):
-        decode.tagged(rows(spark), table("offset INT"))
+        body_columns.tagged(rows(spark), table("offset INT"))
     with pytest.raises(InvalidOption, match="decoding takes the column 'codec', and there are a"):
-        decode.tagged(rows(spark).selectExpr("1 AS a", "value"), table("b INT"))
+        body_columns.tagged(rows(spark).selectExpr("1 AS a", "value"), table("b INT"))
 
 
 def _schema(ddl: str) -> Any:
@@ -214,7 +216,7 @@ def _schema(ddl: str) -> Any:
     return types.StructType.fromDDL(ddl)
 
 
-def _decoded(decoder: decode.Decoder, body: bytes) -> dict[str, Any]:
+def _decoded(decoder: body_columns.Decoder, body: bytes) -> dict[str, Any]:
     import pyarrow as pa
 
     batch = pa.RecordBatch.from_pydict({"value": [body]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.spark.jobs.pace import Pace
+from shmq.spark.jobs.rate_limit import Pace
 
 
 class Clock:

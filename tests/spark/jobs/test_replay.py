@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import shmq
-from shmq.persistence.catalog import segment_name
 from shmq.spark.jobs import registry
 from shmq.spark.jobs.config import read
 from shmq.spark.jobs.runner import run
+from shmq.storage.paths import segment_name
 from tests.persistence.building import WALL, Building, put
 from tests.spark.jobs.tools import run_job, written
 

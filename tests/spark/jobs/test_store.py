@@ -11,8 +11,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from shmq import DamagedFile, ShmqError
-from shmq.spark.jobs.folder import Folder
-from shmq.spark.jobs.store import Merging, Store
+from shmq.spark.jobs.filesystem import Folder
+from shmq.spark.jobs.parquet_store import Merging, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

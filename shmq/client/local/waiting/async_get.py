@@ -6,18 +6,18 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from shmq import contract
-from shmq.client.hub import wait_for
-from shmq.core import _core
+from shmq import api
+from shmq.client.local.waiting.wait_thread import wait_for
 from shmq.errors import Empty, Full, LockTimeout
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 
 __all__ = ["AsyncConsumer", "get", "put", "without_lock"]
 
-_Attempt = Callable[[], contract.Message | None]
+_Attempt = Callable[[], api.Message | None]
 
 
-def without_lock(attempt: _Attempt, timeout: float | None) -> contract.Message | None:
+def without_lock(attempt: _Attempt, timeout: float | None) -> api.Message | None:
     """What the attempt has; None where it could not have a lock, for one who waits anyway."""
     try:
         return attempt()
@@ -27,12 +27,12 @@ def without_lock(attempt: _Attempt, timeout: float | None) -> contract.Message |
         return None
 
 
-def _look_closely(queue: Any, attempt: _Attempt) -> contract.Message | None:
+def _look_closely(queue: Any, attempt: _Attempt) -> api.Message | None:
     queue.look_for_dead()
     return attempt()
 
 
-async def get(namespace: Namespace, queue: Any, timeout: float | None) -> contract.Message:
+async def get(namespace: Namespace, queue: Any, timeout: float | None) -> api.Message:
     """Wait for a message of a queue that had none. Raises Empty."""
     message = without_lock(functools.partial(_look_closely, queue, queue.try_get), timeout)
     if message is None and timeout != 0:
@@ -44,11 +44,11 @@ async def get(namespace: Namespace, queue: Any, timeout: float | None) -> contra
 
 async def get_chosen(
     namespace: Namespace, queue: Any, meant: _core.Filter, timeout: float | None
-) -> contract.Message:
+) -> api.Message:
     """Wait for a message that the filter lets through. Raises Empty."""
 
-    def attempt() -> contract.Message | None:
-        found: list[contract.Message] = queue.choose(meant, 1)
+    def attempt() -> api.Message | None:
+        found: list[api.Message] = queue.choose(meant, 1)
         return found[0] if found else None
 
     message = without_lock(attempt, timeout)
@@ -65,13 +65,13 @@ async def get_chosen(
 
 async def put(
     namespace: Namespace, queue: Any, parcel: _core.Parcel, timeout: float | None
-) -> contract.Put:
+) -> api.Put:
     """Put into a queue that was full. Raises Full."""
     refusal: list[Full] = []
 
-    def attempt() -> contract.Put | None:
+    def attempt() -> api.Put | None:
         try:
-            put: contract.Put = queue.try_put(parcel)
+            put: api.Put = queue.try_put(parcel)
         except Full as full:
             refusal[:] = [full]
             return None
@@ -83,8 +83,8 @@ async def put(
     return found
 
 
-class AsyncConsumer(contract.AsyncConsumer):
-    """See :class:`shmq.contract.AsyncConsumer`. For one task at a time."""
+class AsyncConsumer(api.AsyncConsumer):
+    """See :class:`shmq.api.AsyncConsumer`. For one task at a time."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class AsyncConsumer(contract.AsyncConsumer):
     def __aiter__(self) -> AsyncConsumer:
         return self
 
-    async def __anext__(self) -> contract.Message:
+    async def __anext__(self) -> api.Message:
         if self._closed:
             raise StopAsyncIteration
         if self._in_a_row == self._prefetch:
@@ -126,7 +126,7 @@ class AsyncConsumer(contract.AsyncConsumer):
             raise StopAsyncIteration
         return message
 
-    async def _wait(self) -> contract.Message | None:
+    async def _wait(self) -> api.Message | None:
         look = functools.partial(_look_closely, self._queue, self._consumer.take)
         message = without_lock(look, self._timeout)
         if message is None and self._timeout != 0:
@@ -140,7 +140,7 @@ class AsyncConsumer(contract.AsyncConsumer):
         return message
 
     def flush(self) -> None:
-        """See :class:`shmq.contract.AsyncConsumer`."""
+        """See :class:`shmq.api.AsyncConsumer`."""
         self._consumer.flush()
 
     def close(self) -> None:
@@ -149,5 +149,5 @@ class AsyncConsumer(contract.AsyncConsumer):
         self._consumer.close()
 
     async def aclose(self) -> None:
-        """See :class:`shmq.contract.AsyncConsumer`."""
+        """See :class:`shmq.api.AsyncConsumer`."""
         self.close()

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shmq.core import _core
 from shmq.errors import NoSpace, descriptors
-from shmq.registry import Namespace
-from shmq.waiting import make_bell, remove_bell, sweep_bells
+from shmq.namespace.namespace import Namespace
+from shmq.namespace.semaphores import make_bell, remove_bell, sweep_bells
+from shmq.native import _core
 
 if TYPE_CHECKING:
     from multiprocessing import util

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from shmq.core import _core
 from shmq.errors import LockTimeout, ShmqError
+from shmq.native import _core
 
 __all__ = ["Watcher"]
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.bells import Bells
-from shmq.client.watching import Watcher
-from shmq.core import _core
-from shmq.holders import until_locked
+from shmq.client.local.waiting.bell_pool import Bells
+from shmq.client.local.waiting.bell_watcher import Watcher
+from shmq.native import _core
+from shmq.native.lock_holder import until_locked
 
 __all__ = ["wait_chosen"]
 

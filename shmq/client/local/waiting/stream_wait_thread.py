@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 
-from shmq.core import _log
+from shmq.native import _stream
 
 __all__ = ["StreamHub"]
 
@@ -42,7 +42,7 @@ class StreamHub:
     It has a thread as long as somebody waits; one of a fork's parent is of no use.
     """
 
-    def __init__(self, logs: list[_log.Partition], look: Callable[[], None]) -> None:
+    def __init__(self, logs: list[_stream.Partition], look: Callable[[], None]) -> None:
         self._logs = logs
         self._look = look  # after dead processes
         self._process = os.getpid()

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.bells import Bells, at_the_end
-from shmq.client.line import Line, Waiter, wake
-from shmq.client.watching import Watcher
-from shmq.core import _core
+from shmq.client.local.waiting.bell_pool import Bells, at_the_end
+from shmq.client.local.waiting.bell_watcher import Watcher
+from shmq.client.local.waiting.waiting_tasks import Line, Waiter, wake
 from shmq.errors import LockTimeout
-from shmq.registry import Namespace
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core
 
 __all__ = ["rest", "ring", "wait_for"]
 

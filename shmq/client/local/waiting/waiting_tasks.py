@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from shmq.core import _core
 from shmq.errors import ShmqError
+from shmq.native import _core
 
 if TYPE_CHECKING:
     import asyncio
