@@ -27,8 +27,8 @@ struct letter {
 
 struct crowd *crowd_new(uint32_t deaths)
 {
-    struct crowd *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                           -1, 0);
+    struct crowd *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                           0);
 
     CHECK(c != MAP_FAILED);
     CHECK(!sem_init(&c->bells[0], 1, 0) && !sem_init(&c->bells[1], 1, 0));
@@ -437,8 +437,7 @@ static void read_batch(struct shelf *shelf, size_t size)
     struct shmq_record r;
 
     for (size_t at = 0, next; at < size; at += next) {
-        CHECK_EQ(shmq_record_read(shelf->bytes + at, size - at, 9, true, &r, &next),
-                 SHMQ_READ_OK);
+        CHECK_EQ(shmq_record_read(shelf->bytes + at, size - at, 9, true, &r, &next), SHMQ_READ_OK);
         if (r.type == SHMQ_R_PUT)
             put_on(shelf, &r);
         for (uint32_t i = 0; r.type == SHMQ_R_SETTLE && i < r.count; i++)

@@ -10,7 +10,8 @@ static uint64_t random_size(struct actor *a)
 
 static struct actor_receipt random_bytes(struct actor *a)
 {
-    return (struct actor_receipt){.state = SHMQ_FILLING, .salt = (uint8_t)below(a, 256),
+    return (struct actor_receipt){.state = SHMQ_FILLING,
+                                  .salt = (uint8_t)below(a, 256),
                                   .body_bytes = random_size(a),
                                   .meta_bytes = one_in(a, 3) ? (uint32_t)below(a, 100) : 0};
 }

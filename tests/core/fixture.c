@@ -85,10 +85,7 @@ struct shmq_queue *new_queue(const struct shmq_options *given)
     return q;
 }
 
-struct shmq_queue *bare_handle(struct shmq_queue *q)
-{
-    return new_handle(q->base, q->fd, &q->geo);
-}
+struct shmq_queue *bare_handle(struct shmq_queue *q) { return new_handle(q->base, q->fd, &q->geo); }
 
 struct shmq_queue *another_handle(struct shmq_queue *q)
 {
@@ -142,10 +139,7 @@ uint64_t put_text(struct shmq_queue *q, const char *text)
     return PUT(q, .body = text, .body_bytes = strlen(text));
 }
 
-uint64_t put_bytes(struct shmq_queue *q, uint64_t bytes)
-{
-    return PUT(q, .body_bytes = bytes);
-}
+uint64_t put_bytes(struct shmq_queue *q, uint64_t bytes) { return PUT(q, .body_bytes = bytes); }
 
 struct shmq_view take_next(struct shmq_queue *q)
 {

@@ -15,33 +15,33 @@ _Noreturn void test_differs(const char *file, int line, const char *what, int64_
 
 #define TEST(sentence) TEST_NUMBERED(sentence, __COUNTER__)
 #define TEST_NUMBERED(sentence, number) TEST_NAMED(sentence, number)
-#define TEST_NAMED(sentence, number)                                  \
-    static void test_##number(void);                                  \
+#define TEST_NAMED(sentence, number)                                 \
+    static void test_##number(void);                                 \
     __attribute__((constructor)) static void add_test_##number(void) \
-    {                                                                 \
-        test_add(sentence, test_##number);                            \
-    }                                                                 \
+    {                                                                \
+        test_add(sentence, test_##number);                           \
+    }                                                                \
     static void test_##number(void)
 
-#define CHECK(condition)                                    \
-    do {                                                    \
-        if (!(condition))                                   \
-            test_failed(__FILE__, __LINE__, #condition);    \
+#define CHECK(condition)                                 \
+    do {                                                 \
+        if (!(condition))                                \
+            test_failed(__FILE__, __LINE__, #condition); \
     } while (0)
 
-#define CHECK_EQ(got, wanted)                                                               \
-    do {                                                                                    \
-        int64_t got_ = (int64_t)(got), wanted_ = (int64_t)(wanted);                         \
-        if (got_ != wanted_)                                                                \
-            test_differs(__FILE__, __LINE__, #got " == " #wanted, got_, wanted_);           \
+#define CHECK_EQ(got, wanted)                                                     \
+    do {                                                                          \
+        int64_t got_ = (int64_t)(got), wanted_ = (int64_t)(wanted);               \
+        if (got_ != wanted_)                                                      \
+            test_differs(__FILE__, __LINE__, #got " == " #wanted, got_, wanted_); \
     } while (0)
 
 /* Fails with what shmq_check has to say. */
-#define CHECK_WELL(q)                                                  \
-    do {                                                               \
-        const char *wrong_ = shmq_check(q);                            \
-        if (wrong_)                                                    \
-            test_failed(__FILE__, __LINE__, wrong_);                   \
+#define CHECK_WELL(q)                                \
+    do {                                             \
+        const char *wrong_ = shmq_check(q);          \
+        if (wrong_)                                  \
+            test_failed(__FILE__, __LINE__, wrong_); \
     } while (0)
 
 /* Called after each test: see fixture.c. */

@@ -31,8 +31,7 @@ void check_view(struct actor *a, const struct shmq_view *view, uint64_t seq)
     uint8_t salt = a->puts[seq % MOST_PUTS].salt;
 
     MUST(view->body && has_pattern(view->body, view->body_bytes, salt));
-    MUST(!view->meta_bytes ||
-         has_pattern(view->meta, view->meta_bytes, (uint8_t)(salt ^ 0xFF)));
+    MUST(!view->meta_bytes || has_pattern(view->meta, view->meta_bytes, (uint8_t)(salt ^ 0xFF)));
     MUST_BE(view->body_bytes, a->puts[seq % MOST_PUTS].body_bytes);
     MUST_BE(view->meta_bytes, a->puts[seq % MOST_PUTS].meta_bytes);
     if (!a->strict) {

@@ -5,16 +5,16 @@
 #include "actor.h"
 
 /* What only a strict actor can know. */
-#define MUST(condition)         \
-    do {                        \
-        if (a->strict)          \
-            CHECK(condition);   \
+#define MUST(condition)       \
+    do {                      \
+        if (a->strict)        \
+            CHECK(condition); \
     } while (0)
 
-#define MUST_BE(got, wanted)          \
-    do {                              \
-        if (a->strict)                \
-            CHECK_EQ(got, wanted);    \
+#define MUST_BE(got, wanted)       \
+    do {                           \
+        if (a->strict)             \
+            CHECK_EQ(got, wanted); \
     } while (0)
 
 static inline uint64_t below(struct actor *a, uint64_t limit)

@@ -513,7 +513,8 @@ TEST("threads that wait on two queues with one bell each get everything")
     for (uint32_t n = 0; n < PRODUCERS + CONSUMERS; n++) {
         struct worker *w = &workers[n];
 
-        *w = (struct worker){.n = n, .bell = new_bell(n), .taken = n < PRODUCERS ? &put[n] : &taken};
+        *w = (struct worker){
+            .n = n, .bell = new_bell(n), .taken = n < PRODUCERS ? &put[n] : &taken};
         for (int i = 0; i < QUEUES; i++) {
             w->q[i] = another_handle(queues[i]);
             w->q[i]->bells = stem;

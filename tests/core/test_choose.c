@@ -6,8 +6,8 @@
 #include "queue/select.h"
 
 /* Is meant: what has a body of one byte. */
-static const unsigned char small[] = {SHMQ_OP_TEST, SHMQ_FIELD_SIZE, SHMQ_IS_EQUAL,
-                                      SHMQ_CONST_INT, 0, 0, 0, 0, 0, 0, 0, 1};
+static const unsigned char small[] = {
+    SHMQ_OP_TEST, SHMQ_FIELD_SIZE, SHMQ_IS_EQUAL, SHMQ_CONST_INT, 0, 0, 0, 0, 0, 0, 0, 1};
 
 static struct shmq_choice choice_in(struct shmq_queue *q)
 {

@@ -20,10 +20,19 @@ static uint64_t build(unsigned char *base, uint32_t room, uint32_t count)
     memset(base, 0xEE, places.size);
     shmq_columns_begin(&c, base, &places);
     for (uint32_t n = 0; n < count; n++) {
-        struct shmq_row row = {.sequence = n + 1, .put_at = -1, .visible_at = n, .lease_until = 2,
-                               .expires = 3, .dead_at = 4, .deliveries = 5, .priority = 6,
-                               .state = 1 + n % 4, .reason = n % 4, .codec = 255,
-                               .body_bytes = n, .meta_bytes = 2 * n};
+        struct shmq_row row = {.sequence = n + 1,
+                               .put_at = -1,
+                               .visible_at = n,
+                               .lease_until = 2,
+                               .expires = 3,
+                               .dead_at = 4,
+                               .deliveries = 5,
+                               .priority = 6,
+                               .state = 1 + n % 4,
+                               .reason = n % 4,
+                               .codec = 255,
+                               .body_bytes = n,
+                               .meta_bytes = 2 * n};
         unsigned char *body, *meta;
 
         CHECK(shmq_columns_next(&c, n, 2 * n, &body, &meta));
@@ -176,8 +185,8 @@ TEST("any bytes at all are read without leaving them")
 
         memcpy(copy, block, size);
         for (uint64_t n = 1 + chance_below(&chance, 3); n; n--)
-            copy[chance_below(&chance, chance_below(&chance, 2) ? 32 : size)] =
-                (unsigned char)chance_next(&chance);
+            copy[chance_below(&chance, chance_below(&chance, 2) ? 32 : size)] = (unsigned char)
+                chance_next(&chance);
         if (shmq_columns_read(copy, size, &places))
             CHECK_EQ(places.size, size);
         free(copy);

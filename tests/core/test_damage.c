@@ -40,8 +40,8 @@ static void watch(bool on)
     struct sigaction action = {.sa_handler = say_seed};
 
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
-        CHECK(!sigaction(fatal[i], on ? &action : &before[fatal[i]],
-                         on ? &before[fatal[i]] : NULL));
+        CHECK(
+            !sigaction(fatal[i], on ? &action : &before[fatal[i]], on ? &before[fatal[i]] : NULL));
 }
 
 struct region {
@@ -49,7 +49,7 @@ struct region {
     uint64_t size;
 };
 
-#define BETWEEN(q, first, end)                                           \
+#define BETWEEN(q, first, end)                                             \
     ((struct region){(char *)(q)->h + offsetof(struct shmq_header, first), \
                      (end) - offsetof(struct shmq_header, first)})
 
@@ -58,12 +58,9 @@ struct region {
 static struct region mutable_header(struct shmq_queue *q, struct chance *chance)
 {
     switch (chance_below(chance, 4)) {
-    case 0:
-        return BETWEEN(q, next_tick, offsetof(struct shmq_header, put_lock));
-    case 1:
-        return BETWEEN(q, last_seq, offsetof(struct shmq_header, lock));
-    default:
-        return BETWEEN(q, serial, sizeof(struct shmq_header));
+    case 0: return BETWEEN(q, next_tick, offsetof(struct shmq_header, put_lock));
+    case 1: return BETWEEN(q, last_seq, offsetof(struct shmq_header, lock));
+    default: return BETWEEN(q, serial, sizeof(struct shmq_header));
     }
 }
 
@@ -75,24 +72,17 @@ static struct region random_region(struct shmq_queue *q, struct chance *chance)
     switch (chance_below(chance, 13)) {
     case 0:
     case 1:
-    case 2:
-        return mutable_header(q, chance);
+    case 2: return mutable_header(q, chance);
     case 3:
     case 4:
-    case 5:
-        return (struct region){q->slots, slots * sizeof(struct shmq_slot)};
-    case 6:
-        return (struct region){q->timer_slots, slots * 4};
-    case 7:
-        return (struct region){q->order_slots, slots * 4};
-    case 8:
-        return (struct region){q->groups, slots * sizeof(struct shmq_group)};
-    case 9:
-        return (struct region){q->group_buckets, q->geo.group_bucket_count * 4ull};
+    case 5: return (struct region){q->slots, slots * sizeof(struct shmq_slot)};
+    case 6: return (struct region){q->timer_slots, slots * 4};
+    case 7: return (struct region){q->order_slots, slots * 4};
+    case 8: return (struct region){q->groups, slots * sizeof(struct shmq_group)};
+    case 9: return (struct region){q->group_buckets, q->geo.group_bucket_count * 4ull};
     case 11: /* the rings between the two sides */
         return BETWEEN(q, inbox, offsetof(struct shmq_header, slots_made));
-    case 10:
-        return (struct region){q->attachments, 4 * sizeof(struct shmq_attachment)};
+    case 10: return (struct region){q->attachments, 4 * sizeof(struct shmq_attachment)};
     default:
         return q->geo.dedupe_max
                    ? (struct region){chance_below(chance, 2) ? (void *)q->dedupe
@@ -111,23 +101,12 @@ static void damage(struct shmq_queue *q, struct chance *chance)
 
     switch (chance_below(chance, 7)) {
     case 0:
-    case 1:
-        *word ^= 1u << chance_below(chance, 32);
-        break;
-    case 2:
-        *word = (uint32_t)chance_next(chance);
-        break;
-    case 3:
-        *word = UINT32_MAX - (uint32_t)chance_below(chance, 2);
-        break;
-    case 4:
-        *word = (uint32_t)chance_below(chance, 40);
-        break;
-    case 5:
-        *word = q->h->options.capacity + (uint32_t)chance_below(chance, 3) - 1;
-        break;
-    default:
-        *word = ((uint32_t *)region.at)[chance_below(chance, words)];
+    case 1: *word ^= 1u << chance_below(chance, 32); break;
+    case 2: *word = (uint32_t)chance_next(chance); break;
+    case 3: *word = UINT32_MAX - (uint32_t)chance_below(chance, 2); break;
+    case 4: *word = (uint32_t)chance_below(chance, 40); break;
+    case 5: *word = q->h->options.capacity + (uint32_t)chance_below(chance, 3) - 1; break;
+    default: *word = ((uint32_t *)region.at)[chance_below(chance, words)];
     }
 }
 
@@ -138,18 +117,10 @@ static void look_round(struct shmq_queue *q, struct chance *chance)
     struct shmq_slot *s;
 
     switch (chance_below(chance, 5)) {
-    case 0:
-        (void)shmq_check(q);
-        break;
-    case 1:
-        (void)shmq_rebuild(q);
-        break;
-    case 2:
-        (void)shmq_arena_largest(q);
-        break;
-    case 3:
-        (void)shmq_next_due(q);
-        break;
+    case 0: (void)shmq_check(q); break;
+    case 1: (void)shmq_rebuild(q); break;
+    case 2: (void)shmq_arena_largest(q); break;
+    case 3: (void)shmq_next_due(q); break;
     default:
         s = shmq_slot_named(q, chance_below(chance, q->h->options.capacity));
         if (s)
@@ -195,21 +166,29 @@ static void survive(const struct shmq_options *options, uint64_t seed)
 
 TEST("a damaged queue with groups is survived")
 {
-    survive(&(struct shmq_options){.capacity = 30, .arena_bytes = 64 * 100, .dead_letters = 1,
-                                   .max_deliveries = 3, .visibility = 10 * SECOND},
+    survive(&(struct shmq_options){.capacity = 30,
+                                   .arena_bytes = 64 * 100,
+                                   .dead_letters = 1,
+                                   .max_deliveries = 3,
+                                   .visibility = 10 * SECOND},
             1);
 }
 
 TEST("a damaged queue that knows duplicates is survived")
 {
-    survive(&(struct shmq_options){.capacity = 30, .arena_bytes = 64 * 100, .ttl = 9 * SECOND,
-                                   .dedupe_window = 5 * SECOND, .visibility = 10 * SECOND},
+    survive(&(struct shmq_options){.capacity = 30,
+                                   .arena_bytes = 64 * 100,
+                                   .ttl = 9 * SECOND,
+                                   .dedupe_window = 5 * SECOND,
+                                   .visibility = 10 * SECOND},
             2);
 }
 
 TEST("a damaged queue that drops its oldest is survived")
 {
-    survive(&(struct shmq_options){.capacity = 30, .arena_bytes = 64 * 40,
-                                   .overflow = SHMQ_DROP_OLDEST, .visibility = 10 * SECOND},
+    survive(&(struct shmq_options){.capacity = 30,
+                                   .arena_bytes = 64 * 40,
+                                   .overflow = SHMQ_DROP_OLDEST,
+                                   .visibility = 10 * SECOND},
             3);
 }

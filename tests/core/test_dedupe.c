@@ -3,7 +3,7 @@
 #include "fixture.h"
 #include "queue/recover.h"
 
-#define ID(n) ((const uint64_t[2]){(uint64_t)(n)*0x9E3779B97F4A7C15ull, (uint64_t)(n)})
+#define ID(n) ((const uint64_t[2]){(uint64_t)(n) * 0x9E3779B97F4A7C15ull, (uint64_t)(n)})
 
 static int put_id(struct shmq_queue *q, uint64_t id, uint64_t *seq)
 {
@@ -78,8 +78,7 @@ TEST("two ids that differ in one half are two ids")
     CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){8, 1}}, &seq), SHMQ_OK);
     CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){8, 2}}, &seq), SHMQ_OK);
     CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){9, 1}}, &seq), SHMQ_OK);
-    CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){8, 1}}, &seq),
-             SHMQ_DUPLICATE);
+    CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){8, 1}}, &seq), SHMQ_DUPLICATE);
     CHECK_EQ(seq, 1);
 }
 

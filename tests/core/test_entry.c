@@ -15,11 +15,21 @@ static uint64_t room[MOST / 8 + 32];
 static void check_entry(uint32_t value, uint32_t key, uint32_t headers, uint8_t flags)
 {
     struct shmq_entry found, e = {
-        .flags = flags, .codec = 1, .count = 1, .offset = 7, .timestamp = 9,
-        .seen = 17, .producer = 11, .sequence = 13,
-        .value_bytes = value, .key_bytes = key, .headers_bytes = headers,
-        .value = carried, .key = carried + 1, .headers = carried + 2,
-    };
+                                 .flags = flags,
+                                 .codec = 1,
+                                 .count = 1,
+                                 .offset = 7,
+                                 .timestamp = 9,
+                                 .seen = 17,
+                                 .producer = 11,
+                                 .sequence = 13,
+                                 .value_bytes = value,
+                                 .key_bytes = key,
+                                 .headers_bytes = headers,
+                                 .value = carried,
+                                 .key = carried + 1,
+                                 .headers = carried + 2,
+                             };
     unsigned char *at = (unsigned char *)room;
     struct shmq_glance g;
     uint64_t size, next;
@@ -70,6 +80,5 @@ TEST("an entry with a key and headers of any length")
     for (int turn = 0; turn < 300; turn++)
         check_entry((uint32_t)chance_below(&chance, 20000), (uint32_t)chance_below(&chance, 5000),
                     (uint32_t)chance_below(&chance, 5000),
-                    SHMQ_E_KEYED | (turn % 2 ? SHMQ_E_PRODUCED : 0) |
-                        (turn % 3 ? SHMQ_E_SEEN : 0));
+                    SHMQ_E_KEYED | (turn % 2 ? SHMQ_E_PRODUCED : 0) | (turn % 3 ? SHMQ_E_SEEN : 0));
 }

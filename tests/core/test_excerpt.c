@@ -64,8 +64,8 @@ static uint32_t read_all(struct shmq_queue *q)
     return read_slots(q, &start, ALL, ROOM);
 }
 
-static int read_run(struct shmq_queue *q, const uint32_t *slots, const uint64_t *seqs,
-                    uint64_t *at, uint64_t end)
+static int read_run(struct shmq_queue *q, const uint32_t *slots, const uint64_t *seqs, uint64_t *at,
+                    uint64_t end)
 {
     struct shmq_excerpt e;
     int status;

@@ -216,7 +216,8 @@ TEST("bodies, tails and properties of a quick put stand where a get looks for th
 
     put_middle(q, 22);
     CHECK_EQ(QUICK(q, .body = "records", .body_bytes = 12, .tail = "tail!", .tail_bytes = 5,
-                   .meta = "properties", .meta_bytes = 10, .codec = 6), SHMQ_OK);
+                   .meta = "properties", .meta_bytes = 10, .codec = 6),
+             SHMQ_OK);
     (void)take_next(q);
     view = take_next(q);
     CHECK(body_is(&view, "recordstail!"));
@@ -299,9 +300,9 @@ TEST("with one priority, two or sixteen the quick puts are those of the one with
 
         PUT(q, .body_bytes = 10, .priority = (uint8_t)(priorities / 2));
         for (uint32_t priority = 0; priority < priorities; priority++)
-            CHECK_EQ(shmq_quick_put(q, &(struct shmq_put){.body_bytes = 10,
-                                                          .priority = (uint8_t)priority},
-                                    now, &(uint64_t){0}),
+            CHECK_EQ(shmq_quick_put(
+                         q, &(struct shmq_put){.body_bytes = 10, .priority = (uint8_t)priority},
+                         now, &(uint64_t){0}),
                      priority == priorities / 2 ? SHMQ_OK : SHMQ_BUSY);
         as_a_whole(q);
         CHECK_EQ(drain(q), 2);
@@ -439,8 +440,7 @@ TEST("spare slots keep no message out: a queue takes as many as its capacity, of
                     put_middle(q, 1 + 64 * (i % 5));
                 }
             as_a_whole(q);
-            CHECK_EQ(put_status(q, &(struct shmq_put){.body_bytes = 1}, &(uint64_t){0}),
-                     SHMQ_FULL);
+            CHECK_EQ(put_status(q, &(struct shmq_put){.body_bytes = 1}, &(uint64_t){0}), SHMQ_FULL);
             CHECK_EQ(QUICK(q, .body_bytes = 1), SHMQ_BUSY);
             CHECK_EQ(drain(q), capacity);
         }
@@ -523,8 +523,7 @@ TEST("stocked slots take no memory that the queue did not have")
     while (QUICK(q, .body_bytes = 60000) == SHMQ_OK)
         ;
     CHECK_EQ(q->h->units_backed, backed);
-    CHECK_EQ(put_status(q, &(struct shmq_put){.body_bytes = 60000}, &(uint64_t){0}),
-             SHMQ_NO_SPACE);
+    CHECK_EQ(put_status(q, &(struct shmq_put){.body_bytes = 60000}, &(uint64_t){0}), SHMQ_NO_SPACE);
     feed(q);
     as_a_whole(q);
 }
@@ -546,10 +545,7 @@ static struct shmq_queue *with_free_slots_everywhere(void)
     return q;
 }
 
-static void lose_a_spare(struct shmq_queue *q)
-{
-    q->h->spare[1] = q->slots[q->h->spare[1]].next;
-}
+static void lose_a_spare(struct shmq_queue *q) { q->h->spare[1] = q->slots[q->h->spare[1]].next; }
 
 static void ring_of_spares(struct shmq_queue *q)
 {
@@ -606,20 +602,19 @@ static void inbox_ahead(struct shmq_queue *q) { q->h->inbox_seen = q->h->inbox_h
 
 static void returned_ahead(struct shmq_queue *q) { q->h->returned_seen = q->h->returned_tail + 1; }
 
-static void returned_behind(struct shmq_queue *q)
-{
-    q->h->returned_seen = q->h->returned_head - 1;
-}
+static void returned_behind(struct shmq_queue *q) { q->h->returned_seen = q->h->returned_head - 1; }
 
 static void out_ahead(struct shmq_queue *q) { q->h->returned_out = q->h->returned_head + 1; }
 
 TEST("the check notices each kind of damage to the rings and the spare slots")
 {
     static void (*const kinds[])(struct shmq_queue *) = {
-        lose_a_spare, ring_of_spares, spare_in_another_list, spare_of_no_slot, live_spare,
-        lose_a_returned_one, return_one_twice, return_a_spare, returned_as_another_class,
-        return_no_slot, too_long_a_ring, something_in_the_inbox, inbox_ahead, returned_ahead,
-        returned_behind, out_ahead,
+        lose_a_spare,     ring_of_spares,  spare_in_another_list,
+        spare_of_no_slot, live_spare,      lose_a_returned_one,
+        return_one_twice, return_a_spare,  returned_as_another_class,
+        return_no_slot,   too_long_a_ring, something_in_the_inbox,
+        inbox_ahead,      returned_ahead,  returned_behind,
+        out_ahead,
     };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -656,8 +651,8 @@ TEST("a hostile inbox enters no message twice, none that is free, none out of bo
 
 TEST("a quick put is led nowhere by hostile counters, entries, lists and marks")
 {
-    static const uint32_t hostile[] = {0, 1, 7, 8, 200, 4000, (1u << 24) - 1, 1u << 24,
-                                       1u << 31, UINT32_MAX - 1, UINT32_MAX};
+    static const uint32_t hostile[] = {
+        0, 1, 7, 8, 200, 4000, (1u << 24) - 1, 1u << 24, 1u << 31, UINT32_MAX - 1, UINT32_MAX};
 
     for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++)
         for (int where = 0; where < 9; where++) {

@@ -25,9 +25,15 @@ static size_t write_file(void)
     struct shmq_record head = {.type = SHMQ_R_BATCH, .batch = 1, .wall = 1};
 
     for (uint64_t n = 1; n <= COUNT; n++) {
-        struct shmq_record put = {.type = SHMQ_R_PUT, .seq = n, .put_at = (int64_t)n * 1000000,
-                                  .body = "0123456789", .body_bytes = n % 10, .meta = "\x80",
-                                  .meta_bytes = n % 2, .priority = 3, .codec = 2,
+        struct shmq_record put = {.type = SHMQ_R_PUT,
+                                  .seq = n,
+                                  .put_at = (int64_t)n * 1000000,
+                                  .body = "0123456789",
+                                  .body_bytes = n % 10,
+                                  .meta = "\x80",
+                                  .meta_bytes = n % 2,
+                                  .priority = 3,
+                                  .codec = 2,
                                   .deliveries = 4};
 
         if (n == 7) {
@@ -61,8 +67,10 @@ static void replay(struct shmq_replay *r)
 
 static struct shmq_extract everything(void)
 {
-    return (struct shmq_extract){.most_seq = UINT64_MAX, .least_put_at = INT64_MIN,
-                                 .most_put_at = INT64_MAX, .max_bytes = sizeof block};
+    return (struct shmq_extract){.most_seq = UINT64_MAX,
+                                 .least_put_at = INT64_MIN,
+                                 .most_put_at = INT64_MAX,
+                                 .max_bytes = sizeof block};
 }
 
 static uint32_t extract(const struct shmq_replay *r, struct shmq_extract e, uint64_t *at)
@@ -93,17 +101,14 @@ TEST("every message is a row, as it is now")
     states = block + places.offset[SHMQ_COLUMN_STATE];
     put_at = (const int64_t *)(block + places.offset[SHMQ_COLUMN_PUT_AT]);
     for (uint32_t n = 0; n < COUNT; n++) {
-        const int32_t *offsets =
-            (const int32_t *)(block + places.offset[SHMQ_COLUMN_BODY_OFFSETS]);
+        const int32_t *offsets = (const int32_t *)(block + places.offset[SHMQ_COLUMN_BODY_OFFSETS]);
 
         CHECK_EQ(seq_at(n), n + 1);
         CHECK_EQ(put_at[n], (n + 1) * 1000);
         CHECK_EQ(offsets[n + 1] - offsets[n], (n + 1) % 10);
         CHECK(!memcmp(block + places.offset[SHMQ_COLUMN_BODIES] + offsets[n], "0123456789",
                       (n + 1) % 10));
-        CHECK_EQ(states[n], n == 6   ? SHMQ_IS_DELAYED
-                            : n == 8 ? SHMQ_IS_DYING
-                                     : SHMQ_IS_READY);
+        CHECK_EQ(states[n], n == 6 ? SHMQ_IS_DELAYED : n == 8 ? SHMQ_IS_DYING : SHMQ_IS_READY);
     }
     CHECK_EQ(((const int64_t *)(block + places.offset[SHMQ_COLUMN_VISIBLE_AT]))[6], 5);
     CHECK_EQ(((const int64_t *)(block + places.offset[SHMQ_COLUMN_EXPIRES]))[6], 6);

@@ -6,7 +6,8 @@
 #include "queue/filter.h"
 #include "queue/properties.h"
 
-#define BYTES(...) (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]){__VA_ARGS__}
+#define BYTES(...) \
+    (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]) { __VA_ARGS__ }
 #define EQUAL_1 SHMQ_IS_EQUAL, SHMQ_CONST_INT, 0, 0, 0, 0, 0, 0, 0, 1
 #define PRIORITY_1 SHMQ_OP_TEST, SHMQ_FIELD_PRIORITY, EQUAL_1
 #define SIZE_1 SHMQ_OP_TEST, SHMQ_FIELD_SIZE, EQUAL_1
@@ -49,7 +50,7 @@ TEST("a program leaves one truth, and ends where it ends")
 TEST("a program that is cut off anywhere is refused")
 {
     static const unsigned char code[] = {HEADER_A, SHMQ_IS_EQUAL, SHMQ_CONST_TEXT, 0, 0, 0, 2,
-                                         'h', 'i', SHMQ_OP_NOT};
+                                         'h',      'i',           SHMQ_OP_NOT};
 
     CHECK(!fault(code, sizeof code));
     for (size_t bytes = 0; bytes < sizeof code - 1; bytes++) {
@@ -134,14 +135,15 @@ TEST("an int and a real are compared exactly")
 
 TEST("of a key that is there twice the last one counts")
 {
-    CHECK(holds(BYTES(0x81, 0xA7, 'h', 'e', 'a', 'd', 'e', 'r', 's', 0x82, 0xA1, 'a', 2, 0xA1, 'a',
-                      1), IS(EQUAL_1)));
+    CHECK(holds(
+        BYTES(0x81, 0xA7, 'h', 'e', 'a', 'd', 'e', 'r', 's', 0x82, 0xA1, 'a', 2, 0xA1, 'a', 1),
+        IS(EQUAL_1)));
 }
 
 TEST("properties that are no map have nothing, and nothing is read beyond their end")
 {
-    static const unsigned char whole[] = {0x81, 0xA7, 'h', 'e', 'a', 'd', 'e', 'r', 's', 0x81,
-                                          0xA1, 'a', 0xCD, 0, 1};
+    static const unsigned char whole[] = {0x81, 0xA7, 'h',  'e', 'a',  'd', 'e', 'r',
+                                          's',  0x81, 0xA1, 'a', 0xCD, 0,   1};
 
     CHECK(holds(whole, sizeof whole, IS(EQUAL_1)));
     for (size_t bytes = 0; bytes < sizeof whole; bytes++)
@@ -160,7 +162,8 @@ TEST("a codec is called by its name, wherever that stands")
     facts.codec = SHMQ_CODEC_OTHER;
     CHECK(matches(&facts, CODEC_IS(5, 'b', 'y', 't', 'e', 's')));
     CHECK(!matches(&facts, CODEC_IS(4, 'j', 's', 'o', 'n')));
-    facts.meta = (const unsigned char *)"\x81\xA5" "codec\xA2pb";
+    facts.meta = (const unsigned char *)"\x81\xA5"
+                                        "codec\xA2pb";
     facts.meta_bytes = 10;
     CHECK(matches(&facts, CODEC_IS(2, 'p', 'b')));
 }

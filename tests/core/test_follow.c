@@ -16,11 +16,11 @@
 
 static unsigned char room[ROOM];
 
-#define CHECK_TEXT(got, wanted)                                \
-    do {                                                       \
-        const char *got_ = (got);                              \
-        if (strcmp(got_, wanted))                              \
-            test_failed(__FILE__, __LINE__, got_);             \
+#define CHECK_TEXT(got, wanted)                    \
+    do {                                           \
+        const char *got_ = (got);                  \
+        if (strcmp(got_, wanted))                  \
+            test_failed(__FILE__, __LINE__, got_); \
     } while (0)
 
 /* A journal as the disk would have it: every record of every batch, one behind the other. */
@@ -69,7 +69,8 @@ static const char *sync_all(struct shmq_follower *f)
         for (uint32_t i = 0; i < (r.type == SHMQ_R_SETTLE ? r.count : 1); i++)
             end += sprintf(end, "%s%c%llu", end == text ? "" : " ", " BPSUD"[r.type],
                            (unsigned long long)(r.type == SHMQ_R_SETTLE ? shmq_record_settled(&r, i)
-                                                : r.type == SHMQ_R_DEDUPE ? r.count : r.seq));
+                                                : r.type == SHMQ_R_DEDUPE ? r.count
+                                                                          : r.seq));
     }
     publish(f, written);
     return text;
@@ -314,8 +315,11 @@ static void bury(struct shmq_queue *source, struct shmq_queue *target, bool publ
     CHECK_EQ(shmq_take_dead(source, &dead), SHMQ_OK);
     copy = reserve(target, dead.body_bytes);
     CHECK_EQ(shmq_stage(target, copy.receipt,
-                        &(struct shmq_put){.body_bytes = dead.body_bytes, .origin_queue = 7,
-                                           .origin_seq = dead.seq}, now), SHMQ_OK);
+                        &(struct shmq_put){.body_bytes = dead.body_bytes,
+                                           .origin_queue = 7,
+                                           .origin_seq = dead.seq},
+                        now),
+             SHMQ_OK);
     CHECK_EQ(shmq_moved(source, dead.receipt), SHMQ_OK);
     if (publishes)
         CHECK_EQ(shmq_publish(target, copy.receipt, now), SHMQ_OK);
@@ -370,7 +374,8 @@ TEST("a message that was moved before it was logged is written all the same")
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     bury(q, graves, false);
     put_text(q, "after");
-    CHECK_TEXT(sync_all(&f), "P1 P2"); /* or a put of it would be confirmed, and be in memory alone */
+    CHECK_TEXT(sync_all(&f),
+               "P1 P2"); /* or a put of it would be confirmed, and be in memory alone */
     CHECK_EQ(f.moved.len, 1);
     CHECK(waits(graves, 1)); /* staged */
     CHECK_TEXT(sync_all(&f), "");
@@ -487,8 +492,10 @@ TEST("a copy that was voided leaves no trace")
     struct shmq_view copy = reserve(q, 4);
     struct shmq_follower f = follow(q);
 
-    CHECK_EQ(shmq_stage(q, copy.receipt, &(struct shmq_put){.body_bytes = 4, .origin_queue = 9,
-                                                            .origin_seq = 5}, now), SHMQ_OK);
+    CHECK_EQ(shmq_stage(q, copy.receipt,
+                        &(struct shmq_put){.body_bytes = 4, .origin_queue = 9, .origin_seq = 5},
+                        now),
+             SHMQ_OK);
     CHECK_EQ(shmq_abandon(q, copy.receipt), SHMQ_OK);
     put_bytes(q, 4);
     CHECK_EQ(q->slots[0].origin_queue, 0);
@@ -502,8 +509,10 @@ static void put_copy(struct shmq_queue *q)
 {
     struct shmq_view copy = reserve(q, 4);
 
-    CHECK_EQ(shmq_stage(q, copy.receipt, &(struct shmq_put){.body_bytes = 4, .origin_queue = 9,
-                                                            .origin_seq = 2}, now), SHMQ_OK);
+    CHECK_EQ(shmq_stage(q, copy.receipt,
+                        &(struct shmq_put){.body_bytes = 4, .origin_queue = 9, .origin_seq = 2},
+                        now),
+             SHMQ_OK);
     CHECK_EQ(shmq_publish(q, copy.receipt, now), SHMQ_OK);
     CHECK_EQ(q->slots[0].origin_queue, 9);
 }
@@ -611,8 +620,8 @@ static struct shmq_queue *restored(const struct shmq_options *options)
 
 TEST("a restored queue is as it was")
 {
-    const struct shmq_options options = {.capacity = 32, .durability = SHMQ_JOURNAL,
-                                         .dead_letters = 1};
+    const struct shmq_options options = {
+        .capacity = 32, .durability = SHMQ_JOURNAL, .dead_letters = 1};
     struct shmq_queue *q = new_queue(&options), *again;
     struct shmq_follower f;
     struct shmq_view view;
@@ -709,15 +718,18 @@ TEST("the disk has what the queue has")
 
         struct chance chance = chance_from(seed);
         for (int step = 0; step < 600 && q->h->last_seq < MOST - 1; step++) {
-            struct shmq_put put = {.body = "body", .body_bytes = (uint64_t)(chance_below(&chance, 4)),
-                                   .priority = (uint8_t)(chance_below(&chance, 3)), .group = chance_below(&chance, 3) ? 0 : 9};
+            struct shmq_put put = {.body = "body",
+                                   .body_bytes = (uint64_t)(chance_below(&chance, 4)),
+                                   .priority = (uint8_t)(chance_below(&chance, 3)),
+                                   .group = chance_below(&chance, 3) ? 0 : 9};
             struct shmq_view view;
 
             switch (chance_below(&chance, 8)) {
-            case 0: case 1: case 2:
-                (void)put_status(q, &put, &seq);
-                break;
-            case 3: case 4:
+            case 0:
+            case 1:
+            case 2: (void)put_status(q, &put, &seq); break;
+            case 3:
+            case 4:
                 if (held < 64 && shmq_lease(q, now, true, &view) == SHMQ_OK)
                     receipts[held++] = view.receipt;
                 break;
@@ -732,8 +744,7 @@ TEST("the disk has what the queue has")
                     CHECK_EQ(shmq_recover(q), SHMQ_OK);
                 now += SECOND;
                 break;
-            default:
-                sync_all(&f);
+            default: sync_all(&f);
             }
         }
         sync_all(&f);

@@ -248,8 +248,7 @@ static void recover_from(void (*ruin)(struct shmq_queue *))
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
     CHECK_EQ(q->h->recoveries, 1);
     CHECK_WELL(q);
-    CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){1, 2}}, &seq),
-             SHMQ_DUPLICATE);
+    CHECK_EQ(put_status(q, &(struct shmq_put){.dedupe = (uint64_t[]){1, 2}}, &seq), SHMQ_DUPLICATE);
     CHECK_EQ(seq, 6);
     view = take_next(q);
     CHECK(view.seq == 5 && body_is(&view, "5")); /* 2, 3 and 8 are behind what is in flight */
@@ -464,10 +463,7 @@ TEST("deaths with either lock, both unnoticed, are one recovery")
 
 static void spoil_a_mark(struct shmq_queue *q) { q->h->slots_made = UINT32_MAX; }
 
-static void share_a_block(struct shmq_queue *q)
-{
-    q->slots[1].block = q->slots[0].block;
-}
+static void share_a_block(struct shmq_queue *q) { q->slots[1].block = q->slots[0].block; }
 
 static void spoil_a_state(struct shmq_queue *q) { shmq_commit(&q->slots[0], 0xF); }
 

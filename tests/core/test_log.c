@@ -172,9 +172,11 @@ static int append_as(struct shmq_log *log, uint64_t producer, uint64_t sequence,
                      struct shmq_log_appended *out)
 {
     struct shmq_log_item items[8] = {0};
-    struct shmq_log_piece piece = {
-        .items = items, .count = count, .produced = true, .producer = producer,
-        .sequence = sequence};
+    struct shmq_log_piece piece = {.items = items,
+                                   .count = count,
+                                   .produced = true,
+                                   .producer = producer,
+                                   .sequence = sequence};
     int status;
 
     for (int i = 0; i < 8; i++)
@@ -312,8 +314,7 @@ TEST("records beyond the bytes that are kept go")
     for (int i = 0; i < 200; i++)
         append_bytes(log, 1000);
     CHECK(bounds_of(log).committed - bounds_of(log).oldest <= 20000);
-    CHECK_EQ(read_some(log, bounds_of(log).earliest, 1000),
-             200 - bounds_of(log).earliest);
+    CHECK_EQ(read_some(log, bounds_of(log).earliest, 1000), 200 - bounds_of(log).earliest);
     end_logs();
 }
 
@@ -323,7 +324,8 @@ static uint64_t bytes_kept(struct shmq_log *log)
     struct shmq_log_extent x;
 
     CHECK_EQ(shmq_log_find(log, bounds_of(log).earliest, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-                           UINT64_MAX, &x), SHMQ_OK);
+                           UINT64_MAX, &x),
+             SHMQ_OK);
     return x.bytes;
 }
 

@@ -53,8 +53,8 @@ TEST("rows come back as they were")
     int64_t offsets[ROWS], times[ROWS];
     unsigned char kinds[ROWS], texts[11], names[4], none[1], bits = 0;
     int32_t ends[3][ROWS + 1];
-    struct shmq_log_arrays to = {offsets, times, kinds, ends[0], ends[1], ends[2],
-                                 texts,   names, none,  &bits};
+    struct shmq_log_arrays to = {offsets, times, kinds, ends[0], ends[1],
+                                 ends[2], texts, names, none,    &bits};
 
     CHECK(shmq_log_measure(&b, &sums));
     CHECK(sums.keyed && !sums.compressed);

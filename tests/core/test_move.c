@@ -24,8 +24,11 @@ static void reject_next(struct shmq_queue *q)
 /* Stages a copy of what was taken; its receipt. */
 static uint64_t stage(struct shmq_queue *target, const struct shmq_view *taken)
 {
-    struct shmq_put put = {.body_bytes = taken->body_bytes, .priority = taken->priority,
-                           .ttl = -1, .origin_queue = SOURCE, .origin_seq = taken->seq};
+    struct shmq_put put = {.body_bytes = taken->body_bytes,
+                           .priority = taken->priority,
+                           .ttl = -1,
+                           .origin_queue = SOURCE,
+                           .origin_seq = taken->seq};
     struct shmq_view view;
     uint64_t seq;
 
@@ -370,10 +373,14 @@ static uint64_t stage_row(struct shmq_queue *q, uint64_t origin_seq, uint32_t ro
 {
     uint64_t receipt = 0;
 
-    CHECK_EQ(shmq_stage_row(q, &(struct shmq_put){.body = "row", .body_bytes = 3, .row = row + 1,
-                                                  .origin_queue = SOURCE,
-                                                  .origin_seq = origin_seq, .dedupe = dedupe,
-                                                  .delay = delay},
+    CHECK_EQ(shmq_stage_row(q,
+                            &(struct shmq_put){.body = "row",
+                                               .body_bytes = 3,
+                                               .row = row + 1,
+                                               .origin_queue = SOURCE,
+                                               .origin_seq = origin_seq,
+                                               .dedupe = dedupe,
+                                               .delay = delay},
                             0, now, &receipt),
              SHMQ_OK);
     return receipt;

@@ -5,7 +5,8 @@
 
 #include "base/msgpack.h"
 
-#define BYTES(...) (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]){__VA_ARGS__}
+#define BYTES(...) \
+    (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]) { __VA_ARGS__ }
 
 /* Reads past one value, out of memory of just that size: whether it is good and all of it. */
 static bool is_one(const unsigned char *bytes, size_t size)
@@ -76,9 +77,9 @@ TEST("each kind of value is known")
 
 TEST("a value that is cut off anywhere is bad")
 {
-    static const unsigned char value[] = {0x82, 0xA3, 'k', 'e', 'y', 0x93, 0x01, 0xCD, 0x01, 0x02,
-                                          0xC4, 0x02, 0x00, 0x00, 0xD9, 0x01, 'x', 0xC7, 0x01,
-                                          0x05, 0x00};
+    static const unsigned char value[] = {0x82, 0xA3, 'k',  'e',  'y',  0x93, 0x01,
+                                          0xCD, 0x01, 0x02, 0xC4, 0x02, 0x00, 0x00,
+                                          0xD9, 0x01, 'x',  0xC7, 0x01, 0x05, 0x00};
 
     CHECK(is_one(value, sizeof value));
     for (size_t size = 0; size < sizeof value; size++)

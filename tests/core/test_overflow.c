@@ -16,8 +16,8 @@ TEST("a queue that drops its oldest takes a new message for it")
 
 TEST("as many of the oldest are dropped as a large message needs, and no more")
 {
-    struct shmq_queue *q =
-        NEW_QUEUE(.capacity = 20, .arena_bytes = 64 * 10, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 20, .arena_bytes = 64 * 10,
+                                     .overflow = SHMQ_DROP_OLDEST);
 
     for (int i = 0; i < 10; i++)
         put_bytes(q, 64);
@@ -75,8 +75,8 @@ TEST("what is dropped for nothing, because a view holds it, is not dropped")
 
 TEST("a put that is refused all the same has dropped nothing")
 {
-    struct shmq_queue *q =
-        NEW_QUEUE(.capacity = 20, .arena_bytes = 64 * 20, .overflow = SHMQ_DROP_OLDEST);
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 20, .arena_bytes = 64 * 20,
+                                     .overflow = SHMQ_DROP_OLDEST);
     struct shmq_put put = {.body_bytes = 64 * 12};
     uint64_t seq;
 

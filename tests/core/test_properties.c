@@ -5,7 +5,8 @@
 
 #include "queue/properties.h"
 
-#define MAP(...) (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]){__VA_ARGS__}
+#define MAP(...) \
+    (const unsigned char[]){__VA_ARGS__}, sizeof(const unsigned char[]) { __VA_ARGS__ }
 
 static const char *fault_of(const unsigned char *at, size_t size)
 {
@@ -95,7 +96,12 @@ TEST("a map of fifteen entries gets another head with the codec")
 
     for (unsigned char i = 1; i < 31; i++)
         meta[i] = wanted[2 + i] = i;
-    memcpy(wanted + 33, "\xA5" "codec" "\xA4" "text", 11);
+    memcpy(wanted + 33,
+           "\xA5"
+           "codec"
+           "\xA4"
+           "text",
+           11);
     check_written(meta, sizeof meta, 1, wanted, 44);
 }
 

@@ -57,11 +57,24 @@ static void same_message(const struct shmq_record *got, const struct shmq_record
 static struct shmq_record message(uint8_t flags)
 {
     return (struct shmq_record){
-        .type = SHMQ_R_PUT, .flags = flags, .priority = 2, .codec = 255,
-        .reason = flags & SHMQ_R_DEAD ? SHMQ_EXHAUSTED : SHMQ_ALIVE, .deliveries = 65535,
-        .seq = 1ull << 40, .put_at = 1700000000000000001, .body = "hello, world",
-        .body_bytes = 12, .meta = "\x81\xa3pri\x02", .meta_bytes = 6, .group = 7,
-        .expires = 8, .until = -9, .dead_at = 10, .origin_queue = UINT64_MAX, .origin_seq = 12,
+        .type = SHMQ_R_PUT,
+        .flags = flags,
+        .priority = 2,
+        .codec = 255,
+        .reason = flags & SHMQ_R_DEAD ? SHMQ_EXHAUSTED : SHMQ_ALIVE,
+        .deliveries = 65535,
+        .seq = 1ull << 40,
+        .put_at = 1700000000000000001,
+        .body = "hello, world",
+        .body_bytes = 12,
+        .meta = "\x81\xa3pri\x02",
+        .meta_bytes = 6,
+        .group = 7,
+        .expires = 8,
+        .until = -9,
+        .dead_at = 10,
+        .origin_queue = UINT64_MAX,
+        .origin_seq = 12,
     };
 }
 
@@ -90,8 +103,12 @@ TEST("a PUT is read as it was written, with bodies and properties of every lengt
 
     for (uint32_t body = 0; body <= 40; body++) {
         for (uint32_t meta = 0; meta <= 40; meta++) {
-            struct shmq_record r = {.type = SHMQ_R_PUT, .seq = 1, .body = text, .meta = text,
-                                    .body_bytes = body, .meta_bytes = meta};
+            struct shmq_record r = {.type = SHMQ_R_PUT,
+                                    .seq = 1,
+                                    .body = text,
+                                    .meta = text,
+                                    .body_bytes = body,
+                                    .meta_bytes = meta};
             struct shmq_record got = reread(&r);
 
             same_message(&got, &r);
@@ -168,8 +185,12 @@ TEST("SETTLE, DEDUPE and INDEX are read as they were written, and may be empty")
 
 TEST("BATCH, STATE, END and FOOTER are read as they were written")
 {
-    struct shmq_record r = {.type = SHMQ_R_BATCH, .batch = 7, .wall = -1, .last_seq = 8,
-                            .bytes = 4096, .crc = 0xDEADBEEF};
+    struct shmq_record r = {.type = SHMQ_R_BATCH,
+                            .batch = 7,
+                            .wall = -1,
+                            .last_seq = 8,
+                            .bytes = 4096,
+                            .crc = 0xDEADBEEF};
     struct shmq_record got = reread(&r);
 
     CHECK_EQ(shmq_record_size(&r), SHMQ_BATCH_BYTES);
@@ -183,7 +204,8 @@ TEST("BATCH, STATE, END and FOOTER are read as they were written")
     CHECK_EQ(got.last_seq, 9);
     for (uint64_t i = 0; i < SHMQ_TOTALS; i++)
         CHECK_EQ(got.totals[i], i + 1);
-    r = (struct shmq_record){.type = SHMQ_R_END, .batch = 1, .last_seq = 2, .batches = 3, .puts = 4};
+    r = (struct shmq_record){
+        .type = SHMQ_R_END, .batch = 1, .last_seq = 2, .batches = 3, .puts = 4};
     got = reread(&r);
     CHECK(got.batch == 1 && got.last_seq == 2 && got.batches == 3 && got.puts == 4);
     r = (struct shmq_record){.type = SHMQ_R_FOOTER, .end = 5, .index = 6};
@@ -230,7 +252,9 @@ TEST("no flipped bit and no truncation of a record is read as a record")
         {.type = SHMQ_R_SETTLE, .count = 3, .entries = seqs},
         {.type = SHMQ_R_DEDUPE, .count = 1, .entries = taken},
         {.type = SHMQ_R_BATCH, .batch = 1, .bytes = 8},
-        {.type = SHMQ_R_STATE}, {.type = SHMQ_R_END}, {.type = SHMQ_R_FOOTER},
+        {.type = SHMQ_R_STATE},
+        {.type = SHMQ_R_END},
+        {.type = SHMQ_R_FOOTER},
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -254,9 +278,12 @@ static void contradicts(size_t size)
 
 TEST("fields that contradict each other are refused though the checksum is right")
 {
-    static const struct { size_t offset; unsigned char byte; } put[] = {
-        {8, 0}, {8, 10}, {8, 255}, {9, 0x20}, {9, 0x40}, {9, 0x80}, {9, 0x08}, {10, 16}, {14, 1},
-        {15, 1}, {32, 9}, {32, 1}, {35, 255}, {39, 255}, {36, 255},
+    static const struct {
+        size_t offset;
+        unsigned char byte;
+    } put[] = {
+        {8, 0},  {8, 10}, {8, 255}, {9, 0x20}, {9, 0x40}, {9, 0x80}, {9, 0x08}, {10, 16},
+        {14, 1}, {15, 1}, {32, 9},  {32, 1},   {35, 255}, {39, 255}, {36, 255},
     };
     struct shmq_record r = {.type = SHMQ_R_PUT, .seq = 5, .body = "abc", .body_bytes = 3};
 
@@ -317,14 +344,14 @@ TEST("a record is none under another salt, until it is sealed anew")
 
 TEST("zeros are the end, and a record that no length can hold has no size")
 {
-    struct shmq_record r = {.type = SHMQ_R_PUT, .seq = 1, .body_bytes = UINT32_MAX,
-                            .meta_bytes = UINT32_MAX};
+    struct shmq_record r = {
+        .type = SHMQ_R_PUT, .seq = 1, .body_bytes = UINT32_MAX, .meta_bytes = UINT32_MAX};
     size_t next;
 
     memset(file, 0, 64);
     CHECK_EQ(shmq_record_read(file, 64, SALT, true, &r, &next), SHMQ_READ_END);
     CHECK_EQ(shmq_record_read(file, 0, SALT, true, &r, &next), SHMQ_READ_END);
-    r = (struct shmq_record){.type = SHMQ_R_PUT, .body_bytes = UINT32_MAX,
-                             .meta_bytes = UINT32_MAX};
+    r = (struct shmq_record){
+        .type = SHMQ_R_PUT, .body_bytes = UINT32_MAX, .meta_bytes = UINT32_MAX};
     CHECK_EQ(shmq_record_size(&r), 8 + 32 + (1ull << 33));
 }

@@ -47,9 +47,14 @@ static void two_puts(uint64_t seq)
 
     body[8] = (char)('0' + seq % 10);
     record(&(struct shmq_record){.type = SHMQ_R_PUT, .seq = seq, .body = body, .body_bytes = 9});
-    record(&(struct shmq_record){.type = SHMQ_R_PUT, .seq = seq + 1, .body = body, .body_bytes = 9,
-                                 .flags = SHMQ_R_TTL | SHMQ_R_ORIGIN, .expires = 77,
-                                 .origin_queue = 5, .origin_seq = seq});
+    record(&(struct shmq_record){.type = SHMQ_R_PUT,
+                                 .seq = seq + 1,
+                                 .body = body,
+                                 .body_bytes = 9,
+                                 .flags = SHMQ_R_TTL | SHMQ_R_ORIGIN,
+                                 .expires = 77,
+                                 .origin_queue = 5,
+                                 .origin_seq = seq});
 }
 
 static void settle(uint64_t seq)
@@ -59,8 +64,8 @@ static void settle(uint64_t seq)
 
 static void delay(uint64_t seq)
 {
-    record(&(struct shmq_record){.type = SHMQ_R_UPDATE, .seq = seq, .flags = SHMQ_R_DELAYED,
-                                 .until = 99, .deliveries = 3});
+    record(&(struct shmq_record){
+        .type = SHMQ_R_UPDATE, .seq = seq, .flags = SHMQ_R_DELAYED, .until = 99, .deliveries = 3});
 }
 
 /* Messages 1, 2, 3 and 4, of which 1 is settled and 2 delayed. */

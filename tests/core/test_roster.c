@@ -34,10 +34,11 @@ static struct shmq_roster *new_roster(const struct shmq_roster_options *wanted, 
 }
 #define NEW_GROUP(partitions, ...) \
     new_roster(&(struct shmq_roster_options){.session = SECOND, __VA_ARGS__}, partitions)
-#define NEW_SHARE(partitions, ...)                                                           \
-    new_roster(&(struct shmq_roster_options){.assignment = SHMQ_SHARED, .lease = SECOND,     \
-                                             .held = 8, __VA_ARGS__},                        \
-               partitions)
+#define NEW_SHARE(partitions, ...)                                               \
+    new_roster(                                                                  \
+        &(struct shmq_roster_options){                                           \
+            .assignment = SHMQ_SHARED, .lease = SECOND, .held = 8, __VA_ARGS__}, \
+        partitions)
 
 static uint64_t join(struct shmq_roster *r)
 {
@@ -117,8 +118,9 @@ TEST("who is silent for longer than the session is named; who is heard of is not
     uint32_t at;
     uint64_t a, b = join(r);
 
-    CHECK_EQ(shmq_roster_join(r, 2, "a name that is far longer than there is room for it", now,
-                              &at, &a), SHMQ_OK);
+    CHECK_EQ(
+        shmq_roster_join(r, 2, "a name that is far longer than there is room for it", now, &at, &a),
+        SHMQ_OK);
     CHECK_EQ(strlen(r->members[at].name), SHMQ_MEMBER_NAME - 1);
     now += SECOND;
     CHECK_EQ(shmq_roster_silent(r, now), 0);

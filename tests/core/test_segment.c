@@ -67,22 +67,40 @@ TEST("whatever field of what is fixed is zeroed or filled with ones, the segment
         size_t at, size;
     } fields[] = {
 #define FIELD(name) {offsetof(struct shmq_header, name), sizeof(((struct shmq_header *)0)->name)}
-        FIELD(published), FIELD(options), FIELD(options.queue_id), FIELD(options.arena_bytes),
-        FIELD(options.max_message_bytes), FIELD(options.created_at), FIELD(options.visibility),
-        FIELD(options.ttl), FIELD(options.retry), FIELD(options.retry_max),
-        FIELD(options.dedupe_window), FIELD(options.capacity), FIELD(options.priorities),
-        FIELD(options.max_deliveries), FIELD(options.overflow), FIELD(options.drop_expired),
-        FIELD(options.dead_letters), FIELD(options.reserved), FIELD(options.name),
-        FIELD(options.dead_letter), FIELD(options.snapshot_interval), FIELD(options.hash_key),
-        FIELD(options.durability), FIELD(options.confirm), FIELD(segment_bytes), FIELD(crc),
+        FIELD(published),
+        FIELD(options),
+        FIELD(options.queue_id),
+        FIELD(options.arena_bytes),
+        FIELD(options.max_message_bytes),
+        FIELD(options.created_at),
+        FIELD(options.visibility),
+        FIELD(options.ttl),
+        FIELD(options.retry),
+        FIELD(options.retry_max),
+        FIELD(options.dedupe_window),
+        FIELD(options.capacity),
+        FIELD(options.priorities),
+        FIELD(options.max_deliveries),
+        FIELD(options.overflow),
+        FIELD(options.drop_expired),
+        FIELD(options.dead_letters),
+        FIELD(options.reserved),
+        FIELD(options.name),
+        FIELD(options.dead_letter),
+        FIELD(options.snapshot_interval),
+        FIELD(options.hash_key),
+        FIELD(options.durability),
+        FIELD(options.confirm),
+        FIELD(segment_bytes),
+        FIELD(crc),
 #undef FIELD
     };
     struct shmq_queue *q = NEW_QUEUE(.created_at = 1, .ttl = 2, .retry = 3, .retry_max = 4,
                                      .dedupe_window = 5, .max_deliveries = 6, .overflow = 1,
-                                     .drop_expired = 1, .dead_letters = 1, .reserved = {1, 1, 1, 1, 1, 1, 1},
-                                     .name = "queue", .dead_letter = "queue.dlq",
-                                     .snapshot_interval = 7, .hash_key = 8, .durability = 1,
-                                     .confirm = 1);
+                                     .drop_expired = 1, .dead_letters = 1,
+                                     .reserved = {1, 1, 1, 1, 1, 1, 1}, .name = "queue",
+                                     .dead_letter = "queue.dlq", .snapshot_interval = 7,
+                                     .hash_key = 8, .durability = 1, .confirm = 1);
     struct shmq_header *h = copy_of(q);
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
@@ -99,12 +117,12 @@ TEST("options out of bounds are refused though their checksum is right")
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     struct shmq_header *h = copy_of(q);
 
-#define REFUSE(field, value)                               \
-    do {                                                   \
-        h->field = (value);                                \
-        sign(h);                                           \
-        CHECK_EQ(inspect(h, UINT64_MAX), SHMQ_DAMAGED);    \
-        memcpy(h, q->h, SHMQ_PAGE);                        \
+#define REFUSE(field, value)                            \
+    do {                                                \
+        h->field = (value);                             \
+        sign(h);                                        \
+        CHECK_EQ(inspect(h, UINT64_MAX), SHMQ_DAMAGED); \
+        memcpy(h, q->h, SHMQ_PAGE);                     \
     } while (0)
     REFUSE(options.capacity, 0);
     REFUSE(options.capacity, SHMQ_MAX_CAPACITY + 1);
@@ -196,11 +214,11 @@ static void check_layout(const struct shmq_options *o)
     uint64_t n = o->capacity, end = SHMQ_PAGE;
 
     shmq_lay_out(o, &g);
-#define REGION(offset, bytes)              \
-    do {                                   \
-        CHECK(g.offset % SHMQ_PAGE == 0);  \
-        CHECK(g.offset >= end);            \
-        end = g.offset + (bytes);          \
+#define REGION(offset, bytes)             \
+    do {                                  \
+        CHECK(g.offset % SHMQ_PAGE == 0); \
+        CHECK(g.offset >= end);           \
+        end = g.offset + (bytes);         \
     } while (0)
     REGION(attachments, SHMQ_MAX_ATTACHMENTS * sizeof(struct shmq_attachment));
     REGION(slots, n * sizeof(struct shmq_slot));
@@ -227,11 +245,10 @@ TEST("the regions follow each other without overlap, whatever the options")
     for (uint64_t capacity = 1; capacity <= SHMQ_MAX_CAPACITY; capacity = capacity * 3 + 1)
         for (uint64_t arena = 1; arena <= 1ull << 37; arena = arena * 5 + 3)
             for (int64_t window = 0; window <= 1; window++)
-                check_layout(&(struct shmq_options){.capacity = (uint32_t)capacity,
-                                                    .arena_bytes = arena,
-                                                    .dedupe_window = window});
-    check_layout(&(struct shmq_options){.capacity = SHMQ_MAX_CAPACITY, .dedupe_window = 1,
-                                        .arena_bytes = 1ull << 37});
+                check_layout(&(struct shmq_options){
+                    .capacity = (uint32_t)capacity, .arena_bytes = arena, .dedupe_window = window});
+    check_layout(&(struct shmq_options){
+        .capacity = SHMQ_MAX_CAPACITY, .dedupe_window = 1, .arena_bytes = 1ull << 37});
 }
 
 TEST("a queue of one message and one byte works as any other")

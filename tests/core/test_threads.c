@@ -76,8 +76,8 @@ static void run_beside(struct shmq_queue *q, uint64_t seed, bool peeking, bool s
 
     seed = seed_or(seed);
     for (uint32_t i = 0; i < count; i++)
-        workers[i] = (struct worker){.q = sharing ? q : another_handle(q), .c = c, .number = i,
-                                     .seed = seed};
+        workers[i] = (struct worker){
+            .q = sharing ? q : another_handle(q), .c = c, .number = i, .seed = seed};
     if (q->journaled) {
         workers[count] = workers[0];
         workers[count].q = another_handle(q);

@@ -128,8 +128,7 @@ static void read_deliver(const struct shmq_frame *frame, const unsigned char *pa
 
 static bool is_status(uint16_t status)
 {
-    return status <= SHMQ_S_DAMAGED ||
-           (status >= SHMQ_S_BAD_MAGIC && status <= SHMQ_S_TIMED_OUT);
+    return status <= SHMQ_S_DAMAGED || (status >= SHMQ_S_BAD_MAGIC && status <= SHMQ_S_TIMED_OUT);
 }
 
 static void read_frame(struct answers *answers, const struct shmq_frame *frame,
@@ -154,8 +153,7 @@ static void read_frame(struct answers *answers, const struct shmq_frame *frame,
         was_due(answers, frame);
 }
 
-void answers_read(struct answers *answers, const void *bytes, size_t size,
-                  answers_receipt *receipt)
+void answers_read(struct answers *answers, const void *bytes, size_t size, answers_receipt *receipt)
 {
     size_t at = 0;
 

@@ -45,9 +45,22 @@ static void save_all(uint32_t at)
 {
     const struct shmq_queue *q = host.queues[at];
     const struct shmq_geometry *g = &q->geo;
-    const uint64_t ends[REGIONS + 1] = {0, g->attachments, g->slots, g->timer_keys,
-        g->timer_slots, g->order_keys, g->order_slots, g->groups, g->group_buckets, g->dedupe,
-        g->dedupe_buckets, g->logged, g->fresh, g->spent, g->bitmap, g->arena};
+    const uint64_t ends[REGIONS + 1] = {0,
+                                        g->attachments,
+                                        g->slots,
+                                        g->timer_keys,
+                                        g->timer_slots,
+                                        g->order_keys,
+                                        g->order_slots,
+                                        g->groups,
+                                        g->group_buckets,
+                                        g->dedupe,
+                                        g->dedupe_buckets,
+                                        g->logged,
+                                        g->fresh,
+                                        g->spent,
+                                        g->bitmap,
+                                        g->arena};
 
     for (int i = 0; i < REGIONS; i++)
         save(&saved[at][i], q->base, ends[i], ends[i + 1]);
@@ -69,13 +82,13 @@ static void make(uint32_t at, struct shmq_queue *q)
 
 static void make_all(void)
 {
-    make(0, NEW_QUEUE(.queue_id = 11, .capacity = 16, .max_deliveries = 3,
-                      .retry = SECOND, .retry_max = 4 * SECOND, .dedupe_window = 10 * SECOND));
+    make(0, NEW_QUEUE(.queue_id = 11, .capacity = 16, .max_deliveries = 3, .retry = SECOND,
+                      .retry_max = 4 * SECOND, .dedupe_window = 10 * SECOND));
     make(1, NEW_QUEUE(.queue_id = 13, .capacity = 4, .arena_bytes = 4 * KIB, .ttl = 5 * SECOND,
                       .visibility = SECOND / 2, .overflow = SHMQ_DROP_OLDEST, .priorities = 1));
-    make(2, NEW_QUEUE(.queue_id = 17, .capacity = 32, .arena_bytes = 256 * KIB,
-                      .max_message_bytes = 128 * KIB, .priorities = 16,
-                      .durability = SHMQ_JOURNAL));
+    make(2,
+         NEW_QUEUE(.queue_id = 17, .capacity = 32, .arena_bytes = 256 * KIB,
+                   .max_message_bytes = 128 * KIB, .priorities = 16, .durability = SHMQ_JOURNAL));
 }
 
 static void restore(void)
@@ -183,8 +196,8 @@ static void put_off(struct shmq_session *session, const struct shmq_frame *frame
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "too many wait");
 }
 
-static void answer(struct shmq_session *session, const struct shmq_frame *frame,
-                   const char *name, const unsigned char *rest, uint32_t bytes)
+static void answer(struct shmq_session *session, const struct shmq_frame *frame, const char *name,
+                   const unsigned char *rest, uint32_t bytes)
 {
     int at = index_of(name);
 

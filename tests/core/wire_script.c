@@ -290,13 +290,20 @@ static const struct {
     MAP("\x81\xa3pri\x0F"),
     MAP("\x81\xa5group\xa1g"),
     MAP("\x81\xa5group\xa1h"),
-    MAP("\x81\xa6""dedupe\xa1""1"),
-    MAP("\x81\xa6""dedupe\xa1""2"),
-    MAP("\x81\xa5""delay\xcd\x03\xe8"),
+    MAP("\x81\xa6"
+        "dedupe\xa1"
+        "1"),
+    MAP("\x81\xa6"
+        "dedupe\xa1"
+        "2"),
+    MAP("\x81\xa5"
+        "delay\xcd\x03\xe8"),
     MAP("\x81\xa3ttl\xcd\x03\xe8"),
     MAP("\x82\xa3ttl\x01\xa5group\xa1g"),
-    MAP("\x81\xa5""codec\xa7msgpack"),
-    MAP("\x82\xa1x\x93\x01\xa1y\xc0\xa5""codec\xa3odd"),
+    MAP("\x81\xa5"
+        "codec\xa7msgpack"),
+    MAP("\x82\xa1x\x93\x01\xa1y\xc0\xa5"
+        "codec\xa3odd"),
     MAP("\x81\xa3ttl\xff"),
     MAP("\x81\xa5group\x05"),
 };

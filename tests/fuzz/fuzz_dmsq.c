@@ -80,8 +80,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     shmq_replay_begin(&r, how & SALVAGE, 0, UINT64_MAX);
     for (int turn = 0; turn < (how & TWICE ? 2 : 1); turn++) {
         enum shmq_fed fed = shmq_replay_feed(&r, bytes, size, 0, SALT, 1,
-                                             how & WHOLE ? size + (how >> 5) * 8 : 0,
-                                             how & EXACT, &found);
+                                             how & WHOLE ? size + (how >> 5) * 8 : 0, how & EXACT,
+                                             &found);
 
         if (found.end > size || (fed == SHMQ_FED_DAMAGED && found.damage > size) ||
             (fed == SHMQ_FED_DAMAGED && how & SALVAGE))

@@ -75,7 +75,9 @@ static uint32_t a_number(void)
 /* A message of a batch. */
 static uint8_t *add_message(uint8_t *at)
 {
-    static const char properties[] = "\x82\xa3pri\x01\xa6""dedupe\xa1""7";
+    static const char properties[] = "\x82\xa3pri\x01\xa6"
+                                     "dedupe\xa1"
+                                     "7";
     uint8_t body = (uint8_t)below(12);
     bool with = below(3) == 0;
 
@@ -157,11 +159,12 @@ static uint8_t *add_payload(uint8_t *at, uint8_t type)
 static size_t make_frame(uint8_t *step)
 {
     static const uint8_t types[] = {
-        SHMQ_T_HELLO,   SHMQ_T_PING,        SHMQ_T_CREATE,  SHMQ_T_DELETE,        SHMQ_T_PURGE,
-        SHMQ_T_LIST,    SHMQ_T_STATS,       SHMQ_T_PRODUCE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME,
-        SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE,   SHMQ_T_SUBSCRIBE, SHMQ_T_ACK,         SHMQ_T_EXTEND,
-        SHMQ_T_PEEK,    SHMQ_T_UNSUBSCRIBE, SHMQ_T_PRODUCE_BATCH, SHMQ_T_COLUMNS,
-        SHMQ_T_LEASE_RUN, SHMQ_T_LEASE_AGAIN, SHMQ_T_READ_RUN};
+        SHMQ_T_HELLO,         SHMQ_T_PING,          SHMQ_T_CREATE,  SHMQ_T_DELETE,
+        SHMQ_T_PURGE,         SHMQ_T_LIST,          SHMQ_T_STATS,   SHMQ_T_PRODUCE,
+        SHMQ_T_PRODUCE_BATCH, SHMQ_T_CONSUME,       SHMQ_T_CONSUME, SHMQ_T_SUBSCRIBE,
+        SHMQ_T_SUBSCRIBE,     SHMQ_T_ACK,           SHMQ_T_EXTEND,  SHMQ_T_PEEK,
+        SHMQ_T_UNSUBSCRIBE,   SHMQ_T_PRODUCE_BATCH, SHMQ_T_COLUMNS, SHMQ_T_LEASE_RUN,
+        SHMQ_T_LEASE_AGAIN,   SHMQ_T_READ_RUN};
     uint8_t type = below(20) ? types[below(sizeof types)] : any();
     uint8_t *end;
 
@@ -174,7 +177,7 @@ static size_t make_frame(uint8_t *step)
 
 static size_t make_step(uint8_t *step)
 {
-    static const uint8_t usual[] = {STEP_FRAME, STEP_FRAME, STEP_FRAME, STEP_PRODUCE,
+    static const uint8_t usual[] = {STEP_FRAME,   STEP_FRAME,  STEP_FRAME,  STEP_PRODUCE,
                                     STEP_PRODUCE, STEP_SETTLE, STEP_SETTLE, STEP_TIME};
     uint8_t kind = below(3) ? usual[below(sizeof usual)] : (uint8_t)below(STEPS);
 

@@ -16,10 +16,10 @@ void shmq_mark(void);
 static inline void shmq_mark(void) {}
 #endif
 
-#define SET(place, value)        \
-    do {                         \
-        (place) = (value);       \
-        shmq_mark();             \
+#define SET(place, value)  \
+    do {                   \
+        (place) = (value); \
+        shmq_mark();       \
     } while (0)
 
 /* The same for what is also read without the lock: no more than atomic. */

@@ -140,7 +140,9 @@ NATIVE static uint32_t crc_native(uint32_t crc, const unsigned char *at, size_t 
 #define WORTH_FOLDING 512u
 
 /* By how many bytes the halves of a block are moved: see make_powers. */
-static struct { uint64_t first, second; } by_16, by_32, by_64, by_256;
+static struct {
+    uint64_t first, second;
+} by_16, by_32, by_64, by_256;
 static bool folds, folds_half; /* 512 bits wide; 256 */
 
 static bool has_folding(void)
@@ -167,12 +169,16 @@ static void make_powers(void)
     by_256.first = power(8 * 256 + 64 - 1), by_256.second = power(8 * 256 - 1);
 }
 
-#define FOLD_512(v, by, next) _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(v, by, 0x00), \
+#define FOLD_512(v, by, next)                                        \
+    _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(v, by, 0x00), \
                               _mm512_clmulepi64_epi128(v, by, 0x11), next, 0x96 /* xor */)
-#define FOLD_256(v, by, next) _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(v, by, 0x00), \
-                              _mm256_clmulepi64_epi128(v, by, 0x11)), next)
-#define FOLD_128(v, by, next) _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(v, by, 0x00), \
-                              _mm_clmulepi64_si128(v, by, 0x11)), next)
+#define FOLD_256(v, by, next)                                                 \
+    _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(v, by, 0x00),  \
+                                      _mm256_clmulepi64_epi128(v, by, 0x11)), \
+                     next)
+#define FOLD_128(v, by, next) \
+    _mm_xor_si128(            \
+        _mm_xor_si128(_mm_clmulepi64_si128(v, by, 0x00), _mm_clmulepi64_si128(v, by, 0x11)), next)
 
 /* What has the same checksum as the 64 bytes after zeros. */
 FOLDS static inline uint32_t reduce(__m512i v)
@@ -217,8 +223,10 @@ FOLDS_HALF static inline __m256i take_half(const unsigned char *at, unsigned cha
 }
 
 /* The same, half as wide; what is summed is stored at `to` as well, if that is not NULL. */
-FOLDS_HALF static inline __attribute__((always_inline)) uint32_t
-fold_half(uint32_t crc, const unsigned char **at, size_t *size, unsigned char *to)
+FOLDS_HALF static inline __attribute__((always_inline)) uint32_t fold_half(uint32_t crc,
+                                                                           const unsigned char **at,
+                                                                           size_t *size,
+                                                                           unsigned char *to)
 {
     const __m256i far = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)&by_256));
     const __m256i near = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)&by_32));

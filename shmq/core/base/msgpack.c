@@ -70,8 +70,8 @@ static void set_ext(struct shmq_reader *r, struct shmq_msgpack *value, uint32_t 
 }
 
 /* Each entry takes a byte at least, so a count beyond what is left is bad at once. */
-static void set_many(struct shmq_reader *r, struct shmq_msgpack *value,
-                     enum shmq_msgpack_kind kind, uint32_t count)
+static void set_many(struct shmq_reader *r, struct shmq_msgpack *value, enum shmq_msgpack_kind kind,
+                     uint32_t count)
 {
     value->kind = kind;
     value->count = count;

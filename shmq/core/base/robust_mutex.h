@@ -39,7 +39,8 @@ int shmq_robust_init(union shmq_mutex *lock);
 static inline int shmq_robust_try(union shmq_mutex *lock)
 {
     if (__builtin_expect(GET_ATOMIC(lock->mutex.__data.__kind) != SHMQ_ROBUST_KIND ||
-                             GET_ATOMIC(lock->mutex.__data.__owner) == SHMQ_NOT_RECOVERABLE, 0))
+                             GET_ATOMIC(lock->mutex.__data.__owner) == SHMQ_NOT_RECOVERABLE,
+                         0))
         return EINVAL;
     return pthread_mutex_trylock(&lock->mutex);
 }

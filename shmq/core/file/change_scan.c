@@ -353,8 +353,9 @@ static void write_settles(struct shmq_follower *f, struct shmq_out *out, const u
 {
     if (!count)
         return;
-    out->at = shmq_record_write(out->at, salt, &(struct shmq_record){
-        .type = SHMQ_R_SETTLE, .count = count, .entries = seqs});
+    out->at = shmq_record_write(
+        out->at, salt,
+        &(struct shmq_record){.type = SHMQ_R_SETTLE, .count = count, .entries = seqs});
     f->settles_logged += count;
 }
 
@@ -376,8 +377,8 @@ static bool write_update(struct shmq_follower *f, struct shmq_out *out, uint32_t
 }
 
 /* Looks at one hinted slot: its sequence number is to be settled, or 0. False without room. */
-static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_t at,
-                          bool arrived, uint32_t salt, uint64_t *settled)
+static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_t at, bool arrived,
+                          uint32_t salt, uint64_t *settled)
 {
     struct shmq_slot *s = slot_of(f, at);
     uint64_t word = s ? shmq_word(s) : 0, seq = s ? seq_of(s) : 0;
@@ -403,8 +404,8 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
 }
 
 /* Looks at all slots of a list, and takes those off that it could. False without room. */
-static bool follow_changes(struct shmq_follower *f, struct shmq_out *out,
-                           struct shmq_marks *marks, uint32_t salt)
+static bool follow_changes(struct shmq_follower *f, struct shmq_out *out, struct shmq_marks *marks,
+                           uint32_t salt)
 {
     struct shmq_out within = *out;
     uint64_t seqs[SETTLES], settled;
@@ -445,8 +446,7 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
 
     if (!s || shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
         return true;
-    claimed = claim(f, c->at, c->seq) &&
-              read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
+    claimed = claim(f, c->at, c->seq) && read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
     room = claimed && fits(f, out, shmq_record_size(&r));
     if (!room) {
         /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim
@@ -503,8 +503,8 @@ static uint64_t ids_bytes(uint32_t count)
 static unsigned char *write_taken(unsigned char *at, const struct shmq_taken *ids, uint32_t count,
                                   uint32_t salt)
 {
-    return shmq_record_write(at, salt, &(struct shmq_record){
-        .type = SHMQ_R_DEDUPE, .count = count, .entries = ids});
+    return shmq_record_write(
+        at, salt, &(struct shmq_record){.type = SHMQ_R_DEDUPE, .count = count, .entries = ids});
 }
 
 /* False if there are more, but no room. */
@@ -539,8 +539,8 @@ static bool write_ids(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, in
     return room;
 }
 
-int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit,
-                     struct shmq_out *out, uint32_t salt)
+int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, struct shmq_out *out,
+                     uint32_t salt)
 {
     return write_ids(q, cursor, limit, shmq_wall() - shmq_now(), out, salt) ? SHMQ_OK : SHMQ_FULL;
 }
@@ -616,9 +616,8 @@ static bool is_on_its_way(const struct shmq_queue *q, const struct shmq_slot *s,
 
     if (shmq_state_of(word) == SHMQ_STAGED || is_held_back(word))
         return true;
-    return is_live_word(word) &&
-           (shmq_logged_seq(logged) != seq_of(s) ||
-            GET_ATOMIC(logged->batch) > tail_of(&q->h->journal.batch));
+    return is_live_word(word) && (shmq_logged_seq(logged) != seq_of(s) ||
+                                  GET_ATOMIC(logged->batch) > tail_of(&q->h->journal.batch));
 }
 
 static void keep(const uint64_t *seqs, bool *waits, uint32_t count, uint64_t seq)
@@ -651,8 +650,7 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
 
 /* ---- afterwards ---- */
 
-void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t offset,
-                         uint64_t bytes)
+void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t offset, uint64_t bytes)
 {
     struct shmq_journal *j = &f->q->h->journal;
 

@@ -110,7 +110,7 @@ int shmq_scan(struct shmq_queue *q, uint32_t *cursor, uint64_t limit, struct shm
               uint32_t salt, uint64_t *count, uint64_t *needed);
 
 /* Writes the dedupe ids within the window from counter *cursor on; 0: from the oldest. */
-int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit,
-                     struct shmq_out *out, uint32_t salt);
+int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, struct shmq_out *out,
+                     uint32_t salt);
 
 #endif

@@ -72,7 +72,9 @@ static void row_of(const struct shmq_record *r, struct shmq_row *row)
         .dead_at = is_dead ? micros(r->dead_at) : 0,
         .deliveries = r->deliveries,
         .priority = r->priority,
-        .state = is_dead ? SHMQ_IS_DYING : is_delayed ? SHMQ_IS_DELAYED : SHMQ_IS_READY,
+        .state = is_dead      ? SHMQ_IS_DYING
+                 : is_delayed ? SHMQ_IS_DELAYED
+                              : SHMQ_IS_READY,
         .reason = is_dead ? r->reason & 3 : 0,
         .codec = r->codec,
         .body_bytes = r->body_bytes,

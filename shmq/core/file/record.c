@@ -86,9 +86,9 @@ static inline uint8_t flags_of(const struct shmq_record *r)
 
 static uint64_t entry_bytes(uint8_t type)
 {
-    return type == SHMQ_R_SETTLE ? 8
-         : type == SHMQ_R_DEDUPE ? sizeof(struct shmq_taken)
-                                 : sizeof(struct shmq_place);
+    return type == SHMQ_R_SETTLE   ? 8
+           : type == SHMQ_R_DEDUPE ? sizeof(struct shmq_taken)
+                                   : sizeof(struct shmq_place);
 }
 
 static uint64_t payload_bytes(const struct shmq_record *r)
@@ -96,20 +96,14 @@ static uint64_t payload_bytes(const struct shmq_record *r)
     switch (r->type) {
     case SHMQ_R_PUT:
         return FIXED_PUT + optional(r->flags) + padded((uint64_t)r->body_bytes + r->meta_bytes);
-    case SHMQ_R_UPDATE:
-        return FIXED_UPDATE + optional(flags_of(r));
+    case SHMQ_R_UPDATE: return FIXED_UPDATE + optional(flags_of(r));
     case SHMQ_R_SETTLE:
     case SHMQ_R_DEDUPE:
-    case SHMQ_R_INDEX:
-        return 8 + entry_bytes(r->type) * r->count;
-    case SHMQ_R_BATCH:
-        return SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD;
-    case SHMQ_R_STATE:
-        return 16 + 8 * SHMQ_TOTALS;
-    case SHMQ_R_END:
-        return 40;
-    default:
-        return 24;
+    case SHMQ_R_INDEX: return 8 + entry_bytes(r->type) * r->count;
+    case SHMQ_R_BATCH: return SHMQ_BATCH_BYTES - SHMQ_RECORD_HEAD;
+    case SHMQ_R_STATE: return 16 + 8 * SHMQ_TOTALS;
+    case SHMQ_R_END: return 40;
+    default: return 24;
     }
 }
 
@@ -212,16 +206,11 @@ unsigned char *shmq_record_begin(unsigned char *at, const struct shmq_record *r)
     store64(at, r->type);
     switch (r->type) {
     case SHMQ_R_PUT:
-    case SHMQ_R_UPDATE:
-        return write_message(at, r);
+    case SHMQ_R_UPDATE: return write_message(at, r);
     case SHMQ_R_SETTLE:
     case SHMQ_R_DEDUPE:
-    case SHMQ_R_INDEX:
-        write_entries(at, r);
-        break;
-    default:
-        write_fixed(at, r);
-        break;
+    case SHMQ_R_INDEX: write_entries(at, r); break;
+    default: write_fixed(at, r); break;
     }
     return at;
 }
@@ -328,8 +317,7 @@ static bool read_message(const unsigned char *at, uint64_t size, struct shmq_rec
     r->meta = (const unsigned char *)r->body + r->body_bytes;
     text = (uint64_t)r->body_bytes + r->meta_bytes;
     return r->priority < SHMQ_MAX_PRIORITIES && !(r->flags & SHMQ_R_GROUPED && !r->group) &&
-           size == payload_bytes(r) &&
-           is_zero((const unsigned char *)r->body + text, at + size);
+           size == payload_bytes(r) && is_zero((const unsigned char *)r->body + text, at + size);
 }
 
 static bool read_entries(const unsigned char *at, uint64_t size, struct shmq_record *r)
@@ -382,28 +370,21 @@ static enum shmq_read read_payload(const unsigned char *at, uint64_t size, struc
     r->type = at[0];
     switch (r->type) {
     case SHMQ_R_PUT:
-    case SHMQ_R_UPDATE:
-        sound = read_message(at, size, r);
-        break;
+    case SHMQ_R_UPDATE: sound = read_message(at, size, r); break;
     case SHMQ_R_SETTLE:
     case SHMQ_R_DEDUPE:
-    case SHMQ_R_INDEX:
-        sound = read_entries(at, size, r);
-        break;
+    case SHMQ_R_INDEX: sound = read_entries(at, size, r); break;
     case SHMQ_R_BATCH:
     case SHMQ_R_STATE:
     case SHMQ_R_END:
-    case SHMQ_R_FOOTER:
-        sound = read_fixed(at, size, r);
-        break;
-    default:
-        return SHMQ_READ_TYPE;
+    case SHMQ_R_FOOTER: sound = read_fixed(at, size, r); break;
+    default: return SHMQ_READ_TYPE;
     }
     return sound ? SHMQ_READ_OK : SHMQ_READ_MALFORMED;
 }
 
-enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_t salt,
-                                bool verify, struct shmq_record *r, size_t *next)
+enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_t salt, bool verify,
+                                struct shmq_record *r, size_t *next)
 {
     uint32_t words;
 

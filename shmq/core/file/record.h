@@ -137,8 +137,8 @@ enum shmq_read {
 /* Reads the record at `bytes`, of which `size` may be looked at. For OK, TYPE and MALFORMED
  * `next` becomes its size. Pointers of `r` lead into `bytes`. Without `verify` the checksum is
  * not compared: for what stands in a batch of which the checksum was right. */
-enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_t salt,
-                                bool verify, struct shmq_record *r, size_t *next);
+enum shmq_read shmq_record_read(const unsigned char *bytes, size_t size, uint32_t salt, bool verify,
+                                struct shmq_record *r, size_t *next);
 
 /* Entries of a record that was read, or is to be written. `at` < count. */
 uint64_t shmq_record_settled(const struct shmq_record *r, uint32_t at);

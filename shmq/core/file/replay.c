@@ -187,9 +187,7 @@ static void apply(struct shmq_replay *r, uint64_t place, const struct shmq_recor
 
     r->records++;
     switch (record->type) {
-    case SHMQ_R_PUT:
-        put(r, place, record);
-        break;
+    case SHMQ_R_PUT: put(r, place, record); break;
     case SHMQ_R_SETTLE:
         for (uint32_t i = 0; i < record->count; i++)
             if ((entry = find(r, shmq_record_settled(record, i))))
@@ -199,9 +197,7 @@ static void apply(struct shmq_replay *r, uint64_t place, const struct shmq_recor
         if ((entry = find(r, record->seq)))
             set_state(entry, record);
         break;
-    case SHMQ_R_DEDUPE:
-        take(r, record);
-        break;
+    case SHMQ_R_DEDUPE: take(r, record); break;
     case SHMQ_R_STATE:
         memcpy(r->totals, record->totals, sizeof r->totals);
         /* fall through */
@@ -292,8 +288,7 @@ static bool goes_on(const struct walk *w)
     for (uint64_t at = w->at + 8; at + SHMQ_BATCH_BYTES <= w->size; at += 8)
         if (!memcmp(w->bytes + at, words, sizeof words) &&
             w->bytes[at + SHMQ_RECORD_HEAD] == SHMQ_R_BATCH &&
-            read_at(w, at, true, &record, &next) == SHMQ_READ_OK &&
-            record.batch > w->r->last_batch)
+            read_at(w, at, true, &record, &next) == SHMQ_READ_OK && record.batch > w->r->last_batch)
             return true;
     return false;
 }
@@ -460,8 +455,8 @@ static enum shmq_fed walk_file(struct walk *w, uint64_t whole, bool exact)
 }
 
 enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
-                               uint64_t start, uint32_t salt, uint64_t first_batch,
-                               uint64_t whole, bool exact, struct shmq_found *found)
+                               uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
+                               bool exact, struct shmq_found *found)
 {
     struct shmq_image *image = append(r, &r->images, sizeof *image);
     struct walk w = {.r = r, .bytes = bytes, .salt = salt, .at = start, .found = found};
@@ -545,8 +540,8 @@ bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *gr
     return *greatest > 0;
 }
 
-void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width,
-                        uint64_t *sums, uint64_t count)
+void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width, uint64_t *sums,
+                        uint64_t count)
 {
     for (uint64_t i = 0; i < r->room; i++) {
         uint64_t seq = r->live[i].seq;

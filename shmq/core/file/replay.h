@@ -92,8 +92,8 @@ void shmq_replay_end(struct shmq_replay *r);
  * count. If it is being salvaged, what is damaged is skipped and listed, and this does not
  * return DAMAGED. Not once sorted. */
 enum shmq_fed shmq_replay_feed(struct shmq_replay *r, const unsigned char *bytes, uint64_t size,
-                               uint64_t start, uint32_t salt, uint64_t first_batch,
-                               uint64_t whole, bool exact, struct shmq_found *found);
+                               uint64_t start, uint32_t salt, uint64_t first_batch, uint64_t whole,
+                               bool exact, struct shmq_found *found);
 
 /* Forgets a live message; false if there is none of that number. Not once sorted. */
 bool shmq_replay_discard(struct shmq_replay *r, uint64_t seq);
@@ -103,8 +103,8 @@ bool shmq_replay_span(const struct shmq_replay *r, uint64_t *least, uint64_t *gr
 
 /* Adds up the bytes of the live messages' PUT records: in sums[i] those of the `width` numbers
  * from first + i * width on, for i < count. Not once sorted. */
-void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width,
-                        uint64_t *sums, uint64_t count);
+void shmq_replay_spread(const struct shmq_replay *r, uint64_t first, uint64_t width, uint64_t *sums,
+                        uint64_t count);
 
 /* Sorts the live messages by their numbers, after which shmq_replay_message gives the one at
  * `at` < count as a PUT of how it is now; and the dedupe entries of which `until` is after

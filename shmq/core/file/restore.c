@@ -40,8 +40,7 @@ static int dress(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq
     return shmq_group_join(r->q, s);
 }
 
-static void write_bytes(struct shmq_queue *q, struct shmq_slot *s,
-                        const struct shmq_record *record)
+static void write_bytes(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_record *record)
 {
     unsigned char *body = shmq_body_of(q, s), *meta = shmq_meta_of(q, s);
 

@@ -54,12 +54,11 @@ static inline bool is_entry(const unsigned char *bytes, size_t size)
 /* `size` bytes of it, a head at least. */
 static inline struct head head_of(const unsigned char *bytes, size_t size)
 {
-    const unsigned char *time =
-        bytes[9] & SHMQ_E_SEEN ? bytes + size - SHMQ_ENTRY_SEEN : bytes + 24;
+    const unsigned char *time = bytes[9] & SHMQ_E_SEEN ? bytes + size - SHMQ_ENTRY_SEEN
+                                                       : bytes + 24;
 
     return (struct head){
-        .count = load32(bytes + 12), .offset = load64(bytes + 16),
-        .time = (int64_t)load64(time)};
+        .count = load32(bytes + 12), .offset = load64(bytes + 16), .time = (int64_t)load64(time)};
 }
 
 /* Whether the entry is one that can come next. */
@@ -94,12 +93,10 @@ static enum shmq_spilled pass(const unsigned char *bytes, size_t size, uint32_t 
     switch (shmq_record_read(bytes, size, salt, true, &r, next)) {
     case SHMQ_READ_OK:
         return r.type == SHMQ_R_BATCH ? SHMQ_SPILL_STOP
-             : r.type == SHMQ_R_END   ? SHMQ_SPILL_END
+               : r.type == SHMQ_R_END ? SHMQ_SPILL_END
                                       : SHMQ_SPILL_DAMAGED;
-    case SHMQ_READ_END:
-        return SHMQ_SPILL_END;
-    default:
-        return SHMQ_SPILL_DAMAGED;
+    case SHMQ_READ_END: return SHMQ_SPILL_END;
+    default: return SHMQ_SPILL_DAMAGED;
     }
 }
 
@@ -239,8 +236,8 @@ size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char
 /* ---- whole commits ---- */
 
 /* The commit at `bytes`: whether it is whole. `r` is its BATCH, `next` bytes of that. */
-static bool is_commit(const unsigned char *bytes, size_t size, uint32_t salt,
-                      struct shmq_record *r, size_t *next)
+static bool is_commit(const unsigned char *bytes, size_t size, uint32_t salt, struct shmq_record *r,
+                      size_t *next)
 {
     return shmq_record_read(bytes, size, salt, true, r, next) == SHMQ_READ_OK &&
            r->type == SHMQ_R_BATCH && r->bytes <= size - *next &&
@@ -272,12 +269,13 @@ static enum shmq_spilled ended(const unsigned char *bytes, size_t size,
     if (w->end >= size)
         return SHMQ_SPILL_END;
     if (shmq_record_read(bytes + w->end, size - w->end, salts.file, true, &r, &next) ==
-            SHMQ_READ_OK && r.type == SHMQ_R_END) {
+            SHMQ_READ_OK &&
+        r.type == SHMQ_R_END) {
         w->closed = true;
         w->damage = w->end;
         return r.last_seq == w->offset && r.batches == w->batches && r.puts == w->records
-             ? SHMQ_SPILL_END
-             : SHMQ_SPILL_DAMAGED;
+                   ? SHMQ_SPILL_END
+                   : SHMQ_SPILL_DAMAGED;
     }
     if (has_later(bytes, size, w->end + 8, salts.file, w->offset)) {
         w->damage = w->end;
@@ -297,9 +295,11 @@ enum shmq_spilled shmq_spill_check(const unsigned char *bytes, size_t size, size
     w->last_batch = w->offset;
     w->closed = false;
     while (w->end < size && is_commit(bytes + w->end, size - w->end, salts.file, &r, &next)) {
-        struct shmq_spill walk = {
-            .offset = w->offset, .time = w->time, .stop_offset = UINT64_MAX,
-            .stop_time = INT64_MAX, .verify = true};
+        struct shmq_spill walk = {.offset = w->offset,
+                                  .time = w->time,
+                                  .stop_offset = UINT64_MAX,
+                                  .stop_time = INT64_MAX,
+                                  .verify = true};
         const unsigned char *entries = bytes + w->end + next;
 
         if (r.batch != w->offset ||

@@ -74,8 +74,8 @@ static bool commit_spent(struct shmq_queue *q, struct shmq_slot *s)
         return false;
     if (shmq_state_of(word) == SHMQ_MOVING)
         flags = SHMQ_F_MOVED;
-    shmq_commit(s, shmq_make_word(SHMQ_SPENT, flags, shmq_deliveries_of(word),
-                                  shmq_serial_of(word)));
+    shmq_commit(s,
+                shmq_make_word(SHMQ_SPENT, flags, shmq_deliveries_of(word), shmq_serial_of(word)));
     shmq_fence();
     return is_owed(q, s);
 }
@@ -171,9 +171,8 @@ void shmq_want_synced(struct shmq_queue *q, uint64_t seq)
     _Atomic uint64_t *wanted = &q->h->journal.wanted;
     uint64_t before = atomic_load_explicit(wanted, memory_order_relaxed);
 
-    while (before < seq &&
-           !atomic_compare_exchange_weak_explicit(wanted, &before, seq, memory_order_seq_cst,
-                                                  memory_order_relaxed))
+    while (before < seq && !atomic_compare_exchange_weak_explicit(
+                               wanted, &before, seq, memory_order_seq_cst, memory_order_relaxed))
         ;
     shmq_fence();
     if (shmq_glance(&q->h->journal_asleep))

@@ -23,10 +23,7 @@ struct census {
 };
 
 /* An acknowledged message is leased until it is set free. */
-static bool is_leased(enum shmq_state state)
-{
-    return state == SHMQ_LEASED || state == SHMQ_ACKED;
-}
+static bool is_leased(enum shmq_state state) { return state == SHMQ_LEASED || state == SHMQ_ACKED; }
 
 static bool claim(struct census *c, uint32_t block, uint32_t units)
 {
@@ -72,12 +69,14 @@ static const char *check_counts(struct shmq_queue *q, const struct census *c)
 
     EXPECT(c->of[SHMQ_READY] == h->visible, "the count of visible messages is wrong");
     EXPECT(c->of[SHMQ_DELAYED] == h->delayed, "the count of delayed messages is wrong");
-    EXPECT(c->of[SHMQ_LEASED] + c->of[SHMQ_ACKED] == h->leased, "the count of leased messages is wrong");
+    EXPECT(c->of[SHMQ_LEASED] + c->of[SHMQ_ACKED] == h->leased,
+           "the count of leased messages is wrong");
     EXPECT(c->of[SHMQ_DEAD] + c->of[SHMQ_MOVING] == h->dead, "the count of dying is wrong");
     EXPECT(c->of[SHMQ_STAGED] == h->staged, "the count of staged messages is wrong");
     EXPECT(c->of[SHMQ_SPENT] == h->spent, "the count of slots that wait for the journal is wrong");
     EXPECT(!q->journaled || h->fresh_tail == h->last_seq, "the writer is not told of a put");
-    EXPECT(!q->journaled || h->hints == 0 || (h->hints <= q->geo.hints_max && !(h->hints & (h->hints - 1))),
+    EXPECT(!q->journaled || h->hints == 0 ||
+               (h->hints <= q->geo.hints_max && !(h->hints & (h->hints - 1))),
            "the rings of hints have no size that they can have");
     EXPECT(h->slots_made - c->of[SHMQ_FREE] == h->live, "the count of live slots is wrong");
     EXPECT(c->units == h->units_used, "the arena has lost bytes");
@@ -183,8 +182,8 @@ static const char *check_timers(struct shmq_queue *q, const struct census *c)
         EXPECT(s->next != SHMQ_NIL || q->h->leases.tail == at, "the list of leases has no end");
     }
     EXPECT(count == c->listed_leases, "a lease is in no list");
-    EXPECT(*heap.len == c->ttl_ready + c->of[SHMQ_DELAYED] + c->of[SHMQ_LEASED] +
-                            c->of[SHMQ_ACKED] - count,
+    EXPECT(*heap.len ==
+               c->ttl_ready + c->of[SHMQ_DELAYED] + c->of[SHMQ_LEASED] + c->of[SHMQ_ACKED] - count,
            "a slot has no timer, or one too many");
     EXPECT(shmq_next_due(q) >= q->h->next_tick, "the next tick comes too late");
     return NULL;

@@ -73,8 +73,8 @@ static struct shmq_msgpack property(const struct shmq_facts *facts, const char *
 }
 
 /* What the map that is the property `outer` has under a key. */
-static struct shmq_msgpack part(const struct shmq_facts *facts, const char *outer,
-                                const void *name, uint32_t size)
+static struct shmq_msgpack part(const struct shmq_facts *facts, const char *outer, const void *name,
+                                uint32_t size)
 {
     struct shmq_reader inner, unused;
     struct shmq_msgpack map;
@@ -367,8 +367,14 @@ bool shmq_filter_matches(const struct shmq_filter *filter, const struct shmq_fac
 
         switch (shmq_read8(&r)) {
         case SHMQ_OP_NOT: stack[depth - 1] = !stack[depth - 1]; break;
-        case SHMQ_OP_AND: depth--; stack[depth - 1] = stack[depth - 1] && stack[depth]; break;
-        case SHMQ_OP_OR: depth--; stack[depth - 1] = stack[depth - 1] || stack[depth]; break;
+        case SHMQ_OP_AND:
+            depth--;
+            stack[depth - 1] = stack[depth - 1] && stack[depth];
+            break;
+        case SHMQ_OP_OR:
+            depth--;
+            stack[depth - 1] = stack[depth - 1] || stack[depth];
+            break;
         default:
             (void)read_test(&r, &test);
             value = value_of(facts, test.field, test.name, test.name_bytes);

@@ -123,9 +123,8 @@ static uint32_t best_behind(struct shmq_queue *q, const struct shmq_group *g)
         return g->heap;
     if (g->heap == SHMQ_NIL)
         return g->head;
-    return shmq_key_of(shmq_slot_at(q, g->heap)) < shmq_key_of(shmq_slot_at(q, g->head))
-               ? g->heap
-               : g->head;
+    return shmq_key_of(shmq_slot_at(q, g->heap)) < shmq_key_of(shmq_slot_at(q, g->head)) ? g->heap
+                                                                                         : g->head;
 }
 
 static void make_front(struct shmq_queue *q, struct shmq_group *g, struct shmq_slot *s)
@@ -183,8 +182,12 @@ static int make(struct shmq_queue *q, uint64_t hash, uint32_t *at)
     }
     bucket = bucket_of(q, hash);
     g = shmq_group_at(q, *at);
-    *g = (struct shmq_group){.hash = hash, .head = SHMQ_NIL, .tail = SHMQ_NIL,
-                             .heap = SHMQ_NIL, .front = SHMQ_NIL, .chain = *bucket};
+    *g = (struct shmq_group){.hash = hash,
+                             .head = SHMQ_NIL,
+                             .tail = SHMQ_NIL,
+                             .heap = SHMQ_NIL,
+                             .front = SHMQ_NIL,
+                             .chain = *bucket};
     shmq_mark();
     SET(*bucket, *at);
     SET(h->groups, h->groups + 1);

@@ -89,8 +89,8 @@ static int settle(struct shmq_queue *q, bool even_deleted)
         recover(q);
     }
     state = atomic_load_explicit(&q->h->state, memory_order_relaxed);
-    if (__builtin_expect((state != SHMQ_OPEN && (state != SHMQ_GONE || !even_deleted)) ||
-                             !within_bounds(q), 0))
+    if (__builtin_expect(
+            (state != SHMQ_OPEN && (state != SHMQ_GONE || !even_deleted)) || !within_bounds(q), 0))
         return state == SHMQ_GONE && !even_deleted ? SHMQ_DELETED : SHMQ_DAMAGED;
     if (q->whole)
         shmq_inbox_take(q, EVERYTHING);
@@ -187,7 +187,8 @@ int shmq_lock_puts(struct shmq_queue *q)
     if (error)
         return shmq_robust_status(error);
     if (__builtin_expect(atomic_load_explicit(&q->h->state, memory_order_relaxed) != SHMQ_OPEN ||
-                             atomic_load_explicit(&q->h->unsettled, memory_order_relaxed), 0)) {
+                             atomic_load_explicit(&q->h->unsettled, memory_order_relaxed),
+                         0)) {
         drop_puts(q);
         return SHMQ_BUSY;
     }

@@ -6,8 +6,8 @@
 #define MS 1000000ll
 #define MOST_MS 1000000000000ll /* of a delay or a ttl: 10^9 s, as shmq/api/options.py has it */
 
-static const char *const CODECS[] = {"bytes", "text", "msgpack", "json", "command", "event",
-                                     "packed"};
+static const char *const CODECS[] = {"bytes",   "text",  "msgpack", "json",
+                                     "command", "event", "packed"};
 #define CODEC_COUNT (sizeof CODECS / sizeof *CODECS)
 
 uint8_t shmq_codec_number(struct shmq_text name)
@@ -18,10 +18,7 @@ uint8_t shmq_codec_number(struct shmq_text name)
     return SHMQ_CODEC_OTHER;
 }
 
-const char *shmq_codec_name(uint8_t number)
-{
-    return number < CODEC_COUNT ? CODECS[number] : NULL;
-}
+const char *shmq_codec_name(uint8_t number) { return number < CODEC_COUNT ? CODECS[number] : NULL; }
 
 static const char *take_int(const struct shmq_msgpack *value, bool *has, int64_t *number,
                             const char *wrong)
@@ -105,8 +102,8 @@ static uint64_t group_hash(const struct shmq_queue *q, struct shmq_text group)
 }
 
 const char *shmq_properties_apply(const struct shmq_queue *q,
-                                  const struct shmq_properties *properties,
-                                  struct shmq_put *put, uint64_t hash[2])
+                                  const struct shmq_properties *properties, struct shmq_put *put,
+                                  uint64_t hash[2])
 {
     const struct shmq_properties *p = properties;
 
@@ -182,8 +179,7 @@ static uint32_t entries_of(const unsigned char *meta, uint32_t bytes, const unsi
     return map.count;
 }
 
-struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes,
-                                          uint8_t codec)
+struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes, uint8_t codec)
 {
     struct shmq_worded worded = {.rest = meta, .rest_bytes = bytes, .size = bytes};
     uint32_t entries;

@@ -27,8 +27,8 @@ const char *shmq_properties_read(const unsigned char *at, uint32_t bytes,
 /* What a put of them is: NULL, or what is out of range in this queue. `hash` is where the
  * dedupe id's goes. */
 const char *shmq_properties_apply(const struct shmq_queue *q,
-                                  const struct shmq_properties *properties,
-                                  struct shmq_put *put, uint64_t hash[2]);
+                                  const struct shmq_properties *properties, struct shmq_put *put,
+                                  uint64_t hash[2]);
 
 /* The number of a codec by its name, SHMQ_CODEC_OTHER for another: shmq/codec/codecs.py. */
 #define SHMQ_CODEC_OTHER 255
@@ -48,8 +48,7 @@ struct shmq_worded {
     uint32_t size;             /* of it all; 0: there are no properties                 */
 };
 
-struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes,
-                                          uint8_t codec);
+struct shmq_worded shmq_properties_worded(const unsigned char *meta, uint32_t bytes, uint8_t codec);
 
 /* Writes worded->size bytes: what is behind them. */
 unsigned char *shmq_properties_write(unsigned char *to, const struct shmq_worded *worded);

@@ -15,8 +15,8 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
 }
 
 /* Ensures: the slot carries all that the put brings but its bytes; it is in its group. */
-static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
-                 int64_t now, uint64_t *flags)
+static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put, int64_t now,
+                 uint64_t *flags)
 {
     int64_t ttl = put->ttl ? put->ttl : q->h->options.ttl;
 
@@ -227,8 +227,8 @@ int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t id
     if (counts(q, put->dedupe) && !has_room_for_ids(q, ids + 1, now))
         return shmq_outcome(q, SHMQ_FULL);
     if ((status = secure(q, put)) ||
-        (status = shmq_take_or_drop(
-             q, put->body_bytes + put->meta_bytes + shmq_later_bytes(q, put), &at)))
+        (status = shmq_take_or_drop(q, put->body_bytes + put->meta_bytes + shmq_later_bytes(q, put),
+                                    &at)))
         return shmq_outcome(q, status);
     s = shmq_slot_at(q, at);
     if ((status = dress(q, s, put, now, &flags))) {
@@ -266,8 +266,8 @@ static bool read_later(struct shmq_queue *q, struct shmq_slot *s, struct later *
 
     if (!(shmq_word(s) & SHMQ_F_LATER))
         return true;
-    if (!body || (uint64_t)s->body_bytes + s->meta_bytes + sizeof *later >
-                     (uint64_t)s->units * SHMQ_UNIT) {
+    if (!body ||
+        (uint64_t)s->body_bytes + s->meta_bytes + sizeof *later > (uint64_t)s->units * SHMQ_UNIT) {
         q->damaged = true;
         return false;
     }

@@ -137,8 +137,8 @@ static inline uint64_t shmq_receipt_of(uint64_t word, uint32_t at)
     return shmq_serial_of(word) << SHMQ_SERIAL_SHIFT | at;
 }
 
-static inline uint64_t shmq_make_word(enum shmq_state state, uint64_t flags,
-                                      uint32_t deliveries, uint64_t serial)
+static inline uint64_t shmq_make_word(enum shmq_state state, uint64_t flags, uint32_t deliveries,
+                                      uint64_t serial)
 {
     return (uint64_t)state | flags | (uint64_t)deliveries << SHMQ_DELIVERIES_SHIFT |
            serial << SHMQ_SERIAL_SHIFT;

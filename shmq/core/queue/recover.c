@@ -94,9 +94,7 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
         q->damaged = true; /* the records had memory before, so they have it now */
     shmq_set_where(s, SHMQ_NOWHERE);
     switch (state) {
-    case SHMQ_READY:
-        index_ready(q, s, at, word);
-        break;
+    case SHMQ_READY: index_ready(q, s, at, word); break;
     case SHMQ_DELAYED:
         SET(h->delayed, h->delayed + 1);
         append(shmq_timer_heap(q), at, (uint64_t)shmq_due_of(s));
@@ -114,20 +112,12 @@ static void index_live(struct shmq_queue *q, struct shmq_slot *s, uint32_t at, u
         shmq_set_where(s, SHMQ_IN_DYING);
         shmq_list_append(q, &h->dying, s);
         break;
-    case SHMQ_MOVING:
-        SET(h->dead, h->dead + 1);
-        break;
-    case SHMQ_STAGED:
-        SET(h->staged, h->staged + 1);
-        break;
-    case SHMQ_SPENT:
-        SET(h->spent, h->spent + 1);
-        break;
+    case SHMQ_MOVING: SET(h->dead, h->dead + 1); break;
+    case SHMQ_STAGED: SET(h->staged, h->staged + 1); break;
+    case SHMQ_SPENT: SET(h->spent, h->spent + 1); break;
     case SHMQ_FILLING:
-    case SHMQ_ZOMBIE:
-        break;
-    default:
-        q->damaged = true;
+    case SHMQ_ZOMBIE: break;
+    default: q->damaged = true;
     }
 }
 
@@ -172,8 +162,7 @@ static bool sane(struct shmq_queue *q)
 
     return h->slots_made <= q->capacity && h->slots_backed <= q->capacity &&
            h->slots_made <= h->slots_backed && h->units_backed <= q->geo.units &&
-           h->groups_backed <= q->capacity &&
-           h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
+           h->groups_backed <= q->capacity && h->attachments_made <= SHMQ_MAX_ATTACHMENTS;
 }
 
 /* Slots above the highest one in use are as if they had never been made. */

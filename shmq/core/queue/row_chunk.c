@@ -51,8 +51,8 @@ unsigned char *shmq_chunk_begin(unsigned char *to, uint32_t rows, uint64_t targe
 
 unsigned char *shmq_row_write(unsigned char *to, const struct shmq_put *put)
 {
-    struct head head = {(uint32_t)put->body_bytes, put->meta_bytes, put->priority, put->codec,
-                        flags_of(put), {0}};
+    struct head head = {
+        (uint32_t)put->body_bytes, put->meta_bytes, put->priority, put->codec, flags_of(put), {0}};
     unsigned char *end = to + shmq_row_bytes(put);
 
     to = add(to, &head, sizeof head);

@@ -86,8 +86,7 @@ static bool is_in_order(const struct shmq_slot *s)
 
 /* ---- the heap ---- */
 
-static void consider(struct shmq_queue *q, struct shmq_choice *c, struct shmq_slot *s,
-                     int64_t now)
+static void consider(struct shmq_queue *q, struct shmq_choice *c, struct shmq_slot *s, int64_t now)
 {
     uint64_t key = shmq_key_of(s);
 

@@ -101,8 +101,7 @@ static int take_bare(struct shmq_queue *q, struct shmq_slot **s)
     struct shmq_header *h = q->h;
     int status = SHMQ_FULL;
 
-    if (h->free[0] == SHMQ_NIL && h->slots_made < q->capacity &&
-        !(status = take_new(q, s)))
+    if (h->free[0] == SHMQ_NIL && h->slots_made < q->capacity && !(status = take_new(q, s)))
         return SHMQ_OK;
     if (h->free[0] == SHMQ_NIL && !give_cached(q, false))
         return status;

@@ -17,17 +17,12 @@
 static uint8_t doing(uint64_t word)
 {
     switch (shmq_state_of(word)) {
-    case SHMQ_READY:
-        return SHMQ_IS_READY;
-    case SHMQ_DELAYED:
-        return SHMQ_IS_DELAYED;
-    case SHMQ_LEASED:
-        return SHMQ_IS_LEASED;
+    case SHMQ_READY: return SHMQ_IS_READY;
+    case SHMQ_DELAYED: return SHMQ_IS_DELAYED;
+    case SHMQ_LEASED: return SHMQ_IS_LEASED;
     case SHMQ_DEAD:
-    case SHMQ_MOVING:
-        return SHMQ_IS_DYING;
-    default:
-        return 0;
+    case SHMQ_MOVING: return SHMQ_IS_DYING;
+    default: return 0;
     }
 }
 
@@ -66,7 +61,8 @@ void shmq_excerpt_begin(struct shmq_excerpt *e, uint64_t messages, uint64_t max_
     uint64_t most = max_bytes / SHMQ_COLUMNS_ROW + 1;
 
     most = messages < most ? messages : most;
-    *e = (struct shmq_excerpt){.most = (uint32_t)most, .max_bytes = max_bytes,
+    *e = (struct shmq_excerpt){.most = (uint32_t)most,
+                               .max_bytes = max_bytes,
                                .largest = largest < INT32_MAX ? largest : INT32_MAX};
     e->picks = malloc((most + 1) * sizeof *e->picks);
 }
@@ -78,8 +74,7 @@ static uint64_t size_with(const struct shmq_excerpt *e, uint64_t body_bytes, uin
 }
 
 /* Chooses what the slot holds. SHMQ_STALE: nothing; SHMQ_FULL: the block has no room for it. */
-OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_excerpt *e,
-                           const struct shmq_slot *s)
+OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_excerpt *e, const struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s), seq = seq_of(s), body_bytes, meta_bytes;
     uint32_t block, units;

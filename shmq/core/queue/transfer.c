@@ -7,15 +7,13 @@
 #include "queue/slot.h"
 #include "queue/timer.h"
 
-static void take(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
-                 struct shmq_view *view)
+static void take(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags, struct shmq_view *view)
 {
     struct shmq_header *h = q->h;
 
     SET(h->serial, (h->serial + 1) & SHMQ_SERIAL_MAX);
     SET(s->owner, (uint16_t)(q->attachment + 1));
-    shmq_commit(s, shmq_make_word(SHMQ_MOVING, flags, shmq_deliveries_of(shmq_word(s)),
-                                  h->serial));
+    shmq_commit(s, shmq_make_word(SHMQ_MOVING, flags, shmq_deliveries_of(shmq_word(s)), h->serial));
     shmq_look(q, s, view);
 }
 
@@ -105,8 +103,7 @@ static void return_to_order(struct shmq_queue *q, struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s);
 
-    shmq_commit(s, shmq_make_word(SHMQ_READY, 0, shmq_deliveries_of(word),
-                                  shmq_serial_of(word)));
+    shmq_commit(s, shmq_make_word(SHMQ_READY, 0, shmq_deliveries_of(word), shmq_serial_of(word)));
     SET(q->h->dead, q->h->dead - 1);
     SET(q->h->visible, q->h->visible + 1);
     shmq_order_insert(q, s);

@@ -56,7 +56,7 @@ void shmq_withdraw(struct shmq_queue *q, struct shmq_slot *s)
 }
 
 void shmq_die(struct shmq_queue *q, struct shmq_slot *s, enum shmq_reason reason,
-                uint32_t deliveries)
+              uint32_t deliveries)
 {
     struct shmq_header *h = q->h;
     uint64_t serial = shmq_serial_of(shmq_word(s));
@@ -88,9 +88,10 @@ void shmq_come_back(struct shmq_queue *q, struct shmq_slot *s, int64_t delay, in
         shmq_die(q, s, SHMQ_EXHAUSTED, deliveries);
     else if (delay > 0)
         shmq_make_delayed(q, s,
-                     shmq_make_word(SHMQ_DELAYED, keep | (keep & SHMQ_F_GROUPED ? SHMQ_F_HOLDS : 0),
-                                    deliveries, shmq_serial_of(word)),
-                     now + delay);
+                          shmq_make_word(SHMQ_DELAYED,
+                                         keep | (keep & SHMQ_F_GROUPED ? SHMQ_F_HOLDS : 0),
+                                         deliveries, shmq_serial_of(word)),
+                          now + delay);
     else
         shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, keep, deliveries, shmq_serial_of(word)));
     shmq_hint_changed(q, s);
@@ -149,23 +150,21 @@ void shmq_message_due(struct shmq_queue *q, struct shmq_slot *s, int64_t now)
 
     switch (shmq_state_of(word)) {
     case SHMQ_LEASED:
-    case SHMQ_ACKED:
-        shmq_end_lease(q, s, now);
-        break;
+    case SHMQ_ACKED: shmq_end_lease(q, s, now); break;
     case SHMQ_DELAYED:
         shmq_withdraw(q, s);
         if (word & SHMQ_F_TTL && s->expires <= now)
             shmq_die(q, s, SHMQ_EXPIRED_TTL, shmq_deliveries_of(word));
         else
-            shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, keep, shmq_deliveries_of(word),
-                                            shmq_serial_of(word)));
+            shmq_make_ready(
+                q, s,
+                shmq_make_word(SHMQ_READY, keep, shmq_deliveries_of(word), shmq_serial_of(word)));
         break;
     case SHMQ_READY:
         shmq_withdraw(q, s);
         shmq_die(q, s, SHMQ_EXPIRED_TTL, shmq_deliveries_of(word));
         break;
-    default:
-        q->damaged = true;
+    default: q->damaged = true;
     }
 }
 
@@ -174,9 +173,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
     uint64_t word = shmq_word(s);
 
     switch (shmq_state_of(word)) {
-    case SHMQ_FILLING:
-        shmq_slot_free(q, s);
-        break;
+    case SHMQ_FILLING: shmq_slot_free(q, s); break;
     case SHMQ_STAGED:
         SET(s->owner, 0); /* its origin decides: see transfer.h */
         break;
@@ -187,10 +184,7 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
         shmq_unlease(q, s);
         shmq_come_back(q, s, 0, now);
         break;
-    case SHMQ_MOVING:
-        shmq_move_orphaned(q, s);
-        break;
-    default:
-        break;
+    case SHMQ_MOVING: shmq_move_orphaned(q, s); break;
+    default: break;
     }
 }

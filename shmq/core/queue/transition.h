@@ -27,8 +27,7 @@ static inline struct shmq_slot *shmq_slot_in(struct shmq_queue *q, uint64_t rece
     struct shmq_slot *s = shmq_slot_named(q, receipt);
     uint64_t word = s ? shmq_word(s) : 0;
 
-    if (!s || shmq_state_of(word) != state ||
-        shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
+    if (!s || shmq_state_of(word) != state || shmq_serial_of(word) != receipt >> SHMQ_SERIAL_SHIFT)
         return NULL;
     return s;
 }

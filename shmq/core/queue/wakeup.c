@@ -136,8 +136,7 @@ static uint64_t choose_choosy(struct shmq_header *h)
 }
 
 /* Up to `count` of the armed but `others`, those after the one that was rung last first. */
-static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t others,
-                       uint32_t count)
+static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t others, uint32_t count)
 {
     uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
     uint32_t last = h->rung[event] % SHMQ_PARTIES;

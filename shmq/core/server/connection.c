@@ -129,8 +129,9 @@ static const char *why_fatal(uint16_t status)
     case SHMQ_S_BAD_MAGIC: return "a frame begins with DE AD BE EF";
     case SHMQ_S_BAD_VERSION: return "this server speaks version 1";
     case SHMQ_S_FRAME_TOO_LARGE: return "the frame is longer than max_frame";
-    default: return "the first frame must be a HELLO with a token that is known here, of at "
-                    "most 4096 bytes";
+    default:
+        return "the first frame must be a HELLO with a token that is known here, of at "
+               "most 4096 bytes";
     }
 }
 
@@ -174,8 +175,7 @@ static void ping(struct shmq_session *session, const struct shmq_frame *frame,
 static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_reader *r)
 {
     switch (frame->type) {
-    case SHMQ_T_CREATE:
-        return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
+    case SHMQ_T_CREATE: return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
     case SHMQ_T_ROUTE:
     case SHMQ_T_STAGE: return shmq_left(r) >= 8;
     case SHMQ_T_EXCHANGE:
@@ -308,14 +308,15 @@ static void refuse_early(struct shmq_session *session, const struct shmq_frame *
 }
 
 static void carry_out_frame(struct shmq_session *session, const struct shmq_frame *frame,
-                      struct shmq_frames *frames)
+                            struct shmq_frames *frames)
 {
     const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
 
     frames->at = payload + frame->length;
     if (!frame->id && !may_be_silent(frame->type)) {
-        shmq_refuse(session, 0, SHMQ_S_BAD_REQUEST, "message id 0 asks for no answer: this type "
-                                                    "has one");
+        shmq_refuse(session, 0, SHMQ_S_BAD_REQUEST,
+                    "message id 0 asks for no answer: this type "
+                    "has one");
         return;
     }
     if (session->front->draining && !is_for_the_end(frame->type)) {

@@ -61,8 +61,8 @@ void shmq_reply(struct shmq_session *session, uint32_t id, uint16_t status, cons
 void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why);
 
 /* The same, where an answer is wanted: message id 0 gets none. */
-static inline void shmq_refuse_if_asked(struct shmq_session *session, uint32_t id,
-                                        uint16_t status, const char *why)
+static inline void shmq_refuse_if_asked(struct shmq_session *session, uint32_t id, uint16_t status,
+                                        const char *why)
 {
     if (id)
         shmq_refuse(session, id, status, why);
@@ -95,8 +95,7 @@ void shmq_put_back(struct shmq_session *session, const unsigned char *at);
 
 /* The request cannot have the desk's lock: it is put back until the lock is free. False if that
  * was waited for long enough: the request is to be refused with SHMQ_S_BUSY. */
-bool shmq_park_at(struct shmq_session *session, struct shmq_desk *desk,
-                  const unsigned char *at);
+bool shmq_park_at(struct shmq_session *session, struct shmq_desk *desk, const unsigned char *at);
 
 /* Whether the next frame is whole and one of that type, with a good header. */
 bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,

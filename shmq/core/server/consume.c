@@ -87,8 +87,9 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
     else if (!(seat->rights & SHMQ_MAY_CONSUME))
         shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     else if (!wish.most)
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "of no messages none can be sent: "
-                                                            "1 or more");
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
+                    "of no messages none can be sent: "
+                    "1 or more");
     else if (wish.subscribes && shmq_subscription(session, frame->id))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "this message id is a subscription's: unsubscribe, or take another");
@@ -110,8 +111,7 @@ void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_
     }
     subscription = shmq_subscription(session, shmq_load32(payload));
     if (!subscription) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
-                    "this message id is no subscription's");
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "this message id is no subscription's");
         return;
     }
     shmq_unsubscribe(subscription);

@@ -266,9 +266,8 @@ static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_
 {
     struct shmq_desk *desk = w->seat->desk;
     size_t before = w->session->out.used;
-    bool written = leased->pinned
-                       ? write_pinned(w->session, desk, w->id, 0, &leased->view)
-                       : write_message(w->session, w->id, 0, &leased->view);
+    bool written = leased->pinned ? write_pinned(w->session, desk, w->id, 0, &leased->view)
+                                  : write_message(w->session, w->id, 0, &leased->view);
 
     if (!written) {
         if (leased->pinned) {
@@ -285,8 +284,8 @@ static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_
     return true;
 }
 
-static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool whole,
-                                    int *outcome, size_t *last)
+static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool whole, int *outcome,
+                                    size_t *last)
 {
     struct leased leased;
     struct shmq_desk *desk = w->seat->desk;
@@ -326,9 +325,8 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
     while (total < most && *outcome == SHMQ_OK && shmq_may_deliver(w->session)) {
         if (put_off(w, &since, outcome))
             break;
-        count = w->settled
-                    ? deliver_all_settled(w, most - total, whole, outcome, &last)
-                    : deliver_leases(w, most - total, whole, outcome, &last);
+        count = w->settled ? deliver_all_settled(w, most - total, whole, outcome, &last)
+                           : deliver_leases(w, most - total, whole, outcome, &last);
         total += count;
         if (!chooses_on(w, outcome) && !count)
             break;

@@ -119,8 +119,7 @@ static void keep(struct shmq_session *session)
         delist(session);
 }
 
-void shmq_promise(struct shmq_session *session, const struct shmq_promise *promise,
-                  const char *why)
+void shmq_promise(struct shmq_session *session, const struct shmq_promise *promise, const char *why)
 {
     struct shmq_desk *desk = promise->desk;
     struct shmq_promise *made;

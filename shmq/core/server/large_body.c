@@ -27,8 +27,7 @@ static void write_meta(struct shmq_desk *desk, const struct shmq_item *item,
 }
 
 /* Space for the body, with the properties behind it, or NULL and the item's status. */
-static unsigned char *make_space(struct shmq_desk *desk, struct shmq_item *item,
-                                 uint64_t *receipt)
+static unsigned char *make_space(struct shmq_desk *desk, struct shmq_item *item, uint64_t *receipt)
 {
     struct shmq_view view;
     int outcome = reserve(desk, item, &view);
@@ -86,8 +85,7 @@ void shmq_put_large(struct shmq_desk *desk, struct shmq_item *item)
 /* Reads all before the body: whether it is there and of good form. What is not is left to be
  * refused once the frame is whole. */
 static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames *frames,
-                        struct shmq_name *name, struct shmq_item *item,
-                        const unsigned char **body)
+                        struct shmq_name *name, struct shmq_item *item, const unsigned char **body)
 {
     const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
     struct shmq_reader r = {payload, frames->end, false};

@@ -39,8 +39,7 @@ static const char *read_run(const struct shmq_frame *frame, const unsigned char 
         run->most = shmq_read32(&r);
         run->max_bytes = shmq_read64(&r);
         run->ms = shmq_read32(&r);
-        return r.bad || shmq_left(&r) ? "behind the name are u32 most, u64 bytes and u32 ms"
-                                      : NULL;
+        return r.bad || shmq_left(&r) ? "behind the name are u32 most, u64 bytes and u32 ms" : NULL;
     }
     run->ms = shmq_read32(&r);
     run->sought = r.at;
@@ -136,8 +135,8 @@ static void end_answer(const struct run *run, int status)
     if (session->broken)
         return;
     if (status == SHMQ_OK || status == SHMQ_EMPTY || run->leased) {
-        (void)shmq_frame_write(session->out.bytes + run->answer, SHMQ_T_REPLY, SHMQ_S_OK,
-                               run->id, run->leased * ROW);
+        (void)shmq_frame_write(session->out.bytes + run->answer, SHMQ_T_REPLY, SHMQ_S_OK, run->id,
+                               run->leased * ROW);
         if (status != SHMQ_OK && status != SHMQ_EMPTY)
             (void)shmq_desk_status(run->seat->desk, status);
         return;

@@ -76,8 +76,7 @@ static void end(struct shmq_desk *desk, uint32_t slot)
 
 static uint32_t slot_of(uint64_t receipt) { return (uint32_t)(receipt & SHMQ_RECEIPT_SLOT); }
 
-void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view,
-                       struct shmq_waiter *of)
+void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view, struct shmq_waiter *of)
 {
     struct shmq_desk *desk = seat->desk;
     struct shmq_tenure *t = &desk->tenures[view->at];

@@ -34,9 +34,8 @@ bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t 
         box->parcels = parcels;
         box->parcel_room = room;
     }
-    box->parcels[box->parcel_used++] =
-        (struct shmq_parcel){.before = box->used, .body = body, .bytes = bytes, .desk = desk,
-                             .slot = slot};
+    box->parcels[box->parcel_used++] = (struct shmq_parcel){
+        .before = box->used, .body = body, .bytes = bytes, .desk = desk, .slot = slot};
     box->parcel_bytes += bytes;
     return true;
 }
@@ -94,8 +93,7 @@ static void compact(struct shmq_outbox *box)
 
 /* Sends of the parcels, and the bytes before each: how much of `size` is left for what is
  * behind the last of them. */
-static size_t send_parcels(struct shmq_outbox *box, size_t size,
-                           void (*gone)(struct shmq_parcel *))
+static size_t send_parcels(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *))
 {
     while (box->parcel_sent < box->parcel_used) {
         struct shmq_parcel *parcel = &box->parcels[box->parcel_sent];

@@ -68,8 +68,8 @@ bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item)
     if (!(seat->rights & SHMQ_MAY_PRODUCE))
         return refuse_item(item, SHMQ_S_FORBIDDEN, NULL);
     item->put.priority = q->middle;
-    if (item->put.meta && (why = shmq_properties_apply(q, &item->properties, &item->put,
-                                                       item->hash)))
+    if (item->put.meta &&
+        (why = shmq_properties_apply(q, &item->properties, &item->put, item->hash)))
         return refuse_item(item, SHMQ_S_BAD_REQUEST, why);
     if (q->h->options.confirm)
         item->flags |= SHMQ_WHEN_DURABLE;
@@ -120,10 +120,7 @@ void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
 
 /* ---- putting ---- */
 
-static bool is_large(const struct shmq_item *item)
-{
-    return item->put.body_bytes >= SHMQ_DIRECT;
-}
+static bool is_large(const struct shmq_item *item) { return item->put.body_bytes >= SHMQ_DIRECT; }
 
 /* Puts what can be put without the lock of the gets, from the first on: how many. */
 static uint32_t put_quickly(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
@@ -268,8 +265,7 @@ static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t co
 
     while (done < count && !seat->desk->gone) {
         done += put_some(seat->desk, items + done, count - done);
-        if (done < count && items[done].status == SHMQ_S_BUSY &&
-            shmq_desk_is_awaited(seat->desk)) {
+        if (done < count && items[done].status == SHMQ_S_BUSY && shmq_desk_is_awaited(seat->desk)) {
             answer_items(seat, items, done);
             (void)shmq_park_at(seat->session, seat->desk, items[done].from);
             return;
@@ -282,8 +278,8 @@ static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t co
 }
 
 /* Refuses it before anything was asked of the queue; in order with what else has the flag. */
-static void refuse_frame(struct shmq_session *session, uint32_t id, uint8_t flags,
-                         uint16_t status, const char *why)
+static void refuse_frame(struct shmq_session *session, uint32_t id, uint8_t flags, uint16_t status,
+                         const char *why)
 {
     struct shmq_promise promise = {.id = id, .status = status};
 
@@ -427,8 +423,8 @@ static const char *check_batch(const struct shmq_queue *q, struct shmq_reader r,
         const char *why;
 
         (void)read_inner(&r, &item);
-        if (item.put.meta && (why = shmq_properties_apply(q, &item.properties, &item.put,
-                                                          item.hash)))
+        if (item.put.meta &&
+            (why = shmq_properties_apply(q, &item.properties, &item.put, item.hash)))
             return why;
     }
     return NULL;

@@ -47,8 +47,7 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
 
 /* Writes what was chosen as a REPLY, u32 next | u32 slots | block: whether all of it was still
  * there. */
-static bool write_block(const struct request *request, const struct shmq_excerpt *e,
-                        uint32_t next)
+static bool write_block(const struct request *request, const struct shmq_excerpt *e, uint32_t next)
 {
     struct shmq_session *session = request->session;
     struct shmq_queue *q = request->desk->q;

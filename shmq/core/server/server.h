@@ -55,8 +55,8 @@ struct shmq_hooks {
     uint8_t (*rights)(struct shmq_session *session, const char *name);
     /* Carries out a request that is not in the path of messages, and answers it by
      * shmq_reply. `name` is "" where the type has none. */
-    void (*answer)(struct shmq_session *session, const struct shmq_frame *frame,
-                   const char *name, const unsigned char *rest, uint32_t bytes);
+    void (*answer)(struct shmq_session *session, const struct shmq_frame *frame, const char *name,
+                   const unsigned char *rest, uint32_t bytes);
     /* Compiles an expression: what a waiter is to have, to be freed, or NULL, and why, a text
      * of SHMQ_WHY_BYTES at most. */
     struct shmq_wanted *(*compile)(struct shmq_front *front, const unsigned char *text,

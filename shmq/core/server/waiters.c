@@ -216,8 +216,7 @@ static void consume(struct shmq_seat *seat, const struct shmq_wish *wish)
         search_on(w);
     else if (outcome == SHMQ_BUSY && !wish->until && shmq_park_at(session, seat->desk, NULL))
         end(w);
-    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK &&
-             !(outcome == SHMQ_BUSY && wish->until))
+    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK && !(outcome == SHMQ_BUSY && wish->until))
         fail(w, outcome);
     else if (!wish->until)
         end_with(w, SHMQ_S_QUEUE_EMPTY);

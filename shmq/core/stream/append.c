@@ -27,8 +27,7 @@ static uint64_t size_of(const struct shmq_log_item *item, uint8_t flags)
 }
 
 /* Whether an entry of that size goes to `spot`, and not to the beginning of the ring. */
-static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *spot,
-                        uint64_t size)
+static inline bool fits(const struct shmq_log *log, const struct shmq_log_spot *spot, uint64_t size)
 {
     return size <= log->ring_bytes - spot->at;
 }

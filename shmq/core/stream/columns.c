@@ -16,8 +16,8 @@ static enum shmq_entry_read next(const struct shmq_log_block *b, uint64_t *at, s
 {
     for (;;) {
         uint64_t size = 0;
-        enum shmq_entry_read got =
-            shmq_entry_read(b->bytes + *at, b->size - *at, 0, false, e, &size);
+        enum shmq_entry_read got = shmq_entry_read(b->bytes + *at, b->size - *at, 0, false, e,
+                                                   &size);
 
         *at += size;
         if (got == SHMQ_E_OTHER || (got == SHMQ_E_OK && !meant(b, e)))

@@ -27,10 +27,10 @@ static unsigned char *put(unsigned char *at, const void *bytes, size_t size)
 #define SHORT 256u /* bytes that are copied here rather than by a call */
 
 /* `step` bytes at a time, 8 or 16, of which there are that many at least: the last may overlap. */
-#define COPY_BY(step, at, from, size)                          \
-    do {                                                       \
-        for (size_t i_ = 0; i_ + (step) < (size); i_ += (step)) \
-            memcpy((at) + i_, (from) + i_, (step));            \
+#define COPY_BY(step, at, from, size)                                     \
+    do {                                                                  \
+        for (size_t i_ = 0; i_ + (step) < (size); i_ += (step))           \
+            memcpy((at) + i_, (from) + i_, (step));                       \
         memcpy((at) + (size) - (step), (from) + (size) - (step), (step)); \
     } while (0)
 
@@ -59,7 +59,8 @@ static inline uint64_t pair(uint32_t low, uint32_t high) { return low | (uint64_
 static unsigned char *put_head(unsigned char *at, const struct shmq_entry *e)
 {
     at = store(at + 8, pair(SHMQ_R_ENTRY | (uint32_t)e->flags << 8 | (uint32_t)e->codec << 16 |
-                                (uint32_t)e->compression << 24, e->count));
+                                (uint32_t)e->compression << 24,
+                            e->count));
     at = store(at, e->offset);
     at = store(at, (uint64_t)e->timestamp);
     at = store(at, pair(e->key_bytes, e->headers_bytes));
@@ -174,8 +175,7 @@ enum shmq_entry_read shmq_entry_read(const unsigned char *bytes, uint64_t size, 
     if (!low(first))
         return SHMQ_E_END;
     whole = 8 + (uint64_t)low(first) * 8;
-    if (whole > size || whole < 16 ||
-        (verify && checksum(bytes, whole, salt) != high(first)))
+    if (whole > size || whole < 16 || (verify && checksum(bytes, whole, salt) != high(first)))
         return SHMQ_E_WRONG;
     *next = whole;
     if ((uint8_t)shmq_entry_word(bytes + 8) != SHMQ_R_ENTRY)

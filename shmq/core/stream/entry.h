@@ -94,8 +94,7 @@ static inline uint64_t shmq_entry_word(const unsigned char *at)
 }
 
 /* `at` is a multiple of 8, and so many bytes may be looked at: 8 at least. */
-static inline void shmq_entry_glance(const unsigned char *at, uint64_t bytes,
-                                     struct shmq_glance *g)
+static inline void shmq_entry_glance(const unsigned char *at, uint64_t bytes, struct shmq_glance *g)
 {
     uint32_t words = (uint32_t)shmq_entry_word(at);
     uint64_t second;

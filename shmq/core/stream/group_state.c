@@ -27,8 +27,8 @@ static const uint64_t HELD_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shm
 static bool sane(const struct shmq_roster_options *o)
 {
     return o->group_id && o->session >= 0 && o->lease >= 0 && o->assignment <= SHMQ_SHARED &&
-           o->latest <= 1 && o->max_deliveries <= SHMQ_DELIVERIES_MAX &&
-           o->held <= SHMQ_MAX_HELD && (o->assignment == SHMQ_SHARED) == (o->held > 0) &&
+           o->latest <= 1 && o->max_deliveries <= SHMQ_DELIVERIES_MAX && o->held <= SHMQ_MAX_HELD &&
+           (o->assignment == SHMQ_SHARED) == (o->held > 0) &&
            memchr(o->dead_letter, 0, sizeof o->dead_letter);
 }
 
@@ -167,10 +167,7 @@ int shmq_roster_lock(struct shmq_roster *r, int64_t ns)
 
 void shmq_roster_unlock(struct shmq_roster *r) { shmq_robust_drop(&r->h->lock); }
 
-uint32_t shmq_roster_holder(const struct shmq_roster *r)
-{
-    return shmq_robust_holder(&r->h->lock);
-}
+uint32_t shmq_roster_holder(const struct shmq_roster *r) { return shmq_robust_holder(&r->h->lock); }
 
 void shmq_roster_close(struct shmq_roster *r)
 {

@@ -54,7 +54,8 @@ static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_gl
 
     shmq_log_place(log, h->last_begin, begin, g->offset, g->seen);
     if (shmq_entry_read(shmq_log_byte(log, begin), g->size, log->salt, false, &e, &next) ==
-            SHMQ_E_OK && e.flags & SHMQ_E_PRODUCED && !shmq_log_back_producers(log))
+            SHMQ_E_OK &&
+        e.flags & SHMQ_E_PRODUCED && !shmq_log_back_producers(log))
         shmq_log_remember(log, e.producer, e.sequence, e.offset, e.count);
     SET(h->last_begin, begin);
     if (g->seen > h->last_seen)

@@ -188,13 +188,13 @@ struct shmq_produced *shmq_log_producer(struct shmq_log *log, uint64_t producer)
 /* Gives the table of producers its memory: before anything of a producer is published, so that
  * what is appended is remembered. SHMQ_NO_SPACE if there is none. */
 int shmq_log_back_producers(struct shmq_log *log);
-void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence,
-                       uint64_t offset, uint32_t count);
+void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                       uint32_t count);
 
 /* The same of what files say, in a partition that nobody else has yet: once, the producer may go
  * on with any later sequence number, and of a piece that is there in part the rest is appended. */
-void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence,
-                      uint64_t offset, uint32_t count);
+void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                      uint32_t count);
 
 /* ---- stream/read.c ---- */
 

@@ -51,8 +51,8 @@ int shmq_log_back_producers(struct shmq_log *log)
 
 /* A death inside it leaves an entry that nobody has, or the same one again: what was published
  * is walked over once more after it. */
-void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence,
-                       uint64_t offset, uint32_t count)
+void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                       uint32_t count)
 {
     struct shmq_produced *entry = entry_for(log, producer);
 
@@ -64,8 +64,8 @@ void shmq_log_remember(struct shmq_log *log, uint64_t producer, uint64_t sequenc
     SET(entry->count, count);
 }
 
-void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence,
-                      uint64_t offset, uint32_t count)
+void shmq_log_restore(struct shmq_log *log, uint64_t producer, uint64_t sequence, uint64_t offset,
+                      uint32_t count)
 {
     shmq_log_remember(log, producer, sequence, offset, count);
     SET(shmq_log_producer(log, producer)->restored, 1);

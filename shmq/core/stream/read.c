@@ -127,8 +127,7 @@ static void gather(const struct shmq_log *log, const struct search *s, struct sh
 }
 
 /* There is no such entry now: `offset` may be the next, or out of range. */
-static int behind_all(const struct shmq_log *log, const struct search *s,
-                      struct shmq_log_extent *x)
+static int behind_all(const struct shmq_log *log, const struct search *s, struct shmq_log_extent *x)
 {
     struct shmq_log_bounds b;
     int status = shmq_log_bounds(log, &b);
@@ -211,8 +210,8 @@ int shmq_log_pieces(const struct shmq_log *log, const struct shmq_log_extent *x,
 static void take(void *to, const unsigned char *from, uint64_t bytes)
 {
     for (uint64_t i = 0; i < bytes; i += 8)
-        *(uint64_t *)((char *)to + i) =
-            __atomic_load_n((const uint64_t *)(const void *)(from + i), __ATOMIC_RELAXED);
+        *(uint64_t *)((char *)to + i) = __atomic_load_n((const uint64_t *)(const void *)(from + i),
+                                                        __ATOMIC_RELAXED);
 }
 #else
 static void take(void *to, const unsigned char *from, uint64_t bytes) { memcpy(to, from, bytes); }

@@ -12,8 +12,8 @@ uint64_t shmq_log_floor(const struct shmq_log *log)
         floor = atomic_load_explicit(&log->h->synced_position, memory_order_acquire);
     for (uint32_t at = 0; at < SHMQ_HOLDS && at < GET_ATOMIC(log->h->holds_made); at++) {
         const struct shmq_hold *hold = &log->holds[at];
-        uint32_t kind =
-            atomic_load_explicit(&((struct shmq_hold *)hold)->kind, memory_order_acquire);
+        uint32_t kind = atomic_load_explicit(&((struct shmq_hold *)hold)->kind,
+                                             memory_order_acquire);
         uint64_t position;
 
         if (kind == SHMQ_HOLD_FREE || (kind == SHMQ_HOLD_CURSOR && !log->blocks))
@@ -196,8 +196,7 @@ void shmq_log_expire(struct shmq_log *log)
     if (!log->retention)
         return;
     at = shmq_log_near_time(log, at, committed, until);
-    while (at < floor && at < committed && shmq_log_step(log, &at, committed, &g) &&
-           g.seen < until)
+    while (at < floor && at < committed && shmq_log_step(log, &at, committed, &g) && g.seen < until)
         at += g.size;
     if (at > shmq_log_oldest(log) && at <= floor)
         let_go(log, at < committed ? at : committed);
@@ -261,8 +260,7 @@ void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t 
 
 void shmq_log_drop(struct shmq_log *log, uint32_t at)
 {
-    atomic_store_explicit(&log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE,
-                          memory_order_release);
+    atomic_store_explicit(&log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE, memory_order_release);
     shmq_mark();
     shmq_log_stir_room(log);
 }

@@ -188,12 +188,9 @@ static int64_t promote(struct shmq_roster *r, struct shmq_held *held, int64_t no
     switch (state_of(LOAD(held->word))) {
     case SHMQ_HELD_LENT:
     case SHMQ_HELD_MOVING:
-    case SHMQ_HELD_BACK:
-        return held->deadline;
-    case SHMQ_HELD_SPENT:
-        return 0;
-    default:
-        return FOREVER;
+    case SHMQ_HELD_BACK: return held->deadline;
+    case SHMQ_HELD_SPENT: return 0;
+    default: return FOREVER;
     }
 }
 
@@ -236,10 +233,9 @@ int shmq_share_hand(struct shmq_roster *r, uint64_t receipt, int64_t now)
     if (word & SHMQ_HELD_HANDED)
         return SHMQ_OK;
     deliveries = deliveries_of(word);
-    STORE(held->word,
-          word_of(word >> SHMQ_SERIAL_SHIFT,
-                  deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries,
-                  SHMQ_HELD_LENT | SHMQ_HELD_HANDED));
+    STORE(held->word, word_of(word >> SHMQ_SERIAL_SHIFT,
+                              deliveries < SHMQ_DELIVERIES_MAX ? deliveries + 1 : deliveries,
+                              SHMQ_HELD_LENT | SHMQ_HELD_HANDED));
     return SHMQ_OK;
 }
 
