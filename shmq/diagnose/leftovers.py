@@ -2,8 +2,8 @@
 
 Whoever meets such a thing on its way clears it away, so most of it goes by itself; this
 finds what nobody has met. Nothing is taken for stale by its age or by a PID: the kernel is
-asked who is alive (:mod:`shmq.namespace.namespace`), and what makes and removes files is kept out by
-the registry lock meanwhile.
+asked who is alive (:mod:`shmq.namespace.namespace`), and what makes and removes files is kept out
+by the registry lock meanwhile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expressions compiled to the programs that the core runs: see shmq/core/queue/filter.h.
 
-The language is that of :mod:`shmq.expression.parse`, and means the same, but for what takes the body: a
-message is asked before it is leased, where it stands.
+The language is that of :mod:`shmq.expression.parse`, and means the same, but for what takes the
+body: a message is asked before it is leased, where it stands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which records of a stream: an expression over what is known of each.
 
-``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.expression.parse`; what can be asked
-for is what a record has.
+``key like 'EU-%' and age < 2h``. The language is that of :mod:`shmq.expression.parse`; what can be
+asked for is what a record has.
 """
 
 from __future__ import annotations

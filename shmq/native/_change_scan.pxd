@@ -22,24 +22,24 @@ cdef extern from "file/change_scan.h" nogil:
     struct shmq_candidates:
         shmq_candidate *at
         uint32_t len
-    struct shmq_follower:
+    struct shmq_change_scan:
         shmq_queue *q
         uint64_t batch, covered, puts_logged, settles_logged, needed
         shmq_candidates moved, done
-    void shmq_follow(shmq_follower *f, shmq_queue *q)
-    void shmq_unfollow(shmq_follower *f)
-    void shmq_disclaim(shmq_follower *f)
-    int shmq_collect(shmq_follower *f, shmq_out *out, uint32_t salt)
-    uint32_t shmq_held_back(shmq_follower *f)
-    void shmq_arrived(shmq_follower *f, uint32_t at)
+    void shmq_scan_changes(shmq_change_scan *f, shmq_queue *q)
+    void shmq_unscan(shmq_change_scan *f)
+    void shmq_disclaim(shmq_change_scan *f)
+    int shmq_collect(shmq_change_scan *f, shmq_out *out, uint32_t salt)
+    uint32_t shmq_held_back(shmq_change_scan *f)
+    void shmq_arrived(shmq_change_scan *f, uint32_t at)
     void shmq_copies_waiting(shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
                              cbool *waits, uint32_t count)
-    void shmq_publish_synced(shmq_follower *f, uint64_t segment, uint64_t offset, uint64_t bytes)
-    cbool shmq_release(shmq_follower *f, uint32_t most)
+    void shmq_publish_synced(shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
+    cbool shmq_release(shmq_change_scan *f, uint32_t most)
     void shmq_fail(shmq_queue *q, uint32_t error)
-    int shmq_attend(shmq_follower *f, int64_t ns, int64_t linger, uint32_t crowd,
+    int shmq_attend(shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
                     int64_t patience)
-    void shmq_nudge(shmq_follower *f)
+    void shmq_nudge(shmq_change_scan *f)
     int shmq_scan(shmq_queue *q, uint32_t *cursor, uint64_t limit, shmq_out *out, uint32_t salt,
                   uint64_t *count, uint64_t *needed)
     int shmq_scan_dedupe(shmq_queue *q, uint64_t *cursor, uint64_t limit, shmq_out *out,

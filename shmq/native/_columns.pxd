@@ -1,4 +1,5 @@
-# What the binding uses of the core's columns: queue/columns.h, snapshot_read.h, file/columns.h, find_by_sequence.h.
+# What the binding uses of the core's columns: queue/columns.h, snapshot_read.h, file/columns.h,
+# find_by_sequence.h.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -41,19 +42,19 @@ cdef extern from "queue/snapshot_read.h" nogil:
         uint64_t seq
         uint32_t at
 
-    struct shmq_excerpt:
+    struct shmq_snapshot_read:
         shmq_pick *picks
         uint32_t most, count
         uint64_t max_bytes, body_bytes, meta_bytes
 
-    void shmq_excerpt_begin(shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
+    void shmq_snapshot_read_begin(shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
                             uint64_t largest)
     int64_t shmq_wall_offset()
-    int shmq_excerpt_slots(shmq_queue *q, shmq_excerpt *e, uint32_t *at, uint32_t end)
-    int shmq_excerpt_run(shmq_queue *q, shmq_excerpt *e, const uint32_t *slots,
+    int shmq_snapshot_read_slots(shmq_queue *q, shmq_snapshot_read *e, uint32_t *at, uint32_t end)
+    int shmq_snapshot_read_run(shmq_queue *q, shmq_snapshot_read *e, const uint32_t *slots,
                          const uint64_t *seqs, uint64_t *at, uint64_t end)
     cbool shmq_is_there(const shmq_queue *q, uint32_t at, uint64_t seq)
-    void shmq_excerpt_copy(shmq_queue *q, const shmq_excerpt *e, int64_t wall, shmq_columns *c)
+    void shmq_snapshot_read_copy(shmq_queue *q, const shmq_snapshot_read *e, int64_t wall, shmq_columns *c)
 
 
 cdef extern from "queue/find_by_sequence.h" nogil:
@@ -63,13 +64,13 @@ cdef extern from "queue/find_by_sequence.h" nogil:
 
 
 cdef extern from "file/columns.h" nogil:
-    struct shmq_extract:
+    struct shmq_file_columns:
         uint64_t least_seq, most_seq
         int64_t least_put_at, most_put_at
         uint64_t max_bytes
         uint32_t count
         uint64_t body_bytes, meta_bytes
 
-    cbool shmq_extract_count(const shmq_replay *r, shmq_extract *e, uint64_t *at, uint64_t end)
-    void shmq_extract_copy(const shmq_replay *r, const shmq_extract *e, uint64_t at,
+    cbool shmq_file_columns_count(const shmq_replay *r, shmq_file_columns *e, uint64_t *at, uint64_t end)
+    void shmq_file_columns_copy(const shmq_replay *r, const shmq_file_columns *e, uint64_t at,
                            uint64_t end, shmq_columns *c)

@@ -574,13 +574,13 @@ PAUSED: int
 ENDING: int
 GONE: int
 
-class Front:
+class Engine:
     """All connections of a process, and the queues that it has attached to for them.
 
     ``control`` provides what is policy; a `name` is a queue's, of good form:
 
     ``attach(name)``
-        a `Handle` of the queue; None: `Front.attached` will be called with it. Raises
+        a `Handle` of the queue; None: `Engine.attached` will be called with it. Raises
         NoSuchQueue, NoSpace, LockTimeout.
     ``detach(queue)``
         closes such a handle, as soon as that can be done.
@@ -599,7 +599,7 @@ class Front:
     ``stirred(session)``
         the session has output, or is to be closed: its ``flags`` say.
     ``confirm(queue)``
-        somebody waits for the queue's journal: `Front.confirmed` is to be called whenever it
+        somebody waits for the queue's journal: `Engine.confirmed` is to be called whenever it
         has come further, until that is false.
     ``sooner()``
         something is due before what `tick` has said: it is to be called again.
@@ -637,9 +637,9 @@ class Front:
 
 class Session:
     context: Any
-    def __init__(self, front: Front, context: Any) -> None: ...
+    def __init__(self, engine: Engine, context: Any) -> None: ...
     @property
-    def front(self) -> Front: ...
+    def engine(self) -> Engine: ...
     @property
     def flags(self) -> int: ...
     @property
@@ -656,7 +656,7 @@ class Session:
     def unpark(self, asked: int, kind: int, status: int, payload: Any) -> None: ...
     def delay(self) -> bool: ...
     def answer_late(self, asked: int, status: int, payload: bytes) -> None: ...
-    def promise(self) -> int: ...
+    def durable_reply(self) -> int: ...
     def keep(self, ticket: int, status: int, payload: bytes) -> None: ...
     def readable(self, fd: int) -> int: ...
     def writable(self, fd: int) -> int: ...

@@ -28,6 +28,7 @@ from _queue_c cimport *
 from _columns cimport *
 from _change_scan cimport *
 from _record cimport *
+from _server_c cimport *
 from _client_c cimport *
 
 import array as _array

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Walks through the records of a stream's segment files: see _spill.pyi and spill.h."""
+"""Walks through the records of a stream's segment files: see _file.pyi and core/file/stream_segment.h."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,32 +11,32 @@ cdef extern from "<stdbool.h>":
 
 
 cdef extern from "file/stream_segment.h" nogil:
-    struct shmq_spill_salts:
+    struct shmq_stream_segment_salts:
         uint32_t file, entries
 
-    struct shmq_spill:
+    struct shmq_stream_segment:
         uint64_t at, offset, stop_offset, most_bytes, most, records, bytes
         int64_t time, stop_time
         cbool verify
 
-    struct shmq_spill_run:
+    struct shmq_stream_segment_run:
         uint64_t producer, sequence, offset
         uint32_t count
 
-    struct shmq_spill_whole:
+    struct shmq_stream_segment_whole:
         uint64_t end, offset, records, batches, last_batch, damage
         int64_t time
         cbool closed
 
-    int shmq_spill_walk(const unsigned char *data, size_t size, shmq_spill_salts salts,
-                        shmq_spill *w)
-    cbool shmq_spill_find(const unsigned char *data, size_t size, shmq_spill_salts salts,
-                          shmq_spill *w)
-    int shmq_spill_next_run(const unsigned char *data, size_t size, shmq_spill_salts salts,
-                            shmq_spill *w, shmq_spill_run *run)
-    size_t shmq_spill_entries(const unsigned char *data, size_t size, unsigned char *to)
-    int shmq_spill_check(const unsigned char *data, size_t size, size_t start,
-                         shmq_spill_salts salts, shmq_spill_whole *w)
+    int shmq_stream_segment_walk(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
+                        shmq_stream_segment *w)
+    cbool shmq_stream_segment_find(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
+                          shmq_stream_segment *w)
+    int shmq_stream_segment_next_run(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
+                            shmq_stream_segment *w, shmq_stream_segment_run *run)
+    size_t shmq_stream_segment_entries(const unsigned char *data, size_t size, unsigned char *to)
+    int shmq_stream_segment_check(const unsigned char *data, size_t size, size_t start,
+                         shmq_stream_segment_salts salts, shmq_stream_segment_whole *w)
 
 
 #: How a walk or a check ended: a place in it is what they return first.
@@ -48,15 +48,15 @@ def walk(data, uint64_t at, tuple salts, uint64_t offset=0, int64_t time=INT64_M
          uint64_t most=0, bint verify=True):
     cdef Py_buffer view
     cdef int how
-    cdef shmq_spill w
-    cdef shmq_spill_salts two
+    cdef shmq_stream_segment w
+    cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
     w.at, w.offset, w.time, w.records = at, offset, time, 0
     w.stop_offset, w.stop_time, w.most_bytes, w.most = stop_offset, stop_time, most_bytes, most
     w.verify = verify
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     with nogil:
-        how = shmq_spill_walk(<const unsigned char *>view.buf, view.len, two, &w)
+        how = shmq_stream_segment_walk(<const unsigned char *>view.buf, view.len, two, &w)
     PyBuffer_Release(&view)
     return HOW[how], w.at, w.offset, w.time, w.records
 
@@ -64,28 +64,28 @@ def walk(data, uint64_t at, tuple salts, uint64_t offset=0, int64_t time=INT64_M
 def find(data, uint64_t at, tuple salts, uint64_t offset, int64_t time, uint64_t stop_offset):
     cdef Py_buffer view
     cdef bint found
-    cdef shmq_spill w
-    cdef shmq_spill_salts two
+    cdef shmq_stream_segment w
+    cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
     w.at, w.offset, w.time, w.stop_offset = at, offset, time, stop_offset
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     with nogil:
-        found = shmq_spill_find(<const unsigned char *>view.buf, view.len, two, &w)
+        found = shmq_stream_segment_find(<const unsigned char *>view.buf, view.len, two, &w)
     PyBuffer_Release(&view)
     return (w.at, w.offset, w.time) if found else None
 
 
 def measure(data, uint64_t at, tuple salts, uint64_t offset, uint64_t stop_offset):
     cdef Py_buffer view
-    cdef shmq_spill w
-    cdef shmq_spill_salts two
+    cdef shmq_stream_segment w
+    cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
     w.at, w.offset, w.stop_offset, w.most_bytes, w.most = at, offset, stop_offset, 0, 0
     w.time = w.stop_time = INT64_MIN
     w.verify = False
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     with nogil:
-        shmq_spill_walk(<const unsigned char *>view.buf, view.len, two, &w)
+        shmq_stream_segment_walk(<const unsigned char *>view.buf, view.len, two, &w)
     PyBuffer_Release(&view)
     return w.bytes
 
@@ -93,13 +93,13 @@ def measure(data, uint64_t at, tuple salts, uint64_t offset, uint64_t stop_offse
 def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64_MIN):
     cdef Py_buffer view
     cdef int how
-    cdef shmq_spill_whole w
-    cdef shmq_spill_salts two
+    cdef shmq_stream_segment_whole w
+    cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
     w.offset, w.time = offset, time
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     with nogil:
-        how = shmq_spill_check(<const unsigned char *>view.buf, view.len, start, two, &w)
+        how = shmq_stream_segment_check(<const unsigned char *>view.buf, view.len, start, two, &w)
     PyBuffer_Release(&view)
     return (HOW[how], w.end, w.offset, w.time, w.records, w.batches, w.last_batch, w.damage,
             w.closed)
@@ -108,16 +108,16 @@ def check(data, uint64_t start, tuple salts, uint64_t offset, int64_t time=INT64
 def produced(data, uint64_t at, tuple salts, uint64_t offset, uint64_t until, dict found):
     cdef Py_buffer view
     cdef int how = 1
-    cdef shmq_spill w
-    cdef shmq_spill_run run
-    cdef shmq_spill_salts two
+    cdef shmq_stream_segment w
+    cdef shmq_stream_segment_run run
+    cdef shmq_stream_segment_salts two
     two.file, two.entries = salts
     w.at, w.offset, w.time, w.stop_offset, w.verify = at, offset, INT64_MIN, until, True
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         while HOW[how] == "stop":
             with nogil:
-                how = shmq_spill_next_run(<const unsigned char *>view.buf, view.len, two, &w, &run)
+                how = shmq_stream_segment_next_run(<const unsigned char *>view.buf, view.len, two, &w, &run)
             if run.count:
                 found[run.producer] = _joined(found.get(run.producer), run)
     finally:
@@ -125,7 +125,7 @@ def produced(data, uint64_t at, tuple salts, uint64_t offset, uint64_t until, di
     return HOW[how]
 
 
-cdef tuple _joined(tuple known, shmq_spill_run run):
+cdef tuple _joined(tuple known, shmq_stream_segment_run run):
     """The run, with the one before it if it goes on with that."""
     if known is not None:
         sequence, offset, count = known
@@ -145,7 +145,7 @@ def entries(data):
         made = PyBytes_FromStringAndSize(NULL, view.len)
         to = <unsigned char *>PyBytes_AS_STRING(made)
         with nogil:
-            size = shmq_spill_entries(<const unsigned char *>view.buf, view.len, to)
+            size = shmq_stream_segment_entries(<const unsigned char *>view.buf, view.len, to)
     finally:
         PyBuffer_Release(&view)
     return made if size == <size_t>PyBytes_GET_SIZE(made) else made[:size]

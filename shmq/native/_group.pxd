@@ -18,7 +18,7 @@ cdef extern from "stream/group_state.h":
     enum: SHMQ_NAME_BYTES
     uint64_t SHMQ_NO_OFFSET
 
-    struct shmq_roster_options:
+    struct shmq_group_state_options:
         uint64_t group_id
         uint64_t stream_id
         int64_t created_at
@@ -30,8 +30,8 @@ cdef extern from "stream/group_state.h":
         uint32_t held
         char dead_letter[104]
 
-    struct shmq_roster_header:
-        shmq_roster_options options
+    struct shmq_group_state_header:
+        shmq_group_state_options options
         uint32_t state
         uint32_t partitions
         uint64_t epoch
@@ -61,30 +61,30 @@ cdef extern from "stream/group_state.h":
         uint64_t next
         uint64_t moves
 
-    struct shmq_roster:
-        shmq_roster_header *h
+    struct shmq_group_state:
+        shmq_group_state_header *h
         shmq_member *members
         shmq_seat *seats
         uint32_t capacity
 
-    uint64_t shmq_roster_bytes(const shmq_roster_options *options)
-    int shmq_roster_format(void *base, uint64_t bytes, const shmq_roster_options *options)
-    int shmq_roster_open(shmq_roster *r, void *base, uint64_t size)
-    int shmq_roster_lock(shmq_roster *r, int64_t ns) nogil
-    uint32_t shmq_roster_holder(const shmq_roster *r)
-    void shmq_roster_unlock(shmq_roster *r)
-    void shmq_roster_close(shmq_roster *r)
-    int shmq_roster_widen(shmq_roster *r, uint32_t partitions)
-    int shmq_roster_join(shmq_roster *r, uint64_t process, const char *name, int64_t now,
+    uint64_t shmq_group_state_bytes(const shmq_group_state_options *options)
+    int shmq_group_state_format(void *base, uint64_t bytes, const shmq_group_state_options *options)
+    int shmq_group_state_open(shmq_group_state *r, void *base, uint64_t size)
+    int shmq_group_state_lock(shmq_group_state *r, int64_t ns) nogil
+    uint32_t shmq_group_state_holder(const shmq_group_state *r)
+    void shmq_group_state_unlock(shmq_group_state *r)
+    void shmq_group_state_close(shmq_group_state *r)
+    int shmq_group_state_widen(shmq_group_state *r, uint32_t partitions)
+    int shmq_group_state_join(shmq_group_state *r, uint64_t process, const char *name, int64_t now,
                          uint32_t *at, uint64_t *id)
-    int shmq_roster_leave(shmq_roster *r, uint64_t id, bint evicted, int64_t now)
-    int shmq_roster_beat(shmq_roster *r, uint32_t at, uint64_t id, int64_t now)
-    bint shmq_roster_watch(shmq_roster *r, int64_t ns, int64_t now)
-    uint64_t shmq_roster_silent(const shmq_roster *r, int64_t now)
-    int shmq_roster_plan(shmq_roster *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
-    int shmq_seat_claim(shmq_roster *r, uint32_t partition, uint64_t id)
-    int shmq_seat_release(shmq_roster *r, uint32_t partition, uint64_t id)
-    int shmq_seat_commit(shmq_roster *r, uint32_t partition, uint64_t id, uint64_t offset,
+    int shmq_group_state_leave(shmq_group_state *r, uint64_t id, bint evicted, int64_t now)
+    int shmq_group_state_beat(shmq_group_state *r, uint32_t at, uint64_t id, int64_t now)
+    bint shmq_group_state_watch(shmq_group_state *r, int64_t ns, int64_t now)
+    uint64_t shmq_group_state_silent(const shmq_group_state *r, int64_t now)
+    int shmq_group_state_plan(shmq_group_state *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
+    int shmq_seat_claim(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_seat_release(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_seat_commit(shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
                          int64_t wall)
 
 cdef extern from "stream/shared_group.h":
@@ -94,22 +94,22 @@ cdef extern from "stream/shared_group.h":
         uint32_t partition
         uint32_t deliveries
 
-    void shmq_share_begin(shmq_roster *r, uint32_t partition, uint64_t offset)
-    int shmq_share_lend(shmq_roster *r, uint64_t id, uint32_t partition, uint64_t earliest,
+    void shmq_shared_group_begin(shmq_group_state *r, uint32_t partition, uint64_t offset)
+    int shmq_shared_group_lend(shmq_group_state *r, uint64_t id, uint32_t partition, uint64_t earliest,
                         uint64_t latest, uint32_t limit, int64_t now, shmq_lent *lent,
                         uint32_t *count)
-    uint32_t shmq_share_again(shmq_roster *r, uint64_t id, uint32_t limit, int64_t now,
+    uint32_t shmq_shared_group_again(shmq_group_state *r, uint64_t id, uint32_t limit, int64_t now,
                               shmq_lent *lent)
-    int shmq_share_hand(shmq_roster *r, uint64_t receipt, int64_t now)
-    int shmq_share_ack(shmq_roster *r, uint64_t receipt, int64_t now)
-    int shmq_share_nack(shmq_roster *r, uint64_t receipt, int64_t delay, int64_t now)
-    int shmq_share_reject(shmq_roster *r, uint64_t receipt, int64_t now)
-    int shmq_share_extend(shmq_roster *r, uint64_t receipt, int64_t ns, int64_t now)
-    int shmq_share_bury(shmq_roster *r, uint64_t id, int64_t now, shmq_lent *lent)
-    int shmq_share_buried(shmq_roster *r, uint64_t receipt, int there)
-    int shmq_share_lost(shmq_roster *r, uint64_t receipt)
-    void shmq_share_lows(const shmq_roster *r, uint64_t *lows)
-    int64_t shmq_share_due(const shmq_roster *r)
+    int shmq_shared_group_hand(shmq_group_state *r, uint64_t receipt, int64_t now)
+    int shmq_shared_group_ack(shmq_group_state *r, uint64_t receipt, int64_t now)
+    int shmq_shared_group_nack(shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
+    int shmq_shared_group_reject(shmq_group_state *r, uint64_t receipt, int64_t now)
+    int shmq_shared_group_extend(shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
+    int shmq_shared_group_bury(shmq_group_state *r, uint64_t id, int64_t now, shmq_lent *lent)
+    int shmq_shared_group_buried(shmq_group_state *r, uint64_t receipt, int there)
+    int shmq_shared_group_lost(shmq_group_state *r, uint64_t receipt)
+    void shmq_shared_group_lows(const shmq_group_state *r, uint64_t *lows)
+    int64_t shmq_shared_group_due(const shmq_group_state *r)
 
 cdef extern from "base/crash_points.h":
     void shmq_mark()

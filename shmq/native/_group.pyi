@@ -1,4 +1,4 @@
-"""A group of consumers of one stream, in shared memory: see shmq/core/stream/group_state.h and shmq/core/stream/shared_group.h.
+"""A group of consumers of one stream, in shared memory: see core/stream/group_state.h.
 
 Members have ids, which are never used twice; what they are lent has receipts. Times are in
 ns, monotonic but for ``created_at``, ``joined_at`` and ``committed_at``. A method of a group

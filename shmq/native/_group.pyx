@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: embedsignature=False, freethreading_compatible=False
-"""The binding of groups to Python: see _roster.pyi for its interface.
+"""The binding of groups to Python: see _group.pyi for its interface.
 
 As in _core, a critical section is plain C between `_lock` and `_unlock`.
 """
@@ -29,8 +29,8 @@ _NUMBERS = ("rebalances", "evicted", "recoveries", "acked", "dropped", "dead_let
             "held")
 
 
-cdef shmq_roster_options _packed(dict options):
-    cdef shmq_roster_options packed
+cdef shmq_group_state_options _packed(dict options):
+    cdef shmq_group_state_options packed
     cdef bytes grave = (options["dead_letter"] or "").encode()
     memset(&packed, 0, sizeof(packed))
     packed.group_id = options["group_id"]
@@ -53,17 +53,17 @@ def set_patience(double seconds):
 
 def size_of(dict options):
     """The bytes of a group's file with these options."""
-    cdef shmq_roster_options packed = _packed(options)
-    return shmq_roster_bytes(&packed)
+    cdef shmq_group_state_options packed = _packed(options)
+    return shmq_group_state_bytes(&packed)
 
 
 def make(memory, dict options):
     """Make an empty group of zeroed, writable ``memory`` of `size_of` bytes."""
-    cdef shmq_roster_options packed = _packed(options)
+    cdef shmq_group_state_options packed = _packed(options)
     cdef Py_buffer view
     PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     try:
-        if shmq_roster_format(view.buf, view.len, &packed):
+        if shmq_group_state_format(view.buf, view.len, &packed):
             raise _errors.DamagedSegment(
                 f"a group with {options} cannot be made in {view.len} bytes")
     finally:
@@ -77,7 +77,7 @@ cdef object _lent(shmq_lent *lent):
 cdef class Roster:
     """A group, in the memory that it keeps mapped."""
 
-    cdef shmq_roster roster
+    cdef shmq_group_state roster
     cdef Py_buffer view
     cdef str what
     cdef int got
@@ -87,7 +87,7 @@ cdef class Roster:
         self.what = what
         PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         self.got = 1
-        status = shmq_roster_open(&self.roster, self.view.buf, self.view.len)
+        status = shmq_group_state_open(&self.roster, self.view.buf, self.view.len)
         if status:
             raise self._refusal(status)
 
@@ -113,29 +113,29 @@ cdef class Roster:
 
     # Raises LockTimeout: what is done under it is to be done at once.
     cdef int _lock(self) except -1:
-        cdef int status = shmq_roster_lock(&self.roster, 0)
+        cdef int status = shmq_group_state_lock(&self.roster, 0)
         cdef int64_t waited = 0, slice_
         while status == SHMQ_BUSY:
             PyErr_CheckSignals()
-            slice_ = shmq_patience(waited, 0, shmq_roster_holder(&self.roster))
+            slice_ = shmq_patience(waited, 0, shmq_group_state_holder(&self.roster))
             if not slice_:
-                raise _holders.lock_timeout(self.what, shmq_roster_holder(&self.roster),
+                raise _holders.lock_timeout(self.what, shmq_group_state_holder(&self.roster),
                                             waited / 1e9)
             with nogil:
-                status = shmq_roster_lock(&self.roster, slice_)
+                status = shmq_group_state_lock(&self.roster, slice_)
             waited += slice_
         if status:
             raise self._refusal(status)
         return 0
 
     cdef void _unlock(self) noexcept:
-        shmq_roster_unlock(&self.roster)
+        shmq_group_state_unlock(&self.roster)
 
     # ---- what there is ----
 
     @property
     def options(self):
-        cdef shmq_roster_options *o = &self.roster.h.options
+        cdef shmq_group_state_options *o = &self.roster.h.options
         return {
             "group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
             "session": o.session, "lease": o.lease, "assignment": ASSIGNMENTS[o.assignment],
@@ -164,7 +164,7 @@ cdef class Roster:
         return self.roster.h.planned == self.roster.h.epoch
 
     def numbers(self):
-        cdef shmq_roster_header *h = self.roster.h
+        cdef shmq_group_state_header *h = self.roster.h
         return dict(zip(_NUMBERS, (h.rebalances, h.evicted, h.recoveries, h.acked, h.dropped,
                                    h.dead_lettered, h.skipped, h.live)))
 
@@ -206,7 +206,7 @@ cdef class Roster:
 
     def widen(self, uint32_t partitions):
         self._lock()
-        cdef int status = shmq_roster_widen(&self.roster, partitions)
+        cdef int status = shmq_group_state_widen(&self.roster, partitions)
         self._unlock()
         if status:
             raise _errors.InvalidOption(
@@ -217,7 +217,7 @@ cdef class Roster:
         cdef uint32_t at = 0
         cdef uint64_t id = 0
         self._lock()
-        cdef int status = shmq_roster_join(&self.roster, process, name, shmq_now(), &at, &id)
+        cdef int status = shmq_group_state_join(&self.roster, process, name, shmq_now(), &at, &id)
         self._unlock()
         if status:
             raise self._refusal(status)
@@ -225,12 +225,12 @@ cdef class Roster:
 
     def leave(self, uint64_t id, bint evicted):
         self._lock()
-        cdef int status = shmq_roster_leave(&self.roster, id, evicted, shmq_now())
+        cdef int status = shmq_group_state_leave(&self.roster, id, evicted, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def beat(self, uint32_t at, uint64_t id):
-        cdef int status = shmq_roster_beat(&self.roster, at, id, shmq_now())
+        cdef int status = shmq_group_state_beat(&self.roster, at, id, shmq_now())
         if status == SHMQ_OK:
             return self.roster.h.change
         if status == SHMQ_DELETED:
@@ -238,11 +238,11 @@ cdef class Roster:
         return None
 
     def watch(self, int64_t ns):
-        return shmq_roster_watch(&self.roster, ns, shmq_now())
+        return shmq_group_state_watch(&self.roster, ns, shmq_now())
 
     def silent(self):
         self._lock()
-        cdef uint64_t id = shmq_roster_silent(&self.roster, shmq_now())
+        cdef uint64_t id = shmq_group_state_silent(&self.roster, shmq_now())
         self._unlock()
         return id
 
@@ -271,7 +271,7 @@ cdef class Roster:
         for p in range(n):
             meant[p] = whom[p]
         self._lock()
-        status = shmq_roster_plan(&self.roster, epoch, meant, n)
+        status = shmq_group_state_plan(&self.roster, epoch, meant, n)
         self._unlock()
         return status == SHMQ_OK
 
@@ -297,7 +297,7 @@ cdef class Roster:
 
     def begin(self, uint32_t partition, uint64_t offset):
         self._lock()
-        shmq_share_begin(&self.roster, partition, offset)
+        shmq_shared_group_begin(&self.roster, partition, offset)
         self._unlock()
 
     def lend(self, uint64_t id, uint32_t partition, uint64_t earliest, uint64_t latest,
@@ -305,7 +305,7 @@ cdef class Roster:
         cdef uint32_t count = 0, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
-        shmq_share_lend(&self.roster, id, partition, earliest, latest,
+        shmq_shared_group_lend(&self.roster, id, partition, earliest, latest,
                         min(limit, MOST_LENT), shmq_now(), lent,
                         &count)
         self._unlock()
@@ -315,7 +315,7 @@ cdef class Roster:
         cdef uint32_t count, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
-        count = shmq_share_again(&self.roster, id, min(limit, MOST_LENT), shmq_now(), lent)
+        count = shmq_shared_group_again(&self.roster, id, min(limit, MOST_LENT), shmq_now(), lent)
         self._unlock()
         return [_lent(&lent[at]) for at in range(count)]
 
@@ -324,65 +324,65 @@ cdef class Roster:
         cdef uint32_t partitions, p
         self._lock()
         partitions = self.roster.h.partitions
-        shmq_share_lows(&self.roster, lows)
+        shmq_shared_group_lows(&self.roster, lows)
         self._unlock()
         return [None if lows[p] == SHMQ_NO_OFFSET else lows[p] for p in range(partitions)]
 
     def hand(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_share_hand(&self.roster, receipt, shmq_now())
+        cdef int status = shmq_shared_group_hand(&self.roster, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def ack(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_share_ack(&self.roster, receipt, shmq_now())
+        cdef int status = shmq_shared_group_ack(&self.roster, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def nack(self, uint64_t receipt, int64_t delay):
         self._lock()
-        cdef int status = shmq_share_nack(&self.roster, receipt, delay, shmq_now())
+        cdef int status = shmq_shared_group_nack(&self.roster, receipt, delay, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def reject(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_share_reject(&self.roster, receipt, shmq_now())
+        cdef int status = shmq_shared_group_reject(&self.roster, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def extend(self, uint64_t receipt, int64_t ns):
         self._lock()
-        cdef int status = shmq_share_extend(&self.roster, receipt, ns, shmq_now())
+        cdef int status = shmq_shared_group_extend(&self.roster, receipt, ns, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def bury(self, uint64_t id):
         cdef shmq_lent lent
         self._lock()
-        cdef int status = shmq_share_bury(&self.roster, id, shmq_now(), &lent)
+        cdef int status = shmq_shared_group_bury(&self.roster, id, shmq_now(), &lent)
         self._unlock()
         return None if status else _lent(&lent)
 
     def buried(self, uint64_t receipt, bint there=True):
         self._lock()
-        cdef int status = shmq_share_buried(&self.roster, receipt, there)
+        cdef int status = shmq_shared_group_buried(&self.roster, receipt, there)
         self._unlock()
         return status == SHMQ_OK
 
     def lost(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_share_lost(&self.roster, receipt)
+        cdef int status = shmq_shared_group_lost(&self.roster, receipt)
         self._unlock()
         return status == SHMQ_OK
 
     def due(self):
-        return shmq_share_due(&self.roster)
+        return shmq_shared_group_due(&self.roster)
 
     def close(self):
         self._lock()
-        shmq_roster_close(&self.roster)
+        shmq_group_state_close(&self.roster)
         self._unlock()
 
 

@@ -325,10 +325,10 @@ cdef extern from "queue/filter.h" nogil:
 cdef extern from "queue/select.h" nogil:
     struct shmq_choice:
         cbool more
-    void shmq_choose_begin(const shmq_queue *q, shmq_choice *choice, const shmq_filter *filter)
-    int shmq_choose(shmq_queue *q, shmq_choice *choice, int64_t now, cbool handed,
+    void shmq_select_begin(const shmq_queue *q, shmq_choice *choice, const shmq_filter *filter)
+    int shmq_select(shmq_queue *q, shmq_choice *choice, int64_t now, cbool handed,
                     shmq_view *view)
-    void shmq_choose_again(shmq_choice *choice)
+    void shmq_select_again(shmq_choice *choice)
 
 
 cdef extern from "queue/packed_batch.h" nogil:
@@ -375,19 +375,19 @@ cdef extern from "queue/properties.h" nogil:
 
 
 cdef extern from "queue/row_chunk.h" nogil:
-    enum: SHMQ_CHUNK_HEAD
-    struct shmq_chunk:
+    enum: SHMQ_ROW_CHUNK_HEAD
+    struct shmq_row_chunk:
         const unsigned char *at
         const unsigned char *end
         uint32_t rows, row
         uint64_t target
         uint64_t hash[2]
 
-    unsigned char *shmq_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target)
+    unsigned char *shmq_row_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target)
     uint64_t shmq_row_bytes(const shmq_put *put)
     unsigned char *shmq_row_write(unsigned char *to, const shmq_put *put)
-    cbool shmq_chunk_read(shmq_chunk *chunk, const unsigned char *at, uint64_t bytes)
-    cbool shmq_row_read(shmq_chunk *chunk, shmq_put *put)
+    cbool shmq_row_chunk_read(shmq_row_chunk *chunk, const unsigned char *at, uint64_t bytes)
+    cbool shmq_row_read(shmq_row_chunk *chunk, shmq_put *put)
 
 
 cdef extern from "base/crash_points.h" nogil:
@@ -414,126 +414,6 @@ cdef extern from "protocol/frame.h" nogil:
     struct shmq_frame:
         uint32_t length, id
         uint8_t type
-
-
-cdef extern from "server/server.h":
-    enum: SHMQ_MAY_PRODUCE, SHMQ_MAY_CONSUME, SHMQ_MAY_ADMIN
-
-    struct shmq_outbox:
-        pass
-
-    struct shmq_limits:
-        uint32_t max_frame, unsettled
-        uint64_t unsettled_bytes
-        int64_t handshake, frame, idle
-        cbool token_required
-
-    enum: SHMQ_WHY_BYTES
-
-    struct shmq_wanted:
-        shmq_filter filter
-        unsigned char *code
-
-    struct shmq_desk:
-        shmq_queue *q
-        shmq_front *front
-        void *data
-        sem_t *semaphores[2]
-        uint32_t *views
-        uint32_t promises
-        cbool awaited, choosy_awaited, confirming
-        const char *name
-
-    struct shmq_filling:
-        cbool active
-
-    struct shmq_session:
-        shmq_front *front
-        void *data
-        shmq_outbox out
-        shmq_filling filling
-        uint32_t unsettled, promise_count
-        cbool authorised, held, parked, fin, finished, broken
-
-    struct shmq_front:
-        shmq_session *sessions
-        int64_t expire_at, retry_at
-        void *data
-        shmq_limits limits
-        unsigned char *scratch
-        uint32_t session_count
-        cbool draining
-
-    struct shmq_hooks:
-        uint16_t (*attach)(shmq_session *session, shmq_desk *desk) noexcept
-        void (*detach)(shmq_front *front, shmq_desk *desk) noexcept
-        uint8_t (*rights)(shmq_session *session, const char *name) noexcept
-        void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
-                       const unsigned char *rest, uint32_t size) noexcept
-        shmq_wanted *(*compile)(shmq_front *front, const unsigned char *text, uint32_t size,
-                                char *why) noexcept
-        void (*tend)(shmq_desk *desk) noexcept
-        void (*failed)(shmq_desk *desk) noexcept
-        void (*wait)(shmq_desk *desk, cbool choosy) noexcept
-        void (*confirm)(shmq_desk *desk) noexcept
-
-
-cdef extern from "server/outbox.h":
-    size_t shmq_pending(const shmq_outbox *box)
-    uint32_t shmq_outbox_pieces(const shmq_outbox *box, iovec *pieces, uint32_t most)
-
-
-cdef extern from "server/connection.h":
-    enum: SHMQ_SCRATCH
-    shmq_session *shmq_session_begin(shmq_front *front, void *data)
-    unsigned char *shmq_session_space(shmq_session *session, size_t *size)
-    void shmq_session_received(shmq_session *session, size_t size)
-    cbool shmq_session_hold(shmq_session *session, const void *data, size_t size)
-    void shmq_session_sent(shmq_session *session, size_t size)
-    void shmq_session_finish(shmq_session *session)
-    void shmq_session_end(shmq_session *session)
-    cbool shmq_session_is_paused(const shmq_session *session)
-    cbool shmq_session_is_ending(const shmq_session *session)
-    void shmq_reply(shmq_session *session, uint32_t id, uint16_t status, const void *payload,
-                    uint32_t size)
-    void shmq_refuse(shmq_session *session, uint32_t id, uint16_t status, const char *why)
-    void shmq_park(shmq_session *session)
-    void shmq_put_back(shmq_session *session, const unsigned char *at)
-    void shmq_unpark(shmq_session *session)
-    cbool shmq_answer_later(shmq_session *session)
-    void shmq_answer_late(shmq_session *session, uint32_t id, uint16_t status,
-                          const void *payload, uint32_t size)
-
-
-cdef extern from "server/durable_reply.h":
-    uint64_t shmq_promise_later(shmq_session *session, uint32_t id)
-    void shmq_promise_settle(shmq_session *session, uint64_t ticket, uint16_t status,
-                             const char *payload, uint32_t size)
-    cbool shmq_desk_confirm(shmq_desk *desk)
-
-
-cdef extern from "server/deliver.h":
-    void shmq_deliver_copy(shmq_session *session, uint32_t id, const shmq_view *view, cbool more)
-
-
-cdef extern from "server/waiters.h":
-    cbool shmq_desk_serve(shmq_desk *desk)
-    cbool shmq_desk_choose(shmq_desk *desk, cbool arrived)
-
-
-cdef extern from "server/attached_queue.h":
-    void shmq_desk_forget(shmq_desk *desk, uint16_t status)
-
-
-cdef extern from "server/engine.h":
-    cbool shmq_front_begin(shmq_front *front, const shmq_hooks *hooks, void *data,
-                           const shmq_limits *limits)
-    void shmq_front_end(shmq_front *front)
-    void shmq_front_settle(shmq_front *front)
-    shmq_session *shmq_front_next_stirred(shmq_front *front)
-    int64_t shmq_front_tick(shmq_front *front, int64_t now)
-    void shmq_front_drain(shmq_front *front)
-    void shmq_session_renew_rights(shmq_session *session)
 
 
 cdef extern from "queue/slot.h" nogil:

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: embedsignature=False, freethreading_compatible=False
-"""The binding of streams to Python: see _log.pyi for its interface.
+"""The binding of streams to Python: see _stream.pyi for its interface.
 
 An append holds the partition's lock in plain C: no Python object is made in between, and no
 signal handler runs. Readers take no lock.

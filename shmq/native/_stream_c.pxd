@@ -32,7 +32,7 @@ cdef extern from "stream/entry.h" nogil:
 
 
 cdef extern from "stream/layout.h" nogil:
-    enum: SHMQ_LOG_VERSION, SHMQ_STREAM_VERSION, SHMQ_ROSTER_BYTES, SHMQ_HOLDS
+    enum: SHMQ_LOG_VERSION, SHMQ_STREAM_VERSION, SHMQ_GROUP_STATE_BYTES, SHMQ_HOLDS
     enum: SHMQ_HOLD_FREE, SHMQ_HOLD_PIN, SHMQ_HOLD_CURSOR
     struct shmq_log_options:
         uint64_t stream_id, identity, ring_bytes, max_record_bytes, retention_bytes

@@ -114,14 +114,14 @@ cdef class Control(Segment):
         self.fd = fd
         self.name = name
         _pack_options(&o, name, stream_id, identity, options)
-        _os.ftruncate(fd, SHMQ_PAGE + SHMQ_ROSTER_BYTES)
+        _os.ftruncate(fd, SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES)
         shmq_mark()
         try:
             _os.posix_fallocate(fd, 0, SHMQ_PAGE)
         except OSError as error:
             raise _no_space(fd, SHMQ_PAGE) from error
         shmq_mark()
-        self._map(SHMQ_PAGE + SHMQ_ROSTER_BYTES)
+        self._map(SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES)
         shmq_stream_prepare(<shmq_stream *>self.base, &o)
         return self
 
@@ -141,9 +141,9 @@ cdef class Control(Segment):
         self.name = name
         if not any(_os.pread(fd, 8, 0)):
             return None  # nor need it have memory yet, which a look at the mapping would take
-        if size < SHMQ_PAGE + SHMQ_ROSTER_BYTES:
+        if size < SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES:
             _judge(SHMQ_TRUNCATED, f"stream {name!r}", 0, SHMQ_STREAM_VERSION)
-        self._map(SHMQ_PAGE + SHMQ_ROSTER_BYTES)
+        self._map(SHMQ_PAGE + SHMQ_GROUP_STATE_BYTES)
         if _judge(shmq_stream_inspect(self.base, size), f"stream {name!r}",
                   (<shmq_stream *>self.base).published, SHMQ_STREAM_VERSION):
             return None
@@ -211,7 +211,7 @@ cdef class Control(Segment):
 
     @property
     def address(self):
-        """Where the roster begins in this process, SHMQ_ROSTER_BYTES of it: for `_log` alone."""
+        """Where the roster begins in this process, SHMQ_GROUP_STATE_BYTES of it: for `_log` alone."""
         return <size_t>self.base + SHMQ_PAGE
 
     def mark_deleted(self):

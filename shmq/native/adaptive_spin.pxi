@@ -1,7 +1,7 @@
 # How long a wait spins before it sleeps: as long as that has paid lately.
 #
-# A spin is as long as the last wait that one has ended, twice, or `least`; where none has, a long one is
-# tried now and then, and ever more seldom while that is in vain: on a busy machine, or a
+# A spin is as long as the last wait that one has ended, twice, or `least`; where none has, a long
+# one is tried now and then, and ever more seldom while that is in vain: on a busy machine, or a
 # single core, nobody comes while we spin.
 
 cdef bint _alone = (_os.cpu_count() or 1) == 1

@@ -170,7 +170,8 @@ cdef class _Attachment:
     # Waits without the GIL until the lock is free, then tries again with it: whoever has
     # the lock never waits for the GIL, which could be long in coming. Where others are
     # always quicker, the lock is kept after all; and where no other thread can have the GIL,
-    # at once. Raises LockTimeout when the operation's end has come, see shmq/core/base/lock_holder.h.
+    # at once. Raises LockTimeout when the operation's end has come, see
+    # shmq/core/base/lock_holder.h.
     cdef int _lock_slowly(self, int status, int64_t until) except -1:
         cdef int64_t waited = 0, slice_
         cdef int tries = 0, patience

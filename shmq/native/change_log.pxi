@@ -68,7 +68,7 @@ cdef class Follower:
     `collect` gives a whole batch as bytes; once they are on disk, `publish` says so.
     """
 
-    cdef shmq_follower f
+    cdef shmq_change_scan f
     cdef _Attachment handle
     cdef _Pages pages
     cdef bint collected
@@ -78,11 +78,11 @@ cdef class Follower:
             raise _errors.InvalidOption(f"queue {handle.name!r} keeps no journal")
         self.handle = handle
         self.pages = _Pages(0)
-        shmq_follow(&self.f, &handle.q)
+        shmq_scan_changes(&self.f, &handle.q)
         handle.q.h.journal.writer = handle.number
 
     def __dealloc__(self):
-        shmq_unfollow(&self.f)
+        shmq_unscan(&self.f)
 
     @property
     def deleted(self):
@@ -133,7 +133,7 @@ cdef class Follower:
         """
         cdef shmq_out out
         cdef int status = SHMQ_FULL
-        cdef shmq_follower *f = &self.f
+        cdef shmq_change_scan *f = &self.f
         cdef _Pages pages
         if self.collected:
             raise ValueError("the last batch was not published")

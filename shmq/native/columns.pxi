@@ -70,15 +70,15 @@ def gone(str name, list sequences, total):
         f"leases ended, or they were settled")
 
 
-cdef int _begin_excerpt(shmq_excerpt *e, uint64_t max_bytes, uint64_t messages) except -1:
-    shmq_excerpt_begin(e, messages, max_bytes, MOST_COLUMNS)
+cdef int _begin_excerpt(shmq_snapshot_read *e, uint64_t max_bytes, uint64_t messages) except -1:
+    shmq_snapshot_read_begin(e, messages, max_bytes, MOST_COLUMNS)
     if e.picks == NULL:
         raise MemoryError
     return 0
 
 
 # The block of what was chosen.
-cdef object _excerpt(shmq_queue *q, const shmq_excerpt *e):
+cdef object _excerpt(shmq_queue *q, const shmq_snapshot_read *e):
     cdef shmq_places places
     cdef shmq_columns columns
     cdef uint64_t size
@@ -87,7 +87,7 @@ cdef object _excerpt(shmq_queue *q, const shmq_excerpt *e):
     cdef char *base = PyBytes_AS_STRING(data)
     with nogil:
         shmq_columns_begin(&columns, base, &places)
-        shmq_excerpt_copy(q, e, shmq_wall_offset(), &columns)
+        shmq_snapshot_read_copy(q, e, shmq_wall_offset(), &columns)
         size = shmq_columns_end(&columns)
     return _new_columns(data if size == places.size else data[:size])
 
@@ -121,7 +121,7 @@ cdef class _Reader(_Watcher):
         """See shmq.api.Queue.read_columns."""
         cdef uint32_t at, last, made
         cdef int status
-        cdef shmq_excerpt e
+        cdef shmq_snapshot_read e
         self._be_usable()
         self._do_what_is_due()
         at = self._slot_bound("start", start)
@@ -130,7 +130,7 @@ cdef class _Reader(_Watcher):
         _begin_excerpt(&e, _most_bytes(max_bytes), last - at if last > at else 0)
         try:
             with nogil:
-                status = shmq_excerpt_slots(&self.q, &e, &at, last)
+                status = shmq_snapshot_read_slots(&self.q, &e, &at, last)
             if status == SHMQ_TOO_LARGE:
                 raise self._too_wide(self.q.slots[at].seq)
             if status != SHMQ_OK:
@@ -155,7 +155,7 @@ cdef class _Reader(_Watcher):
         cdef bytes places, numbers
         cdef uint64_t count, at, begin
         cdef int status
-        cdef shmq_excerpt e
+        cdef shmq_snapshot_read e
         places, numbers, count = places_of(slots, sequences)
         cdef const uint32_t *where = <const uint32_t *>PyBytes_AS_STRING(places)
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(numbers)
@@ -167,7 +167,7 @@ cdef class _Reader(_Watcher):
         _begin_excerpt(&e, _most_bytes(max_bytes), count - at)
         try:
             with nogil:
-                status = shmq_excerpt_run(&self.q, &e, where, which, &at, count)
+                status = shmq_snapshot_read_run(&self.q, &e, where, which, &at, count)
             if status == SHMQ_TOO_LARGE:
                 raise self._too_wide(which[at])
             if status == SHMQ_DAMAGED:

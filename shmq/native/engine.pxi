@@ -1,4 +1,5 @@
-# The server's end of the wire protocol: see shmq/core/server/server.h. All but the I/O of Session is C.
+# The server's end of the wire protocol: see shmq/core/server/server.h. All but the I/O of Session
+# is C.
 
 PRODUCE_RIGHT = SHMQ_MAY_PRODUCE
 CONSUME_RIGHT = SHMQ_MAY_CONSUME
@@ -6,18 +7,18 @@ ADMIN_RIGHT = SHMQ_MAY_ADMIN
 
 
 @cython.no_gc_clear
-cdef class Front:
+cdef class Engine:
     """All connections of a process, and the queues that it has attached to for them.
 
     ``control`` provides what is policy: see _core.pyi. For one thread.
     """
 
-    cdef shmq_front c
+    cdef shmq_engine c
     cdef readonly object control
     cdef Session last            # the one that was read from last, if no other was since
     cdef int in_a_row            # how often
     cdef Spin spin
-    cdef dict desks              # by the id of its handle: the address of the desk
+    cdef dict attached_queues              # by the id of its handle: the address of the attached queue
     cdef dict attaching          # by the name of a queue: the sessions that wait for it
     cdef dict found              # by the name of a queue: its handle, for whom that was made
     cdef int64_t told            # when `tick` said that it is to be called
@@ -26,21 +27,21 @@ cdef class Front:
     def __cinit__(self, control, **limits):
         """``limits``: as in `set_limits`."""
         self.control = control
-        self.desks = {}
+        self.attached_queues = {}
         self.attaching = {}
         self.found = {}
         self.open_ = False
         _spin_init(&self.spin, LEAST_SPIN_OF_RECV)
         cdef shmq_limits c
         memset(&c, 0, sizeof(c))
-        if not shmq_front_begin(&self.c, &_hooks, <void *>self, &c):
+        if not shmq_engine_begin(&self.c, &_hooks, <void *>self, &c):
             raise MemoryError
         self.open_ = True
         self.set_limits(**limits)
 
     def __dealloc__(self):
         if self.open_:
-            shmq_front_end(&self.c)
+            shmq_engine_end(&self.c)
 
     def set_limits(self, *, uint32_t max_frame=16 << 20, bint token_required=False,
                    uint32_t most_unsettled=65536, uint64_t most_unsettled_bytes=256 << 20,
@@ -74,78 +75,78 @@ cdef class Front:
 
     # What was touched is looked after; then whoever has something to send is told.
     cdef int _settle(self) except -1:
-        cdef shmq_session *stirred
+        cdef shmq_session *output_pending
         cdef int64_t due
         while True:
-            shmq_front_settle(&self.c)
-            stirred = shmq_front_next_stirred(&self.c)
-            if stirred == NULL:
+            shmq_engine_settle(&self.c)
+            output_pending = shmq_engine_next_pending(&self.c)
+            if output_pending == NULL:
                 break
-            self.control.stirred(<object>stirred.data)
+            self.control.on_output_pending(<object>output_pending.data)
         due = min(self.c.expire_at, self.c.retry_at)
         if due < self.told:
             self.told = due
             self.control.sooner()
         return 0
 
-    cdef shmq_desk *_desk_of(self, queue) except? NULL:
-        return <shmq_desk *><size_t>self.desks.get(id(queue), 0)
+    cdef shmq_attached_queue *_attached_queue_of(self, queue) except? NULL:
+        return <shmq_attached_queue *><size_t>self.attached_queues.get(id(queue), 0)
 
     def serve(self, queue):
         """Give messages of the queue to those who wait for them: whether any still wait."""
-        cdef shmq_desk *desk = self._desk_of(queue)
+        cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
-        if desk == NULL:
+        if attached_queue == NULL:
             return False
-        more = shmq_desk_serve(desk)
-        desk = self._desk_of(queue)  # serving may have found out that the queue is gone
-        if desk != NULL:
-            desk.awaited = more
+        more = shmq_attached_queue_serve(attached_queue)
+        attached_queue = self._attached_queue_of(queue)  # serving may have found out that the queue is gone
+        if attached_queue != NULL:
+            attached_queue.awaited = more
         self._settle()
-        return more and desk != NULL
+        return more and attached_queue != NULL
 
     def choose(self, queue):
         """Give messages of the queue to those who wait for certain ones, as some have arrived.
 
         Whether any of them still wait.
         """
-        cdef shmq_desk *desk = self._desk_of(queue)
+        cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
-        if desk == NULL:
+        if attached_queue == NULL:
             return False
-        more = shmq_desk_choose(desk, True)
-        desk = self._desk_of(queue)
-        if desk != NULL:
-            desk.choosy_awaited = more
+        more = shmq_attached_queue_choose(attached_queue, True)
+        attached_queue = self._attached_queue_of(queue)
+        if attached_queue != NULL:
+            attached_queue.filtered_awaited = more
         self._settle()
-        return more and desk != NULL
+        return more and attached_queue != NULL
 
     def confirmed(self, queue):
         """Answer those whose puts the queue's journal has: whether any still wait for it."""
-        cdef shmq_desk *desk = self._desk_of(queue)
+        cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
-        if desk != NULL and (<Handle>queue).q.h.state == SHMQ_GONE:
-            shmq_desk_forget(desk, SHMQ_S_NO_QUEUE)
-        elif desk != NULL:
-            more = shmq_desk_confirm(desk)
-            desk = self._desk_of(queue)  # who goes on may have found out that the queue is gone
-            if desk != NULL:
-                desk.confirming = more
+        if attached_queue != NULL and (<Handle>queue).q.h.state == SHMQ_GONE:
+            shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE)
+        elif attached_queue != NULL:
+            more = shmq_attached_queue_confirm(attached_queue)
+            attached_queue = self._attached_queue_of(queue)  # who goes on may have found out that the queue is gone
+            if attached_queue != NULL:
+                attached_queue.confirming = more
         self._settle()
-        desk = self._desk_of(queue)
-        return desk != NULL and desk.promises > 0
+        attached_queue = self._attached_queue_of(queue)
+        return attached_queue != NULL and attached_queue.durable_replies > 0
 
     def forget(self, queue):
         """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""
-        cdef shmq_desk *desk = self._desk_of(queue)
-        if desk != NULL:
-            shmq_desk_forget(desk, SHMQ_S_NO_QUEUE)
+        cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
+        if attached_queue != NULL:
+            shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE)
         self._settle()
 
     def attached(self, name, Handle handle, int status=SHMQ_S_OK):
         """What the control's ``attach`` has put off is done: go on with who waits for it.
 
-        ``handle``: of the queue, which the front closes; None: there is none, and ``status``
+        ``handle``: of the queue, which the engine closes; None: there is none, and ``status``
         says why.
         """
         cdef Session session
@@ -163,14 +164,14 @@ cdef class Front:
 
     def tick(self):
         """End what is over; the seconds until it is to be called again."""
-        cdef int64_t next_ = shmq_front_tick(&self.c, shmq_now())
+        cdef int64_t next_ = shmq_engine_tick(&self.c, shmq_now())
         self.told = next_
         self._settle()
         return max(0.0, (next_ - shmq_now()) / 1e9)
 
     def drain(self):
         """Begin nothing new; who waits gets SHUTTING_DOWN. Settlements are still taken."""
-        shmq_front_drain(&self.c)
+        shmq_engine_drain(&self.c)
         self._settle()
 
     def close(self):
@@ -179,16 +180,16 @@ cdef class Front:
             while self.c.sessions != NULL:
                 (<object>self.c.sessions.data).close()
             self.open_ = False
-            shmq_front_end(&self.c)
+            shmq_engine_end(&self.c)
 
 
 # ---- hooks ----
 
-cdef uint16_t _attach_desk(shmq_session *session, shmq_desk *desk) noexcept:
-    cdef Front self = <Front>session.front.data
+cdef uint16_t _attach_attached_queue(shmq_session *session, shmq_attached_queue *attached_queue) noexcept:
+    cdef Engine self = <Engine>session.engine.data
     cdef Session asking = <Session>session.data
     cdef Handle handle
-    name = desk.name.decode("ascii")
+    name = attached_queue.name.decode("ascii")
     try:
         if asking.refused is not None and asking.refused[0] == name:
             status, asking.refused = asking.refused[1], None
@@ -211,19 +212,19 @@ cdef uint16_t _attach_desk(shmq_session *session, shmq_desk *desk) noexcept:
         self.control.failed(error)
         return SHMQ_S_INTERNAL
     Py_INCREF(handle)
-    desk.data = <void *>handle
-    desk.q = &handle.q
-    desk.semaphores[0], desk.semaphores[1] = handle.semaphores[0], handle.semaphores[1]
-    desk.views = &handle.views
-    self.desks[id(handle)] = <size_t>desk
+    attached_queue.data = <void *>handle
+    attached_queue.q = &handle.q
+    attached_queue.semaphores[0], attached_queue.semaphores[1] = handle.semaphores[0], handle.semaphores[1]
+    attached_queue.views = &handle.views
+    self.attached_queues[id(handle)] = <size_t>attached_queue
     return SHMQ_S_OK
 
 
-cdef void _detach_desk(shmq_front *front, shmq_desk *desk) noexcept:
-    cdef Front self = <Front>front.data
-    cdef Handle handle = <Handle>desk.data
-    self.desks.pop(id(handle), None)
-    desk.data = NULL
+cdef void _detach_attached_queue(shmq_engine *engine, shmq_attached_queue *attached_queue) noexcept:
+    cdef Engine self = <Engine>engine.data
+    cdef Handle handle = <Handle>attached_queue.data
+    self.attached_queues.pop(id(handle), None)
+    attached_queue.data = NULL
     Py_DECREF(handle)
     try:
         self.control.detach(handle)
@@ -234,9 +235,9 @@ cdef void _detach_desk(shmq_front *front, shmq_desk *desk) noexcept:
 cdef uint8_t _rights(shmq_session *session, const char *name) noexcept:
     cdef Session self = <Session>session.data
     try:
-        return self.front.control.rights(self, name.decode("ascii"))
+        return self.engine.control.rights(self, name.decode("ascii"))
     except Exception as error:
-        self.front.control.failed(error)
+        self.engine.control.failed(error)
         return 0
 
 
@@ -245,31 +246,31 @@ cdef void _answer(shmq_session *session, const shmq_frame *frame, const char *na
     cdef Session self = <Session>session.data
     try:
         self.asked = frame.id
-        status, payload = self.front.control.answer(
+        status, payload = self.engine.control.answer(
             self, frame.type, name.decode("ascii"),
             PyBytes_FromStringAndSize(<const char *>rest, size))
         self._answer(frame.id, frame.type, status, payload)
     except Exception as error:
-        self.front.control.failed(error)
+        self.engine.control.failed(error)
         shmq_reply(session, frame.id, SHMQ_S_INTERNAL, NULL, 0)
 
 
-cdef void _tend_desk(shmq_desk *desk) noexcept:
-    cdef Front self = <Front>desk.front.data
+cdef void _tend_attached_queue(shmq_attached_queue *attached_queue) noexcept:
+    cdef Engine self = <Engine>attached_queue.engine.data
     try:
-        (<Handle>desk.data)._after()
+        (<Handle>attached_queue.data)._after()
     except Exception as error:
         self.control.failed(error)
 
 
-cdef void _desk_failed(shmq_desk *desk) noexcept:
-    cdef Front self = <Front>desk.front.data
-    self.control.failed((<Handle>desk.data)._error(SHMQ_DAMAGED))
+cdef void _attached_queue_failed(shmq_attached_queue *attached_queue) noexcept:
+    cdef Engine self = <Engine>attached_queue.engine.data
+    self.control.failed((<Handle>attached_queue.data)._error(SHMQ_DAMAGED))
 
 
-cdef shmq_wanted *_compile_for(shmq_front *front, const unsigned char *text, uint32_t size,
+cdef shmq_wanted *_compile_for(shmq_engine *engine, const unsigned char *text, uint32_t size,
                                char *why) noexcept:
-    cdef Front self = <Front>front.data
+    cdef Engine self = <Engine>engine.data
     cdef Filter filter
     cdef shmq_wanted *wanted = NULL
     cdef bytes told
@@ -292,32 +293,32 @@ cdef shmq_wanted *_compile_for(shmq_front *front, const unsigned char *text, uin
     return NULL
 
 
-cdef void _wait_at_desk(shmq_desk *desk, cbool choosy) noexcept:
-    cdef Front self = <Front>desk.front.data
+cdef void _wait_at_attached_queue(shmq_attached_queue *attached_queue, cbool choosy) noexcept:
+    cdef Engine self = <Engine>attached_queue.engine.data
     try:
         if choosy:
-            self.control.wait_chosen(<object>desk.data)
+            self.control.wait_chosen(<object>attached_queue.data)
         else:
-            self.control.wait(<object>desk.data)
+            self.control.wait(<object>attached_queue.data)
     except Exception as error:
         self.control.failed(error)
 
 
-cdef void _confirm_at_desk(shmq_desk *desk) noexcept:
-    cdef Front self = <Front>desk.front.data
+cdef void _confirm_at_attached_queue(shmq_attached_queue *attached_queue) noexcept:
+    cdef Engine self = <Engine>attached_queue.engine.data
     try:
-        self.control.confirm(<object>desk.data)
+        self.control.confirm(<object>attached_queue.data)
     except Exception as error:
         self.control.failed(error)
 
 
 cdef shmq_hooks _hooks
-_hooks.attach = _attach_desk
-_hooks.detach = _detach_desk
+_hooks.attach = _attach_attached_queue
+_hooks.detach = _detach_attached_queue
 _hooks.rights = _rights
 _hooks.answer = _answer
 _hooks.compile = _compile_for
-_hooks.tend = _tend_desk
-_hooks.failed = _desk_failed
-_hooks.wait = _wait_at_desk
-_hooks.confirm = _confirm_at_desk
+_hooks.tend = _tend_attached_queue
+_hooks.failed = _attached_queue_failed
+_hooks.wait = _wait_at_attached_queue
+_hooks.confirm = _confirm_at_attached_queue

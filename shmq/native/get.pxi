@@ -179,18 +179,18 @@ cdef class _Getter(_Putter):
         self._lock()
         if gatherer is not None:
             gatherer.flush_locked()
-        shmq_choose_begin(&self.q, &choice, &filter.c)
+        shmq_select_begin(&self.q, &choice, &filter.c)
         while True:
             now = shmq_time(&self.q)
             while got < most:
-                status = shmq_choose(&self.q, &choice, now, handed, &views[got])
+                status = shmq_select(&self.q, &choice, now, handed, &views[got])
                 if status != SHMQ_OK:
                     break
                 got += 1
             self._unlock()
             if got == most or status != SHMQ_EMPTY or not choice.more:
                 break
-            shmq_choose_again(&choice)
+            shmq_select_again(&choice)
             if not got:
                 PyErr_CheckSignals()  # what was leased already is not lost to a signal
             try:

@@ -157,7 +157,7 @@ cdef class Replay:
         ``max_...``, themselves included. A block has at most ``max_bytes``, but for one message
         that has more itself; the next start is None after the last.
         """
-        cdef shmq_extract e
+        cdef shmq_file_columns e
         cdef shmq_places places
         cdef shmq_columns columns
         cdef uint64_t first, at, last
@@ -174,7 +174,7 @@ cdef class Replay:
         first = at = _clamped("start", start, 0, 0, self.r.count)
         last = _clamped("end", end, self.r.count, 0, self.r.count)
         with nogil:
-            fits = shmq_extract_count(&self.r, &e, &at, last)
+            fits = shmq_file_columns_count(&self.r, &e, &at, last)
         if not fits:
             raise _errors.MessageTooLarge(
                 f"message {self.message(at)['seq']} is too large for a column: a block holds up "
@@ -184,7 +184,7 @@ cdef class Replay:
         base = PyBytes_AS_STRING(data)
         with nogil:
             shmq_columns_begin(&columns, base, &places)
-            shmq_extract_copy(&self.r, &e, first, at, &columns)
+            shmq_file_columns_copy(&self.r, &e, first, at, &columns)
             shmq_columns_end(&columns)
         return _new_columns(data), at if at < last else None
 

@@ -1,4 +1,5 @@
-# Rows that are staged in chunks, and moved from there: see shmq/core/queue/row_chunk.h and shmq/core/queue/transfer.h.
+# Rows that are staged in chunks, and moved from there: see shmq/core/queue/row_chunk.h and
+# shmq/core/queue/transfer.h.
 
 cdef enum:
     MOST_ROWS = 1000            # of a chunk
@@ -9,7 +10,7 @@ cdef enum:
 
 # The rows of a chunk that are on their way, a run at a time.
 cdef struct _RowRun:
-    shmq_chunk chunk
+    shmq_row_chunk chunk
     uint64_t origin_queue, origin_seq
     uint64_t *receipts          # of the run, which are staged and not published yet
     uint32_t staged, ids
@@ -30,7 +31,7 @@ cdef class _RowMover(_Lessor):
         """
         cdef list parcels = []
         cdef list chunks = []
-        cdef uint64_t size, bytes_ = SHMQ_CHUNK_HEAD
+        cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef shmq_put c
         if hasattr(rows, "offsets"):
             return self._chunks_of(_Table(self, rows))
@@ -41,7 +42,7 @@ cdef class _RowMover(_Lessor):
             size = self._row_size(parcel, &c)
             if parcels and (bytes_ + size > MOST_CHUNK or len(parcels) == MOST_ROWS):
                 chunks.append((self._chunk(parcels, bytes_), len(parcels)))
-                parcels, bytes_ = [], SHMQ_CHUNK_HEAD
+                parcels, bytes_ = [], SHMQ_ROW_CHUNK_HEAD
             parcels.append(parcel)
             bytes_ += size
         if parcels or not chunks:
@@ -51,7 +52,7 @@ cdef class _RowMover(_Lessor):
     cdef list _chunks_of(self, _Table table):
         cdef list chunks = []
         cdef Py_ssize_t start = 0, i
-        cdef uint64_t size, bytes_ = SHMQ_CHUNK_HEAD
+        cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef uint64_t hash_[2]
         cdef shmq_put put
         for i in range(table.count):
@@ -59,7 +60,7 @@ cdef class _RowMover(_Lessor):
             size = self._put_size(&put)
             if i > start and (bytes_ + size > MOST_CHUNK or i - start == MOST_ROWS):
                 chunks.append((self._chunk_of(table, start, i, bytes_), i - start))
-                start, bytes_ = i, SHMQ_CHUNK_HEAD
+                start, bytes_ = i, SHMQ_ROW_CHUNK_HEAD
             bytes_ += size
         chunks.append((self._chunk_of(table, start, table.count, bytes_), table.count - start))
         return chunks
@@ -70,7 +71,7 @@ cdef class _RowMover(_Lessor):
         cdef uint64_t hash_[2]
         cdef shmq_put put
         cdef Py_ssize_t i
-        to = shmq_chunk_begin(to, <uint32_t>(end - start), self.q.h.options.hash_key)
+        to = shmq_row_chunk_begin(to, <uint32_t>(end - start), self.q.h.options.hash_key)
         for i in range(start, end):
             table.read(i, &put, hash_)
             to = shmq_row_write(to, &put)
@@ -110,7 +111,7 @@ cdef class _RowMover(_Lessor):
         cdef shmq_put c
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
-        to = shmq_chunk_begin(to, <uint32_t>len(parcels), self.q.h.options.hash_key)
+        to = shmq_row_chunk_begin(to, <uint32_t>len(parcels), self.q.h.options.hash_key)
         for parcel in parcels:
             to = shmq_row_write(to, _put_of(parcel, &c))
         return chunk
@@ -235,7 +236,7 @@ cdef class _RowMover(_Lessor):
     cdef int _begin(self, _RowMover source, const shmq_view *view, _RowRun *run) except -1:
         cdef shmq_put put
         cdef uint32_t moved = view.deliveries
-        if not shmq_chunk_read(&run.chunk, view.body, view.body_bytes):
+        if not shmq_row_chunk_read(&run.chunk, view.body, view.body_bytes):
             raise source._no_chunk(view.seq)
         if run.chunk.target != self.q.h.options.hash_key:
             raise _errors.QueueDeleted(
@@ -262,7 +263,7 @@ cdef class _RowMover(_Lessor):
     # Stages as many of the next rows as there is room for.
     cdef int _stage_run(self, _RowRun *run, bint asleep_if_full) except -1:
         cdef uint64_t copied = 0
-        cdef shmq_chunk before
+        cdef shmq_row_chunk before
         cdef shmq_put put
         cdef int64_t now
         cdef int status = SHMQ_OK

@@ -1,4 +1,4 @@
-# One connection of a Front.
+# One connection of a Engine.
 
 WANTS_WRITE = _WANTS_WRITE
 PAUSED = _PAUSED
@@ -27,18 +27,18 @@ cdef class Session:
     """
 
     cdef shmq_session *c
-    cdef readonly Front front
+    cdef readonly Engine engine
     cdef public object context
     cdef readonly uint32_t asked     # the message id of what the control is to answer
     cdef tuple refused               # the name of a queue, and the status that its attaching had
     cdef bint gone
 
-    def __cinit__(self, Front front, context):
-        self.front = front
+    def __cinit__(self, Engine engine, context):
+        self.engine = engine
         self.context = context
-        if not front.open_:
-            raise _errors.ShmqError("this front is closed")
-        self.c = shmq_session_begin(&front.c, <void *>self)
+        if not engine.open_:
+            raise _errors.ShmqError("this engine is closed")
+        self.c = shmq_session_begin(&engine.c, <void *>self)
         if self.c == NULL:
             raise MemoryError
         Py_INCREF(self)          # of its C half, until close
@@ -68,7 +68,7 @@ cdef class Session:
     @property
     def promised(self):
         """Answers that wait for the disk, or for something else that takes a while."""
-        return 0 if self.c == NULL else self.c.promise_count + self.c.parked
+        return 0 if self.c == NULL else self.c.durable_reply_count + self.c.parked
 
     @property
     def closed(self):
@@ -95,16 +95,16 @@ cdef class Session:
             for round_ in range(MOST_ROUNDS):
                 if came or not self._receive(fd):
                     break
-            self.front._settle()
+            self.engine._settle()
         return self.writable(fd)
 
     # Whether no other session has been read from for a while.
     cdef bint _is_alone(self):
-        if self.front.last is not self:
-            self.front.last = self
-            self.front.in_a_row = 0
-        self.front.in_a_row += 1
-        return self.front.in_a_row > IN_A_ROW
+        if self.engine.last is not self:
+            self.engine.last = self
+            self.engine.in_a_row = 0
+        self.engine.in_a_row += 1
+        return self.engine.in_a_row > IN_A_ROW
 
     # Whether something came within the time that is worth waiting.
     cdef bint _linger(self, int fd) except -1:
@@ -113,14 +113,14 @@ cdef class Session:
         cdef int why
         cdef unsigned char *at
         cdef int64_t ns
-        if self.c == NULL or self.c.filling.active:
+        if self.c == NULL or self.c.large_body.active:
             return False
-        ns = _spin_time(&self.front.spin)
+        ns = _spin_time(&self.engine.spin)
         at = shmq_session_space(self.c, &size)
         if not ns or at == NULL:
             return False
         with nogil:
-            got = _spin_recv(fd, at, size, &self.front.spin, ns, &why)
+            got = _spin_recv(fd, at, size, &self.engine.spin, ns, &why)
         self._took(got, why)
         return got > 0
 
@@ -135,9 +135,9 @@ cdef class Session:
         if at == NULL and not self.c.finished:
             return False
         if at == NULL:
-            at = self.front.c.scratch  # nothing that comes now is carried out
+            at = self.engine.c.scratch  # nothing that comes now is carried out
             size = SHMQ_SCRATCH
-        if self.c.filling.active:
+        if self.c.large_body.active:
             with nogil:
                 got = recv(fd, at, size, MSG_DONTWAIT)
         else:
@@ -188,7 +188,7 @@ cdef class Session:
             self.gone = errno != EAGAIN and errno != EINTR
             return False
         shmq_session_sent(self.c, sent)
-        self.front._settle()
+        self.engine._settle()
         return True
 
     def feed(self, data):
@@ -209,7 +209,7 @@ cdef class Session:
                 done += part
         finally:
             PyBuffer_Release(&source)
-        self.front._settle()
+        self.engine._settle()
         return self._flags()
 
     def take(self, size_t most=65536):
@@ -226,14 +226,14 @@ cdef class Session:
             taken.append(PyBytes_FromStringAndSize(<char *>pieces[i].iov_base, part))
             size += part
         shmq_session_sent(self.c, size)
-        self.front._settle()
+        self.engine._settle()
         return b"".join(taken)
 
     def finish(self):
         """The peer sends no more: its whole frames are carried out, its waits end."""
         if self.c != NULL:
             shmq_session_finish(self.c)
-            self.front._settle()
+            self.engine._settle()
         return self._flags()
 
     def close(self):
@@ -242,12 +242,12 @@ cdef class Session:
         if c == NULL:
             return
         self.c = NULL
-        if self.front.last is self:
-            self.front.last = None
+        if self.engine.last is self:
+            self.engine.last = None
         shmq_session_end(c)
         Py_DECREF(self)
-        if self.front.open_:
-            self.front._settle()
+        if self.engine.open_:
+            self.engine._settle()
 
     def park(self):
         """What is being answered is answered by `unpark`. It holds all behind it back."""
@@ -263,7 +263,7 @@ cdef class Session:
         """Go on with what was put back."""
         if self.c != NULL:
             shmq_unpark(self.c)
-            self.front._settle()
+            self.engine._settle()
 
     def unpark(self, uint32_t asked, int kind, int status, payload):
         """Answer the request that was parked, with the message id ``asked``, and go on."""
@@ -271,7 +271,7 @@ cdef class Session:
             self._answer(asked, kind, status, payload)
         if self.c != NULL:
             shmq_unpark(self.c)
-            self.front._settle()
+            self.engine._settle()
 
     def delay(self):
         """What is being answered is answered later: see `answer_late`. It holds nothing back.
@@ -285,21 +285,21 @@ cdef class Session:
         if self.c != NULL:
             shmq_answer_late(self.c, asked, status, PyBytes_AS_STRING(payload),
                              <uint32_t>PyBytes_GET_SIZE(payload))
-            self.front._settle()
+            self.engine._settle()
 
-    def promise(self):
+    def durable_reply(self):
         """As `delay`, for what is to be on disk: the ticket for `keep`.
 
         Such answers keep their order among themselves.
         """
-        return 0 if self.c == NULL else shmq_promise_later(self.c, self.asked)
+        return 0 if self.c == NULL else shmq_durable_reply_later(self.c, self.asked)
 
     def keep(self, uint64_t ticket, int status, bytes payload):
         """Answer what was promised, unless nobody waits for it."""
         if self.c != NULL:
-            shmq_promise_settle(self.c, ticket, status, PyBytes_AS_STRING(payload),
+            shmq_durable_reply_settle(self.c, ticket, status, PyBytes_AS_STRING(payload),
                                 <uint32_t>PyBytes_GET_SIZE(payload))
-            self.front._settle()
+            self.engine._settle()
 
     # Answers what the control has decided; None: it will.
     cdef int _answer(self, uint32_t asked, int kind, int status, payload) except -1:

@@ -1,10 +1,10 @@
 """Transactions on their way to disk: noted as a whole before anything of them is written.
 
-A committed transaction has a file in memory (`shmq.client.transaction.transaction_log`) from before it
-does anything until the writer has seen that all of it has happened. Whoever is about to write
-what he has collected from a queue, a partition or the groups of a stream calls `note` in between:
-whatever he has collected of a transaction, the transaction is on disk first, with all that it
-does. So a power cut leaves all of it or nothing: recovery does what is missing
+A committed transaction has a file in memory (`shmq.client.transaction.transaction_log`) from
+before it does anything until the writer has seen that all of it has happened. Whoever is about to
+write what he has collected from a queue, a partition or the groups of a stream calls `note` in
+between: whatever he has collected of a transaction, the transaction is on disk first, with all
+that it does. So a power cut leaves all of it or nothing: recovery does what is missing
 (`shmq.persistence.transaction_recovery`).
 
 A part of a transaction is done when all that its queue, stream or groups held after the

@@ -89,7 +89,7 @@ class FrontEnd:
             self._aside,
             settings.limits,
         )
-        self._front = _core.Front(self._control, **_limits_of(settings))
+        self._front = _core.Engine(self._control, **_limits_of(settings))
         self._control.attached = self._front.attached
 
     @property

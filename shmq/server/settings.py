@@ -51,7 +51,7 @@ class Settings:
     bind: str = "127.0.0.1"
     #: The port; 0: one that is free.
     port: int = DEFAULT_PORT
-    #: Front-end processes: 1 to 256. By default one for each CPU it may use, up to 4.
+    #: Engine-end processes: 1 to 256. By default one for each CPU it may use, up to 4.
     workers: int = dataclasses.field(default_factory=_usual_workers)
     #: The namespace whose queues are served.
     namespace: str = dataclasses.field(default_factory=default_namespace)

@@ -447,7 +447,7 @@ static void read_batch(struct shelf *shelf, size_t size)
 }
 
 /* One batch; or, of a writer that is killed before it is published, none. */
-static void write_batch(struct shmq_follower *f, struct crowd *c, struct shelf *shelf, bool dies)
+static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shelf *shelf, bool dies)
 {
     struct shmq_out out = {shelf->bytes, shelf->bytes + SHELF};
     bool more = true;
@@ -468,11 +468,11 @@ void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed)
 {
     struct chance chance = chance_from(seed);
     struct shelf *shelf = calloc(1, sizeof *shelf);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
     bool last = false;
 
     CHECK(shelf != NULL);
-    shmq_follow(&f, q);
+    shmq_scan_changes(&f, q);
     while (!last) {
         bool dies = !chance_below(&chance, 20);
 
@@ -480,12 +480,12 @@ void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed)
         (void)shmq_attend(&f, SLICE, (int64_t)chance_below(&chance, 200000), 0, 0);
         write_batch(&f, c, shelf, dies && !last);
         if (dies && !last) {
-            shmq_unfollow(&f);
-            shmq_follow(&f, q);
+            shmq_unscan(&f);
+            shmq_scan_changes(&f, q);
             shmq_disclaim(&f);
         }
     }
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
     CHECK_EQ(shmq_synced(q), CROWD_MESSAGES);
     for (uint32_t seq = 0; seq <= CROWD_MESSAGES; seq++)
         CHECK(!shelf->has[seq]);

@@ -537,7 +537,7 @@ TEST("threads that wait on two queues with one bell each get everything")
     }
 }
 
-static struct shmq_watch arm_choosily(struct shmq_queue *q, uint32_t n)
+static struct shmq_watch arm_filtered(struct shmq_queue *q, uint32_t n)
 {
     struct shmq_watch w = watch(SHMQ_NOT_EMPTY, n);
 
@@ -553,8 +553,8 @@ TEST("who is choosy is not rung for what was there, but for all that arrives")
 
     put_text(q, "a");
     CHECK_EQ(rings(q), 0);
-    first = arm_choosily(q, 1);
-    second = arm_choosily(q, 2);
+    first = arm_filtered(q, 1);
+    second = arm_filtered(q, 2);
     CHECK_EQ(rings(q), 0);
     CHECK(!shmq_stirs(q, &first, true));
     put_text(q, "b");
@@ -566,14 +566,14 @@ TEST("who is choosy is not rung for what was there, but for all that arrives")
 TEST("who is choosy takes nobody's ring or post")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
-    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), choosy = arm_choosily(q, 1);
+    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), choosy = arm_filtered(q, 1);
     uint32_t post[2];
 
     CHECK(plain.place != choosy.place);
     put_text(q, "a");
     CHECK_EQ(rings(q), 1ull << plain.place | 1ull << choosy.place);
     CHECK_EQ(drain(q), 1);
-    (void)arm_choosily(q, 1);
+    (void)arm_filtered(q, 1);
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     put_text(q, "b");
     shmq_unlock(q, post);
@@ -592,11 +592,11 @@ TEST("what comes back, is due, or follows in its group, arrives")
     PUT(q, .group = 7);
     view = take_next(q);
     CHECK_EQ(rings(q), 0);
-    w = arm_choosily(q, 1);
+    w = arm_filtered(q, 1);
     CHECK_EQ(shmq_nack(q, view.receipt, 0, now), SHMQ_OK);
     CHECK_EQ(rings(q), 1ull << w.place);
     view = take_next(q);
-    w = arm_choosily(q, 1);
+    w = arm_filtered(q, 1);
     CHECK_EQ(rings(q), 0);
     CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
     CHECK_EQ(rings(q), 1ull << w.place);

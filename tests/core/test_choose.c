@@ -13,7 +13,7 @@ static struct shmq_choice choice_in(struct shmq_queue *q)
 {
     struct shmq_choice choice;
 
-    shmq_choose_begin(q, &choice, &(struct shmq_filter){small, sizeof small});
+    shmq_select_begin(q, &choice, &(struct shmq_filter){small, sizeof small});
     return choice;
 }
 
@@ -22,8 +22,8 @@ static uint64_t go_on(struct shmq_queue *q, struct shmq_choice *choice, struct s
 {
     int status;
 
-    while ((status = shmq_choose(q, choice, now, true, view)) == SHMQ_EMPTY && choice->more)
-        shmq_choose_again(choice);
+    while ((status = shmq_select(q, choice, now, true, view)) == SHMQ_EMPTY && choice->more)
+        shmq_select_again(choice);
     CHECK(status == SHMQ_OK || status == SHMQ_EMPTY);
     return status == SHMQ_OK ? view->seq : 0;
 }
@@ -91,9 +91,9 @@ TEST("a long search lets the lock go, and goes on where it was")
     CHECK_EQ(chosen(q), 1);
     put_bytes(q, 1);
     choice = choice_in(q);
-    while (shmq_choose(q, &choice, now, true, &view) == SHMQ_EMPTY && choice.more) {
+    while (shmq_select(q, &choice, now, true, &view) == SHMQ_EMPTY && choice.more) {
         CHECK_EQ(next_seq(q), holds + 1); /* from the front meanwhile */
-        shmq_choose_again(&choice);
+        shmq_select_again(&choice);
         holds++;
     }
     CHECK_EQ(view.seq, 3001);
@@ -119,9 +119,9 @@ TEST("the longer a filter is, the fewer messages are looked at while the lock is
     fill(q, 40, 41);
     CHECK_EQ(chosen(q), 1);
     put_bytes(q, 1);
-    shmq_choose_begin(q, &choice, &filter);
-    while (shmq_choose(q, &choice, now, true, &view) == SHMQ_EMPTY && choice.more) {
-        shmq_choose_again(&choice);
+    shmq_select_begin(q, &choice, &filter);
+    while (shmq_select(q, &choice, now, true, &view) == SHMQ_EMPTY && choice.more) {
+        shmq_select_again(&choice);
         holds++;
     }
     CHECK_EQ(view.seq, 41);
@@ -138,10 +138,10 @@ TEST("a search goes on, though the message it stood at is gone")
     CHECK_EQ(chosen(q), 1);
     put_bytes(q, 1);
     choice = choice_in(q);
-    CHECK_EQ(shmq_choose(q, &choice, now, true, &view), SHMQ_EMPTY);
+    CHECK_EQ(shmq_select(q, &choice, now, true, &view), SHMQ_EMPTY);
     CHECK(choice.more);
     CHECK_EQ(shmq_lease_at(q, choice.at, choice.seq, now, SECOND, &taken), SHMQ_OK);
-    shmq_choose_again(&choice);
+    shmq_select_again(&choice);
     CHECK_EQ(go_on(q, &choice, &view), 1001);
     CHECK_WELL(q);
 }
@@ -163,9 +163,9 @@ TEST("many that came back are looked through by parts, the first of them first")
     CHECK_WELL(q);
     choice = choice_in(q);
     CHECK_EQ(go_on(q, &choice, &view), 1);
-    CHECK_EQ(shmq_choose(q, &choice, now, true, &view), SHMQ_EMPTY);
+    CHECK_EQ(shmq_select(q, &choice, now, true, &view), SHMQ_EMPTY);
     CHECK(choice.more);
-    shmq_choose_again(&choice);
+    shmq_select_again(&choice);
     CHECK_EQ(go_on(q, &choice, &view), 501);
     CHECK_EQ(go_on(q, &choice, &view), 1001);
     CHECK_EQ(go_on(q, &choice, &view), 1501);

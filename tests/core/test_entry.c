@@ -31,7 +31,7 @@ static void check_entry(uint32_t value, uint32_t key, uint32_t headers, uint8_t 
                                  .headers = carried + 2,
                              };
     unsigned char *at = (unsigned char *)room;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
     uint64_t size, next;
     uint32_t crc;
 
@@ -47,7 +47,7 @@ static void check_entry(uint32_t value, uint32_t key, uint32_t headers, uint8_t 
     CHECK(found.key_bytes == key && !memcmp(found.key, carried + 1, key));
     CHECK(found.headers_bytes == headers && !memcmp(found.headers, carried + 2, headers));
     CHECK(found.timestamp == 9 && found.seen == (flags & SHMQ_E_SEEN ? 17 : 9));
-    shmq_entry_glance(at, size, &g);
+    shmq_entry_peek(at, size, &g);
     CHECK(g.size == size && g.seen == found.seen);
     for (const unsigned char *pad = found.headers + headers;
          pad < at + size - (flags & SHMQ_E_SEEN ? SHMQ_ENTRY_SEEN : 0); pad++)

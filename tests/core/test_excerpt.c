@@ -32,14 +32,14 @@ static uint32_t bytes_of(uint32_t n, const unsigned char **at)
     return (uint32_t)(offsets[n + 1] - offsets[n]);
 }
 
-static void copy_into_block(struct shmq_queue *q, struct shmq_excerpt *e)
+static void copy_into_block(struct shmq_queue *q, struct shmq_snapshot_read *e)
 {
     struct shmq_columns c;
 
     CHECK(shmq_columns_place(&places, e->count, e->body_bytes, e->meta_bytes));
     CHECK(places.size <= ROOM);
     shmq_columns_begin(&c, block, &places);
-    shmq_excerpt_copy(q, e, 0, &c);
+    shmq_snapshot_read_copy(q, e, 0, &c);
     CHECK(shmq_columns_read(block, shmq_columns_end(&c), &places));
     CHECK_EQ(places.count, c.count);
 }
@@ -47,11 +47,11 @@ static void copy_into_block(struct shmq_queue *q, struct shmq_excerpt *e)
 /* Reads from `start` to `end`: how many rows; `start` moves on. */
 static uint32_t read_slots(struct shmq_queue *q, uint32_t *start, uint32_t end, uint64_t max_bytes)
 {
-    struct shmq_excerpt e;
+    struct shmq_snapshot_read e;
 
-    shmq_excerpt_begin(&e, q->capacity, max_bytes, INT32_MAX);
+    shmq_snapshot_read_begin(&e, q->capacity, max_bytes, INT32_MAX);
     CHECK(e.picks);
-    CHECK_EQ(shmq_excerpt_slots(q, &e, start, end), SHMQ_OK);
+    CHECK_EQ(shmq_snapshot_read_slots(q, &e, start, end), SHMQ_OK);
     copy_into_block(q, &e);
     free(e.picks);
     return places.count;
@@ -67,11 +67,11 @@ static uint32_t read_all(struct shmq_queue *q)
 static int read_run(struct shmq_queue *q, const uint32_t *slots, const uint64_t *seqs, uint64_t *at,
                     uint64_t end)
 {
-    struct shmq_excerpt e;
+    struct shmq_snapshot_read e;
     int status;
 
-    shmq_excerpt_begin(&e, end, ROOM, INT32_MAX);
-    status = shmq_excerpt_run(q, &e, slots, seqs, at, end);
+    shmq_snapshot_read_begin(&e, end, ROOM, INT32_MAX);
+    status = shmq_snapshot_read_run(q, &e, slots, seqs, at, end);
     copy_into_block(q, &e);
     free(e.picks);
     return status;
@@ -148,17 +148,17 @@ TEST("a block ends before it is too large, but for its first message")
 TEST("a message of more bytes than are allowed is too large, and is left behind others")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 16);
-    struct shmq_excerpt e;
+    struct shmq_snapshot_read e;
     uint32_t start = 0;
 
     put_bytes(q, 10);
     put_bytes(q, 200);
-    shmq_excerpt_begin(&e, 16, ROOM, 100);
-    CHECK_EQ(shmq_excerpt_slots(q, &e, &start, ALL), SHMQ_OK);
+    shmq_snapshot_read_begin(&e, 16, ROOM, 100);
+    CHECK_EQ(shmq_snapshot_read_slots(q, &e, &start, ALL), SHMQ_OK);
     CHECK_EQ(e.count, 1);
     free(e.picks);
-    shmq_excerpt_begin(&e, 16, ROOM, 100);
-    CHECK_EQ(shmq_excerpt_slots(q, &e, &start, ALL), SHMQ_TOO_LARGE);
+    shmq_snapshot_read_begin(&e, 16, ROOM, 100);
+    CHECK_EQ(shmq_snapshot_read_slots(q, &e, &start, ALL), SHMQ_TOO_LARGE);
     free(e.picks);
 }
 
@@ -166,7 +166,7 @@ TEST("slots that contradict themselves are damage, and nothing is read by them")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     uint32_t start = 0;
-    struct shmq_excerpt e;
+    struct shmq_snapshot_read e;
     struct shmq_slot *s, was;
 
     put_text(q, "a");
@@ -186,8 +186,8 @@ TEST("slots that contradict themselves are damage, and nothing is read by them")
             s->body_bytes = s->units * SHMQ_UNIT + 1;
         if (what == 3)
             s->meta_bytes = UINT32_MAX;
-        shmq_excerpt_begin(&e, 4, ROOM, INT32_MAX);
-        CHECK_EQ(shmq_excerpt_slots(q, &e, &at, ALL), SHMQ_DAMAGED);
+        shmq_snapshot_read_begin(&e, 4, ROOM, INT32_MAX);
+        CHECK_EQ(shmq_snapshot_read_slots(q, &e, &at, ALL), SHMQ_DAMAGED);
         CHECK_EQ(e.count, 0);
         free(e.picks);
     }
@@ -197,13 +197,13 @@ TEST("slots that contradict themselves are damage, and nothing is read by them")
 TEST("a message that goes between the choice and the copy has no row, nor has its successor")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
-    struct shmq_excerpt e;
+    struct shmq_snapshot_read e;
     uint32_t start = 0;
 
     for (int i = 0; i < 4; i++)
         put_bytes(q, 100);
-    shmq_excerpt_begin(&e, 4, ROOM, INT32_MAX);
-    CHECK_EQ(shmq_excerpt_slots(q, &e, &start, ALL), SHMQ_OK);
+    shmq_snapshot_read_begin(&e, 4, ROOM, INT32_MAX);
+    CHECK_EQ(shmq_snapshot_read_slots(q, &e, &start, ALL), SHMQ_OK);
     CHECK_EQ(e.count, 4);
     for (int i = 0; i < 3; i++)
         CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);

@@ -65,24 +65,24 @@ static void replay(struct shmq_replay *r)
     CHECK_EQ(r->count, COUNT);
 }
 
-static struct shmq_extract everything(void)
+static struct shmq_file_columns everything(void)
 {
-    return (struct shmq_extract){.most_seq = UINT64_MAX,
-                                 .least_put_at = INT64_MIN,
-                                 .most_put_at = INT64_MAX,
-                                 .max_bytes = sizeof block};
+    return (struct shmq_file_columns){.most_seq = UINT64_MAX,
+                                      .least_put_at = INT64_MIN,
+                                      .most_put_at = INT64_MAX,
+                                      .max_bytes = sizeof block};
 }
 
-static uint32_t extract(const struct shmq_replay *r, struct shmq_extract e, uint64_t *at)
+static uint32_t extract(const struct shmq_replay *r, struct shmq_file_columns e, uint64_t *at)
 {
     uint64_t begin = *at;
     struct shmq_columns c;
 
-    CHECK(shmq_extract_count(r, &e, at, r->count));
+    CHECK(shmq_file_columns_count(r, &e, at, r->count));
     CHECK(shmq_columns_place(&places, e.count, e.body_bytes, e.meta_bytes));
     CHECK(places.size <= sizeof block);
     shmq_columns_begin(&c, block, &places);
-    shmq_extract_copy(r, &e, begin, *at, &c);
+    shmq_file_columns_copy(r, &e, begin, *at, &c);
     CHECK_EQ(c.count, e.count);
     CHECK(shmq_columns_read(block, shmq_columns_end(&c), &places));
     return places.count;
@@ -120,7 +120,7 @@ TEST("every message is a row, as it is now")
 TEST("limits of numbers and times are kept, both ends included")
 {
     struct shmq_replay r;
-    struct shmq_extract e = everything();
+    struct shmq_file_columns e = everything();
     uint64_t at = 0;
 
     replay(&r);
@@ -143,7 +143,7 @@ TEST("limits of numbers and times are kept, both ends included")
 TEST("blocks one after the other have every message once")
 {
     struct shmq_replay r;
-    struct shmq_extract e = everything();
+    struct shmq_file_columns e = everything();
 
     replay(&r);
     for (e.max_bytes = 1; e.max_bytes < 4000; e.max_bytes += 333) {

@@ -35,7 +35,7 @@ static struct shmq_queue *new_journaled(uint32_t capacity)
 }
 
 /* Collects into `bytes` of room; what was written stands in `room`. */
-static int collect_into(struct shmq_follower *f, size_t bytes, size_t *written)
+static int collect_into(struct shmq_change_scan *f, size_t bytes, size_t *written)
 {
     struct shmq_out out = {room, room + bytes};
     int status = shmq_collect(f, &out, 1);
@@ -44,7 +44,7 @@ static int collect_into(struct shmq_follower *f, size_t bytes, size_t *written)
     return status;
 }
 
-static void publish(struct shmq_follower *f, size_t written)
+static void publish(struct shmq_change_scan *f, size_t written)
 {
     memcpy(disk + disk_bytes, room, written);
     disk_bytes += written;
@@ -55,7 +55,7 @@ static void publish(struct shmq_follower *f, size_t written)
 }
 
 /* Collects, publishes and returns what the batch says: "P1 P2 S1 U3 D2", by type and number. */
-static const char *sync_all(struct shmq_follower *f)
+static const char *sync_all(struct shmq_change_scan *f)
 {
     static char text[4096];
     struct shmq_record r;
@@ -76,11 +76,11 @@ static const char *sync_all(struct shmq_follower *f)
     return text;
 }
 
-static struct shmq_follower follow(struct shmq_queue *q)
+static struct shmq_change_scan follow(struct shmq_queue *q)
 {
-    struct shmq_follower f;
+    struct shmq_change_scan f;
 
-    shmq_follow(&f, q);
+    shmq_scan_changes(&f, q);
     return f;
 }
 
@@ -94,7 +94,7 @@ static void ack_next(struct shmq_queue *q)
 TEST("every put is collected once in order")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     put_text(q, "one");
     put_text(q, "two");
@@ -103,13 +103,13 @@ TEST("every put is collected once in order")
     put_text(q, "three");
     CHECK_TEXT(sync_all(&f), "P3");
     CHECK_EQ(q->h->journal.synced, 3);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("what was acknowledged before it was collected is never written")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     CHECK_TEXT(sync_all(&f), "");
     put_text(q, "one");
@@ -117,13 +117,13 @@ TEST("what was acknowledged before it was collected is never written")
     CHECK_EQ(q->h->live, 0);
     CHECK_TEXT(sync_all(&f), "");
     CHECK_EQ(q->h->journal.synced, 1);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("a logged message that is settled keeps its slot until that is on disk")
 {
     struct shmq_queue *q = new_journaled(1);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
     uint64_t seq;
     size_t written;
 
@@ -137,7 +137,7 @@ TEST("a logged message that is settled keeps its slot until that is on disk")
     publish(&f, written);
     CHECK_EQ(q->h->spent, 0);
     CHECK_EQ(put_status(q, &(struct shmq_put){.body = "x", .body_bytes = 1}, &seq), SHMQ_OK);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("without a writer nothing is kept for it")
@@ -155,7 +155,7 @@ TEST("without a writer nothing is kept for it")
 TEST("a message that comes back is updated once")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     put_text(q, "one");
     CHECK_TEXT(sync_all(&f), "P1");
@@ -165,13 +165,13 @@ TEST("a message that comes back is updated once")
     now += 6 * SECOND;
     CHECK_EQ(shmq_return_unseen(q, take_next(q).receipt, now), SHMQ_OK);
     CHECK_TEXT(sync_all(&f), "U1"); /* no longer delayed */
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("hints that were overwritten are made up for")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     put_text(q, "kept");
     for (int i = 0; i < 5000; i++) {
@@ -184,13 +184,13 @@ TEST("hints that were overwritten are made up for")
     }
     CHECK_TEXT(sync_all(&f), "P1");
     CHECK_EQ(q->h->journal.synced, 5001);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("hints that a rebuild lost are made up for")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     put_text(q, "one");
     put_text(q, "two");
@@ -201,13 +201,13 @@ TEST("hints that a rebuild lost are made up for")
     CHECK_WELL(q);
     CHECK_TEXT(sync_all(&f), "S1 P3");
     CHECK_EQ(q->h->live, 2);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("a purge is told")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
     uint64_t removed;
 
     put_text(q, "one");
@@ -219,13 +219,13 @@ TEST("a purge is told")
     CHECK_WELL(q);
     CHECK_TEXT(sync_all(&f), "S1 S2");
     CHECK_EQ(q->h->live, 0);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("a batch that has no room for all goes on in the next")
 {
     struct shmq_queue *q = new_journaled(64);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
     size_t written;
     uint64_t last = 0;
 
@@ -246,7 +246,7 @@ TEST("a batch that has no room for all goes on in the next")
     CHECK_EQ(collect_into(&f, 500, &written), SHMQ_FULL);
     CHECK(f.needed > 1000);
     CHECK_EQ(q->h->journal.synced, 50);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need memory, too */
@@ -254,7 +254,7 @@ TEST("without private memory nothing is collected, and nothing is forgotten")
 {
     enum { MANY = 60000 };
     struct shmq_queue *q = new_journaled(MANY);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
     struct rlimit limit, none;
     size_t written;
 
@@ -280,14 +280,14 @@ TEST("without private memory nothing is collected, and nothing is forgotten")
     CHECK_EQ(q->h->journal.puts, MANY);
     CHECK_EQ(q->h->journal.settles, 1);
     CHECK_EQ(q->h->spent, 0);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 #endif
 
 TEST("what a dead writer had claimed is claimed anew")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower dead = follow(q), f;
+    struct shmq_change_scan dead = follow(q), f;
     size_t written;
 
     put_text(q, "one");
@@ -297,12 +297,12 @@ TEST("what a dead writer had claimed is claimed anew")
     CHECK_EQ(collect_into(&dead, ROOM, &written), SHMQ_OK); /* never published */
     ack_next(q);
     ack_next(q);
-    shmq_unfollow(&dead);
+    shmq_unscan(&dead);
     f = follow(q);
     shmq_disclaim(&f);
     CHECK_TEXT(sync_all(&f), "S1 S2 P3");
     CHECK_EQ(q->h->live, 1);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 /* ---- moves ---- */
@@ -337,7 +337,7 @@ TEST("the end of a moved message is held back until its copy is on disk")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
     struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
-    struct shmq_follower f, g;
+    struct shmq_change_scan f, g;
 
     disk_bytes = 0;
     q->h->journal.writer = graves->h->journal.writer = PROCESS;
@@ -357,15 +357,15 @@ TEST("the end of a moved message is held back until its copy is on disk")
     shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 0);
-    shmq_unfollow(&f);
-    shmq_unfollow(&g);
+    shmq_unscan(&f);
+    shmq_unscan(&g);
 }
 
 TEST("a message that was moved before it was logged is written all the same")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
     struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
 
     disk_bytes = 0;
     q->h->journal.writer = PROCESS;
@@ -382,14 +382,14 @@ TEST("a message that was moved before it was logged is written all the same")
     shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S1");
     CHECK_EQ(q->h->live, 1);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("so it is where somebody waits for the first writer to come")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
     struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
 
     disk_bytes = 0;
     put_text(q, "poison");
@@ -402,7 +402,7 @@ TEST("so it is where somebody waits for the first writer to come")
     CHECK_EQ(q->h->live, 1);
     f = follow(q);
     CHECK_TEXT(sync_all(&f), "P1");
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("a moved message that has arrived before its put was written is not written any more")
@@ -410,7 +410,7 @@ TEST("a moved message that has arrived before its put was written is not written
     static char large[1000];
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL, .dead_letters = 1);
     struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
     size_t written;
     uint64_t seq;
 
@@ -428,14 +428,14 @@ TEST("a moved message that has arrived before its put was written is not written
     shmq_arrived(&f, f.moved.at[0].at);
     CHECK_TEXT(sync_all(&f), "S2 P1"); /* and not P2 behind it: it would be back */
     CHECK_EQ(q->h->live, 1);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("what was held back twice, or is over, is forgotten")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 1, .durability = SHMQ_JOURNAL, .dead_letters = 1);
     struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
 
     disk_bytes = 0;
     q->h->journal.writer = PROCESS;
@@ -452,7 +452,7 @@ TEST("what was held back twice, or is over, is forgotten")
     put_text(q, "poison too");
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     CHECK_EQ(shmq_held_back(&f), 0); /* this one is dead, and nowhere else yet */
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 /* Whoever settles a message commits SPENT for a moment, even if the slot is free at once. */
@@ -460,7 +460,7 @@ TEST("a slot that was seen in passing is not set free for another message")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 1, .durability = SHMQ_JOURNAL, .dead_letters = 1);
     struct shmq_queue *graves = NEW_QUEUE(.capacity = 8, .durability = SHMQ_JOURNAL);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
     uint64_t receipt, word;
     size_t written;
 
@@ -483,14 +483,14 @@ TEST("a slot that was seen in passing is not set free for another message")
     publish(&f, 0);
     CHECK_EQ(q->h->spent, 1);
     CHECK_TEXT(sync_all(&f), "P2");
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("a copy that was voided leaves no trace")
 {
     struct shmq_queue *q = new_journaled(8);
     struct shmq_view copy = reserve(q, 4);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     CHECK_EQ(shmq_stage(q, copy.receipt,
                         &(struct shmq_put){.body_bytes = 4, .origin_queue = 9, .origin_seq = 5},
@@ -500,7 +500,7 @@ TEST("a copy that was voided leaves no trace")
     put_bytes(q, 4);
     CHECK_EQ(q->slots[0].origin_queue, 0);
     CHECK_TEXT(sync_all(&f), "P1");
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 /* ---- waiting ---- */
@@ -520,7 +520,7 @@ static void put_copy(struct shmq_queue *q)
 TEST("what comes into the slot of a copy is none")
 {
     struct shmq_queue *q = new_journaled(1);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     put_copy(q);
     CHECK_TEXT(sync_all(&f), "P1");
@@ -541,13 +541,13 @@ TEST("what comes into the slot of a copy is none")
     CHECK_EQ(q->h->live, 0);
     put_text(q, "own");
     CHECK_EQ(q->slots[0].origin_queue, 0);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("the writer waits for what it is woken for")
 {
     struct shmq_queue *q = new_journaled(8);
-    struct shmq_follower f = follow(q);
+    struct shmq_change_scan f = follow(q);
 
     CHECK_TEXT(sync_all(&f), "");
     CHECK_EQ(shmq_attend(&f, 1000000, 0, 0, 0), SHMQ_TIMED_OUT);
@@ -564,7 +564,7 @@ TEST("the writer waits for what it is woken for")
     CHECK_EQ(shmq_attend(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
     shmq_fail(q, 28);
     CHECK_EQ(shmq_wait_synced(q, 2, SECOND), SHMQ_NO_SPACE);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 /* ---- restoring ---- */
@@ -623,7 +623,7 @@ TEST("a restored queue is as it was")
     const struct shmq_options options = {
         .capacity = 32, .durability = SHMQ_JOURNAL, .dead_letters = 1};
     struct shmq_queue *q = new_queue(&options), *again;
-    struct shmq_follower f;
+    struct shmq_change_scan f;
     struct shmq_view view;
 
     disk_bytes = 0;
@@ -640,7 +640,7 @@ TEST("a restored queue is as it was")
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     CHECK_EQ(shmq_nack(q, take_next(q).receipt, 10 * SECOND, now), SHMQ_OK); /* a1 holds a2 */
     sync_all(&f);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 
     again = restored(&options);
     CHECK_EQ(again->h->last_seq, 1000);
@@ -667,19 +667,19 @@ TEST("what is restored counts as logged")
 {
     const struct shmq_options options = {.capacity = 8, .durability = SHMQ_JOURNAL};
     struct shmq_queue *q = new_queue(&options);
-    struct shmq_follower f;
+    struct shmq_change_scan f;
 
     disk_bytes = 0;
     f = follow(q);
     put_text(q, "one");
     sync_all(&f);
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
     q = restored(&options);
     f = follow(q);
     CHECK_TEXT(sync_all(&f), "");
     ack_next(q);
     CHECK_TEXT(sync_all(&f), "S1");
-    shmq_unfollow(&f);
+    shmq_unscan(&f);
 }
 
 TEST("what cannot be restored is refused")
@@ -712,7 +712,7 @@ TEST("the disk has what the queue has")
 
     for (uint32_t seed = 1; seed <= 60; seed++) {
         struct shmq_queue *q = new_journaled(1 + seed % 40);
-        struct shmq_follower f = follow(q);
+        struct shmq_change_scan f = follow(q);
         uint64_t receipts[64], seq;
         uint32_t held = 0;
 
@@ -754,7 +754,7 @@ TEST("the disk has what the queue has")
         for (uint32_t at = 0; at < q->h->slots_made; at++)
             if (state_at(q, at) != SHMQ_FREE)
                 CHECK(kept[q->slots[at].seq].is);
-        shmq_unfollow(&f);
+        shmq_unscan(&f);
         release_everything();
     }
 }

@@ -77,13 +77,13 @@ TEST("what is promised is answered in its order, whatever becomes ready first")
     ask(session, PROMISED, 2);
     ask(session, SHMQ_T_PING, 3);
     CHECK_EQ(answered(session, &status), 3);
-    shmq_promise_settle(session, host.ticket, SHMQ_S_OK, "second", 6);
+    shmq_durable_reply_settle(session, host.ticket, SHMQ_S_OK, "second", 6);
     CHECK_EQ(answered(session, &status), 0);
-    shmq_promise_settle(session, first, SHMQ_S_NO_SPACE, NULL, 0);
+    shmq_durable_reply_settle(session, first, SHMQ_S_NO_SPACE, NULL, 0);
     CHECK_EQ(answered(session, &status), 1);
     CHECK_EQ(status, SHMQ_S_NO_SPACE);
     CHECK_EQ(answered(session, &status), 2);
-    shmq_promise_settle(session, first, SHMQ_S_OK, NULL, 0); /* it was kept already */
+    shmq_durable_reply_settle(session, first, SHMQ_S_OK, NULL, 0); /* it was kept already */
     CHECK_EQ(answered(session, &status), 0);
     end(session);
 }
@@ -99,7 +99,7 @@ TEST("once the peer sends no more, what waits is not answered, and what is promi
     CHECK(!shmq_session_is_ending(session));
     shmq_answer_late(session, 1, SHMQ_S_OK, NULL, 0);
     CHECK_EQ(answered(session, &status), 0);
-    shmq_promise_settle(session, host.ticket, SHMQ_S_OK, "done", 4);
+    shmq_durable_reply_settle(session, host.ticket, SHMQ_S_OK, "done", 4);
     CHECK_EQ(answered(session, &status), 2);
     CHECK(shmq_session_is_ending(session));
     end(session);
@@ -113,13 +113,13 @@ TEST("a connection that waits is not idle, and one that does not is")
     ask(session, WAITS, 1);
     now += 6 * MINUTE;
     shmq_clock_set = now;
-    (void)shmq_front_tick(&host.front, now);
+    (void)shmq_engine_tick(&host.engine, now);
     CHECK_EQ(answered(session, &status), 0);
     shmq_answer_late(session, 1, SHMQ_S_OK, NULL, 0);
     CHECK_EQ(answered(session, &status), 1);
     now += 6 * MINUTE;
     shmq_clock_set = now;
-    (void)shmq_front_tick(&host.front, now);
+    (void)shmq_engine_tick(&host.engine, now);
     CHECK_EQ(answered(session, &status), 0); /* the id of what nobody has asked for */
     CHECK_EQ(status, SHMQ_S_TIMED_OUT);
     end(session);

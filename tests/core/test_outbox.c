@@ -10,9 +10,9 @@
 
 static uint32_t gone;
 
-static void count_gone(struct shmq_parcel *parcel)
+static void count_gone(struct shmq_outgoing_body *outgoing_body)
 {
-    (void)parcel;
+    (void)outgoing_body;
     gone++;
 }
 
@@ -123,6 +123,6 @@ TEST("nor do bodies, if there is always one more")
         shmq_outbox_sent(&box, 8, count_gone);
         CHECK_EQ(shmq_pending(&box), 4);
     }
-    CHECK(box.parcel_room < 64);
+    CHECK(box.outgoing_body_room < 64);
     shmq_outbox_clear(&box, count_gone);
 }

@@ -11,7 +11,7 @@
 #define ENTRY 10u
 #define HEAD 48u
 
-static const struct shmq_spill_salts SALTS = {.file = 0x5EED, .entries = 0xCAFE};
+static const struct shmq_stream_segment_salts SALTS = {.file = 0x5EED, .entries = 0xCAFE};
 
 static _Alignas(8) unsigned char file[1 << 15];
 static size_t length;
@@ -62,9 +62,9 @@ static void commit(uint64_t first, uint32_t count)
     shmq_record_write(file + begin, SALTS.file, &r);
 }
 
-static struct shmq_spill all(void)
+static struct shmq_stream_segment all(void)
 {
-    return (struct shmq_spill){
+    return (struct shmq_stream_segment){
         .time = INT64_MIN, .stop_offset = UINT64_MAX, .stop_time = INT64_MAX, .verify = true};
 }
 
@@ -79,10 +79,10 @@ static void make(void)
 
 TEST("a walk passes all entries, and the records between them")
 {
-    struct shmq_spill w = all();
+    struct shmq_stream_segment w = all();
 
     make();
-    CHECK_EQ(shmq_spill_walk(file, sizeof file, SALTS, &w), SHMQ_SPILL_END);
+    CHECK_EQ(shmq_stream_segment_walk(file, sizeof file, SALTS, &w), SHMQ_STREAM_SEGMENT_END);
     CHECK_EQ(w.at, length);
     CHECK_EQ(w.offset, 10);
     CHECK_EQ(w.time, 90);
@@ -91,21 +91,21 @@ TEST("a walk passes all entries, and the records between them")
 
 TEST("it stops at an offset, at a time, and where it is enough")
 {
-    struct shmq_spill w = all();
+    struct shmq_stream_segment w = all();
 
     make();
     w.stop_offset = 6, w.stop_time = INT64_MIN;
-    CHECK_EQ(shmq_spill_walk(file, sizeof file, SALTS, &w), SHMQ_SPILL_STOP);
+    CHECK_EQ(shmq_stream_segment_walk(file, sizeof file, SALTS, &w), SHMQ_STREAM_SEGMENT_STOP);
     CHECK_EQ(w.offset, 6);
     CHECK_EQ(w.records, 6);
     w = all(), w.stop_offset = 0, w.stop_time = 71;
-    CHECK_EQ(shmq_spill_walk(file, sizeof file, SALTS, &w), SHMQ_SPILL_STOP);
+    CHECK_EQ(shmq_stream_segment_walk(file, sizeof file, SALTS, &w), SHMQ_STREAM_SEGMENT_STOP);
     CHECK_EQ(w.offset, 8);
     w = all(), w.most_bytes = 1;
-    CHECK_EQ(shmq_spill_walk(file, sizeof file, SALTS, &w), SHMQ_SPILL_STOP);
+    CHECK_EQ(shmq_stream_segment_walk(file, sizeof file, SALTS, &w), SHMQ_STREAM_SEGMENT_STOP);
     CHECK_EQ(w.records, 1);
     w = all(), w.most = 7;
-    CHECK_EQ(shmq_spill_walk(file, sizeof file, SALTS, &w), SHMQ_SPILL_STOP);
+    CHECK_EQ(shmq_stream_segment_walk(file, sizeof file, SALTS, &w), SHMQ_STREAM_SEGMENT_STOP);
     CHECK_EQ(w.records, 7);
     CHECK_EQ(w.offset, 7);
 }
@@ -113,7 +113,7 @@ TEST("it stops at an offset, at a time, and where it is enough")
 TEST("an entry that cannot come next is damage: an offset, a time, a count, a checksum")
 {
     for (int what = 0; what < 5; what++) {
-        struct shmq_spill w = all();
+        struct shmq_stream_segment w = all();
         size_t at;
 
         length = 0;
@@ -125,7 +125,8 @@ TEST("an entry that cannot come next is damage: an offset, a time, a count, a ch
             file[at + HEAD] ^= 1;
         if (what == 4)
             store(file + at, 1u << 20, 4);
-        CHECK_EQ(shmq_spill_walk(file, sizeof file, SALTS, &w), SHMQ_SPILL_DAMAGED);
+        CHECK_EQ(shmq_stream_segment_walk(file, sizeof file, SALTS, &w),
+                 SHMQ_STREAM_SEGMENT_DAMAGED);
         CHECK_EQ(w.at, at);
         CHECK_EQ(w.offset, 6);
     }
@@ -133,7 +134,7 @@ TEST("an entry that cannot come next is damage: an offset, a time, a count, a ch
 
 TEST("behind damage the next whole entry is found, and none that cannot come there")
 {
-    struct shmq_spill w = all();
+    struct shmq_stream_segment w = all();
     size_t begins[4];
 
     length = 0;
@@ -144,30 +145,30 @@ TEST("behind damage the next whole entry is found, and none that cannot come the
     }
     file[begins[1] + HEAD] ^= 1;
     w.at = begins[1] + 8, w.offset = 5, w.time = 0;
-    CHECK(shmq_spill_find(file, length, SALTS, &w));
+    CHECK(shmq_stream_segment_find(file, length, SALTS, &w));
     CHECK_EQ(w.at, begins[2]);
     CHECK_EQ(w.offset, 6);
     CHECK_EQ(w.time, 20);
     w = all(), w.offset = 7;
-    CHECK(shmq_spill_find(file, length, SALTS, &w));
+    CHECK(shmq_stream_segment_find(file, length, SALTS, &w));
     CHECK_EQ(w.at, begins[3]);
     w = all(), w.offset = 5, w.stop_offset = 6;
-    CHECK(!shmq_spill_find(file, length, SALTS, &w));
+    CHECK(!shmq_stream_segment_find(file, length, SALTS, &w));
     w = all(), w.time = 31;
-    CHECK(!shmq_spill_find(file, length, SALTS, &w));
+    CHECK(!shmq_stream_segment_find(file, length, SALTS, &w));
     w = all(), w.at = begins[3];
-    CHECK(!shmq_spill_find(file, length - 8, SALTS, &w));
+    CHECK(!shmq_stream_segment_find(file, length - 8, SALTS, &w));
 }
 
 TEST("a commit counts as a whole, and one that is not whole is torn only at the end")
 {
     for (size_t at = 0; at < 1000; at += 7) {
-        struct shmq_spill_whole w = {.time = INT64_MIN};
-        enum shmq_spilled how;
+        struct shmq_stream_segment_whole w = {.time = INT64_MIN};
+        enum shmq_stored_run how;
         size_t last;
 
         make();
-        shmq_spill_check(file, sizeof file, 0, SALTS, &w);
+        shmq_stream_segment_check(file, sizeof file, 0, SALTS, &w);
         CHECK_EQ(w.offset, 10);
         CHECK_EQ(w.batches, 3);
         last = w.last_batch == 6 ? length : 0;
@@ -175,9 +176,9 @@ TEST("a commit counts as a whole, and one that is not whole is torn only at the 
         if (at >= length)
             break;
         file[at] ^= 0x40;
-        w = (struct shmq_spill_whole){.time = INT64_MIN};
-        how = shmq_spill_check(file, sizeof file, 0, SALTS, &w);
-        CHECK(how == (w.offset == 6 ? SHMQ_SPILL_TORN : SHMQ_SPILL_DAMAGED));
+        w = (struct shmq_stream_segment_whole){.time = INT64_MIN};
+        how = shmq_stream_segment_check(file, sizeof file, 0, SALTS, &w);
+        CHECK(how == (w.offset == 6 ? SHMQ_STREAM_SEGMENT_TORN : SHMQ_STREAM_SEGMENT_DAMAGED));
         CHECK(w.offset == 0 || w.offset == 5 || w.offset == 6);
     }
 }
@@ -185,15 +186,15 @@ TEST("a commit counts as a whole, and one that is not whole is torn only at the 
 TEST("the entries alone are what is left without the records between them")
 {
     static unsigned char copy[sizeof file];
-    struct shmq_spill w = all();
+    struct shmq_stream_segment w = all();
     size_t size;
 
     make();
-    size = shmq_spill_entries(file, length, copy);
+    size = shmq_stream_segment_entries(file, length, copy);
     CHECK_EQ(size, length - 3 * SHMQ_BATCH_BYTES);
-    CHECK_EQ(shmq_spill_walk(copy, size, SALTS, &w), SHMQ_SPILL_END);
+    CHECK_EQ(shmq_stream_segment_walk(copy, size, SALTS, &w), SHMQ_STREAM_SEGMENT_END);
     CHECK_EQ(w.offset, 10);
-    CHECK_EQ(shmq_spill_entries(file + SHMQ_BATCH_BYTES, 100, copy), 72);
+    CHECK_EQ(shmq_stream_segment_entries(file + SHMQ_BATCH_BYTES, 100, copy), 72);
 }
 
 TEST("whatever the bytes are, nothing behind them is read")
@@ -201,8 +202,8 @@ TEST("whatever the bytes are, nothing behind them is read")
     struct chance chance = chance_of(11);
 
     for (int n = 0; n < 3000; n++) {
-        struct shmq_spill w = all();
-        struct shmq_spill_whole whole = {.time = INT64_MIN};
+        struct shmq_stream_segment w = all();
+        struct shmq_stream_segment_whole whole = {.time = INT64_MIN};
         unsigned char *exact;
         size_t size;
 
@@ -214,9 +215,9 @@ TEST("whatever the bytes are, nothing behind them is read")
         for (uint64_t flips = chance_below(&chance, 9); flips && size; flips--)
             exact[chance_below(&chance, size)] = (unsigned char)chance_next(&chance);
         w.verify = chance_below(&chance, 2);
-        shmq_spill_walk(exact, size, SALTS, &w);
+        shmq_stream_segment_walk(exact, size, SALTS, &w);
         CHECK(w.at <= size);
-        shmq_spill_check(exact, size, 0, SALTS, &whole);
+        shmq_stream_segment_check(exact, size, 0, SALTS, &whole);
         CHECK(whole.end <= size);
         CHECK(whole.offset <= 10);
         free(exact);

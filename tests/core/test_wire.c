@@ -1,4 +1,4 @@
-/* The front driven by scripts: those that were kept by the fuzzer, and such as chance makes. */
+/* The engine driven by scripts: those that were kept by the fuzzer, and such as chance makes. */
 #include "wire_script.h"
 
 #include <dirent.h>

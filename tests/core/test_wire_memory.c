@@ -80,10 +80,10 @@ static struct shmq_session *subscriber(void)
 
     memcpy(at, "\0\1c\0\0\0\12\0", 8);
     feed_all(session, SHMQ_FRAME_HEADER + 8);
-    shmq_front_settle(&host.front);
+    shmq_engine_settle(&host.engine);
     shmq_session_sent(session, shmq_pending(&session->out));
     CHECK_EQ(session->unsettled, 1); /* the one that was there */
-    while (shmq_front_next_stirred(&host.front))
+    while (shmq_engine_next_pending(&host.engine))
         continue;
     return session;
 }
@@ -100,12 +100,12 @@ static void check_that_they_go_back(uint32_t body)
     at = write_produce(write_produce(frames, body), body);
     feed_all(other, (size_t)(at - frames));
     none_left = true;
-    (void)shmq_desk_serve(host.waiting[2]);
+    (void)shmq_attached_queue_serve(host.waiting[2]);
     none_left = false;
     CHECK(session->broken);
-    CHECK(shmq_front_next_stirred(&host.front) == session);
+    CHECK(shmq_engine_next_pending(&host.engine) == session);
     shmq_session_end(session);
-    shmq_front_settle(&host.front);
+    shmq_engine_settle(&host.engine);
     CHECK_EQ(host.queues[2]->h->visible, 3);
     host_end();
 }

@@ -123,31 +123,31 @@ void host_delete(uint32_t at)
 
 /* ---- hooks ---- */
 
-static uint16_t attach(struct shmq_session *session, struct shmq_desk *desk)
+static uint16_t attach(struct shmq_session *session, struct shmq_attached_queue *attached_queue)
 {
-    int at = index_of(desk->name);
+    int at = index_of(attached_queue->name);
 
     (void)session;
     if (at < 0 || host.deleted[at])
         return SHMQ_S_NO_QUEUE;
     if (host.damaged[at])
         return SHMQ_S_INTERNAL;
-    desk->q = host.queues[at];
-    desk->views = &host.views[at];
+    attached_queue->q = host.queues[at];
+    attached_queue->views = &host.views[at];
     for (int bell = 0; bell < 2; bell++)
-        desk->semaphores[bell] = &semaphores[bell];
+        attached_queue->semaphores[bell] = &semaphores[bell];
     return SHMQ_S_OK;
 }
 
-static void detach(struct shmq_front *front, struct shmq_desk *desk)
+static void detach(struct shmq_engine *engine, struct shmq_attached_queue *attached_queue)
 {
-    (void)front;
+    (void)engine;
     for (int at = 0; at < HOST_QUEUES; at++) {
-        if (host.waiting[at] == desk)
+        if (host.waiting[at] == attached_queue)
             host.waiting[at] = NULL;
-        if (host.choosing[at] == desk)
+        if (host.choosing[at] == attached_queue)
             host.choosing[at] = NULL;
-        if (host.confirming[at] == desk)
+        if (host.confirming[at] == attached_queue)
             host.confirming[at] = NULL;
     }
 }
@@ -164,7 +164,7 @@ static uint8_t rights(struct shmq_session *session, const char *name)
 static void hello(struct shmq_session *session, const struct shmq_frame *frame,
                   const unsigned char *rest, uint32_t bytes)
 {
-    if (session->front->limits.token_required && !memmem(rest, bytes, "token", 5)) {
+    if (session->engine->limits.token_required && !memmem(rest, bytes, "token", 5)) {
         shmq_refuse(session, frame->id, SHMQ_S_UNAUTHORIZED, "no token");
         return;
     }
@@ -191,7 +191,7 @@ static void purge(struct shmq_session *session, const struct shmq_frame *frame, 
 static void put_off(struct shmq_session *session, const struct shmq_frame *frame)
 {
     if (frame->type == SHMQ_T_STREAMS)
-        host.ticket = shmq_promise_later(session, frame->id);
+        host.ticket = shmq_durable_reply_later(session, frame->id);
     else if (!shmq_answer_later(session))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "too many wait");
 }
@@ -220,20 +220,23 @@ static void answer(struct shmq_session *session, const struct shmq_frame *frame,
     }
 }
 
-static void tend(struct shmq_desk *desk) { desk->q->look_for_dead = false; }
-
-static void wait_for(struct shmq_desk *desk, bool choosy)
+static void tend(struct shmq_attached_queue *attached_queue)
 {
-    (choosy ? host.choosing : host.waiting)[index_of(desk->name)] = desk;
+    attached_queue->q->look_for_dead = false;
+}
+
+static void wait_for(struct shmq_attached_queue *attached_queue, bool choosy)
+{
+    (choosy ? host.choosing : host.waiting)[index_of(attached_queue->name)] = attached_queue;
 }
 
 /* Of an expression its bytes: as a program, if they are one. */
-static struct shmq_wanted *compile(struct shmq_front *front, const unsigned char *text,
+static struct shmq_wanted *compile(struct shmq_engine *engine, const unsigned char *text,
                                    uint32_t bytes, char why[SHMQ_WHY_BYTES])
 {
     struct shmq_wanted *wanted = calloc(1, sizeof *wanted + bytes);
 
-    (void)front;
+    (void)engine;
     CHECK(wanted);
     memcpy(wanted->code, text, bytes);
     wanted->filter = (struct shmq_filter){wanted->code, bytes};
@@ -245,10 +248,16 @@ static struct shmq_wanted *compile(struct shmq_front *front, const unsigned char
 }
 
 /* The journal is written at once: whoever waits for it is answered in host_settle. */
-static void confirm(struct shmq_desk *desk) { host.confirming[index_of(desk->name)] = desk; }
+static void confirm(struct shmq_attached_queue *attached_queue)
+{
+    host.confirming[index_of(attached_queue->name)] = attached_queue;
+}
 
 /* Nothing else than a damaged queue is a fault of the server. */
-static void failed(struct shmq_desk *desk) { CHECK(host.damaged[index_of(desk->name)]); }
+static void failed(struct shmq_attached_queue *attached_queue)
+{
+    CHECK(host.damaged[index_of(attached_queue->name)]);
+}
 
 static const struct shmq_hooks hooks = {
     .attach = attach,
@@ -283,12 +292,12 @@ void host_begin(bool token)
     }
     shmq_clock_set = now = 1000 * SECOND;
     restore();
-    CHECK(shmq_front_begin(&host.front, &hooks, NULL, &limits));
+    CHECK(shmq_engine_begin(&host.engine, &hooks, NULL, &limits));
 }
 
 struct shmq_session *host_session(bool weak)
 {
-    struct shmq_session *session = shmq_session_begin(&host.front, weak ? &weak_one : NULL);
+    struct shmq_session *session = shmq_session_begin(&host.engine, weak ? &weak_one : NULL);
 
     CHECK(session);
     return session;
@@ -297,37 +306,37 @@ struct shmq_session *host_session(bool weak)
 static void confirm_all(void)
 {
     for (int at = 0; at < HOST_QUEUES; at++) {
-        struct shmq_desk *desk = host.confirming[at];
+        struct shmq_attached_queue *attached_queue = host.confirming[at];
 
-        if (!desk)
+        if (!attached_queue)
             continue;
-        atomic_store(&desk->q->h->journal.synced, desk->q->h->last_seq);
+        atomic_store(&attached_queue->q->h->journal.synced, attached_queue->q->h->last_seq);
         host.confirming[at] = NULL;
-        desk->confirming = false;
-        CHECK(!shmq_desk_confirm(desk));
+        attached_queue->confirming = false;
+        CHECK(!shmq_attached_queue_confirm(attached_queue));
     }
-    shmq_front_settle(&host.front);
+    shmq_engine_settle(&host.engine);
 }
 
 void host_settle(void)
 {
-    shmq_front_settle(&host.front);
+    shmq_engine_settle(&host.engine);
     for (int at = 0; at < HOST_QUEUES; at++) {
-        struct shmq_desk *desk = host.waiting[at];
+        struct shmq_attached_queue *attached_queue = host.waiting[at];
 
-        if (desk && !shmq_desk_serve(desk)) {
-            desk->awaited = false;
+        if (attached_queue && !shmq_attached_queue_serve(attached_queue)) {
+            attached_queue->awaited = false;
             host.waiting[at] = NULL;
         }
-        desk = host.choosing[at];
-        if (desk && !shmq_desk_choose(desk, true)) {
-            desk->choosy_awaited = false;
+        attached_queue = host.choosing[at];
+        if (attached_queue && !shmq_attached_queue_choose(attached_queue, true)) {
+            attached_queue->filtered_awaited = false;
             host.choosing[at] = NULL;
         }
     }
-    shmq_front_settle(&host.front);
+    shmq_engine_settle(&host.engine);
     confirm_all();
-    while (shmq_front_next_stirred(&host.front))
+    while (shmq_engine_next_pending(&host.engine))
         continue;
 }
 
@@ -361,8 +370,8 @@ static void check_left(const struct shmq_queue *q)
 
 void host_end(void)
 {
-    shmq_front_end(&host.front);
-    CHECK(!host.front.session_count && !host.front.tenure_count && !host.front.touched);
+    shmq_engine_end(&host.engine);
+    CHECK(!host.engine.session_count && !host.engine.held_lease_count && !host.engine.touched);
     for (int at = 0; at < HOST_QUEUES; at++) {
         uint32_t post[2];
 

@@ -1,4 +1,4 @@
-/* A front to test, with queues in memory behind it: what policy would answer is answered
+/* An engine to test, with queues in memory behind it: what policy would answer is answered
  * here in a few lines.
  *
  * The queues "a", "b" and "c" are made once. host_begin puts them back to what they were
@@ -13,17 +13,18 @@
 #define HOST_QUEUES 3
 
 struct host {
-    struct shmq_front front;
-    struct shmq_queue *queues[HOST_QUEUES];    /* the front's handles                    */
+    struct shmq_engine engine;
+    struct shmq_queue *queues[HOST_QUEUES];    /* the engine's handles                    */
     struct shmq_queue *others[HOST_QUEUES];    /* of another process, which lives        */
-    struct shmq_desk *waiting[HOST_QUEUES];    /* hooks->wait was called                 */
-    struct shmq_desk *choosing[HOST_QUEUES];   /* the same for those who are choosy      */
-    struct shmq_desk *confirming[HOST_QUEUES]; /* hooks->confirm was called              */
+    struct shmq_attached_queue *waiting[HOST_QUEUES]; /* hooks->wait was called                 */
+    struct shmq_attached_queue *choosing[HOST_QUEUES]; /* the same for those who are choosy      */
+    struct shmq_attached_queue
+        *confirming[HOST_QUEUES]; /* hooks->confirm was called              */
     uint32_t views[HOST_QUEUES];
     bool deleted[HOST_QUEUES];
     bool damaged[HOST_QUEUES];
-    bool late;          /* requests about streams are answered later, by the test        */
-    uint64_t ticket;    /* of the last one that was promised                             */
+    bool late; /* requests about streams are answered later, by the test        */
+    uint64_t ticket; /* of the last one that was promised                             */
 };
 
 extern struct host host;
@@ -31,11 +32,11 @@ extern struct host host;
 /* All as it was; `token`: one is asked for, and a HELLO that has a "token" is OK. */
 void host_begin(bool token);
 
-/* Ends the front, and checks that nothing is leased, written or pinned any more, and that
+/* Ends the engine, and checks that nothing is leased, written or pinned any more, and that
  * the queues are sound. */
 void host_end(void);
 
-/* What the one who runs a front does after each call. */
+/* What the one who runs an engine does after each call. */
 void host_settle(void);
 
 /* Does what is due in the queues at `now`. */

@@ -370,7 +370,7 @@ static void step_leave(struct connection *c, struct script *s)
 static void step_time(struct script *s)
 {
     shmq_clock_set = now += ms_of(next8(s)) % (1u << 20) * MS;
-    (void)shmq_front_tick(&host.front, now);
+    (void)shmq_engine_tick(&host.engine, now);
 }
 
 /* Another process's handle, its lock held; NULL if there is no such queue any more. */
@@ -494,7 +494,7 @@ static void carry_out(uint8_t step, struct script *s)
     case STEP_BREAK: step_break(s); break;
     case STEP_DRAIN:
         if (next8(s) == 0x77)
-            shmq_front_drain(&host.front);
+            shmq_engine_drain(&host.engine);
         break;
     }
 }

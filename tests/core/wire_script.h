@@ -1,4 +1,4 @@
-/* Any bytes, read as a script of what connections, time and others do to a front: so that
+/* Any bytes, read as a script of what connections, time and others do to an engine: so that
  * whoever invents bytes gets deep into it. */
 #ifndef WIRE_SCRIPT_H
 #define WIRE_SCRIPT_H

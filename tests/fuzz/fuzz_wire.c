@@ -1,4 +1,4 @@
-/* libFuzzer on the front: `make fuzz`. The input is a script, see wire_script.h; the mutator
+/* libFuzzer on the engine: `make fuzz`. The input is a script, see wire_script.h; the mutator
  * knows its steps, so that what it makes is mostly requests, not noise. */
 #include <inttypes.h>
 #include <stdio.h>

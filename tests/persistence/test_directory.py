@@ -94,7 +94,10 @@ def test_it_is_made_for_its_user_alone_and_everybody_knows_it(
 def test_another_process_is_told_where_it_is(namespace: str, tmp_path: Path) -> None:
     directory = of(namespace, tmp_path / "d")
     directory.ready()
-    look = f"from shmq.namespace.namespace import Namespace; print(Namespace.of({namespace!r}).data_dir)"
+    look = (
+        "from shmq.namespace.namespace import Namespace; "
+        f"print(Namespace.of({namespace!r}).data_dir)"
+    )
 
     run = subprocess.run(
         [sys.executable, "-c", look],

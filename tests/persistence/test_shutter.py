@@ -79,6 +79,9 @@ def test_want_of_memory_fails_one_snapshot_and_not_the_next(slow: Slow, shutter:
 
 
 def test_a_process_that_ends_at_once_does_not_wait_for_it() -> None:
-    text = "from shmq.persistence.snapshot_thread import Shutter; Shutter().start(); raise SystemExit(3)"
+    text = (
+        "from shmq.persistence.snapshot_thread import Shutter; "
+        "Shutter().start(); raise SystemExit(3)"
+    )
     run = subprocess.run([sys.executable, "-c", text], check=False, cwd=ROOT, timeout=PATIENCE)
     assert run.returncode == 3

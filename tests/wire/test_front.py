@@ -16,7 +16,7 @@ class Policy:
 
 
 def test_a_front_that_is_closed_ends_its_sessions() -> None:
-    front = _core.Front(Policy())
+    front = _core.Engine(Policy())
     session = front.session("somebody")
     front.close()
     assert session.flags == _core.GONE

@@ -424,7 +424,7 @@ class LocalQueue(_core.Handle, api.Queue):
         self._bury_again = dead_letters.pause_after_failure()
 
     def dead_letter_queue(self) -> LocalQueue:
-        """See :class:`shmq.client.local.dead_letters.Doors`. Made anew if someone has deleted it."""
+        """See :class:`~shmq.client.local.dead_letters.Doors`. Made anew if it was deleted."""
         if self._graves is None or self._graves.segment.deleted:
             options = self.options
             assert options.dead_letter is not None

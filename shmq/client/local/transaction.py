@@ -2,7 +2,8 @@
 
 The steps of a commit, with the process's file held (ledger.py):
 
-1. the messages to put are staged in their queues, where nobody sees them (shmq/core/queue/transfer.h);
+1. the messages to put are staged in their queues, where nobody sees them
+   (shmq/core/queue/transfer.h);
 2. what goes in is checked: members have their partitions, messages are leased, and for long;
 3. the file says what is to be done;
 4. the commit point: a byte of the file;

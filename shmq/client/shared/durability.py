@@ -1,8 +1,8 @@
 """Seeing that what is durable is written: a writer runs, and has brought back what was there.
 
 Each process that makes or opens something durable looks whether the namespace has a writer, and
-starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer brings back all that its
-directory holds, under the registry lock, before anybody sees it: so a process that has seen it
+starts one if there is none: :mod:`shmq.supervision.writer_launch`. A writer brings back all that
+its directory holds, under the registry lock, before anybody sees it: so a process that has seen it
 has seen what it brought back.
 """
 

@@ -24,7 +24,7 @@ static uint32_t epoch_of(const struct shmq_header *h)
     return atomic_load_explicit(&((struct shmq_header *)h)->journal_epoch, memory_order_acquire);
 }
 
-void shmq_follow(struct shmq_follower *f, struct shmq_queue *q)
+void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q)
 {
     memset(f, 0, sizeof *f);
     f->q = q;
@@ -34,7 +34,7 @@ void shmq_follow(struct shmq_follower *f, struct shmq_queue *q)
     f->dedupe = q->h->journal.dedupe;
 }
 
-void shmq_unfollow(struct shmq_follower *f)
+void shmq_unscan(struct shmq_change_scan *f)
 {
     free(f->puts.at);
     free(f->changed.at);
@@ -62,7 +62,7 @@ static bool room_for(void **list, uint32_t len, uint32_t *room, size_t size)
     return true;
 }
 
-static void mark(struct shmq_follower *f, struct shmq_marks *marks, uint32_t at)
+static void mark(struct shmq_change_scan *f, struct shmq_marks *marks, uint32_t at)
 {
     if (!room_for((void **)&marks->at, marks->len, &marks->room, sizeof *marks->at)) {
         f->lacking = f->all = true;
@@ -71,7 +71,8 @@ static void mark(struct shmq_follower *f, struct shmq_marks *marks, uint32_t at)
     marks->at[marks->len++] = at;
 }
 
-static void note(struct shmq_follower *f, struct shmq_candidates *list, uint64_t seq, uint32_t at)
+static void note(struct shmq_change_scan *f, struct shmq_candidates *list, uint64_t seq,
+                 uint32_t at)
 {
     if (!room_for((void **)&list->at, list->len, &list->room, sizeof *list->at)) {
         f->lacking = f->all = true;
@@ -82,7 +83,7 @@ static void note(struct shmq_follower *f, struct shmq_candidates *list, uint64_t
 
 /* What was written last of the message in that slot: the writer's alone, so that it is
  * forgotten with it, and written once more. */
-static uint64_t *digest_of(struct shmq_follower *f, uint32_t at)
+static uint64_t *digest_of(struct shmq_change_scan *f, uint32_t at)
 {
     uint32_t room = f->digests_room;
     uint64_t *bigger;
@@ -110,7 +111,7 @@ static uint64_t digest(const struct shmq_record *r)
     return d ? d : 1;
 }
 
-static void forget_puts_done(struct shmq_follower *f)
+static void forget_puts_done(struct shmq_change_scan *f)
 {
     if (f->puts_at)
         memmove(f->puts.at, f->puts.at + f->puts_at,
@@ -121,7 +122,7 @@ static void forget_puts_done(struct shmq_follower *f)
 
 /* ---- slots, read without a lock ---- */
 
-static struct shmq_slot *slot_of(const struct shmq_follower *f, uint32_t at)
+static struct shmq_slot *slot_of(const struct shmq_change_scan *f, uint32_t at)
 {
     struct shmq_queue *q = f->q;
 
@@ -232,7 +233,7 @@ static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot
 /* ---- what there is to look at ---- */
 
 /* Takes up the hints; false if some were, or may have been, overwritten. */
-static bool follow_hints(struct shmq_follower *f)
+static bool follow_hints(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
     const struct shmq_header *h = q->h;
@@ -263,7 +264,7 @@ static int by_seq(const void *a, const void *b)
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-static void look_at(struct shmq_follower *f, uint32_t at)
+static void look_at(struct shmq_change_scan *f, uint32_t at)
 {
     const struct shmq_slot *s = &f->q->slots[at];
     uint64_t word = shmq_word(s), seq = seq_of(s);
@@ -278,7 +279,7 @@ static void look_at(struct shmq_follower *f, uint32_t at)
 }
 
 /* Hints are taken up from where they stood before the slots were looked at. */
-static void look_at_all(struct shmq_follower *f)
+static void look_at_all(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
 
@@ -293,7 +294,7 @@ static void look_at_all(struct shmq_follower *f)
         qsort(f->puts.at, f->puts.len, sizeof *f->puts.at, by_seq);
 }
 
-bool shmq_has_news(const struct shmq_follower *f)
+bool shmq_has_news(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
@@ -305,7 +306,7 @@ bool shmq_has_news(const struct shmq_follower *f)
 /* ---- claims ---- */
 
 /* Claims message `seq` of a slot; false if it was settled first. */
-static bool claim(struct shmq_follower *f, uint32_t at, uint64_t seq)
+static bool claim(struct shmq_change_scan *f, uint32_t at, uint64_t seq)
 {
     struct shmq_logged *logged = &f->q->logged[at];
     const struct shmq_slot *s = &f->q->slots[at];
@@ -318,7 +319,7 @@ static bool claim(struct shmq_follower *f, uint32_t at, uint64_t seq)
     return is_kept(shmq_word(s)) && seq_of(s) == seq;
 }
 
-void shmq_disclaim(struct shmq_follower *f)
+void shmq_disclaim(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
     uint64_t published = tail_of(&q->h->journal.batch);
@@ -335,7 +336,7 @@ void shmq_disclaim(struct shmq_follower *f)
 
 /* ---- records ---- */
 
-static bool fits(struct shmq_follower *f, const struct shmq_out *out, uint64_t bytes)
+static bool fits(struct shmq_change_scan *f, const struct shmq_out *out, uint64_t bytes)
 {
     if ((uint64_t)(out->end - out->at) >= bytes)
         return true;
@@ -348,7 +349,7 @@ static uint64_t settle_bytes(uint32_t count)
     return shmq_record_size(&(struct shmq_record){.type = SHMQ_R_SETTLE, .count = count});
 }
 
-static void write_settles(struct shmq_follower *f, struct shmq_out *out, const uint64_t *seqs,
+static void write_settles(struct shmq_change_scan *f, struct shmq_out *out, const uint64_t *seqs,
                           uint32_t count, uint32_t salt)
 {
     if (!count)
@@ -359,7 +360,8 @@ static void write_settles(struct shmq_follower *f, struct shmq_out *out, const u
     f->settles_logged += count;
 }
 
-static bool write_update(struct shmq_follower *f, struct shmq_out *out, uint32_t at, uint32_t salt)
+static bool write_update(struct shmq_change_scan *f, struct shmq_out *out, uint32_t at,
+                         uint32_t salt)
 {
     const struct shmq_slot *s = &f->q->slots[at];
     struct shmq_record r;
@@ -377,8 +379,8 @@ static bool write_update(struct shmq_follower *f, struct shmq_out *out, uint32_t
 }
 
 /* Looks at one hinted slot: its sequence number is to be settled, or 0. False without room. */
-static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_t at, bool arrived,
-                          uint32_t salt, uint64_t *settled)
+static bool follow_change(struct shmq_change_scan *f, struct shmq_out *out, uint32_t at,
+                          bool arrived, uint32_t salt, uint64_t *settled)
 {
     struct shmq_slot *s = slot_of(f, at);
     uint64_t word = s ? shmq_word(s) : 0, seq = s ? seq_of(s) : 0;
@@ -404,8 +406,8 @@ static bool follow_change(struct shmq_follower *f, struct shmq_out *out, uint32_
 }
 
 /* Looks at all slots of a list, and takes those off that it could. False without room. */
-static bool follow_changes(struct shmq_follower *f, struct shmq_out *out, struct shmq_marks *marks,
-                           uint32_t salt)
+static bool follow_changes(struct shmq_change_scan *f, struct shmq_out *out,
+                           struct shmq_marks *marks, uint32_t salt)
 {
     struct shmq_out within = *out;
     uint64_t seqs[SETTLES], settled;
@@ -437,7 +439,7 @@ static bool follow_changes(struct shmq_follower *f, struct shmq_out *out, struct
 }
 
 /* Writes the put of a candidate, if it is still one. False without room. */
-static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
+static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
                        const struct shmq_candidate *c, uint32_t salt)
 {
     struct shmq_slot *s = slot_of(f, c->at);
@@ -463,7 +465,7 @@ static bool follow_put(struct shmq_follower *f, struct shmq_out *out,
     return true;
 }
 
-static bool follow_puts(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
+static bool follow_puts(struct shmq_change_scan *f, struct shmq_out *out, uint32_t salt)
 {
     while (f->puts_at < f->puts.len) {
         if (!follow_put(f, out, &f->puts.at[f->puts_at], salt))
@@ -549,7 +551,7 @@ int shmq_scan_dedupe(struct shmq_queue *q, uint64_t *cursor, uint64_t limit, str
 
 /* What was collected will not be written: it is as if nothing had been, and every slot is to be
  * looked at. */
-static void undo(struct shmq_follower *f)
+static void undo(struct shmq_change_scan *f)
 {
     f->done.len = f->arrived.len = 0;
     if (f->digests)
@@ -558,7 +560,7 @@ static void undo(struct shmq_follower *f)
     shmq_disclaim(f);
 }
 
-int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
+int shmq_collect(struct shmq_change_scan *f, struct shmq_out *out, uint32_t salt)
 {
     unsigned char *begin = out->at;
     bool whole;
@@ -582,7 +584,7 @@ int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt)
     return whole ? SHMQ_OK : SHMQ_FULL;
 }
 
-uint32_t shmq_held_back(struct shmq_follower *f)
+uint32_t shmq_held_back(struct shmq_change_scan *f)
 {
     struct shmq_candidates *moved = &f->moved;
     uint32_t kept = 0;
@@ -596,7 +598,7 @@ uint32_t shmq_held_back(struct shmq_follower *f)
     return moved->len = kept;
 }
 
-void shmq_arrived(struct shmq_follower *f, uint32_t at)
+void shmq_arrived(struct shmq_change_scan *f, uint32_t at)
 {
     uint32_t kept = 0, had = f->moved.len;
 
@@ -650,7 +652,8 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
 
 /* ---- afterwards ---- */
 
-void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t offset, uint64_t bytes)
+void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
+                         uint64_t bytes)
 {
     struct shmq_journal *j = &f->q->h->journal;
 
@@ -675,7 +678,7 @@ void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t off
     shmq_ring_synced(f->q);
 }
 
-bool shmq_release(struct shmq_follower *f, uint32_t most)
+bool shmq_release(struct shmq_change_scan *f, uint32_t most)
 {
     struct shmq_queue *q = f->q;
 
@@ -701,7 +704,7 @@ void shmq_fail(struct shmq_queue *q, uint32_t error)
 /* ---- waiting for something to do ---- */
 
 /* Whether somebody waits for a put that is not on disk yet. */
-static bool is_wanted(const struct shmq_follower *f)
+static bool is_wanted(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
@@ -712,7 +715,7 @@ static bool is_wanted(const struct shmq_follower *f)
 static int64_t real_now(void) { return shmq_read_clock(CLOCK_MONOTONIC); }
 
 /* Of many that were confirmed at once, the rest is about to put again. */
-static void await_crowd(struct shmq_follower *f, uint32_t crowd, int64_t patience)
+static void await_crowd(struct shmq_change_scan *f, uint32_t crowd, int64_t patience)
 {
     int64_t end = real_now() + patience;
 
@@ -720,7 +723,7 @@ static void await_crowd(struct shmq_follower *f, uint32_t crowd, int64_t patienc
         (void)sched_yield();
 }
 
-static bool spin_until_wanted(struct shmq_follower *f)
+static bool spin_until_wanted(struct shmq_change_scan *f)
 {
     int64_t end = real_now() + f->spin;
 
@@ -736,7 +739,7 @@ static bool spin_until_wanted(struct shmq_follower *f)
 }
 
 /* Sleeps, having said for what it is to be woken. */
-static int doze(struct shmq_follower *f, enum shmq_awake what, int64_t ns)
+static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 {
     struct shmq_header *h = f->q->h;
     int64_t start = real_now();
@@ -754,7 +757,7 @@ static int doze(struct shmq_follower *f, enum shmq_awake what, int64_t ns)
     return status;
 }
 
-int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t crowd,
+int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
                 int64_t patience)
 {
     int64_t now = real_now(), end = now + ns, news_at = 0;
@@ -766,7 +769,7 @@ int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t cr
         int64_t until = end;
         int status;
 
-        if (shmq_glance(&f->q->h->state) != SHMQ_OPEN)
+        if (shmq_peeked_entry(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_wanted(f)) {
             await_crowd(f, crowd, patience);
@@ -788,7 +791,7 @@ int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t cr
     }
 }
 
-void shmq_nudge(struct shmq_follower *f)
+void shmq_nudge(struct shmq_change_scan *f)
 {
     atomic_store_explicit(&f->nudged, true, memory_order_seq_cst);
     shmq_wake_writer(f->q);

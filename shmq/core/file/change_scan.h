@@ -31,7 +31,7 @@ struct shmq_marks {
     uint32_t len, room;
 };
 
-struct shmq_follower {
+struct shmq_change_scan {
     struct shmq_queue *q;
     uint64_t fresh, spent, dedupe; /* counters: followed up to here                     */
     uint32_t epoch;                /* of the hints that were followed                  */
@@ -54,27 +54,27 @@ struct shmq_follower {
     int64_t wall;                  /* what is to be added to a monotonic time          */
 };
 
-void shmq_follow(struct shmq_follower *f, struct shmq_queue *q);
-void shmq_unfollow(struct shmq_follower *f);
+void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q);
+void shmq_unscan(struct shmq_change_scan *f);
 
 /* Takes back what a writer that died had claimed and not published. */
-void shmq_disclaim(struct shmq_follower *f);
+void shmq_disclaim(struct shmq_change_scan *f);
 
 /* Whether there is something to collect. */
-bool shmq_has_news(const struct shmq_follower *f);
+bool shmq_has_news(const struct shmq_change_scan *f);
 
 /* Writes records, sealed with `salt`, of what has changed since the last collection: SHMQ_OK;
  * SHMQ_FULL if there was more than room (f->needed bytes at least for the next record);
- * SHMQ_NO_SPACE without private memory, and then nothing was collected. Settlements come first, then puts by sequence number,
- * then dedupe ids. */
-int shmq_collect(struct shmq_follower *f, struct shmq_out *out, uint32_t salt);
+ * SHMQ_NO_SPACE without private memory, and then nothing was collected. Settlements come first,
+ * then puts by sequence number, then dedupe ids. */
+int shmq_collect(struct shmq_change_scan *f, struct shmq_out *out, uint32_t salt);
 
 /* How many moved messages there are, in f->moved, of which the settlement is held back: those
  * that are over are forgotten. */
-uint32_t shmq_held_back(struct shmq_follower *f);
+uint32_t shmq_held_back(struct shmq_change_scan *f);
 
 /* Lets the settlement of the moved message in slot `at` go with the next collection. */
-void shmq_arrived(struct shmq_follower *f, uint32_t at);
+void shmq_arrived(struct shmq_change_scan *f, uint32_t at);
 
 /* Of the messages `seqs`, sorted, that were moved here from another queue: sets waits[i] of
  * those whose copies are on their way still, being staged, or not on this queue's disk yet, or
@@ -83,12 +83,12 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
                          bool *waits, uint32_t count);
 
 /* The collection is on disk, the journal's segment so long now: whoever waits for it is woken. */
-void shmq_publish_synced(struct shmq_follower *f, uint64_t segment, uint64_t offset,
+void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
                          uint64_t bytes);
 
 /* Sets up to `most` of the slots free that were settled in what is published; true if some are
  * left. Holds both locks. */
-bool shmq_release(struct shmq_follower *f, uint32_t most);
+bool shmq_release(struct shmq_change_scan *f, uint32_t most);
 
 /* The disk refused: puts that wait for it fail, until something is published. 0: forget it. */
 void shmq_fail(struct shmq_queue *q, uint32_t error);
@@ -97,11 +97,11 @@ void shmq_fail(struct shmq_queue *q, uint32_t error);
  * else up to `linger` after the first news, so that what is acknowledged meanwhile is never
  * written. Of a crowd of `crowd` puts that were confirmed at once, it waits up to `patience`
  * for the rest. SHMQ_OK, SHMQ_TIMED_OUT, SHMQ_INTERRUPTED, SHMQ_DELETED. Without the GIL. */
-int shmq_attend(struct shmq_follower *f, int64_t ns, int64_t linger, uint32_t crowd,
+int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,
                 int64_t patience);
 
 /* Lets shmq_attend return, from another thread. */
-void shmq_nudge(struct shmq_follower *f);
+void shmq_nudge(struct shmq_change_scan *f);
 
 /* Writes the messages of slots from *cursor on, of which the sequence number is at most
  * `limit`, as PUT records: SHMQ_OK at the end, SHMQ_FULL if there are more than room. For

@@ -4,7 +4,7 @@
 
 static int64_t micros(int64_t ns) { return ns / 1000; }
 
-static bool is_wanted(const struct shmq_extract *e, const struct shmq_record *r)
+static bool is_wanted(const struct shmq_file_columns *e, const struct shmq_record *r)
 {
     int64_t put_at = micros(r->put_at);
 
@@ -12,7 +12,7 @@ static bool is_wanted(const struct shmq_extract *e, const struct shmq_record *r)
            put_at <= e->most_put_at;
 }
 
-static bool fits(const struct shmq_extract *e, const struct shmq_record *r)
+static bool fits(const struct shmq_file_columns *e, const struct shmq_record *r)
 {
     uint64_t size = SHMQ_COLUMNS_HEAD + SHMQ_COLUMNS_PADDING +
                     (e->count + 1ull) * SHMQ_COLUMNS_ROW + e->body_bytes + r->body_bytes +
@@ -22,8 +22,8 @@ static bool fits(const struct shmq_extract *e, const struct shmq_record *r)
 }
 
 /* The first message from `at` on whose number is wanted: they are sorted. */
-static uint64_t first_of(const struct shmq_replay *r, const struct shmq_extract *e, uint64_t at,
-                         uint64_t end)
+static uint64_t first_of(const struct shmq_replay *r, const struct shmq_file_columns *e,
+                         uint64_t at, uint64_t end)
 {
     while (at < end) {
         uint64_t middle = at + (end - at) / 2;
@@ -36,8 +36,8 @@ static uint64_t first_of(const struct shmq_replay *r, const struct shmq_extract 
     return at;
 }
 
-bool shmq_extract_count(const struct shmq_replay *r, struct shmq_extract *e, uint64_t *at,
-                        uint64_t end)
+bool shmq_file_columns_count(const struct shmq_replay *r, struct shmq_file_columns *e, uint64_t *at,
+                             uint64_t end)
 {
     struct shmq_record record;
 
@@ -82,8 +82,8 @@ static void row_of(const struct shmq_record *r, struct shmq_row *row)
     };
 }
 
-void shmq_extract_copy(const struct shmq_replay *r, const struct shmq_extract *e, uint64_t at,
-                       uint64_t end, struct shmq_columns *c)
+void shmq_file_columns_copy(const struct shmq_replay *r, const struct shmq_file_columns *e,
+                            uint64_t at, uint64_t end, struct shmq_columns *c)
 {
     struct shmq_record record;
     struct shmq_row row;

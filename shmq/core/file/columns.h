@@ -6,7 +6,7 @@
 #include "file/replay.h"
 
 /* Which messages, both ends included; and how much they are. */
-struct shmq_extract {
+struct shmq_file_columns {
     uint64_t least_seq, most_seq;
     int64_t least_put_at, most_put_at; /* microseconds since 1970                        */
     uint64_t max_bytes;  /* of the block: what does not fit is left, but the first        */
@@ -16,11 +16,11 @@ struct shmq_extract {
 
 /* Counts the messages from `at` to `end` that are wanted, as far as they fit; `at` becomes the
  * first that was not looked at. False: the first one fits no block. */
-bool shmq_extract_count(const struct shmq_replay *r, struct shmq_extract *e, uint64_t *at,
-                        uint64_t end);
+bool shmq_file_columns_count(const struct shmq_replay *r, struct shmq_file_columns *e, uint64_t *at,
+                             uint64_t end);
 
 /* Copies what was counted. */
-void shmq_extract_copy(const struct shmq_replay *r, const struct shmq_extract *e, uint64_t at,
-                       uint64_t end, struct shmq_columns *c);
+void shmq_file_columns_copy(const struct shmq_replay *r, const struct shmq_file_columns *e,
+                            uint64_t at, uint64_t end, struct shmq_columns *c);
 
 #endif

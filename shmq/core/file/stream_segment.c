@@ -62,13 +62,13 @@ static inline struct head head_of(const unsigned char *bytes, size_t size)
 }
 
 /* Whether the entry is one that can come next. */
-static inline bool follows(const struct head *h, const struct shmq_spill *w)
+static inline bool follows(const struct head *h, const struct shmq_stream_segment *w)
 {
     return h->count && h->offset + h->count > h->offset && h->time >= w->time &&
            (h->offset == w->offset || !w->offset);
 }
 
-static inline bool stops(const struct head *h, const struct shmq_spill *w, uint64_t start,
+static inline bool stops(const struct head *h, const struct shmq_stream_segment *w, uint64_t start,
                          size_t bytes)
 {
     if (h->offset + h->count > w->stop_offset && h->time >= w->stop_time)
@@ -80,28 +80,30 @@ static inline bool stops(const struct head *h, const struct shmq_spill *w, uint6
 }
 
 /* Whether all before the offset to stop at was passed: what follows may be torn. */
-static inline bool arrived(const struct shmq_spill *w)
+static inline bool arrived(const struct shmq_stream_segment *w)
 {
     return w->stop_offset && w->offset >= w->stop_offset && w->stop_time == INT64_MIN;
 }
 
 /* Of what is no entry: whether it may stand there, and whether entries may follow it. */
-static enum shmq_spilled pass(const unsigned char *bytes, size_t size, uint32_t salt, size_t *next)
+static enum shmq_stored_run pass(const unsigned char *bytes, size_t size, uint32_t salt,
+                                 size_t *next)
 {
     struct shmq_record r;
 
     switch (shmq_record_read(bytes, size, salt, true, &r, next)) {
     case SHMQ_READ_OK:
-        return r.type == SHMQ_R_BATCH ? SHMQ_SPILL_STOP
-               : r.type == SHMQ_R_END ? SHMQ_SPILL_END
-                                      : SHMQ_SPILL_DAMAGED;
-    case SHMQ_READ_END: return SHMQ_SPILL_END;
-    default: return SHMQ_SPILL_DAMAGED;
+        return r.type == SHMQ_R_BATCH ? SHMQ_STREAM_SEGMENT_STOP
+               : r.type == SHMQ_R_END ? SHMQ_STREAM_SEGMENT_END
+                                      : SHMQ_STREAM_SEGMENT_DAMAGED;
+    case SHMQ_READ_END: return SHMQ_STREAM_SEGMENT_END;
+    default: return SHMQ_STREAM_SEGMENT_DAMAGED;
     }
 }
 
-enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
-                                  struct shmq_spill_salts salts, struct shmq_spill *w)
+enum shmq_stored_run shmq_stream_segment_walk(const unsigned char *bytes, size_t size,
+                                              struct shmq_stream_segment_salts salts,
+                                              struct shmq_stream_segment *w)
 {
     const uint64_t start = w->at;
 
@@ -112,22 +114,22 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
         struct head h;
 
         if (arrived(w))
-            return SHMQ_SPILL_STOP;
+            return SHMQ_STREAM_SEGMENT_STOP;
         if (!is_entry(at, next)) {
-            enum shmq_spilled how = pass(at, size - w->at, salts.file, &next);
+            enum shmq_stored_run how = pass(at, size - w->at, salts.file, &next);
 
-            if (how != SHMQ_SPILL_STOP)
+            if (how != SHMQ_STREAM_SEGMENT_STOP)
                 return how;
             w->at += next;
             continue;
         }
         h = head_of(at, next);
         if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
-            return SHMQ_SPILL_DAMAGED;
+            return SHMQ_STREAM_SEGMENT_DAMAGED;
         if (stops(&h, w, start, next)) {
             w->offset = h.offset;
             w->time = h.time;
-            return SHMQ_SPILL_STOP;
+            return SHMQ_STREAM_SEGMENT_STOP;
         }
         w->at += next;
         w->offset = h.offset + h.count;
@@ -135,11 +137,11 @@ enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
         w->records += h.count;
         w->bytes += next;
     }
-    return w->at == size ? SHMQ_SPILL_END : SHMQ_SPILL_DAMAGED;
+    return w->at == size ? SHMQ_STREAM_SEGMENT_END : SHMQ_STREAM_SEGMENT_DAMAGED;
 }
 
-bool shmq_spill_find(const unsigned char *bytes, size_t size, struct shmq_spill_salts salts,
-                     struct shmq_spill *w)
+bool shmq_stream_segment_find(const unsigned char *bytes, size_t size,
+                              struct shmq_stream_segment_salts salts, struct shmq_stream_segment *w)
 {
     for (uint64_t at = w->at; at < size; at += 8) {
         size_t next = whole(bytes + at, size - at);
@@ -161,13 +163,14 @@ bool shmq_spill_find(const unsigned char *bytes, size_t size, struct shmq_spill_
 }
 
 /* Adds the entry to the run; false: it is of another one. */
-static bool joins(struct shmq_spill_run *run, const unsigned char *entry, const struct head *h)
+static bool joins(struct shmq_stream_segment_run *run, const unsigned char *entry,
+                  const struct head *h)
 {
     uint64_t producer = load64(entry + SHMQ_ENTRY_HEAD);
     uint64_t sequence = load64(entry + SHMQ_ENTRY_HEAD + 8);
 
     if (!run->count) {
-        *run = (struct shmq_spill_run){
+        *run = (struct shmq_stream_segment_run){
             .producer = producer, .sequence = sequence, .offset = h->offset, .count = h->count};
         return true;
     }
@@ -183,9 +186,10 @@ static inline bool is_produced(const unsigned char *entry, size_t size)
     return size >= SHMQ_ENTRY_HEAD + SHMQ_ENTRY_PRODUCER && entry[9] & SHMQ_E_PRODUCED;
 }
 
-enum shmq_spilled shmq_spill_next_run(const unsigned char *bytes, size_t size,
-                                      struct shmq_spill_salts salts, struct shmq_spill *w,
-                                      struct shmq_spill_run *run)
+enum shmq_stored_run shmq_stream_segment_next_run(const unsigned char *bytes, size_t size,
+                                                  struct shmq_stream_segment_salts salts,
+                                                  struct shmq_stream_segment *w,
+                                                  struct shmq_stream_segment_run *run)
 {
     run->count = 0;
     while (w->at < size && w->offset < w->stop_offset) {
@@ -194,26 +198,26 @@ enum shmq_spilled shmq_spill_next_run(const unsigned char *bytes, size_t size,
         struct head h;
 
         if (!is_entry(at, next)) {
-            enum shmq_spilled how = pass(at, size - w->at, salts.file, &next);
+            enum shmq_stored_run how = pass(at, size - w->at, salts.file, &next);
 
-            if (how != SHMQ_SPILL_STOP)
+            if (how != SHMQ_STREAM_SEGMENT_STOP)
                 return how;
             w->at += next;
             continue;
         }
         h = head_of(at, next);
         if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
-            return SHMQ_SPILL_DAMAGED;
+            return SHMQ_STREAM_SEGMENT_DAMAGED;
         if (is_produced(at, next) && !joins(run, at, &h))
-            return SHMQ_SPILL_STOP;
+            return SHMQ_STREAM_SEGMENT_STOP;
         w->at += next;
         w->offset = h.offset + h.count;
         w->time = h.time;
     }
-    return SHMQ_SPILL_END;
+    return SHMQ_STREAM_SEGMENT_END;
 }
 
-size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char *to)
+size_t shmq_stream_segment_entries(const unsigned char *bytes, size_t size, unsigned char *to)
 {
     size_t at = 0, begin = 0, made = 0;
 
@@ -260,32 +264,35 @@ static bool has_later(const unsigned char *bytes, size_t size, size_t at, uint32
     return false;
 }
 
-static enum shmq_spilled ended(const unsigned char *bytes, size_t size,
-                               struct shmq_spill_salts salts, struct shmq_spill_whole *w)
+static enum shmq_stored_run ended(const unsigned char *bytes, size_t size,
+                                  struct shmq_stream_segment_salts salts,
+                                  struct shmq_stream_segment_whole *w)
 {
     struct shmq_record r;
     size_t next;
 
     if (w->end >= size)
-        return SHMQ_SPILL_END;
+        return SHMQ_STREAM_SEGMENT_END;
     if (shmq_record_read(bytes + w->end, size - w->end, salts.file, true, &r, &next) ==
             SHMQ_READ_OK &&
         r.type == SHMQ_R_END) {
         w->closed = true;
         w->damage = w->end;
         return r.last_seq == w->offset && r.batches == w->batches && r.puts == w->records
-                   ? SHMQ_SPILL_END
-                   : SHMQ_SPILL_DAMAGED;
+                   ? SHMQ_STREAM_SEGMENT_END
+                   : SHMQ_STREAM_SEGMENT_DAMAGED;
     }
     if (has_later(bytes, size, w->end + 8, salts.file, w->offset)) {
         w->damage = w->end;
-        return SHMQ_SPILL_DAMAGED;
+        return SHMQ_STREAM_SEGMENT_DAMAGED;
     }
-    return size - w->end < 4 || load32(bytes + w->end) ? SHMQ_SPILL_TORN : SHMQ_SPILL_END;
+    return size - w->end < 4 || load32(bytes + w->end) ? SHMQ_STREAM_SEGMENT_TORN
+                                                       : SHMQ_STREAM_SEGMENT_END;
 }
 
-enum shmq_spilled shmq_spill_check(const unsigned char *bytes, size_t size, size_t start,
-                                   struct shmq_spill_salts salts, struct shmq_spill_whole *w)
+enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_t size,
+                                               size_t start, struct shmq_stream_segment_salts salts,
+                                               struct shmq_stream_segment_whole *w)
 {
     struct shmq_record r;
     size_t next;
@@ -295,18 +302,18 @@ enum shmq_spilled shmq_spill_check(const unsigned char *bytes, size_t size, size
     w->last_batch = w->offset;
     w->closed = false;
     while (w->end < size && is_commit(bytes + w->end, size - w->end, salts.file, &r, &next)) {
-        struct shmq_spill walk = {.offset = w->offset,
-                                  .time = w->time,
-                                  .stop_offset = UINT64_MAX,
-                                  .stop_time = INT64_MAX,
-                                  .verify = true};
+        struct shmq_stream_segment walk = {.offset = w->offset,
+                                           .time = w->time,
+                                           .stop_offset = UINT64_MAX,
+                                           .stop_time = INT64_MAX,
+                                           .verify = true};
         const unsigned char *entries = bytes + w->end + next;
 
         if (r.batch != w->offset ||
-            shmq_spill_walk(entries, r.bytes, salts, &walk) != SHMQ_SPILL_END ||
+            shmq_stream_segment_walk(entries, r.bytes, salts, &walk) != SHMQ_STREAM_SEGMENT_END ||
             walk.at != r.bytes || walk.offset != r.last_seq) {
             w->damage = w->end + next + walk.at;
-            return SHMQ_SPILL_DAMAGED;
+            return SHMQ_STREAM_SEGMENT_DAMAGED;
         }
         w->offset = walk.offset;
         w->time = walk.time;

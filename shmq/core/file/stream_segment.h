@@ -13,80 +13,84 @@
 #include <stdint.h>
 
 /* How a walk ended. */
-enum shmq_spilled {
-    SHMQ_SPILL_END = 0,   /* nothing was written behind                                  */
-    SHMQ_SPILL_STOP,      /* at an entry where it was to stop                            */
-    SHMQ_SPILL_TORN,      /* of a file's end: a commit that was never finished           */
-    SHMQ_SPILL_DAMAGED,   /* what stands there is no record that can come next           */
+enum shmq_stored_run {
+    SHMQ_STREAM_SEGMENT_END = 0, /* nothing was written behind                                  */
+    SHMQ_STREAM_SEGMENT_STOP, /* at an entry where it was to stop                            */
+    SHMQ_STREAM_SEGMENT_TORN, /* of a file's end: a commit that was never finished           */
+    SHMQ_STREAM_SEGMENT_DAMAGED, /* what stands there is no record that can come next           */
 };
 
 /* The two salts of a file. */
-struct shmq_spill_salts {
-    uint32_t file;    /* of BATCH, END, INDEX and FOOTER                                 */
+struct shmq_stream_segment_salts {
+    uint32_t file; /* of BATCH, END, INDEX and FOOTER                                 */
     uint32_t entries; /* of the stream's own records                                     */
 };
 
 /* A walk: what it is to do, and where it has come. */
-struct shmq_spill {
-    uint64_t at;          /* in: a record; out: the entry it stopped at, or the end       */
-    uint64_t offset;      /* in: none before this is taken (0: whatever comes first);
+struct shmq_stream_segment {
+    uint64_t at; /* in: a record; out: the entry it stopped at, or the end       */
+    uint64_t offset; /* in: none before this is taken (0: whatever comes first);
                            * out: the next entry's offset, or what comes next at the end  */
-    int64_t time;         /* in: none before this; out: of the entry it stopped at, or of
+    int64_t time; /* in: none before this; out: of the entry it stopped at, or of
                            * the last one                                                 */
     uint64_t stop_offset; /* stop at the entry that has this offset, or begins behind it, */
-    int64_t stop_time;    /*   and whose time is not before this one; INT64_MIN: or right
+    int64_t stop_time; /*   and whose time is not before this one; INT64_MIN: or right
                            *   behind the one before it, whatever follows there           */
-    uint64_t most_bytes;  /* stop before the entry that would make it more; 0: no limit   */
-    uint64_t most;        /* stop before the entry that would make it more records        */
-    uint64_t records;     /* out: how many offsets were passed                            */
-    uint64_t bytes;       /* out: of the entries that were passed                         */
-    bool verify;          /* whether checksums of entries are compared                    */
+    uint64_t most_bytes; /* stop before the entry that would make it more; 0: no limit   */
+    uint64_t most; /* stop before the entry that would make it more records        */
+    uint64_t records; /* out: how many offsets were passed                            */
+    uint64_t bytes; /* out: of the entries that were passed                         */
+    bool verify; /* whether checksums of entries are compared                    */
 };
 
 /* Walks on from `w->at`, passing whole records. Entries must follow each other without a gap.
  * At least one entry is passed before a limit of bytes or records stops it. END, STOP or
  * DAMAGED, with `at` at what is damaged. */
-enum shmq_spilled shmq_spill_walk(const unsigned char *bytes, size_t size,
-                                  struct shmq_spill_salts salts, struct shmq_spill *w);
+enum shmq_stored_run shmq_stream_segment_walk(const unsigned char *bytes, size_t size,
+                                              struct shmq_stream_segment_salts salts,
+                                              struct shmq_stream_segment *w);
 
 /* Finds the first whole entry from `w->at` on, at any multiple of 8 bytes from there, that may
  * come behind damage: its offset is `w->offset` or later and before `w->stop_offset`, its time
  * not before `w->time`. Whether there is one: `at`, `offset` and `time` are its own then. */
-bool shmq_spill_find(const unsigned char *bytes, size_t size, struct shmq_spill_salts salts,
-                     struct shmq_spill *w);
+bool shmq_stream_segment_find(const unsigned char *bytes, size_t size,
+                              struct shmq_stream_segment_salts salts,
+                              struct shmq_stream_segment *w);
 
 /* Copies the entries among the records to `to`, which has room for `size` bytes; returns how
  * many bytes. The records are some that a walk has passed. */
-size_t shmq_spill_entries(const unsigned char *bytes, size_t size, unsigned char *to);
+size_t shmq_stream_segment_entries(const unsigned char *bytes, size_t size, unsigned char *to);
 
 /* Records of one producer that follow each other, by offset and by sequence number. */
-struct shmq_spill_run {
+struct shmq_stream_segment_run {
     uint64_t producer, sequence, offset; /* the latter two of the first record            */
-    uint32_t count;                      /* 0: there is none                              */
+    uint32_t count; /* 0: there is none                              */
 };
 
 /* Walks on from `w->at` up to `w->stop_offset`, over the next run of records of a producer. STOP
  * before the one behind it; else as a walk, and a run may have ended with it. */
-enum shmq_spilled shmq_spill_next_run(const unsigned char *bytes, size_t size,
-                                      struct shmq_spill_salts salts, struct shmq_spill *w,
-                                      struct shmq_spill_run *run);
+enum shmq_stored_run shmq_stream_segment_next_run(const unsigned char *bytes, size_t size,
+                                                  struct shmq_stream_segment_salts salts,
+                                                  struct shmq_stream_segment *w,
+                                                  struct shmq_stream_segment_run *run);
 
 /* What a file holds, as far as its commits are whole. */
-struct shmq_spill_whole {
-    uint64_t end;       /* behind the last whole commit                                   */
-    uint64_t offset;    /* in: the first offset; out: the next one                        */
-    int64_t time;       /* in: none before this; out: of the last entry                   */
+struct shmq_stream_segment_whole {
+    uint64_t end; /* behind the last whole commit                                   */
+    uint64_t offset; /* in: the first offset; out: the next one                        */
+    int64_t time; /* in: none before this; out: of the last entry                   */
     uint64_t records;
     uint64_t batches;
     uint64_t last_batch; /* the number of the last: its first offset                      */
-    uint64_t damage;    /* DAMAGED: where                                                 */
-    bool closed;        /* END follows the last commit                                    */
+    uint64_t damage; /* DAMAGED: where                                                 */
+    bool closed; /* END follows the last commit                                    */
 };
 
 /* Reads all commits from `start` on, each of which counts as a whole or not at all. A commit
  * that is not whole is a torn tail, unless a whole one of a later number stands anywhere
  * behind it: a commit is only begun once the one before it is on disk. END, TORN, DAMAGED. */
-enum shmq_spilled shmq_spill_check(const unsigned char *bytes, size_t size, size_t start,
-                                   struct shmq_spill_salts salts, struct shmq_spill_whole *w);
+enum shmq_stored_run shmq_stream_segment_check(const unsigned char *bytes, size_t size,
+                                               size_t start, struct shmq_stream_segment_salts salts,
+                                               struct shmq_stream_segment_whole *w);
 
 #endif

@@ -1,19 +1,19 @@
 /* A filter: which messages are meant, by what is known of them without their bodies.
  *
- * shmq/expression/compiler.py compiles an expression of the language of shmq/expression/parse.py to a small program
- * in postfix order, of bytes, numbers in network byte order:
+ * shmq/expression/compiler.py compiles an expression of the language of shmq/expression/parse.py
+ * to a small program in postfix order, of bytes, numbers in network byte order:
  *
- *   NOT AND OR   take one or two truths from the stack, and leave one
- *   TEST         u8 field, [HEADER: u16 n + its name], u8 relation, constant: leaves one
+ * NOT AND OR   take one or two truths from the stack, and leave one TEST         u8 field,
+ * [HEADER: u16 n + its name], u8 relation, constant: leaves one
  *
- *   constant     u8 kind: NIL | BOOL u8 | INT i64 | REAL f64 | TEXT u32 n + bytes (UTF-8)
+ * constant     u8 kind: NIL | BOOL u8 | INT i64 | REAL f64 | TEXT u32 n + bytes (UTF-8)
  *
- * What is not of the kind of the constant is not compared, and makes the test false: true is
- * not 1, and a text is no number. NIL, with EQUAL alone, is what there is none of.
+ * What is not of the kind of the constant is not compared, and makes the test false: true is not
+ * 1, and a text is no number. NIL, with EQUAL alone, is what there is none of.
  *
  * A program is checked once, as a whole, before it is run: its end, every length, and that the
- * stack neither runs dry nor over. What it is run on is checked as it is read: properties that
- * are not one msgpack map have nothing. */
+ * stack neither runs dry nor over. What it is run on is checked as it is read: properties that are
+ * not one msgpack map have nothing. */
 #ifndef SHMQ_QUEUE_FILTER_H
 #define SHMQ_QUEUE_FILTER_H
 

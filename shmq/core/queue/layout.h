@@ -148,12 +148,12 @@ struct shmq_list {
     uint32_t head, tail;
 };
 
-#define SHMQ_CHOOSY (1u << 31) /* of `n`: it is rung for each message that arrives       */
+#define SHMQ_FILTERED (1u << 31) /* of `n`: it is rung for each message that arrives       */
 
 /* Who has a bell of its own to be rung when something comes: see wakeup.h. */
 struct shmq_party {
     uint64_t process;    /* its process's number in the namespace; 0: the entry is free */
-    uint32_t n;          /* which of that process's bells; SHMQ_CHOOSY                 */
+    uint32_t n;          /* which of that process's bells; SHMQ_FILTERED                 */
     uint32_t attachment; /* the handle that it waits through, + 1                      */
 };
 

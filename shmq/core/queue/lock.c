@@ -173,7 +173,7 @@ void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
 {
     bool hinted = q->hinted;
 
-    shmq_choose_posts(q, post);
+    shmq_select_posts(q, post);
     q->hinted = false;
     drop(q);
     if (__builtin_expect(hinted, 0))

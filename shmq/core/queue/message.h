@@ -138,8 +138,9 @@ void shmq_message_orphaned(struct shmq_queue *q, struct shmq_slot *s, int64_t no
 /* Removes READY and DELAYED messages; returns how many, and gives memory back. */
 int shmq_purge(struct shmq_queue *q, uint64_t *removed);
 
-/* Pins the bytes of a leased message. SHMQ_STALE; SHMQ_BUSY if another process has pinned
- * them: then `view` is good for as long as the lock is held. shmq_pin_at: of any slot that is still message `seq`. */
+/* Pins the bytes of a leased message. SHMQ_STALE; SHMQ_BUSY if another process has pinned them:
+ * then `view` is good for as long as the lock is held. shmq_pin_at: of any slot that is still
+ * message `seq`. */
 int shmq_pin(struct shmq_queue *q, uint64_t receipt, int64_t now, struct shmq_view *view);
 int shmq_pin_at(struct shmq_queue *q, uint32_t at, uint64_t seq, struct shmq_view *view);
 void shmq_unpin(struct shmq_queue *q, uint32_t at);

@@ -1,12 +1,12 @@
 /* A packed batch: many records in the body of one message.
  *
- *   records, one behind the other | lengths | count | size
+ * records, one behind the other | lengths | count | size
  *
- * `count` and `size` are 32-bit little-endian. `size` is that of every record, and then
- * there are no lengths; or SHMQ_PACKED_VARIES, and then `lengths` is `count` 32-bit
- * little-endian numbers, some of which may be 0; `size` is 0 only where `count` is, so that
- * what a batch takes to read is bounded by its bytes. The records come first, so that an array begins at the beginning
- * of a block, on a cache line. */
+ * `count` and `size` are 32-bit little-endian. `size` is that of every record, and then there are
+ * no lengths; or SHMQ_PACKED_VARIES, and then `lengths` is `count` 32-bit little-endian numbers,
+ * some of which may be 0; `size` is 0 only where `count` is, so that what a batch takes to read is
+ * bounded by its bytes. The records come first, so that an array begins at the beginning of a
+ * block, on a cache line. */
 #ifndef SHMQ_QUEUE_PACKED_BATCH_H
 #define SHMQ_QUEUE_PACKED_BATCH_H
 

@@ -86,7 +86,7 @@ static inline uint32_t shmq_index_of(const struct shmq_queue *q, const struct sh
 }
 
 /* An atomic member, to look, not to rely on. */
-static inline uint32_t shmq_glance(const _Atomic uint32_t *place)
+static inline uint32_t shmq_peeked_entry(const _Atomic uint32_t *place)
 {
     return atomic_load_explicit((_Atomic uint32_t *)place, memory_order_relaxed);
 }

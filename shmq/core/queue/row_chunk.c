@@ -42,7 +42,7 @@ static unsigned char *add(unsigned char *to, const void *what, uint64_t bytes)
     return to + bytes;
 }
 
-unsigned char *shmq_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target)
+unsigned char *shmq_row_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target)
 {
     uint32_t magic = MAGIC;
 
@@ -70,17 +70,17 @@ unsigned char *shmq_row_write(unsigned char *to, const struct shmq_put *put)
     return end;
 }
 
-bool shmq_chunk_read(struct shmq_chunk *chunk, const unsigned char *at, uint64_t bytes)
+bool shmq_row_chunk_read(struct shmq_row_chunk *chunk, const unsigned char *at, uint64_t bytes)
 {
     uint32_t magic;
 
     memset(chunk, 0, sizeof *chunk);
-    if (!at || bytes < SHMQ_CHUNK_HEAD)
+    if (!at || bytes < SHMQ_ROW_CHUNK_HEAD)
         return false;
     memcpy(&magic, at, 4);
     memcpy(&chunk->rows, at + 4, 4);
     memcpy(&chunk->target, at + 8, 8);
-    chunk->at = at + SHMQ_CHUNK_HEAD;
+    chunk->at = at + SHMQ_ROW_CHUNK_HEAD;
     chunk->end = at + bytes;
     return magic == MAGIC;
 }
@@ -92,7 +92,7 @@ static const unsigned char *take(const unsigned char *at, void *to, bool there, 
     return there ? at + bytes : at;
 }
 
-bool shmq_row_read(struct shmq_chunk *chunk, struct shmq_put *put)
+bool shmq_row_read(struct shmq_row_chunk *chunk, struct shmq_put *put)
 {
     const unsigned char *at = chunk->at;
     uint64_t left = (uint64_t)(chunk->end - at);

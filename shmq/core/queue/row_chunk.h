@@ -9,10 +9,10 @@
 
 #include "queue/message.h"
 
-#define SHMQ_CHUNK_HEAD 16u
+#define SHMQ_ROW_CHUNK_HEAD 16u
 
 /* A reader of a chunk. */
-struct shmq_chunk {
+struct shmq_row_chunk {
     const unsigned char *at, *end;
     uint32_t rows, row;  /* how many there are, and which is the next                     */
     uint64_t target;     /* the hash key of the queue that they are for                   */
@@ -20,7 +20,7 @@ struct shmq_chunk {
 };
 
 /* Writes a chunk's beginning: what is behind it. */
-unsigned char *shmq_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target);
+unsigned char *shmq_row_chunk_begin(unsigned char *to, uint32_t rows, uint64_t target);
 
 /* The bytes of a row. */
 uint64_t shmq_row_bytes(const struct shmq_put *put);
@@ -29,10 +29,10 @@ uint64_t shmq_row_bytes(const struct shmq_put *put);
 unsigned char *shmq_row_write(unsigned char *to, const struct shmq_put *put);
 
 /* False if it is no chunk. */
-bool shmq_chunk_read(struct shmq_chunk *chunk, const unsigned char *at, uint64_t bytes);
+bool shmq_row_chunk_read(struct shmq_row_chunk *chunk, const unsigned char *at, uint64_t bytes);
 
 /* The next row, which points into the chunk and the reader. False at the end, and if the row
  * is not whole. */
-bool shmq_row_read(struct shmq_chunk *chunk, struct shmq_put *put);
+bool shmq_row_read(struct shmq_row_chunk *chunk, struct shmq_put *put);
 
 #endif

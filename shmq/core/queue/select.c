@@ -25,11 +25,11 @@ static void begin_anew(const struct shmq_queue *q, struct shmq_choice *choice)
     struct shmq_filter filter = choice->filter;
     uint64_t looked = choice->looked;
 
-    shmq_choose_begin(q, choice, &filter);
+    shmq_select_begin(q, choice, &filter);
     choice->looked = looked;
 }
 
-void shmq_choose_begin(const struct shmq_queue *q, struct shmq_choice *choice,
+void shmq_select_begin(const struct shmq_queue *q, struct shmq_choice *choice,
                        const struct shmq_filter *filter)
 {
     *choice = (struct shmq_choice){
@@ -45,7 +45,7 @@ void shmq_choose_begin(const struct shmq_queue *q, struct shmq_choice *choice,
     };
 }
 
-void shmq_choose_again(struct shmq_choice *choice) { choice->looks = AT_ONCE; }
+void shmq_select_again(struct shmq_choice *choice) { choice->looks = AT_ONCE; }
 
 /* Whether there was one look left of that cost. */
 static bool spend(struct shmq_choice *c, uint32_t cost)
@@ -229,7 +229,7 @@ static uint32_t next(struct shmq_queue *q, struct shmq_choice *c, int64_t now)
     return c->more ? SHMQ_NIL : c->best;
 }
 
-int shmq_choose(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, bool handed,
+int shmq_select(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, bool handed,
                 struct shmq_view *view)
 {
     struct shmq_slot *s;

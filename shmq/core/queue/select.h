@@ -36,15 +36,15 @@ struct shmq_choice {
 };
 
 /* The filter has been checked. */
-void shmq_choose_begin(const struct shmq_queue *q, struct shmq_choice *choice,
+void shmq_select_begin(const struct shmq_queue *q, struct shmq_choice *choice,
                        const struct shmq_filter *filter);
 
 /* Leases the next message that is meant: SHMQ_OK; call again for one more. SHMQ_EMPTY: there is
  * none, unless `more`. Holds the lock of the gets. */
-int shmq_choose(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, bool handed,
+int shmq_select(struct shmq_queue *q, struct shmq_choice *choice, int64_t now, bool handed,
                 struct shmq_view *view);
 
 /* The lock is free between this call and the next: as many steps as at first. */
-void shmq_choose_again(struct shmq_choice *choice);
+void shmq_select_again(struct shmq_choice *choice);
 
 #endif

@@ -55,26 +55,28 @@ int64_t shmq_wall_offset(void)
 
 /* ---- choosing ---- */
 
-void shmq_excerpt_begin(struct shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
-                        uint64_t largest)
+void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
+                              uint64_t largest)
 {
     uint64_t most = max_bytes / SHMQ_COLUMNS_ROW + 1;
 
     most = messages < most ? messages : most;
-    *e = (struct shmq_excerpt){.most = (uint32_t)most,
-                               .max_bytes = max_bytes,
-                               .largest = largest < INT32_MAX ? largest : INT32_MAX};
+    *e = (struct shmq_snapshot_read){.most = (uint32_t)most,
+                                     .max_bytes = max_bytes,
+                                     .largest = largest < INT32_MAX ? largest : INT32_MAX};
     e->picks = malloc((most + 1) * sizeof *e->picks);
 }
 
-static uint64_t size_with(const struct shmq_excerpt *e, uint64_t body_bytes, uint64_t meta_bytes)
+static uint64_t size_with(const struct shmq_snapshot_read *e, uint64_t body_bytes,
+                          uint64_t meta_bytes)
 {
     return SHMQ_COLUMNS_HEAD + SHMQ_COLUMNS_PADDING + (e->count + 1ull) * SHMQ_COLUMNS_ROW +
            e->body_bytes + body_bytes + e->meta_bytes + meta_bytes;
 }
 
 /* Chooses what the slot holds. SHMQ_STALE: nothing; SHMQ_FULL: the block has no room for it. */
-OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_excerpt *e, const struct shmq_slot *s)
+OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_snapshot_read *e,
+                           const struct shmq_slot *s)
 {
     uint64_t word = shmq_word(s), seq = seq_of(s), body_bytes, meta_bytes;
     uint32_t block, units;
@@ -100,7 +102,8 @@ OPTIMISTIC static int pick(struct shmq_queue *q, struct shmq_excerpt *e, const s
     return SHMQ_OK;
 }
 
-int shmq_excerpt_slots(struct shmq_queue *q, struct shmq_excerpt *e, uint32_t *at, uint32_t end)
+int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e, uint32_t *at,
+                             uint32_t end)
 {
     const struct shmq_slot *s;
 
@@ -115,8 +118,8 @@ int shmq_excerpt_slots(struct shmq_queue *q, struct shmq_excerpt *e, uint32_t *a
     return SHMQ_OK;
 }
 
-int shmq_excerpt_run(struct shmq_queue *q, struct shmq_excerpt *e, const uint32_t *slots,
-                     const uint64_t *seqs, uint64_t *at, uint64_t end)
+int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
+                           const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end)
 {
     for (; *at < end; ++*at) {
         const struct shmq_slot *s = slot_of(q, slots[*at]);
@@ -213,8 +216,8 @@ static bool copy_one(struct shmq_queue *q, const struct shmq_pick *p, int64_t wa
     return true;
 }
 
-void shmq_excerpt_copy(struct shmq_queue *q, const struct shmq_excerpt *e, int64_t wall,
-                       struct shmq_columns *c)
+void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_read *e, int64_t wall,
+                             struct shmq_columns *c)
 {
     for (uint32_t i = 0; i < e->count; i++) {
         if (i + AHEAD < e->count)

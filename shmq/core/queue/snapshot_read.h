@@ -16,7 +16,7 @@ struct shmq_pick {
     uint32_t block;
 };
 
-struct shmq_excerpt {
+struct shmq_snapshot_read {
     struct shmq_pick *picks;
     uint32_t most;           /* room for them                                            */
     uint32_t count;
@@ -28,16 +28,17 @@ struct shmq_excerpt {
 /* Chooses the live messages in the slots from `at` to `end`, as far as they fit; `at` becomes
  * the first slot that was not looked at. SHMQ_OK, SHMQ_TOO_LARGE (the first one fits no block),
  * SHMQ_DAMAGED. */
-int shmq_excerpt_slots(struct shmq_queue *q, struct shmq_excerpt *e, uint32_t *at, uint32_t end);
+int shmq_snapshot_read_slots(struct shmq_queue *q, struct shmq_snapshot_read *e, uint32_t *at,
+                             uint32_t end);
 
 /* Chooses the messages `seqs` in the slots `slots`, from `at` on. SHMQ_STALE: the one at `at`
  * is not there any more; what was chosen before is good. */
-int shmq_excerpt_run(struct shmq_queue *q, struct shmq_excerpt *e, const uint32_t *slots,
-                     const uint64_t *seqs, uint64_t *at, uint64_t end);
+int shmq_snapshot_read_run(struct shmq_queue *q, struct shmq_snapshot_read *e,
+                           const uint32_t *slots, const uint64_t *seqs, uint64_t *at, uint64_t end);
 
 /* Begins an excerpt: NULL picks mean that there is no memory. To be freed: the picks. */
-void shmq_excerpt_begin(struct shmq_excerpt *e, uint64_t messages, uint64_t max_bytes,
-                        uint64_t largest);
+void shmq_snapshot_read_begin(struct shmq_snapshot_read *e, uint64_t messages, uint64_t max_bytes,
+                              uint64_t largest);
 
 /* What is to be added to monotonic times, in ns: whole milliseconds, so that whoever reads a
  * message again sees the same times, though the clocks are read anew. */
@@ -47,7 +48,7 @@ int64_t shmq_wall_offset(void);
 bool shmq_is_there(const struct shmq_queue *q, uint32_t at, uint64_t seq);
 
 /* Copies what was chosen; `wall` is what is to be added to monotonic times, in ns. */
-void shmq_excerpt_copy(struct shmq_queue *q, const struct shmq_excerpt *e, int64_t wall,
-                       struct shmq_columns *c);
+void shmq_snapshot_read_copy(struct shmq_queue *q, const struct shmq_snapshot_read *e, int64_t wall,
+                             struct shmq_columns *c);
 
 #endif

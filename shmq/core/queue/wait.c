@@ -60,7 +60,7 @@ static uint32_t posts_for(struct shmq_header *h, enum shmq_bell bell, uint32_t s
     return count;
 }
 
-void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2])
+void shmq_select_posts(struct shmq_queue *q, uint32_t post[2])
 {
     struct shmq_header *h = q->h;
 
@@ -70,7 +70,7 @@ void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2])
     if (__builtin_expect(h->asleep[SHMQ_NOT_FULL] != 0, 0) && q->freed)
         post[SHMQ_NOT_FULL] = posts_for(h, SHMQ_NOT_FULL, q->freed);
     if (__builtin_expect(shmq_armed(h, SHMQ_NOT_EMPTY) | shmq_armed(h, SHMQ_NOT_FULL), 0))
-        shmq_choose_bells(q, q->freed - post[SHMQ_NOT_FULL]);
+        shmq_select_bells(q, q->freed - post[SHMQ_NOT_FULL]);
     q->freed = 0;
     q->arrived = false;
 }

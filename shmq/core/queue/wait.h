@@ -27,7 +27,7 @@ void shmq_pass_on(struct shmq_queue *q, enum shmq_bell bell);
 /* How many sleepers of each bell to post once the lock is released, and in q->ring which
  * parties to ring: those for whom there is something beyond what the sleepers get. Holds
  * the lock. */
-void shmq_choose_posts(struct shmq_queue *q, uint32_t post[2]);
+void shmq_select_posts(struct shmq_queue *q, uint32_t post[2]);
 
 /* Posts them, each bell's on its semaphore. Without the lock. */
 void shmq_post(sem_t *const semaphores[2], const uint32_t post[2]);

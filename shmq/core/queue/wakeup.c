@@ -23,7 +23,7 @@ static void clear(struct shmq_header *h, uint32_t place)
 /* What its entry has as `n`. */
 static uint32_t entry_of(const struct shmq_watch *w)
 {
-    return w->choosy ? w->n | SHMQ_CHOOSY : w->n;
+    return w->choosy ? w->n | SHMQ_FILTERED : w->n;
 }
 
 static bool is_ours(const struct shmq_queue *q, uint32_t place, uint64_t process, uint32_t n)
@@ -120,13 +120,13 @@ static uint64_t choosy(const struct shmq_header *h)
     uint64_t armed = shmq_armed(h, SHMQ_NOT_EMPTY), found = 0;
 
     for (; armed; armed &= armed - 1)
-        if (h->parties[__builtin_ctzll(armed)].n & SHMQ_CHOOSY)
+        if (h->parties[__builtin_ctzll(armed)].n & SHMQ_FILTERED)
             found |= armed & -armed;
     return found;
 }
 
 /* All of them. */
-static uint64_t choose_choosy(struct shmq_header *h)
+static uint64_t choose_filtered(struct shmq_header *h)
 {
     uint64_t chosen = choosy(h);
 
@@ -156,7 +156,7 @@ static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t oth
     return chosen;
 }
 
-void shmq_choose_bells(struct shmq_queue *q, uint32_t freed)
+void shmq_select_bells(struct shmq_queue *q, uint32_t freed)
 {
     struct shmq_header *h = q->h;
     uint32_t ready = shmq_ready(h), posted = h->posted[SHMQ_NOT_EMPTY];
@@ -166,7 +166,7 @@ void shmq_choose_bells(struct shmq_queue *q, uint32_t freed)
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
     if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
         chosen = choose(h, SHMQ_NOT_EMPTY, choosy(h), ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? choose_choosy(h) : 0);
+                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? choose_filtered(h) : 0);
     else
         chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
                  choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);

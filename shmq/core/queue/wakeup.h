@@ -60,7 +60,7 @@ void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now);
 
 /* Chooses the parties to ring, into q->ring. `freed`: slots and blocks set free that no
  * sleeper was posted for. Holds the lock. */
-void shmq_choose_bells(struct shmq_queue *q, uint32_t freed);
+void shmq_select_bells(struct shmq_queue *q, uint32_t freed);
 
 /* ---- the ends ---- */
 

@@ -58,7 +58,7 @@ void shmq_post_bell(sem_t *bell)
 static void ring_one(const char *bells, const struct shmq_party *p)
 {
     uint64_t process = GET_ATOMIC(p->process);
-    uint32_t n = GET_ATOMIC(p->n) & ~SHMQ_CHOOSY;
+    uint32_t n = GET_ATOMIC(p->n) & ~SHMQ_FILTERED;
     char name[SHMQ_BELL_NAME];
     sem_t *semaphore;
 

@@ -22,7 +22,7 @@
 void shmq_session_break(struct shmq_session *session)
 {
     session->broken = true;
-    shmq_stir(session);
+    shmq_mark_pending(session);
 }
 
 unsigned char *shmq_session_room(struct shmq_session *session, size_t size)
@@ -62,36 +62,36 @@ static void finish(struct shmq_session *session)
     session->finished = true;
     session->parked = false;
     shmq_settle_anew(session);
-    shmq_filling_drop(session);
+    shmq_large_body_drop(session);
     session->delayed = 0;
     shmq_waiters_leave(session, SHMQ_S_OK);
-    shmq_tenures_return(session);
+    shmq_held_leases_return(session);
     session->partial_at = 0;
-    if (session->front->current != session)
+    if (session->engine->current != session)
         keep_nothing(session); /* else it may be what is being carried out */
 }
 
 void shmq_refuse(struct shmq_session *session, uint32_t id, uint16_t status, const char *why)
 {
-    struct shmq_promise last = {.id = id, .status = status};
+    struct shmq_durable_reply last = {.id = id, .status = status};
 
-    if (status >= SHMQ_S_BAD_MAGIC && session->promise_count)
-        shmq_promise(session, &last, why); /* what is fatal is said last */
+    if (status >= SHMQ_S_BAD_MAGIC && session->durable_reply_count)
+        shmq_durable_reply(session, &last, why); /* what is fatal is said last */
     else
         shmq_reply(session, id, status, why, why ? (uint32_t)strlen(why) : 0);
     if (status >= SHMQ_S_BAD_MAGIC)
         finish(session);
 }
 
-void shmq_stir(struct shmq_session *session)
+void shmq_mark_pending(struct shmq_session *session)
 {
-    struct shmq_front *front = session->front;
+    struct shmq_engine *engine = session->engine;
 
-    if (session->stirred || session == front->current)
+    if (session->output_pending || session == engine->current)
         return;
-    session->stirred = true;
-    session->next_stirred = front->stirred;
-    front->stirred = session;
+    session->output_pending = true;
+    session->next_pending = engine->output_pending;
+    engine->output_pending = session;
 }
 
 /* ---- waiting with a request ---- */
@@ -105,12 +105,13 @@ void shmq_put_back(struct shmq_session *session, const unsigned char *at)
     session->unread_at = at;
 }
 
-bool shmq_park_at(struct shmq_session *session, struct shmq_desk *desk, const unsigned char *at)
+bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+                  const unsigned char *at)
 {
-    if (!shmq_desk_is_awaited(desk))
+    if (!shmq_attached_queue_is_awaited(attached_queue))
         return false;
     shmq_put_back(session, at);
-    session->parked_at = desk;
+    session->parked_at = attached_queue;
     return true;
 }
 
@@ -118,7 +119,7 @@ void shmq_unpark(struct shmq_session *session)
 {
     session->parked = false;
     session->parked_at = NULL;
-    shmq_stir(session);
+    shmq_mark_pending(session);
 }
 
 /* ---- what is fatal ---- */
@@ -142,7 +143,7 @@ static uint16_t fatal_status(const struct shmq_session *session, const unsigned 
 
     if (status)
         return status;
-    if (frame->length > session->front->limits.max_frame)
+    if (frame->length > session->engine->limits.max_frame)
         return SHMQ_S_FRAME_TOO_LARGE;
     if (!session->authorised &&
         (frame->type != SHMQ_T_HELLO || frame->length > SHMQ_FRAME_HELLO_MAX))
@@ -222,11 +223,11 @@ static void ask_by_name(struct shmq_session *session, const struct shmq_frame *f
         return;
     }
     memcpy(text, name.at, name.bytes);
-    if (!session->front->hooks->rights(session, text)) {
+    if (!session->engine->hooks->rights(session, text)) {
         shmq_refuse(session, frame->id, SHMQ_S_NO_QUEUE, NULL);
         return;
     }
-    session->front->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
+    session->engine->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
 }
 
 static bool is_of_streams(uint8_t type)
@@ -247,7 +248,7 @@ static void ask_of_streams(struct shmq_session *session, const struct shmq_frame
         memcpy(text, name.at, name.bytes);
     else
         r.at = payload;
-    session->front->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
+    session->engine->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
 }
 
 static void ask(struct shmq_session *session, const struct shmq_frame *frame,
@@ -259,7 +260,7 @@ static void ask(struct shmq_session *session, const struct shmq_frame *frame,
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "this type carries one msgpack map");
         return;
     }
-    session->front->hooks->answer(session, frame, "", payload, frame->length);
+    session->engine->hooks->answer(session, frame, "", payload, frame->length);
 }
 
 static void refuse_type(struct shmq_session *session, const struct shmq_frame *frame)
@@ -280,7 +281,7 @@ static bool may_be_silent(uint8_t type)
     }
 }
 
-/* Whether the type is carried out while the front drains: what settles, or begins nothing. */
+/* Whether the type is carried out while the engine drains: what settles, or begins nothing. */
 static bool is_for_the_end(uint8_t type)
 {
     switch (type) {
@@ -319,8 +320,8 @@ static void carry_out_frame(struct shmq_session *session, const struct shmq_fram
                     "has one");
         return;
     }
-    if (session->front->draining && !is_for_the_end(frame->type)) {
-        if (!session->promise_count || !shmq_refuse_durable(session, frame, payload))
+    if (session->engine->draining && !is_for_the_end(frame->type)) {
+        if (!session->durable_reply_count || !shmq_refuse_durable(session, frame, payload))
             refuse_early(session, frame, SHMQ_S_SHUTTING_DOWN, NULL);
         return;
     }
@@ -393,7 +394,7 @@ void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status
         return;
     session->delayed--;
     shmq_reply(session, id, status, payload, bytes);
-    shmq_stir(session);
+    shmq_mark_pending(session);
 }
 
 /* ---- frames ---- */
@@ -402,7 +403,7 @@ static bool is_stopped(struct shmq_session *session)
 {
     session->held = !session->finished &&
                     (session->parked || shmq_pending(&session->out) >= SHMQ_OUT_HIGH ||
-                     session->promise_count >= SHMQ_PROMISES);
+                     session->durable_reply_count >= SHMQ_DURABLE_REPLIES);
     return session->held || session->finished || session->broken;
 }
 
@@ -423,7 +424,7 @@ static const unsigned char *carry_out_all(struct shmq_session *session, const un
             break;
         }
         if (frame.length > (size_t)(frames.end - frames.at) - SHMQ_FRAME_HEADER) {
-            (void)shmq_filling_begin(session, &frame, &frames);
+            (void)shmq_large_body_begin(session, &frame, &frames);
             session->unread = false;
             break;
         }
@@ -496,23 +497,23 @@ static bool gathers(const struct shmq_session *session)
 
 unsigned char *shmq_session_space(struct shmq_session *session, size_t *size)
 {
-    struct shmq_front *front = session->front;
+    struct shmq_engine *engine = session->engine;
 
     if (session->finished || session->broken || session->held || session->fin)
         return NULL;
-    if (session->filling.active)
-        return shmq_filling_space(session, size);
+    if (session->large_body.active)
+        return shmq_large_body_space(session, size);
     if (gathers(session))
         return grow_kept(session, size);
     if (session->kept_used)
-        memcpy(front->scratch, session->kept, session->kept_used);
+        memcpy(engine->scratch, session->kept, session->kept_used);
     *size = SHMQ_SCRATCH - session->kept_used;
-    return front->scratch + session->kept_used;
+    return engine->scratch + session->kept_used;
 }
 
 static void note_partial(struct shmq_session *session)
 {
-    bool partial = session->kept_used || session->filling.active;
+    bool partial = session->kept_used || session->large_body.active;
 
     if (!partial || session->held)
         session->partial_at = 0;
@@ -524,9 +525,9 @@ static void note_partial(struct shmq_session *session)
  * `current` again afterwards. */
 static struct shmq_session *begin_to_carry_out(struct shmq_session *session)
 {
-    struct shmq_session *outer = session->front->current;
+    struct shmq_session *outer = session->engine->current;
 
-    session->front->current = session;
+    session->engine->current = session;
     return outer;
 }
 
@@ -539,27 +540,27 @@ static void carry_out_range(struct shmq_session *session, const unsigned char *a
     at = carry_out_all(session, at, end);
     session->carrying = false;
     keep(session, at, (size_t)(end - at));
-    session->front->current = outer;
+    session->engine->current = outer;
     note_partial(session);
 }
 
-static void go_on_filling(struct shmq_session *session, size_t size)
+static void go_on_large_body(struct shmq_session *session, size_t size)
 {
     struct shmq_session *outer = begin_to_carry_out(session);
 
-    if (shmq_filling_received(session, size))
+    if (shmq_large_body_received(session, size))
         session->heard_at = shmq_coarse_now();
     session->unread = false; /* the body stays where it is */
-    session->front->current = outer;
+    session->engine->current = outer;
     note_partial(session);
 }
 
 void shmq_session_received(struct shmq_session *session, size_t size)
 {
-    unsigned char *scratch = session->front->scratch;
+    unsigned char *scratch = session->engine->scratch;
 
-    if (session->filling.active) {
-        go_on_filling(session, size);
+    if (session->large_body.active) {
+        go_on_large_body(session, size);
     } else if (gathers(session)) {
         session->kept_used += size;
         if (session->kept_used >= wanted(session))
@@ -597,10 +598,11 @@ void shmq_session_go_on(struct shmq_session *session)
         return;
     if (session->blocked)
         shmq_waiters_unblock(session);
-    if (session->held && !session->parked && session->promise_count <= SHMQ_PROMISES / 2) {
+    if (session->held && !session->parked &&
+        session->durable_reply_count <= SHMQ_DURABLE_REPLIES / 2) {
         session->held = false;
-        if (session->filling.active)
-            go_on_filling(session, 0); /* it was whole, and is to be committed */
+        if (session->large_body.active)
+            go_on_large_body(session, 0); /* it was whole, and is to be committed */
     }
     if (was_held && !session->held && !session->finished)
         carry_out_range(session, session->kept, session->kept + session->kept_used);
@@ -610,30 +612,30 @@ void shmq_session_go_on(struct shmq_session *session)
 
 void shmq_session_sent(struct shmq_session *session, size_t size)
 {
-    shmq_outbox_sent(&session->out, size, shmq_parcel_gone);
+    shmq_outbox_sent(&session->out, size, shmq_outgoing_body_gone);
     session->moved_at = shmq_coarse_now();
     shmq_session_go_on(session);
     if (!shmq_pending(&session->out) && session->out.room > SHMQ_OUT_LOW)
-        shmq_outbox_clear(&session->out, shmq_parcel_gone);
+        shmq_outbox_clear(&session->out, shmq_outgoing_body_gone);
 }
 
 /* ---- the ends ---- */
 
-struct shmq_session *shmq_session_begin(struct shmq_front *front, void *data)
+struct shmq_session *shmq_session_begin(struct shmq_engine *engine, void *data)
 {
     struct shmq_session *session = calloc(1, sizeof *session);
 
     if (!session)
         return NULL;
-    session->front = front;
+    session->engine = engine;
     session->data = data;
-    session->authorised = !front->limits.token_required;
+    session->authorised = !engine->limits.token_required;
     session->began_at = session->heard_at = session->moved_at = shmq_coarse_now();
-    session->next = front->sessions;
-    if (front->sessions)
-        front->sessions->prev = session;
-    front->sessions = session;
-    front->session_count++;
+    session->next = engine->sessions;
+    if (engine->sessions)
+        engine->sessions->prev = session;
+    engine->sessions = session;
+    engine->session_count++;
     return session;
 }
 
@@ -644,31 +646,31 @@ void shmq_session_finish(struct shmq_session *session)
         finish(session);
 }
 
-static void forget_stirred(struct shmq_session *session)
+static void forget_pending(struct shmq_session *session)
 {
-    struct shmq_session **at = &session->front->stirred;
+    struct shmq_session **at = &session->engine->output_pending;
 
-    while (session->stirred && *at != session)
-        at = &(*at)->next_stirred;
-    if (session->stirred)
-        *at = session->next_stirred;
+    while (session->output_pending && *at != session)
+        at = &(*at)->next_pending;
+    if (session->output_pending)
+        *at = session->next_pending;
 }
 
 void shmq_session_end(struct shmq_session *session)
 {
-    struct shmq_front *front = session->front;
+    struct shmq_engine *engine = session->engine;
 
     finish(session);
-    shmq_promises_drop(session);
-    shmq_outbox_clear(&session->out, shmq_parcel_gone);
-    shmq_seats_leave(session);
-    forget_stirred(session);
+    shmq_durable_replies_drop(session);
+    shmq_outbox_clear(&session->out, shmq_outgoing_body_gone);
+    shmq_queue_sessions_leave(session);
+    forget_pending(session);
     if (session->prev)
         session->prev->next = session->next;
     else
-        front->sessions = session->next;
+        engine->sessions = session->next;
     if (session->next)
         session->next->prev = session->prev;
-    front->session_count--;
+    engine->session_count--;
     free(session);
 }

@@ -7,13 +7,13 @@
 /* ---- for whoever carries the bytes ---- */
 
 /* A new connection, or NULL if there is no memory. */
-struct shmq_session *shmq_session_begin(struct shmq_front *front, void *data);
+struct shmq_session *shmq_session_begin(struct shmq_engine *engine, void *data);
 
 /* Where the next bytes from the peer go, and how many at most. NULL: none are taken now,
  * shmq_session_is_paused says why, or it is over. */
 unsigned char *shmq_session_space(struct shmq_session *session, size_t *size);
 
-/* So many were put there: carries out what is whole. Afterwards shmq_front_settle. */
+/* So many were put there: carries out what is whole. Afterwards shmq_engine_settle. */
 void shmq_session_received(struct shmq_session *session, size_t size);
 
 /* Keeps bytes that came all the same while the session is paused. False if there is no
@@ -32,17 +32,17 @@ void shmq_session_end(struct shmq_session *session);
 /* Whether nothing is to be received until something was sent, or is on disk. */
 static inline bool shmq_session_is_paused(const struct shmq_session *session)
 {
-    return session->finished ? session->promise_count > 0 : session->held;
+    return session->finished ? session->durable_reply_count > 0 : session->held;
 }
 
-/* The request that was parked without a desk is answered, or may be carried out again: goes on
- * behind it once the session is told of, see shmq_front_next_stirred. */
+/* The request that was parked without an attached queue is answered, or may be carried out again:
+ * goes on behind it once the session is told of, see shmq_engine_next_pending. */
 void shmq_unpark(struct shmq_session *session);
 
 /* Whether no more will be sent than is there. */
 static inline bool shmq_session_is_ending(const struct shmq_session *session)
 {
-    return session->finished && !session->promise_count;
+    return session->finished && !session->durable_reply_count;
 }
 
 /* ---- for the requests ---- */
@@ -78,7 +78,7 @@ void shmq_answer_late(struct shmq_session *session, uint32_t id, uint16_t status
 void shmq_session_go_on(struct shmq_session *session);
 
 /* There is something to send, or to do, for it. */
-void shmq_stir(struct shmq_session *session);
+void shmq_mark_pending(struct shmq_session *session);
 
 /* Frames that follow each other in what was received. */
 struct shmq_frames {
@@ -93,9 +93,10 @@ void shmq_park(struct shmq_session *session);
  * answer is written. */
 void shmq_put_back(struct shmq_session *session, const unsigned char *at);
 
-/* The request cannot have the desk's lock: it is put back until the lock is free. False if that
- * was waited for long enough: the request is to be refused with SHMQ_S_BUSY. */
-bool shmq_park_at(struct shmq_session *session, struct shmq_desk *desk, const unsigned char *at);
+/* The request cannot have the attached queue's lock: it is put back until the lock is free. False
+ * if that was waited for long enough: the request is to be refused with SHMQ_S_BUSY. */
+bool shmq_park_at(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+                  const unsigned char *at);
 
 /* Whether the next frame is whole and one of that type, with a good header. */
 bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *frames,

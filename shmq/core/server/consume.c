@@ -53,25 +53,25 @@ static uint8_t known_flags(const struct shmq_wish *wish)
 }
 
 /* Begins it, once its expression is understood. */
-static void begin(struct shmq_seat *seat, struct shmq_wish *wish)
+static void begin(struct shmq_queue_session *queue_session, struct shmq_wish *wish)
 {
-    struct shmq_front *front = seat->session->front;
+    struct shmq_engine *engine = queue_session->session->engine;
     char why[SHMQ_WHY_BYTES] = "";
 
     if (wish->where) {
-        wish->wanted = front->hooks->compile(front, wish->where, wish->where_bytes, why);
+        wish->wanted = engine->hooks->compile(engine, wish->where, wish->where_bytes, why);
         if (!wish->wanted) {
-            shmq_refuse(seat->session, wish->id, SHMQ_S_BAD_REQUEST, why);
+            shmq_refuse(queue_session->session, wish->id, SHMQ_S_BAD_REQUEST, why);
             return;
         }
     }
-    shmq_wait(seat, wish);
+    shmq_wait(queue_session, wish);
 }
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload)
 {
-    struct shmq_seat *seat;
+    struct shmq_queue_session *queue_session;
     struct shmq_wish wish;
     struct shmq_name name;
     uint16_t status;
@@ -82,9 +82,9 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
     else if (flags & ~known_flags(&wish))
         shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
-    else if (!(seat = shmq_seat_at(session, name, &status)))
+    else if (!(queue_session = shmq_queue_session_at(session, name, &status)))
         shmq_refuse(session, frame->id, status, NULL);
-    else if (!(seat->rights & SHMQ_MAY_CONSUME))
+    else if (!(queue_session->rights & SHMQ_MAY_CONSUME))
         shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     else if (!wish.most)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
@@ -97,7 +97,7 @@ void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_fram
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "4096 CONSUMEs and subscriptions of this connection wait: end some");
     else
-        begin(seat, &wish);
+        begin(queue_session, &wish);
 }
 
 void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_frame *frame,

@@ -67,26 +67,27 @@ static bool write_message(struct shmq_session *session, uint32_t id, uint64_t re
     return true;
 }
 
-static void unpin(struct shmq_desk *desk, uint32_t slot)
+static void unpin(struct shmq_attached_queue *attached_queue, uint32_t slot)
 {
-    desk->users++;
-    shmq_parcel_gone(&(struct shmq_parcel){.desk = desk, .slot = slot});
+    attached_queue->users++;
+    shmq_outgoing_body_gone(
+        &(struct shmq_outgoing_body){.attached_queue = attached_queue, .slot = slot});
 }
 
 /* The same of a message that is pinned: its body is sent from where it lies. */
-static bool write_pinned(struct shmq_session *session, struct shmq_desk *desk, uint32_t id,
-                         uint64_t receipt, const struct shmq_view *view)
+static bool write_pinned(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
+                         uint32_t id, uint64_t receipt, const struct shmq_view *view)
 {
     unsigned char *at = write_head(session, id, receipt, view, false);
 
     if (!at)
         return false;
     session->out.used = (size_t)(at - session->out.bytes);
-    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, desk, view->at)) {
+    if (!shmq_outbox_put(&session->out, view->body, view->body_bytes, attached_queue, view->at)) {
         shmq_session_break(session);
         return false;
     }
-    desk->users++;
+    attached_queue->users++;
     return true;
 }
 
@@ -104,14 +105,14 @@ struct leased {
     bool pinned;
 };
 
-static bool pin(struct shmq_desk *desk, struct leased *leased, int64_t now)
+static bool pin(struct shmq_attached_queue *attached_queue, struct leased *leased, int64_t now)
 {
     struct shmq_view view;
 
     if (leased->view.body_bytes < SHMQ_DIRECT ||
-        shmq_pin(desk->q, leased->view.receipt, now, &view) != SHMQ_OK)
+        shmq_pin(attached_queue->q, leased->view.receipt, now, &view) != SHMQ_OK)
         return false;
-    ++*desk->views;
+    ++*attached_queue->views;
     return true;
 }
 
@@ -124,10 +125,10 @@ static int64_t budget_of(const struct shmq_session *session)
 /* Leases the next one, or the next that is wanted; holds the lock. */
 static int lease_next(struct shmq_waiter *w, int64_t now, struct shmq_view *view)
 {
-    struct shmq_queue *q = w->seat->desk->q;
+    struct shmq_queue *q = w->queue_session->attached_queue->q;
 
     if (w->wanted)
-        return shmq_choose(q, &w->wanted->choice, now, true, view);
+        return shmq_select(q, &w->wanted->choice, now, true, view);
     return shmq_lease(q, now, true, view);
 }
 
@@ -136,7 +137,7 @@ static bool chooses_on(struct shmq_waiter *w, int *outcome)
 {
     if (!w->wanted)
         return false;
-    shmq_choose_again(&w->wanted->choice);
+    shmq_select_again(&w->wanted->choice);
     if (*outcome != SHMQ_EMPTY || !w->wanted->choice.more)
         return false;
     *outcome = SHMQ_OK;
@@ -145,28 +146,28 @@ static bool chooses_on(struct shmq_waiter *w, int *outcome)
 
 /* Whether a search may go on now. It is charged with the time since `*since`, which is set.
  * Other searches are charged, too: so much of a span is left to all else. */
-static bool may_search(struct shmq_front *front, int64_t *since)
+static bool may_search(struct shmq_engine *engine, int64_t *since)
 {
     int64_t now = shmq_now();
 
     if (*since)
-        front->search_spent += now - *since;
+        engine->search_spent += now - *since;
     *since = now;
-    if (now - front->search_from > SEARCH_SPAN) {
-        front->search_from = now;
-        front->search_spent = 0;
+    if (now - engine->search_from > SEARCH_SPAN) {
+        engine->search_from = now;
+        engine->search_spent = 0;
     }
-    return front->search_spent < SEARCH_MOST;
+    return engine->search_spent < SEARCH_MOST;
 }
 
 /* Whether the waiter's search is put off: it goes on where it was, at a later tick. */
 static bool put_off(struct shmq_waiter *w, int64_t *since, int *outcome)
 {
-    if (!w->wanted || may_search(w->session->front, since))
+    if (!w->wanted || may_search(w->session->engine, since))
         return false;
     w->wanted->searches = true;
     *outcome = SHMQ_EMPTY;
-    shmq_desk_later(w->seat->desk);
+    shmq_attached_queue_later(w->queue_session->attached_queue);
     return true;
 }
 
@@ -176,9 +177,9 @@ static void begin_search(struct shmq_waiter *w)
     struct shmq_wanted *wanted = w->wanted;
 
     if (wanted->searches)
-        shmq_choose_again(&wanted->choice);
+        shmq_select_again(&wanted->choice);
     else
-        shmq_choose_begin(w->seat->desk->q, &wanted->choice, &wanted->filter);
+        shmq_select_begin(w->queue_session->attached_queue->q, &wanted->choice, &wanted->filter);
     wanted->searches = false;
 }
 
@@ -186,7 +187,7 @@ static void begin_search(struct shmq_waiter *w)
 static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_t most,
                            int *outcome)
 {
-    struct shmq_queue *q = w->seat->desk->q;
+    struct shmq_queue *q = w->queue_session->attached_queue->q;
     int64_t now = shmq_time(q), budget = budget_of(w->session);
     uint32_t count = 0, room;
     uint64_t bytes;
@@ -201,7 +202,7 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
         *outcome = lease_next(w, now, &next->view);
         if (*outcome != SHMQ_OK)
             break;
-        next->pinned = pin(w->seat->desk, next, now);
+        next->pinned = pin(w->queue_session->attached_queue, next, now);
         budget -= next->view.body_bytes + SHMQ_FRAME_HEADER + FIXED;
         count++;
     }
@@ -212,20 +213,20 @@ static uint32_t lease_some(struct shmq_waiter *w, struct leased *leased, uint32_
  * body that is not pinned, the bytes are ours as long as the lease is. */
 static bool write_leased(struct shmq_waiter *w, struct leased *leased)
 {
-    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
     struct shmq_view *view = &leased->view;
     size_t before = w->session->out.used;
-    uint64_t sealed = shmq_seal(&desk->q->seal, view->receipt);
+    uint64_t sealed = shmq_seal(&attached_queue->q->seal, view->receipt);
 
     if (leased->pinned) {
-        if (write_pinned(w->session, desk, w->id, sealed, view))
+        if (write_pinned(w->session, attached_queue, w->id, sealed, view))
             return true;
-        unpin(desk, view->at);
+        unpin(attached_queue, view->at);
         w->session->out.used = before;
         return false;
     }
     if (write_message(w->session, w->id, sealed, view) &&
-        shmq_holds(desk->q, view->receipt, INT64_MIN))
+        shmq_holds(attached_queue->q, view->receipt, INT64_MIN))
         return true;
     w->session->out.used = before;
     return false;
@@ -236,17 +237,17 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
                                size_t *last)
 {
     struct leased leased[SHMQ_RUN];
-    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
     uint32_t count, written = 0;
 
-    if ((*outcome = shmq_desk_lock(desk, whole)) != SHMQ_OK)
+    if ((*outcome = shmq_attached_queue_lock(attached_queue, whole)) != SHMQ_OK)
         return 0;
     count = lease_some(w, leased, most < SHMQ_RUN ? most : SHMQ_RUN, outcome);
-    shmq_desk_unlock(desk);
+    shmq_attached_queue_unlock(attached_queue);
     for (uint32_t i = 0; i < count; i++) {
         size_t before = w->session->out.used;
 
-        shmq_tenure_begin(w->seat, &leased[i].view, w->subscribes ? w : NULL);
+        shmq_held_lease_begin(w->queue_session, &leased[i].view, w->subscribes ? w : NULL);
         if (write_leased(w, &leased[i])) {
             *last = before;
             written++;
@@ -254,7 +255,7 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
             if (w->subscribes)
                 end_series(w->session, before);
         } else if (!w->session->broken) { /* what a session has no memory for goes back with it */
-            shmq_tenure_end(desk, leased[i].view.receipt);
+            shmq_held_lease_end(attached_queue, leased[i].view.receipt);
         }
     }
     return written;
@@ -264,21 +265,22 @@ static uint32_t deliver_leases(struct shmq_waiter *w, uint32_t most, bool whole,
  * whether it did. */
 static bool deliver_settled(struct shmq_waiter *w, struct leased *leased, int64_t now)
 {
-    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
     size_t before = w->session->out.used;
-    bool written = leased->pinned ? write_pinned(w->session, desk, w->id, 0, &leased->view)
-                                  : write_message(w->session, w->id, 0, &leased->view);
+    bool written = leased->pinned
+                       ? write_pinned(w->session, attached_queue, w->id, 0, &leased->view)
+                       : write_message(w->session, w->id, 0, &leased->view);
 
     if (!written) {
         if (leased->pinned) {
-            shmq_unpin(desk->q, leased->view.at);
-            --*desk->views;
+            shmq_unpin(attached_queue->q, leased->view.at);
+            --*attached_queue->views;
         }
         w->session->out.used = before;
-        (void)shmq_return_unseen(desk->q, leased->view.receipt, now);
+        (void)shmq_return_unseen(attached_queue->q, leased->view.receipt, now);
         return false;
     }
-    (void)shmq_ack(desk->q, leased->view.receipt, now);
+    (void)shmq_ack(attached_queue->q, leased->view.receipt, now);
     if (w->subscribes)
         end_series(w->session, before);
     return true;
@@ -288,11 +290,11 @@ static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool w
                                     size_t *last)
 {
     struct leased leased;
-    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
     int64_t now, budget = budget_of(w->session);
     uint32_t written = 0;
 
-    if ((*outcome = shmq_desk_lock(desk, whole)) != SHMQ_OK)
+    if ((*outcome = shmq_attached_queue_lock(attached_queue, whole)) != SHMQ_OK)
         return 0;
     now = shmq_now();
     while (written < most && written < SHMQ_RUN && budget > 0) {
@@ -301,14 +303,14 @@ static uint32_t deliver_all_settled(struct shmq_waiter *w, uint32_t most, bool w
         *outcome = lease_next(w, now, &leased.view);
         if (*outcome != SHMQ_OK)
             break;
-        leased.pinned = pin(desk, &leased, now);
+        leased.pinned = pin(attached_queue, &leased, now);
         budget -= leased.view.body_bytes + SHMQ_FRAME_HEADER + FIXED;
         if (!deliver_settled(w, &leased, now))
             break;
         *last = before;
         written++;
     }
-    shmq_desk_unlock(desk);
+    shmq_attached_queue_unlock(attached_queue);
     return written;
 }
 

@@ -10,44 +10,45 @@
 
 /* ---- the session's, in the order in which they were made ---- */
 
-static struct shmq_promise *promise_at(const struct shmq_session *session, uint32_t i)
+static struct shmq_durable_reply *durable_reply_at(const struct shmq_session *session, uint32_t i)
 {
-    return &session->promises[(session->promise_first + i) & (session->promise_room - 1)];
+    return &session->durable_replies[(session->durable_reply_first + i) &
+                                     (session->durable_reply_room - 1)];
 }
 
-/* A power of two: bounded, as a session with SHMQ_PROMISES of them is held. */
+/* A power of two: bounded, as a session with SHMQ_DURABLE_REPLIES of them is held. */
 static bool make_room(struct shmq_session *session)
 {
-    uint32_t room = session->promise_room ? session->promise_room * 2 : LEAST_ROOM;
-    struct shmq_promise *promises;
+    uint32_t room = session->durable_reply_room ? session->durable_reply_room * 2 : LEAST_ROOM;
+    struct shmq_durable_reply *durable_replies;
 
-    if (session->promise_count < session->promise_room)
+    if (session->durable_reply_count < session->durable_reply_room)
         return true;
-    if (!(promises = malloc(room * sizeof *promises)))
+    if (!(durable_replies = malloc(room * sizeof *durable_replies)))
         return false;
-    for (uint32_t i = 0; i < session->promise_count; i++)
-        promises[i] = *promise_at(session, i);
-    free(session->promises);
-    session->promises = promises;
-    session->promise_first = 0;
-    session->promise_room = room;
+    for (uint32_t i = 0; i < session->durable_reply_count; i++)
+        durable_replies[i] = *durable_reply_at(session, i);
+    free(session->durable_replies);
+    session->durable_replies = durable_replies;
+    session->durable_reply_first = 0;
+    session->durable_reply_room = room;
     return true;
 }
 
-/* ---- the front's sessions that have any ---- */
+/* ---- the engine's sessions that have any ---- */
 
 static void enlist(struct shmq_session *session)
 {
-    struct shmq_front *front = session->front;
+    struct shmq_engine *engine = session->engine;
 
     if (session->promising)
         return;
     session->promising = true;
     session->promising_before = NULL;
-    session->promising_next = front->promising;
-    if (front->promising)
-        front->promising->promising_before = session;
-    front->promising = session;
+    session->promising_next = engine->promising;
+    if (engine->promising)
+        engine->promising->promising_before = session;
+    engine->promising = session;
 }
 
 static void delist(struct shmq_session *session)
@@ -58,38 +59,41 @@ static void delist(struct shmq_session *session)
     if (session->promising_before)
         session->promising_before->promising_next = session->promising_next;
     else
-        session->front->promising = session->promising_next;
+        session->engine->promising = session->promising_next;
     if (session->promising_next)
         session->promising_next->promising_before = session->promising_before;
 }
 
 /* ---- keeping them ---- */
 
-static void let_go(struct shmq_promise *promise)
+static void let_go(struct shmq_durable_reply *durable_reply)
 {
-    struct shmq_desk *desk = promise->desk;
+    struct shmq_attached_queue *attached_queue = durable_reply->attached_queue;
 
-    promise->desk = NULL;
-    if (!desk)
+    durable_reply->attached_queue = NULL;
+    if (!attached_queue)
         return;
-    desk->promises--;
-    shmq_desk_release(desk);
+    attached_queue->durable_replies--;
+    shmq_attached_queue_release(attached_queue);
 }
 
-static bool is_due(const struct shmq_promise *promise)
+static bool is_due(const struct shmq_durable_reply *durable_reply)
 {
-    if (promise->ticket)
+    if (durable_reply->ticket)
         return false;
-    return !promise->desk || shmq_synced(promise->desk->q) >= promise->seq;
+    return !durable_reply->attached_queue ||
+           shmq_synced(durable_reply->attached_queue->q) >= durable_reply->seq;
 }
 
-static void answer(struct shmq_session *session, struct shmq_promise *promise)
+static void answer(struct shmq_session *session, struct shmq_durable_reply *durable_reply)
 {
-    if (promise->why)
-        shmq_reply(session, promise->id, promise->status, promise->why, promise->why_bytes);
+    if (durable_reply->why)
+        shmq_reply(session, durable_reply->id, durable_reply->status, durable_reply->why,
+                   durable_reply->why_bytes);
     else
-        shmq_reply(session, promise->id, promise->status, promise->payload, promise->bytes);
-    free(promise->why);
+        shmq_reply(session, durable_reply->id, durable_reply->status, durable_reply->payload,
+                   durable_reply->bytes);
+    free(durable_reply->why);
 }
 
 /* Answers those that are due, up to one that is not: whether there were any. */
@@ -97,13 +101,13 @@ static bool keep_some(struct shmq_session *session)
 {
     bool any = false;
 
-    while (session->promise_count && is_due(promise_at(session, 0))) {
-        struct shmq_promise promise = *promise_at(session, 0);
+    while (session->durable_reply_count && is_due(durable_reply_at(session, 0))) {
+        struct shmq_durable_reply durable_reply = *durable_reply_at(session, 0);
 
-        session->promise_first++;
-        session->promise_count--;
-        let_go(&promise);
-        answer(session, &promise);
+        session->durable_reply_first++;
+        session->durable_reply_count--;
+        let_go(&durable_reply);
+        answer(session, &durable_reply);
         any = true;
     }
     return any;
@@ -113,16 +117,17 @@ static void keep(struct shmq_session *session)
 {
     if (keep_some(session)) {
         shmq_session_go_on(session);
-        shmq_stir(session);
+        shmq_mark_pending(session);
     }
-    if (!session->promise_count)
+    if (!session->durable_reply_count)
         delist(session);
 }
 
-void shmq_promise(struct shmq_session *session, const struct shmq_promise *promise, const char *why)
+void shmq_durable_reply(struct shmq_session *session,
+                        const struct shmq_durable_reply *durable_reply, const char *why)
 {
-    struct shmq_desk *desk = promise->desk;
-    struct shmq_promise *made;
+    struct shmq_attached_queue *attached_queue = durable_reply->attached_queue;
+    struct shmq_durable_reply *made;
 
     if (session->unread)
         return;
@@ -130,119 +135,119 @@ void shmq_promise(struct shmq_session *session, const struct shmq_promise *promi
         shmq_session_break(session);
         return;
     }
-    made = promise_at(session, session->promise_count);
-    *made = *promise;
+    made = durable_reply_at(session, session->durable_reply_count);
+    *made = *durable_reply;
     made->why = why ? strdup(why) : NULL;
     made->why_bytes = made->why ? (uint32_t)strlen(made->why) : 0;
-    session->promise_count++;
-    if (desk) {
-        desk->users++;
-        desk->promises++;
-        if (promise->seq > desk->wanted)
-            desk->wanted = promise->seq;
-        shmq_desk_touch(desk);
+    session->durable_reply_count++;
+    if (attached_queue) {
+        attached_queue->users++;
+        attached_queue->durable_replies++;
+        if (durable_reply->seq > attached_queue->wanted)
+            attached_queue->wanted = durable_reply->seq;
+        shmq_attached_queue_touch(attached_queue);
     }
     (void)keep_some(session);
-    if (session->promise_count)
+    if (session->durable_reply_count)
         enlist(session);
 }
 
-uint64_t shmq_promise_later(struct shmq_session *session, uint32_t id)
+uint64_t shmq_durable_reply_later(struct shmq_session *session, uint32_t id)
 {
-    struct shmq_promise promise = {.id = id, .ticket = ++session->tickets};
+    struct shmq_durable_reply durable_reply = {.id = id, .ticket = ++session->tickets};
 
-    shmq_promise(session, &promise, NULL);
-    return promise.ticket;
+    shmq_durable_reply(session, &durable_reply, NULL);
+    return durable_reply.ticket;
 }
 
-static struct shmq_promise *find(struct shmq_session *session, uint64_t ticket)
+static struct shmq_durable_reply *find(struct shmq_session *session, uint64_t ticket)
 {
-    for (uint32_t i = 0; i < session->promise_count; i++)
-        if (promise_at(session, i)->ticket == ticket)
-            return promise_at(session, i);
+    for (uint32_t i = 0; i < session->durable_reply_count; i++)
+        if (durable_reply_at(session, i)->ticket == ticket)
+            return durable_reply_at(session, i);
     return NULL;
 }
 
-void shmq_promise_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
-                         const char *payload, uint32_t bytes)
+void shmq_durable_reply_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
+                               const char *payload, uint32_t bytes)
 {
-    struct shmq_promise *promise = find(session, ticket);
+    struct shmq_durable_reply *durable_reply = find(session, ticket);
 
-    if (!promise) /* its peer has not waited for it */
+    if (!durable_reply) /* its peer has not waited for it */
         return;
-    if (bytes && !(promise->why = malloc(bytes))) {
+    if (bytes && !(durable_reply->why = malloc(bytes))) {
         shmq_session_break(session);
         return;
     }
     if (bytes)
-        memcpy(promise->why, payload, bytes);
-    promise->why_bytes = bytes;
-    promise->status = status;
-    promise->ticket = 0;
+        memcpy(durable_reply->why, payload, bytes);
+    durable_reply->why_bytes = bytes;
+    durable_reply->status = status;
+    durable_reply->ticket = 0;
     keep(session);
 }
 
-void shmq_promises_ask(struct shmq_desk *desk)
+void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue)
 {
-    if (!desk->promises)
+    if (!attached_queue->durable_replies)
         return;
-    shmq_want_synced(desk->q, desk->wanted);
-    if (!desk->confirming) {
-        desk->confirming = true;
-        desk->front->hooks->confirm(desk);
+    shmq_want_synced(attached_queue->q, attached_queue->wanted);
+    if (!attached_queue->confirming) {
+        attached_queue->confirming = true;
+        attached_queue->engine->hooks->confirm(attached_queue);
     }
 }
 
-bool shmq_desk_confirm(struct shmq_desk *desk)
+bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue)
 {
-    struct shmq_session *session = desk->front->promising, *next;
+    struct shmq_session *session = attached_queue->engine->promising, *next;
 
     for (; session; session = next) {
         next = session->promising_next;
         keep(session);
     }
-    return desk->promises > 0;
+    return attached_queue->durable_replies > 0;
 }
 
 /* ---- the ends ---- */
 
-static void fail(struct shmq_promise *promise, uint16_t status)
+static void fail(struct shmq_durable_reply *durable_reply, uint16_t status)
 {
-    promise->status = status;
-    memset(promise->payload, 0, sizeof promise->payload);
-    if (promise->bytes == 8)
-        promise->bytes = 0; /* a batch's has the form that it always has */
+    durable_reply->status = status;
+    memset(durable_reply->payload, 0, sizeof durable_reply->payload);
+    if (durable_reply->bytes == 8)
+        durable_reply->bytes = 0; /* a batch's has the form that it always has */
 }
 
-void shmq_promises_end(struct shmq_desk *desk, uint16_t status)
+void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16_t status)
 {
-    struct shmq_session *session = desk->front->promising, *next;
+    struct shmq_session *session = attached_queue->engine->promising, *next;
 
     for (; session; session = next) {
         next = session->promising_next;
-        for (uint32_t i = 0; i < session->promise_count; i++) {
-            struct shmq_promise *promise = promise_at(session, i);
+        for (uint32_t i = 0; i < session->durable_reply_count; i++) {
+            struct shmq_durable_reply *durable_reply = durable_reply_at(session, i);
 
-            if (promise->desk != desk)
+            if (durable_reply->attached_queue != attached_queue)
                 continue;
-            if (!is_due(promise))
-                fail(promise, status);
-            let_go(promise);
+            if (!is_due(durable_reply))
+                fail(durable_reply, status);
+            let_go(durable_reply);
         }
         keep(session);
     }
 }
 
-void shmq_promises_drop(struct shmq_session *session)
+void shmq_durable_replies_drop(struct shmq_session *session)
 {
-    for (uint32_t i = 0; i < session->promise_count; i++) {
-        struct shmq_promise *promise = promise_at(session, i);
+    for (uint32_t i = 0; i < session->durable_reply_count; i++) {
+        struct shmq_durable_reply *durable_reply = durable_reply_at(session, i);
 
-        let_go(promise);
-        free(promise->why);
+        let_go(durable_reply);
+        free(durable_reply->why);
     }
-    free(session->promises);
-    session->promises = NULL;
-    session->promise_first = session->promise_count = session->promise_room = 0;
+    free(session->durable_replies);
+    session->durable_replies = NULL;
+    session->durable_reply_first = session->durable_reply_count = session->durable_reply_room = 0;
     delist(session);
 }

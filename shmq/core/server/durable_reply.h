@@ -1,12 +1,13 @@
-/* Promises: answers that are held back until what they answer is on disk. */
+/* Durable replies: answers that are held back until what they answer is on disk. */
 #ifndef SHMQ_SERVER_DURABLE_REPLY_H
 #define SHMQ_SERVER_DURABLE_REPLY_H
 
 #include "server/server.h"
 
 /* What is answered, and when. */
-struct shmq_promise {
-    struct shmq_desk *desk; /* once its queue has `seq` on disk; NULL: at once             */
+struct shmq_durable_reply {
+    struct shmq_attached_queue
+        *attached_queue; /* once its queue has `seq` on disk; NULL: at once             */
     uint64_t seq;
     uint64_t ticket;        /* not 0: once policy has said what the answer is              */
     char *why;              /* text, ours to free; or NULL, and the payload is             */
@@ -18,25 +19,26 @@ struct shmq_promise {
 };
 
 /* Answers when that is due, behind what was promised before. `why` is copied. */
-void shmq_promise(struct shmq_session *session, const struct shmq_promise *promise,
-                  const char *why);
+void shmq_durable_reply(struct shmq_session *session,
+                        const struct shmq_durable_reply *durable_reply, const char *why);
 
-/* Promises an answer that policy gives by shmq_promise_settle, by the ticket: never 0. */
-uint64_t shmq_promise_later(struct shmq_session *session, uint32_t id);
-void shmq_promise_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
-                         const char *payload, uint32_t bytes);
+/* Durable replies an answer that policy gives by shmq_durable_reply_settle, by the ticket: never
+ * 0. */
+uint64_t shmq_durable_reply_later(struct shmq_session *session, uint32_t id);
+void shmq_durable_reply_settle(struct shmq_session *session, uint64_t ticket, uint16_t status,
+                               const char *payload, uint32_t bytes);
 
-/* Looks after the desk's promises: has its journal asked for them. */
-void shmq_promises_ask(struct shmq_desk *desk);
+/* Looks after the attached queue's durable replies: has its journal asked for them. */
+void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue);
 
-/* The journal of the desk's queue may have come further: answers what is on disk, of every
- * session. Whether anything is still promised at the desk. */
-bool shmq_desk_confirm(struct shmq_desk *desk);
+/* The journal of the attached queue's queue may have come further: answers what is on disk, of
+ * every session. Whether anything is still promised at the attached queue. */
+bool shmq_attached_queue_confirm(struct shmq_attached_queue *attached_queue);
 
-/* The desk is no more: what is not on disk is answered with that status. */
-void shmq_promises_end(struct shmq_desk *desk, uint16_t status);
+/* The attached queue is no more: what is not on disk is answered with that status. */
+void shmq_durable_replies_end(struct shmq_attached_queue *attached_queue, uint16_t status);
 
 /* The session's will not be kept. */
-void shmq_promises_drop(struct shmq_session *session);
+void shmq_durable_replies_drop(struct shmq_session *session);
 
 #endif

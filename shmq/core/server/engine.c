@@ -14,84 +14,86 @@
 #define PATROL_LEAST (10 * MS)
 #define UNUSED_FOR (10000 * MS)  /* then a queue that nobody uses is left                */
 
-bool shmq_front_begin(struct shmq_front *front, const struct shmq_hooks *hooks, void *data,
-                      const struct shmq_limits *limits)
+bool shmq_engine_begin(struct shmq_engine *engine, const struct shmq_hooks *hooks, void *data,
+                       const struct shmq_limits *limits)
 {
-    memset(front, 0, sizeof *front);
-    front->hooks = hooks;
-    front->data = data;
-    front->limits = *limits;
-    front->expire_at = front->retry_at = INT64_MAX;
-    return (front->scratch = malloc(SHMQ_SCRATCH)) != NULL;
+    memset(engine, 0, sizeof *engine);
+    engine->hooks = hooks;
+    engine->data = data;
+    engine->limits = *limits;
+    engine->expire_at = engine->retry_at = INT64_MAX;
+    return (engine->scratch = malloc(SHMQ_SCRATCH)) != NULL;
 }
 
-static void leave_all(struct shmq_front *front)
+static void leave_all(struct shmq_engine *engine)
 {
     for (int i = 0; i < SHMQ_BUCKETS; i++)
-        while (front->buckets[i]) {
-            struct shmq_desk *desk = front->buckets[i];
+        while (engine->buckets[i]) {
+            struct shmq_attached_queue *attached_queue = engine->buckets[i];
 
-            desk->users++;
-            shmq_desk_forget(desk, SHMQ_S_NO_QUEUE);
-            shmq_desk_release(desk);
+            attached_queue->users++;
+            shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE);
+            shmq_attached_queue_release(attached_queue);
         }
 }
 
-void shmq_front_end(struct shmq_front *front)
+void shmq_engine_end(struct shmq_engine *engine)
 {
-    while (front->sessions)
-        shmq_session_end(front->sessions);
-    shmq_front_settle(front);
-    shmq_desks_retry(front);
-    shmq_front_settle(front);
-    leave_all(front);
-    shmq_desks_give_up(front);
-    free(front->scratch);
-    front->scratch = NULL;
+    while (engine->sessions)
+        shmq_session_end(engine->sessions);
+    shmq_engine_settle(engine);
+    shmq_attached_queues_retry(engine);
+    shmq_engine_settle(engine);
+    leave_all(engine);
+    shmq_attached_queues_give_up(engine);
+    free(engine->scratch);
+    engine->scratch = NULL;
 }
 
 /* ---- after each call ---- */
 
-static void look_after(struct shmq_desk *desk)
+static void look_after(struct shmq_attached_queue *attached_queue)
 {
-    if (!desk->gone && (desk->q->look_for_dead || desk->q->h->dying.head != SHMQ_NIL))
-        desk->front->hooks->tend(desk);
-    if (!desk->gone && desk->first && shmq_looks_ready(desk->q->h))
-        (void)shmq_desk_serve(desk);
-    if (!desk->gone && desk->choosy_first)
-        (void)shmq_desk_choose(desk, false);
-    if (!desk->gone && desk->first && !desk->awaited) {
-        desk->awaited = true;
-        desk->front->hooks->wait(desk, false);
+    if (!attached_queue->gone &&
+        (attached_queue->q->look_for_dead || attached_queue->q->h->dying.head != SHMQ_NIL))
+        attached_queue->engine->hooks->tend(attached_queue);
+    if (!attached_queue->gone && attached_queue->first && shmq_looks_ready(attached_queue->q->h))
+        (void)shmq_attached_queue_serve(attached_queue);
+    if (!attached_queue->gone && attached_queue->filtered_first)
+        (void)shmq_attached_queue_choose(attached_queue, false);
+    if (!attached_queue->gone && attached_queue->first && !attached_queue->awaited) {
+        attached_queue->awaited = true;
+        attached_queue->engine->hooks->wait(attached_queue, false);
     }
-    if (!desk->gone && desk->choosy_first && !desk->choosy_awaited) {
-        desk->choosy_awaited = true;
-        desk->front->hooks->wait(desk, true);
+    if (!attached_queue->gone && attached_queue->filtered_first &&
+        !attached_queue->filtered_awaited) {
+        attached_queue->filtered_awaited = true;
+        attached_queue->engine->hooks->wait(attached_queue, true);
     }
-    if (!desk->gone)
-        shmq_promises_ask(desk);
+    if (!attached_queue->gone)
+        shmq_durable_replies_ask(attached_queue);
 }
 
-void shmq_front_settle(struct shmq_front *front)
+void shmq_engine_settle(struct shmq_engine *engine)
 {
-    struct shmq_desk *desk;
+    struct shmq_attached_queue *attached_queue;
 
-    while ((desk = front->touched)) {
-        front->touched = desk->next_touched;
-        look_after(desk);
-        desk->touched = false;
-        shmq_desk_release(desk);
+    while ((attached_queue = engine->touched)) {
+        engine->touched = attached_queue->next_touched;
+        look_after(attached_queue);
+        attached_queue->touched = false;
+        shmq_attached_queue_release(attached_queue);
     }
 }
 
-struct shmq_session *shmq_front_next_stirred(struct shmq_front *front)
+struct shmq_session *shmq_engine_next_pending(struct shmq_engine *engine)
 {
-    struct shmq_session *session = front->stirred;
+    struct shmq_session *session = engine->output_pending;
 
     if (!session)
         return NULL;
-    front->stirred = session->next_stirred;
-    session->stirred = false;
+    engine->output_pending = session->next_pending;
+    session->output_pending = false;
     if (session->held && !session->parked)
         shmq_session_go_on(session);
     return session;
@@ -99,11 +101,11 @@ struct shmq_session *shmq_front_next_stirred(struct shmq_front *front)
 
 /* ---- time ---- */
 
-static int64_t expire_all(struct shmq_front *front, int64_t now)
+static int64_t expire_all(struct shmq_engine *engine, int64_t now)
 {
     int64_t earliest = INT64_MAX;
 
-    for (struct shmq_session *s = front->sessions; s; s = s->next) {
+    for (struct shmq_session *s = engine->sessions; s; s = s->next) {
         int64_t next = s->waiters ? shmq_waiters_expire(s, now) : INT64_MAX;
 
         earliest = next < earliest ? next : earliest;
@@ -111,11 +113,11 @@ static int64_t expire_all(struct shmq_front *front, int64_t now)
     return earliest;
 }
 
-static void review_all(struct shmq_front *front, int64_t now)
+static void review_all(struct shmq_engine *engine, int64_t now)
 {
-    for (struct shmq_session *s = front->sessions; s; s = s->next)
+    for (struct shmq_session *s = engine->sessions; s; s = s->next)
         if (s->unsettled)
-            shmq_tenures_review(s, now);
+            shmq_held_leases_review(s, now);
 }
 
 /* `since` is of the coarse clock. */
@@ -127,14 +129,14 @@ static bool is_over(int64_t since, int64_t limit, int64_t now)
 /* Why the session is to be closed for the time it takes, or NULL. */
 static const char *overtime(const struct shmq_session *s, int64_t now)
 {
-    const struct shmq_limits *limits = &s->front->limits;
+    const struct shmq_limits *limits = &s->engine->limits;
 
     if (!s->authorised && is_over(s->began_at, limits->handshake, now))
         return "no HELLO with a good token came within the time for that";
     if (s->partial_at && is_over(s->partial_at, limits->frame, now))
         return "a frame did not become whole within the time for that";
-    if (!s->waiters && !s->delayed && !s->promise_count && !s->parked && !shmq_pending(&s->out) &&
-        is_over(s->heard_at, limits->idle, now))
+    if (!s->waiters && !s->delayed && !s->durable_reply_count && !s->parked &&
+        !shmq_pending(&s->out) && is_over(s->heard_at, limits->idle, now))
         return "no frame came for too long";
     return NULL;
 }
@@ -147,33 +149,34 @@ static void check_session(struct shmq_session *s, int64_t now)
 
     if (!shmq_pending(&s->out))
         s->moved_at = now;
-    else if (is_over(s->moved_at, s->front->limits.frame, now) && !s->broken)
+    else if (is_over(s->moved_at, s->engine->limits.frame, now) && !s->broken)
         shmq_session_break(s);
-    if (s->finished && s->promise_count && is_over(s->heard_at, s->front->limits.idle, now)) {
-        shmq_promises_drop(s);
-        shmq_stir(s);
+    if (s->finished && s->durable_reply_count &&
+        is_over(s->heard_at, s->engine->limits.idle, now)) {
+        shmq_durable_replies_drop(s);
+        shmq_mark_pending(s);
     }
     if (s->finished || !(why = overtime(s, now)))
         return;
     shmq_refuse(s, 0, SHMQ_S_TIMED_OUT, why);
-    shmq_stir(s);
+    shmq_mark_pending(s);
 }
 
 /* Forgets queues that are deleted, and leaves those that nobody uses. */
-static void check_desks(struct shmq_front *front, int64_t now)
+static void check_attached_queues(struct shmq_engine *engine, int64_t now)
 {
     for (int i = 0; i < SHMQ_BUCKETS; i++) {
-        struct shmq_desk *desk = front->buckets[i], *next;
+        struct shmq_attached_queue *attached_queue = engine->buckets[i], *next;
 
-        for (; desk; desk = next) {
-            bool closed = desk->q->h->state != SHMQ_OPEN;
+        for (; attached_queue; attached_queue = next) {
+            bool closed = attached_queue->q->h->state != SHMQ_OPEN;
 
-            next = desk->next;
-            if (!closed && (desk->users || now - desk->unused_at < UNUSED_FOR))
+            next = attached_queue->next;
+            if (!closed && (attached_queue->users || now - attached_queue->unused_at < UNUSED_FOR))
                 continue;
-            desk->users++;
-            shmq_desk_forget(desk, SHMQ_S_NO_QUEUE);
-            shmq_desk_release(desk);
+            attached_queue->users++;
+            shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE);
+            shmq_attached_queue_release(attached_queue);
         }
     }
 }
@@ -189,49 +192,50 @@ static int64_t patrol_interval(const struct shmq_limits *limits)
     return interval < PATROL_LEAST ? PATROL_LEAST : interval;
 }
 
-static void patrol(struct shmq_front *front, int64_t now)
+static void patrol(struct shmq_engine *engine, int64_t now)
 {
-    for (struct shmq_session *s = front->sessions; s; s = s->next)
+    for (struct shmq_session *s = engine->sessions; s; s = s->next)
         check_session(s, now);
-    check_desks(front, now);
+    check_attached_queues(engine, now);
 }
 
-int64_t shmq_front_tick(struct shmq_front *front, int64_t now)
+int64_t shmq_engine_tick(struct shmq_engine *engine, int64_t now)
 {
     int64_t next;
 
-    if (now >= front->retry_at)
-        shmq_desks_retry(front);
-    if (now >= front->expire_at)
-        front->expire_at = expire_all(front, now);
-    if (front->tenure_count && now >= front->review_at) {
-        review_all(front, now);
-        front->review_at = now + REVIEW_EVERY;
+    if (now >= engine->retry_at)
+        shmq_attached_queues_retry(engine);
+    if (now >= engine->expire_at)
+        engine->expire_at = expire_all(engine, now);
+    if (engine->held_lease_count && now >= engine->review_at) {
+        review_all(engine, now);
+        engine->review_at = now + REVIEW_EVERY;
     }
-    if (now >= front->patrol_at) {
-        patrol(front, now);
-        front->patrol_at = now + patrol_interval(&front->limits);
+    if (now >= engine->patrol_at) {
+        patrol(engine, now);
+        engine->patrol_at = now + patrol_interval(&engine->limits);
     }
-    shmq_front_settle(front);
-    next = front->patrol_at < front->expire_at ? front->patrol_at : front->expire_at;
-    if (front->tenure_count && now + REVIEW_EVERY < next)
+    shmq_engine_settle(engine);
+    next = engine->patrol_at < engine->expire_at ? engine->patrol_at : engine->expire_at;
+    if (engine->held_lease_count && now + REVIEW_EVERY < next)
         next = now + REVIEW_EVERY;
-    return front->retry_at < next ? front->retry_at : next;
+    return engine->retry_at < next ? engine->retry_at : next;
 }
 
 /* ---- the rest ---- */
 
-void shmq_front_drain(struct shmq_front *front)
+void shmq_engine_drain(struct shmq_engine *engine)
 {
-    front->draining = true;
-    for (struct shmq_session *s = front->sessions; s; s = s->next) {
+    engine->draining = true;
+    for (struct shmq_session *s = engine->sessions; s; s = s->next) {
         shmq_waiters_leave(s, SHMQ_S_SHUTTING_DOWN);
-        shmq_stir(s);
+        shmq_mark_pending(s);
     }
 }
 
 void shmq_session_renew_rights(struct shmq_session *session)
 {
-    for (struct shmq_seat *seat = session->seats; seat; seat = seat->next)
-        seat->rights = SHMQ_NOT_ASKED;
+    for (struct shmq_queue_session *queue_session = session->queue_sessions; queue_session;
+         queue_session = queue_session->next)
+        queue_session->rights = SHMQ_NOT_ASKED;
 }

@@ -4,80 +4,84 @@
 #include "queue/slot.h"
 
 /* Reserves the space: SHMQ_OK, SHMQ_DUPLICATE, or why not. */
-static int reserve(struct shmq_desk *desk, struct shmq_item *item, struct shmq_view *view)
+static int reserve(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
+                   struct shmq_view *view)
 {
-    int outcome = shmq_desk_lock(desk, true);
+    int outcome = shmq_attached_queue_lock(attached_queue, true);
 
     if (outcome != SHMQ_OK)
         return outcome;
-    outcome = shmq_reserve(desk->q, item->put.body_bytes, item->put.meta_bytes, shmq_now(),
-                           item->put.dedupe, view, &item->seq);
-    shmq_desk_unlock(desk);
+    outcome = shmq_reserve(attached_queue->q, item->put.body_bytes, item->put.meta_bytes,
+                           shmq_now(), item->put.dedupe, view, &item->seq);
+    shmq_attached_queue_unlock(attached_queue);
     return outcome;
 }
 
-static void write_meta(struct shmq_desk *desk, const struct shmq_item *item,
+static void write_meta(struct shmq_attached_queue *attached_queue, const struct shmq_item *item,
                        const struct shmq_view *view)
 {
-    struct shmq_slot *s = &desk->q->slots[view->at];
-    unsigned char *meta = item->put.meta_bytes ? shmq_meta_of(desk->q, s) : NULL;
+    struct shmq_slot *s = &attached_queue->q->slots[view->at];
+    unsigned char *meta = item->put.meta_bytes ? shmq_meta_of(attached_queue->q, s) : NULL;
 
     if (meta)
         memcpy(meta, item->put.meta, item->put.meta_bytes);
 }
 
 /* Space for the body, with the properties behind it, or NULL and the item's status. */
-static unsigned char *make_space(struct shmq_desk *desk, struct shmq_item *item, uint64_t *receipt)
+static unsigned char *make_space(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
+                                 uint64_t *receipt)
 {
     struct shmq_view view;
-    int outcome = reserve(desk, item, &view);
+    int outcome = reserve(attached_queue, item, &view);
 
-    if (outcome == SHMQ_FULL && shmq_desk_tend(desk))
-        outcome = reserve(desk, item, &view);
-    item->status = shmq_desk_status(desk, outcome);
+    if (outcome == SHMQ_FULL && shmq_attached_queue_tend(attached_queue))
+        outcome = reserve(attached_queue, item, &view);
+    item->status = shmq_attached_queue_status(attached_queue, outcome);
     if (item->status)
         return NULL;
     *receipt = view.receipt;
-    write_meta(desk, item, &view);
+    write_meta(attached_queue, item, &view);
     return (unsigned char *)view.body;
 }
 
-static void commit(struct shmq_desk *desk, struct shmq_item *item, uint64_t receipt)
+static void commit(struct shmq_attached_queue *attached_queue, struct shmq_item *item,
+                   uint64_t receipt)
 {
-    int outcome = shmq_desk_lock(desk, true);
+    int outcome = shmq_attached_queue_lock(attached_queue, true);
 
     shmq_mark();
     if (outcome == SHMQ_OK) {
-        outcome = shmq_fill(desk->q, receipt, &item->put, shmq_now(), &item->seq);
-        shmq_desk_unlock(desk);
+        outcome = shmq_fill(attached_queue->q, receipt, &item->put, shmq_now(), &item->seq);
+        shmq_attached_queue_unlock(attached_queue);
     }
-    item->status = outcome == SHMQ_STALE ? SHMQ_S_INTERNAL : shmq_desk_status(desk, outcome);
+    item->status = outcome == SHMQ_STALE ? SHMQ_S_INTERNAL
+                                         : shmq_attached_queue_status(attached_queue, outcome);
 }
 
 /* The space goes back at once, or as soon as the lock can be had. */
-static void abandon(struct shmq_desk *desk, uint64_t receipt)
+static void abandon(struct shmq_attached_queue *attached_queue, uint64_t receipt)
 {
-    int outcome = shmq_desk_lock(desk, true);
+    int outcome = shmq_attached_queue_lock(attached_queue, true);
 
     if (outcome == SHMQ_BUSY)
-        shmq_desk_owe(desk, SHMQ_ABANDON_IT, receipt);
+        shmq_attached_queue_owe(attached_queue, SHMQ_ABANDON_IT, receipt);
     if (outcome != SHMQ_OK)
         return;
-    (void)shmq_abandon(desk->q, receipt);
-    shmq_desk_unlock(desk);
+    (void)shmq_abandon(attached_queue->q, receipt);
+    shmq_attached_queue_unlock(attached_queue);
 }
 
-void shmq_put_large(struct shmq_desk *desk, struct shmq_item *item)
+void shmq_put_large(struct shmq_attached_queue *attached_queue, struct shmq_item *item)
 {
     uint64_t receipt;
-    unsigned char *place = make_space(desk, item, &receipt);
+    unsigned char *place = make_space(attached_queue, item, &receipt);
 
     if (!place)
         return;
     memcpy(place, item->put.body, item->put.body_bytes);
-    commit(desk, item, receipt);
+    commit(attached_queue, item, receipt);
     if (item->status == SHMQ_S_BUSY)
-        abandon(desk, receipt);
+        abandon(attached_queue, receipt);
 }
 
 /* ---- as it comes ---- */
@@ -100,89 +104,91 @@ static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames
     return item->put.body_bytes >= SHMQ_DIRECT;
 }
 
-/* Decides what becomes of the body; the seat is NULL if there is none. */
-static void decide(struct shmq_filling *filling, struct shmq_session *session,
+/* Decides what becomes of the body; the queue session is NULL if there is none. */
+static void decide(struct shmq_large_body *large_body, struct shmq_session *session,
                    struct shmq_name name, struct shmq_item *item)
 {
-    struct shmq_seat *seat = shmq_seat_at(session, name, &item->status);
+    struct shmq_queue_session *queue_session = shmq_queue_session_at(session, name, &item->status);
 
-    filling->seat = seat;
-    filling->place = NULL;
-    if (seat && shmq_admit_item(seat, item))
-        filling->place = make_space(seat->desk, item, &filling->receipt);
+    large_body->queue_session = queue_session;
+    large_body->place = NULL;
+    if (queue_session && shmq_admit_item(queue_session, item))
+        large_body->place = make_space(queue_session->attached_queue, item, &large_body->receipt);
 }
 
-static void receive(struct shmq_filling *filling, size_t size)
+static void receive(struct shmq_large_body *large_body, size_t size)
 {
-    if (filling->place)
-        filling->place += size;
-    filling->left -= (uint32_t)size;
+    if (large_body->place)
+        large_body->place += size;
+    large_body->left -= (uint32_t)size;
 }
 
-bool shmq_filling_begin(struct shmq_session *session, const struct shmq_frame *frame,
-                        struct shmq_frames *frames)
+bool shmq_large_body_begin(struct shmq_session *session, const struct shmq_frame *frame,
+                           struct shmq_frames *frames)
 {
-    struct shmq_filling *filling = &session->filling;
+    struct shmq_large_body *large_body = &session->large_body;
     const unsigned char *body;
     struct shmq_name name;
-    struct shmq_item *item = &filling->item;
+    struct shmq_item *item = &large_body->item;
     size_t there;
 
-    if (frame->type != SHMQ_T_PRODUCE || session->front->draining ||
+    if (frame->type != SHMQ_T_PRODUCE || session->engine->draining ||
         !read_prefix(frame, frames, &name, item, &body))
         return false;
-    decide(filling, session, name, item);
-    if (session->unread || (item->status == SHMQ_S_BUSY && filling->seat &&
-                            shmq_park_at(session, filling->seat->desk, NULL)))
+    decide(large_body, session, name, item);
+    if (session->unread || (item->status == SHMQ_S_BUSY && large_body->queue_session &&
+                            shmq_park_at(session, large_body->queue_session->attached_queue, NULL)))
         return false;
     there = (size_t)(frames->end - body);
-    filling->active = true;
-    filling->left = (uint32_t)item->put.body_bytes;
-    if (filling->place && there)
-        memcpy(filling->place, body, there);
-    receive(filling, there);
+    large_body->active = true;
+    large_body->left = (uint32_t)item->put.body_bytes;
+    if (large_body->place && there)
+        memcpy(large_body->place, body, there);
+    receive(large_body, there);
     item->put.meta = NULL; /* it is in the queue, and does not stay where it was read */
     item->properties = (struct shmq_properties){0};
     frames->at = frames->end;
     return true;
 }
 
-unsigned char *shmq_filling_space(struct shmq_session *session, size_t *size)
+unsigned char *shmq_large_body_space(struct shmq_session *session, size_t *size)
 {
-    struct shmq_filling *filling = &session->filling;
+    struct shmq_large_body *large_body = &session->large_body;
 
-    *size = filling->left;
-    if (filling->place)
-        return filling->place;
+    *size = large_body->left;
+    if (large_body->place)
+        return large_body->place;
     if (*size > SHMQ_SCRATCH)
         *size = SHMQ_SCRATCH;
-    return session->front->scratch;
+    return session->engine->scratch;
 }
 
-bool shmq_filling_received(struct shmq_session *session, size_t size)
+bool shmq_large_body_received(struct shmq_session *session, size_t size)
 {
-    struct shmq_filling *filling = &session->filling;
+    struct shmq_large_body *large_body = &session->large_body;
 
-    receive(filling, size);
-    if (filling->left)
+    receive(large_body, size);
+    if (large_body->left)
         return false;
-    if (filling->place)
-        commit(filling->seat->desk, &filling->item, filling->receipt);
-    if (filling->place && filling->item.status == SHMQ_S_BUSY) {
-        if (shmq_park_at(session, filling->seat->desk, NULL))
+    if (large_body->place)
+        commit(large_body->queue_session->attached_queue, &large_body->item, large_body->receipt);
+    if (large_body->place && large_body->item.status == SHMQ_S_BUSY) {
+        if (shmq_park_at(session, large_body->queue_session->attached_queue, NULL))
             return false;
-        abandon(filling->seat->desk, filling->receipt);
+        abandon(large_body->queue_session->attached_queue, large_body->receipt);
     }
-    filling->active = false;
-    shmq_answer_item(session, filling->seat ? filling->seat->desk : NULL, &filling->item);
+    large_body->active = false;
+    shmq_answer_item(session,
+                     large_body->queue_session ? large_body->queue_session->attached_queue : NULL,
+                     &large_body->item);
     return true;
 }
 
-void shmq_filling_drop(struct shmq_session *session)
+void shmq_large_body_drop(struct shmq_session *session)
 {
-    struct shmq_filling *filling = &session->filling;
+    struct shmq_large_body *large_body = &session->large_body;
 
-    if (filling->active && filling->place)
-        abandon(filling->seat->desk, filling->receipt);
-    filling->active = false;
+    if (large_body->active && large_body->place)
+        abandon(large_body->queue_session->attached_queue, large_body->receipt);
+    large_body->active = false;
 }

@@ -13,7 +13,7 @@
 /* One request, and how far it has come. */
 struct run {
     struct shmq_session *session;
-    struct shmq_seat *seat;
+    struct shmq_queue_session *queue_session;
     uint32_t id;
     uint32_t ms;
     uint32_t most;               /* messages, of either type                             */
@@ -61,7 +61,7 @@ static bool is_over(const struct run *run)
 /* Leases the next one. SHMQ_STALE: that one cannot be had. */
 static int lease_next(struct run *run, int64_t now, struct shmq_view *view)
 {
-    struct shmq_queue *q = run->seat->desk->q;
+    struct shmq_queue *q = run->queue_session->attached_queue->q;
     uint32_t next;
 
     if (!run->sought)
@@ -77,13 +77,13 @@ static void write_row(struct run *run, const struct shmq_view *view)
 {
     unsigned char *to = shmq_session_room(run->session, ROW);
 
-    shmq_tenure_begin(run->seat, view, NULL);
+    shmq_held_lease_begin(run->queue_session, view, NULL);
     run->leased++;
     run->bytes += (uint64_t)view->body_bytes + view->meta_bytes;
     if (!to)
         return; /* the session ends, and it goes back with it */
     to = shmq_store64(to, view->seq);
-    to = shmq_store64(to, shmq_seal(&run->seat->desk->q->seal, view->receipt));
+    to = shmq_store64(to, shmq_seal(&run->queue_session->attached_queue->q->seal, view->receipt));
     (void)shmq_store32(to, view->at);
     run->session->out.used += ROW;
 }
@@ -91,7 +91,7 @@ static void write_row(struct run *run, const struct shmq_view *view)
 /* Leases up to SHMQ_RUN in one critical section; `whole`: so that SHMQ_EMPTY is a verdict. */
 static int lease_some(struct run *run, bool whole)
 {
-    int status = shmq_desk_lock(run->seat->desk, whole);
+    int status = shmq_attached_queue_lock(run->queue_session->attached_queue, whole);
     struct shmq_view view;
     int64_t now;
 
@@ -105,7 +105,7 @@ static int lease_some(struct run *run, bool whole)
         else if (status != SHMQ_STALE)
             break;
     }
-    shmq_desk_unlock(run->seat->desk);
+    shmq_attached_queue_unlock(run->queue_session->attached_queue);
     return status == SHMQ_STALE ? SHMQ_OK : status;
 }
 
@@ -120,7 +120,7 @@ static bool find(struct run *run)
     if (seqs && table && run->at) {
         for (uint32_t i = 0; i < run->most; i++)
             seqs[i] = shmq_load64(run->sought + 8ull * i);
-        shmq_search(run->seat->desk->q, seqs, run->most, run->at, table, room);
+        shmq_search(run->queue_session->attached_queue->q, seqs, run->most, run->at, table, room);
     }
     free(table);
     free(seqs);
@@ -138,22 +138,23 @@ static void end_answer(const struct run *run, int status)
         (void)shmq_frame_write(session->out.bytes + run->answer, SHMQ_T_REPLY, SHMQ_S_OK, run->id,
                                run->leased * ROW);
         if (status != SHMQ_OK && status != SHMQ_EMPTY)
-            (void)shmq_desk_status(run->seat->desk, status);
+            (void)shmq_attached_queue_status(run->queue_session->attached_queue, status);
         return;
     }
     session->out.used = run->answer;
-    wire = shmq_desk_status(run->seat->desk, status);
+    wire = shmq_attached_queue_status(run->queue_session->attached_queue, status);
     shmq_reply(session, run->id, wire, NULL, 0);
 }
 
 static void carry_out(struct run *run)
 {
-    struct shmq_desk *desk = run->seat->desk;
+    struct shmq_attached_queue *attached_queue = run->queue_session->attached_queue;
     bool again = run->sought != NULL;
     int status = SHMQ_OK;
 
     if (again)
-        (void)shmq_desk_tend(desk); /* what dead processes held is there again */
+        (void)shmq_attached_queue_tend(
+            attached_queue); /* what dead processes held is there again */
     if (again && !find(run)) {
         shmq_session_break(run->session);
         return;
@@ -162,12 +163,12 @@ static void carry_out(struct run *run)
     shmq_reply(run->session, run->id, SHMQ_S_OK, NULL, 0);
     while (status == SHMQ_OK && !is_over(run))
         status = lease_some(run, again || !run->leased);
-    if (status == SHMQ_EMPTY && !run->leased && shmq_desk_tend(desk))
+    if (status == SHMQ_EMPTY && !run->leased && shmq_attached_queue_tend(attached_queue))
         do
             status = lease_some(run, true);
         while (status == SHMQ_OK && !is_over(run));
     if (status == SHMQ_BUSY && !run->leased && !run->session->broken &&
-        shmq_park_at(run->session, desk, NULL))
+        shmq_park_at(run->session, attached_queue, NULL))
         run->session->out.used = run->answer;
     else
         end_answer(run, status);
@@ -183,9 +184,9 @@ void shmq_carry_out_run(struct shmq_session *session, const struct shmq_frame *f
 
     if (why) {
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    } else if (!(run.seat = shmq_seat_at(session, name, &status))) {
+    } else if (!(run.queue_session = shmq_queue_session_at(session, name, &status))) {
         shmq_refuse(session, frame->id, status, NULL);
-    } else if (!(run.seat->rights & SHMQ_MAY_CONSUME)) {
+    } else if (!(run.queue_session->rights & SHMQ_MAY_CONSUME)) {
         shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!run.ms || !run.max_bytes || (!run.sought && !run.most)) {
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,

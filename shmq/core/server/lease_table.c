@@ -3,7 +3,7 @@
 #include "server/attached_queue.h"
 #include "server/waiters.h"
 
-/* Of one seat, at one review: those that are still held go to the end of the line. */
+/* Of one queue session, at one review: those that are still held go to the end of the line. */
 #define MOST_REVIEWED 1024
 
 static uint64_t room(uint64_t limit, uint64_t used)
@@ -15,7 +15,7 @@ static uint64_t room(uint64_t limit, uint64_t used)
 
 uint32_t shmq_lease_room(const struct shmq_session *session, uint64_t *bytes)
 {
-    const struct shmq_limits *limits = &session->front->limits;
+    const struct shmq_limits *limits = &session->engine->limits;
 
     *bytes = room(limits->unsettled_bytes, session->unsettled_bytes);
     return *bytes ? (uint32_t)room(limits->unsettled, session->unsettled) : 0;
@@ -28,44 +28,45 @@ static bool may_lease(const struct shmq_session *session)
     return shmq_lease_room(session, &bytes) > 0;
 }
 
-static void append(struct shmq_seat *seat, uint32_t slot)
+static void append(struct shmq_queue_session *queue_session, uint32_t slot)
 {
-    struct shmq_tenure *tenures = seat->desk->tenures;
+    struct shmq_held_lease *held_leases = queue_session->attached_queue->held_leases;
 
-    tenures[slot].next = SHMQ_NIL;
-    tenures[slot].prev = seat->last;
-    if (seat->last == SHMQ_NIL)
-        seat->first = slot;
+    held_leases[slot].next = SHMQ_NIL;
+    held_leases[slot].prev = queue_session->last;
+    if (queue_session->last == SHMQ_NIL)
+        queue_session->first = slot;
     else
-        tenures[seat->last].next = slot;
-    seat->last = slot;
+        held_leases[queue_session->last].next = slot;
+    queue_session->last = slot;
 }
 
-static void unlink_tenure(struct shmq_seat *seat, uint32_t slot)
+static void unlink_held_lease(struct shmq_queue_session *queue_session, uint32_t slot)
 {
-    struct shmq_tenure *tenures = seat->desk->tenures, *t = &tenures[slot];
+    struct shmq_held_lease *held_leases = queue_session->attached_queue->held_leases,
+                           *t = &held_leases[slot];
 
     if (t->prev == SHMQ_NIL)
-        seat->first = t->next;
+        queue_session->first = t->next;
     else
-        tenures[t->prev].next = t->next;
+        held_leases[t->prev].next = t->next;
     if (t->next == SHMQ_NIL)
-        seat->last = t->prev;
+        queue_session->last = t->prev;
     else
-        tenures[t->next].prev = t->prev;
+        held_leases[t->next].prev = t->prev;
 }
 
-/* The tenure is no more, and what it took up is free. */
-static void end(struct shmq_desk *desk, uint32_t slot)
+/* The held lease is no more, and what it took up is free. */
+static void end(struct shmq_attached_queue *attached_queue, uint32_t slot)
 {
-    struct shmq_tenure *t = &desk->tenures[slot];
-    struct shmq_session *session = t->seat->session;
+    struct shmq_held_lease *t = &attached_queue->held_leases[slot];
+    struct shmq_session *session = t->queue_session->session;
     struct shmq_waiter *of = t->of;
 
-    unlink_tenure(t->seat, slot);
-    t->seat->count--;
+    unlink_held_lease(t->queue_session, slot);
+    t->queue_session->count--;
     session->unsettled--;
-    session->front->tenure_count--;
+    session->engine->held_lease_count--;
     session->unsettled_bytes -= t->bytes;
     t->receipt = 0;
     if (of)
@@ -76,42 +77,44 @@ static void end(struct shmq_desk *desk, uint32_t slot)
 
 static uint32_t slot_of(uint64_t receipt) { return (uint32_t)(receipt & SHMQ_RECEIPT_SLOT); }
 
-void shmq_tenure_begin(struct shmq_seat *seat, const struct shmq_view *view, struct shmq_waiter *of)
+void shmq_held_lease_begin(struct shmq_queue_session *queue_session, const struct shmq_view *view,
+                           struct shmq_waiter *of)
 {
-    struct shmq_desk *desk = seat->desk;
-    struct shmq_tenure *t = &desk->tenures[view->at];
+    struct shmq_attached_queue *attached_queue = queue_session->attached_queue;
+    struct shmq_held_lease *t = &attached_queue->held_leases[view->at];
 
     if (t->receipt)
-        end(desk, view->at); /* settled elsewhere, and leased again */
+        end(attached_queue, view->at); /* settled elsewhere, and leased again */
     t->receipt = view->receipt;
-    t->seat = seat;
+    t->queue_session = queue_session;
     t->of = of;
     t->bytes = view->body_bytes + view->meta_bytes;
     t->number = of ? of->delivered : 0;
-    append(seat, view->at);
-    seat->count++;
-    seat->session->unsettled++;
-    seat->session->front->tenure_count++;
-    seat->session->unsettled_bytes += t->bytes;
+    append(queue_session, view->at);
+    queue_session->count++;
+    queue_session->session->unsettled++;
+    queue_session->session->engine->held_lease_count++;
+    queue_session->session->unsettled_bytes += t->bytes;
     if (of)
         of->used++;
 }
 
-void shmq_tenure_end(struct shmq_desk *desk, uint64_t receipt)
+void shmq_held_lease_end(struct shmq_attached_queue *attached_queue, uint64_t receipt)
 {
     uint32_t slot = slot_of(receipt);
 
-    if (receipt && slot < desk->q->capacity && desk->tenures[slot].receipt == receipt)
-        end(desk, slot);
+    if (receipt && slot < attached_queue->q->capacity &&
+        attached_queue->held_leases[slot].receipt == receipt)
+        end(attached_queue, slot);
 }
 
 /* Whether the client tells what its application gets, and this it did not get. */
-static bool is_unseen(const struct shmq_tenure *t)
+static bool is_unseen(const struct shmq_held_lease *t)
 {
     return t->of && t->of->tells && (int32_t)(t->number - t->of->handed) >= 0;
 }
 
-static void give_back(struct shmq_queue *q, const struct shmq_tenure *t, int64_t now)
+static void give_back(struct shmq_queue *q, const struct shmq_held_lease *t, int64_t now)
 {
     if (is_unseen(t))
         (void)shmq_return_unseen(q, t->receipt, now);
@@ -119,57 +122,63 @@ static void give_back(struct shmq_queue *q, const struct shmq_tenure *t, int64_t
         (void)shmq_return(q, t->receipt, now);
 }
 
-/* Ends up to SHMQ_RUN of the seat's tenures, and returns those that it still holds. */
-static void return_some(struct shmq_seat *seat)
+/* Ends up to SHMQ_RUN of the queue session's held leases, and returns those that it still holds. */
+static void return_some(struct shmq_queue_session *queue_session)
 {
-    struct shmq_desk *desk = seat->desk;
-    int status = desk->gone ? SHMQ_DELETED : shmq_desk_lock(desk, false);
+    struct shmq_attached_queue *attached_queue = queue_session->attached_queue;
+    int status = attached_queue->gone ? SHMQ_DELETED
+                                      : shmq_attached_queue_lock(attached_queue, false);
     int64_t now = shmq_now();
 
-    for (uint32_t i = 0; i < SHMQ_RUN && seat->count; i++) {
-        const struct shmq_tenure *t = &desk->tenures[seat->first];
+    for (uint32_t i = 0; i < SHMQ_RUN && queue_session->count; i++) {
+        const struct shmq_held_lease *t = &attached_queue->held_leases[queue_session->first];
 
         if (status == SHMQ_OK)
-            give_back(desk->q, t, now);
+            give_back(attached_queue->q, t, now);
         else if (status == SHMQ_BUSY)
-            shmq_desk_owe(desk, is_unseen(t) ? SHMQ_RETURN_UNSEEN : SHMQ_RETURN_IT, t->receipt);
-        end(desk, seat->first);
+            shmq_attached_queue_owe(attached_queue,
+                                    is_unseen(t) ? SHMQ_RETURN_UNSEEN : SHMQ_RETURN_IT, t->receipt);
+        end(attached_queue, queue_session->first);
     }
     if (status == SHMQ_OK)
-        shmq_desk_unlock(desk);
+        shmq_attached_queue_unlock(attached_queue);
 }
 
-void shmq_tenures_return(struct shmq_session *session)
+void shmq_held_leases_return(struct shmq_session *session)
 {
-    for (struct shmq_seat *seat = session->seats; seat; seat = seat->next) {
-        if (seat->count)
-            shmq_desk_touch(seat->desk);
-        while (seat->count)
-            return_some(seat);
+    for (struct shmq_queue_session *queue_session = session->queue_sessions; queue_session;
+         queue_session = queue_session->next) {
+        if (queue_session->count)
+            shmq_attached_queue_touch(queue_session->attached_queue);
+        while (queue_session->count)
+            return_some(queue_session);
     }
 }
 
-void shmq_tenures_review(struct shmq_session *session, int64_t now)
+void shmq_held_leases_review(struct shmq_session *session, int64_t now)
 {
-    for (struct shmq_seat *seat = session->seats; seat; seat = seat->next) {
-        uint32_t count = seat->count < MOST_REVIEWED ? seat->count : MOST_REVIEWED;
+    for (struct shmq_queue_session *queue_session = session->queue_sessions; queue_session;
+         queue_session = queue_session->next) {
+        uint32_t count = queue_session->count < MOST_REVIEWED ? queue_session->count
+                                                              : MOST_REVIEWED;
 
         while (count--) {
-            uint32_t slot = seat->first;
+            uint32_t slot = queue_session->first;
 
-            if (!shmq_holds(seat->desk->q, seat->desk->tenures[slot].receipt, now)) {
-                end(seat->desk, slot);
+            if (!shmq_holds(queue_session->attached_queue->q,
+                            queue_session->attached_queue->held_leases[slot].receipt, now)) {
+                end(queue_session->attached_queue, slot);
                 continue;
             }
-            unlink_tenure(seat, slot);
-            append(seat, slot);
+            unlink_held_lease(queue_session, slot);
+            append(queue_session, slot);
         }
     }
 }
 
-void shmq_tenures_void(struct shmq_desk *desk)
+void shmq_held_leases_void(struct shmq_attached_queue *attached_queue)
 {
-    for (uint32_t slot = 0; slot < desk->q->capacity; slot++)
-        if (desk->tenures[slot].receipt)
-            end(desk, slot);
+    for (uint32_t slot = 0; slot < attached_queue->q->capacity; slot++)
+        if (attached_queue->held_leases[slot].receipt)
+            end(attached_queue, slot);
 }

@@ -23,20 +23,25 @@ unsigned char *shmq_outbox_room(struct shmq_outbox *box, size_t size)
 }
 
 bool shmq_outbox_put(struct shmq_outbox *box, const unsigned char *body, size_t bytes,
-                     struct shmq_desk *desk, uint32_t slot)
+                     struct shmq_attached_queue *attached_queue, uint32_t slot)
 {
-    if (box->parcel_used == box->parcel_room) {
-        uint32_t room = box->parcel_room ? 2 * box->parcel_room : 8;
-        struct shmq_parcel *parcels = realloc(box->parcels, room * sizeof *parcels);
+    if (box->outgoing_body_used == box->outgoing_body_room) {
+        uint32_t room = box->outgoing_body_room ? 2 * box->outgoing_body_room : 8;
+        struct shmq_outgoing_body *outgoing_bodies = realloc(box->outgoing_bodies,
+                                                             room * sizeof *outgoing_bodies);
 
-        if (!parcels)
+        if (!outgoing_bodies)
             return false;
-        box->parcels = parcels;
-        box->parcel_room = room;
+        box->outgoing_bodies = outgoing_bodies;
+        box->outgoing_body_room = room;
     }
-    box->parcels[box->parcel_used++] = (struct shmq_parcel){
-        .before = box->used, .body = body, .bytes = bytes, .desk = desk, .slot = slot};
-    box->parcel_bytes += bytes;
+    box->outgoing_bodies[box->outgoing_body_used++] = (struct shmq_outgoing_body){
+        .before = box->used,
+        .body = body,
+        .bytes = bytes,
+        .attached_queue = attached_queue,
+        .slot = slot};
+    box->outgoing_body_bytes += bytes;
     return true;
 }
 
@@ -55,81 +60,85 @@ uint32_t shmq_outbox_pieces(const struct shmq_outbox *box, struct iovec *pieces,
 
     if (!shmq_pending(box))
         return 0;
-    for (uint32_t i = box->parcel_sent; i < box->parcel_used && count + 2 <= most; i++) {
-        const struct shmq_parcel *parcel = &box->parcels[i];
+    for (uint32_t i = box->outgoing_body_sent; i < box->outgoing_body_used && count + 2 <= most;
+         i++) {
+        const struct shmq_outgoing_body *outgoing_body = &box->outgoing_bodies[i];
 
-        count = add_piece(pieces, count, box->bytes + at, parcel->before - at);
-        count = add_piece(pieces, count, parcel->body, parcel->bytes);
-        at = parcel->before;
-        if (i + 1 == box->parcel_used && count < most)
+        count = add_piece(pieces, count, box->bytes + at, outgoing_body->before - at);
+        count = add_piece(pieces, count, outgoing_body->body, outgoing_body->bytes);
+        at = outgoing_body->before;
+        if (i + 1 == box->outgoing_body_used && count < most)
             return add_piece(pieces, count, box->bytes + at, box->used - at);
     }
-    if (box->parcel_sent == box->parcel_used)
+    if (box->outgoing_body_sent == box->outgoing_body_used)
         count = add_piece(pieces, count, box->bytes + at, box->used - at);
     return count;
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Moves what is to go to the front, if much has gone before it. */
+/* Moves what is to go to the engine, if much has gone before it. */
 static void compact(struct shmq_outbox *box)
 {
     size_t gone = box->sent;
-    uint32_t left = box->parcel_used - box->parcel_sent;
+    uint32_t left = box->outgoing_body_used - box->outgoing_body_sent;
 
-    if (box->parcel_sent > left) {
-        memmove(box->parcels, box->parcels + box->parcel_sent, left * sizeof *box->parcels);
-        box->parcel_sent = 0;
-        box->parcel_used = left;
+    if (box->outgoing_body_sent > left) {
+        memmove(box->outgoing_bodies, box->outgoing_bodies + box->outgoing_body_sent,
+                left * sizeof *box->outgoing_bodies);
+        box->outgoing_body_sent = 0;
+        box->outgoing_body_used = left;
     }
     if (gone < WORTH_MOVING || gone < box->used - gone)
         return;
     memmove(box->bytes, box->bytes + gone, box->used - gone);
     box->used -= gone;
     box->sent = 0;
-    for (uint32_t i = box->parcel_sent; i < box->parcel_used; i++)
-        box->parcels[i].before -= gone;
+    for (uint32_t i = box->outgoing_body_sent; i < box->outgoing_body_used; i++)
+        box->outgoing_bodies[i].before -= gone;
 }
 
-/* Sends of the parcels, and the bytes before each: how much of `size` is left for what is
+/* Sends of the outgoing bodies, and the bytes before each: how much of `size` is left for what is
  * behind the last of them. */
-static size_t send_parcels(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *))
+static size_t send_outgoing_bodies(struct shmq_outbox *box, size_t size,
+                                   void (*gone)(struct shmq_outgoing_body *))
 {
-    while (box->parcel_sent < box->parcel_used) {
-        struct shmq_parcel *parcel = &box->parcels[box->parcel_sent];
-        size_t bytes = least(size, parcel->before - box->sent);
+    while (box->outgoing_body_sent < box->outgoing_body_used) {
+        struct shmq_outgoing_body *outgoing_body = &box->outgoing_bodies[box->outgoing_body_sent];
+        size_t bytes = least(size, outgoing_body->before - box->sent);
 
         box->sent += bytes;
         size -= bytes;
-        if (box->sent < parcel->before)
+        if (box->sent < outgoing_body->before)
             return 0;
-        bytes = least(size, parcel->bytes);
-        parcel->body += bytes;
-        parcel->bytes -= bytes;
-        box->parcel_bytes -= bytes;
+        bytes = least(size, outgoing_body->bytes);
+        outgoing_body->body += bytes;
+        outgoing_body->bytes -= bytes;
+        box->outgoing_body_bytes -= bytes;
         size -= bytes;
-        if (parcel->bytes)
+        if (outgoing_body->bytes)
             return 0;
-        gone(parcel);
-        box->parcel_sent++;
+        gone(outgoing_body);
+        box->outgoing_body_sent++;
     }
     return size;
 }
 
-void shmq_outbox_sent(struct shmq_outbox *box, size_t size, void (*gone)(struct shmq_parcel *))
+void shmq_outbox_sent(struct shmq_outbox *box, size_t size,
+                      void (*gone)(struct shmq_outgoing_body *))
 {
-    size = send_parcels(box, size, gone);
+    size = send_outgoing_bodies(box, size, gone);
     box->sent += least(size, box->used - box->sent);
     if (!shmq_pending(box))
-        box->sent = box->used = 0; /* what comes next begins at the front */
+        box->sent = box->used = 0; /* what comes next begins at the engine */
     compact(box);
 }
 
-void shmq_outbox_clear(struct shmq_outbox *box, void (*gone)(struct shmq_parcel *))
+void shmq_outbox_clear(struct shmq_outbox *box, void (*gone)(struct shmq_outgoing_body *))
 {
-    for (uint32_t i = box->parcel_sent; i < box->parcel_used; i++)
-        gone(&box->parcels[i]);
+    for (uint32_t i = box->outgoing_body_sent; i < box->outgoing_body_used; i++)
+        gone(&box->outgoing_bodies[i]);
     free(box->bytes);
-    free(box->parcels);
+    free(box->outgoing_bodies);
     memset(box, 0, sizeof *box);
 }

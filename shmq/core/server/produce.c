@@ -60,12 +60,12 @@ static bool admit_durable(const struct shmq_queue *q, struct shmq_item *item)
     return true;
 }
 
-bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item)
+bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq_item *item)
 {
-    const struct shmq_queue *q = seat->desk->q;
+    const struct shmq_queue *q = queue_session->attached_queue->q;
     const char *why;
 
-    if (!(seat->rights & SHMQ_MAY_PRODUCE))
+    if (!(queue_session->rights & SHMQ_MAY_PRODUCE))
         return refuse_item(item, SHMQ_S_FORBIDDEN, NULL);
     item->put.priority = q->middle;
     if (item->put.meta &&
@@ -85,21 +85,22 @@ static bool is_refused(const struct shmq_item *item)
     return item->status != SHMQ_S_OK && item->status != SHMQ_S_DUPLICATE;
 }
 
-static void promise_item(struct shmq_session *session, struct shmq_desk *desk,
-                         const struct shmq_item *item)
+static void durable_reply_item(struct shmq_session *session,
+                               struct shmq_attached_queue *attached_queue,
+                               const struct shmq_item *item)
 {
-    struct shmq_promise promise = {.id = item->id, .status = item->status};
+    struct shmq_durable_reply durable_reply = {.id = item->id, .status = item->status};
 
     if (!is_refused(item)) {
-        promise.desk = desk;
-        promise.seq = item->seq;
-        promise.bytes = 8;
-        shmq_store64(promise.payload, item->seq);
+        durable_reply.attached_queue = attached_queue;
+        durable_reply.seq = item->seq;
+        durable_reply.bytes = 8;
+        shmq_store64(durable_reply.payload, item->seq);
     }
-    shmq_promise(session, &promise, item->why);
+    shmq_durable_reply(session, &durable_reply, item->why);
 }
 
-void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
+void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                       const struct shmq_item *item)
 {
     unsigned char seq[8];
@@ -107,7 +108,7 @@ void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
     if (!item->id)
         return;
     if (item->flags & SHMQ_WHEN_DURABLE) {
-        promise_item(session, desk, item);
+        durable_reply_item(session, attached_queue, item);
         return;
     }
     if (is_refused(item)) {
@@ -123,9 +124,10 @@ void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
 static bool is_large(const struct shmq_item *item) { return item->put.body_bytes >= SHMQ_DIRECT; }
 
 /* Puts what can be put without the lock of the gets, from the first on: how many. */
-static uint32_t put_quickly(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+static uint32_t put_quickly(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
+                            uint32_t count)
 {
-    struct shmq_queue *q = desk->q;
+    struct shmq_queue *q = attached_queue->q;
     uint32_t done = 0;
     uint64_t copied = 0;
     int64_t now;
@@ -138,25 +140,26 @@ static uint32_t put_quickly(struct shmq_desk *desk, struct shmq_item *items, uin
         copied += items[done].put.body_bytes;
         done++;
     }
-    shmq_desk_unlock_puts(desk);
+    shmq_attached_queue_unlock_puts(attached_queue);
     return done;
 }
 
 /* Puts under both locks, until one is refused: how many, that one not included. */
-static uint32_t put_wholly(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+static uint32_t put_wholly(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
+                           uint32_t count)
 {
     uint64_t copied = 0;
     uint32_t done = 0;
     int64_t now;
-    int outcome = shmq_desk_lock(desk, true);
+    int outcome = shmq_attached_queue_lock(attached_queue, true);
 
     if (outcome != SHMQ_OK) {
-        items[0].status = shmq_desk_status(desk, outcome);
+        items[0].status = shmq_attached_queue_status(attached_queue, outcome);
         return 0;
     }
     now = shmq_now();
     while (done < count && copied < MOST_COPIED && !is_large(&items[done])) {
-        outcome = shmq_put(desk->q, &items[done].put, now, &items[done].seq);
+        outcome = shmq_put(attached_queue->q, &items[done].put, now, &items[done].seq);
         if (outcome != SHMQ_OK && outcome != SHMQ_DUPLICATE)
             break;
         items[done].status = outcome == SHMQ_OK ? SHMQ_S_OK : SHMQ_S_DUPLICATE;
@@ -164,38 +167,40 @@ static uint32_t put_wholly(struct shmq_desk *desk, struct shmq_item *items, uint
         done++;
         outcome = SHMQ_OK;
     }
-    shmq_desk_unlock(desk);
+    shmq_attached_queue_unlock(attached_queue);
     if (outcome != SHMQ_OK)
-        items[done].status = shmq_desk_status(desk, outcome);
+        items[done].status = shmq_attached_queue_status(attached_queue, outcome);
     return done;
 }
 
-static uint32_t put_more(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+static uint32_t put_more(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
+                         uint32_t count)
 {
     uint32_t done;
 
     if (is_large(&items[0])) {
-        shmq_put_large(desk, &items[0]);
+        shmq_put_large(attached_queue, &items[0]);
         return is_refused(&items[0]) ? 0 : 1;
     }
-    done = put_quickly(desk, items, count);
-    return done ? done : put_wholly(desk, items, count);
+    done = put_quickly(attached_queue, items, count);
+    return done ? done : put_wholly(attached_queue, items, count);
 }
 
 /* Puts items that are admitted until one is refused: how many, that one not included. A
  * queue that is full is asked once more when what dead processes held has been freed. */
-static uint32_t put_some(struct shmq_desk *desk, struct shmq_item *items, uint32_t count)
+static uint32_t put_some(struct shmq_attached_queue *attached_queue, struct shmq_item *items,
+                         uint32_t count)
 {
     uint32_t done = 0;
 
     while (done < count) {
         struct shmq_item *next;
 
-        done += put_more(desk, items + done, count - done);
+        done += put_more(attached_queue, items + done, count - done);
         next = &items[done];
         if (done == count || !is_refused(next))
             continue;
-        if (next->status != SHMQ_S_QUEUE_FULL || !shmq_desk_tend(desk))
+        if (next->status != SHMQ_S_QUEUE_FULL || !shmq_attached_queue_tend(attached_queue))
             break;
         next->status = SHMQ_S_OK;
     }
@@ -231,19 +236,20 @@ static bool has_good_flags(const struct shmq_item *item, uint8_t known)
 #define KNOWN_FLAGS (SHMQ_WITH_PROPERTIES | SHMQ_WHEN_DURABLE)
 
 /* Gathers PRODUCEs to the same queue that follow and are admitted. */
-static uint32_t gather(struct shmq_seat *seat, struct shmq_name name, struct shmq_item *items,
-                       struct shmq_frames *frames)
+static uint32_t gather(struct shmq_queue_session *queue_session, struct shmq_name name,
+                       struct shmq_item *items, struct shmq_frames *frames)
 {
     struct shmq_frame frame;
     struct shmq_name other;
     uint32_t count = 1;
 
-    while (count < SHMQ_RUN && shmq_next_is(seat->session, frames, SHMQ_T_PRODUCE, &frame)) {
+    while (count < SHMQ_RUN &&
+           shmq_next_is(queue_session->session, frames, SHMQ_T_PRODUCE, &frame)) {
         const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
         struct shmq_item *item = &items[count];
 
         if (read_produce(&frame, payload, &other, item) || !shmq_same_name(name, other) ||
-            !has_good_flags(item, KNOWN_FLAGS) || !shmq_admit_item(seat, item))
+            !has_good_flags(item, KNOWN_FLAGS) || !shmq_admit_item(queue_session, item))
             break;
         frames->at = payload + frame.length;
         count++;
@@ -251,40 +257,44 @@ static uint32_t gather(struct shmq_seat *seat, struct shmq_name name, struct shm
     return count;
 }
 
-static void answer_items(struct shmq_seat *seat, const struct shmq_item *items, uint32_t count)
+static void answer_items(struct shmq_queue_session *queue_session, const struct shmq_item *items,
+                         uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        shmq_answer_item(seat->session, seat->desk, &items[i]);
+        shmq_answer_item(queue_session->session, queue_session->attached_queue, &items[i]);
 }
 
 /* Each is answered by itself: one that is refused holds back none behind it. What has to wait
  * for the lock is put back, with all that follows it. */
-static void put_run(struct shmq_seat *seat, struct shmq_item *items, uint32_t count)
+static void put_run(struct shmq_queue_session *queue_session, struct shmq_item *items,
+                    uint32_t count)
 {
     uint32_t done = 0;
 
-    while (done < count && !seat->desk->gone) {
-        done += put_some(seat->desk, items + done, count - done);
-        if (done < count && items[done].status == SHMQ_S_BUSY && shmq_desk_is_awaited(seat->desk)) {
-            answer_items(seat, items, done);
-            (void)shmq_park_at(seat->session, seat->desk, items[done].from);
+    while (done < count && !queue_session->attached_queue->gone) {
+        done += put_some(queue_session->attached_queue, items + done, count - done);
+        if (done < count && items[done].status == SHMQ_S_BUSY &&
+            shmq_attached_queue_is_awaited(queue_session->attached_queue)) {
+            answer_items(queue_session, items, done);
+            (void)shmq_park_at(queue_session->session, queue_session->attached_queue,
+                               items[done].from);
             return;
         }
         done += done < count;
     }
     for (uint32_t i = done; i < count; i++)
         items[i].status = SHMQ_S_NO_QUEUE;
-    answer_items(seat, items, count);
+    answer_items(queue_session, items, count);
 }
 
 /* Refuses it before anything was asked of the queue; in order with what else has the flag. */
 static void refuse_frame(struct shmq_session *session, uint32_t id, uint8_t flags, uint16_t status,
                          const char *why)
 {
-    struct shmq_promise promise = {.id = id, .status = status};
+    struct shmq_durable_reply durable_reply = {.id = id, .status = status};
 
     if (id && flags & SHMQ_WHEN_DURABLE)
-        shmq_promise(session, &promise, why);
+        shmq_durable_reply(session, &durable_reply, why);
     else
         shmq_refuse_if_asked(session, id, status, why);
 }
@@ -307,7 +317,7 @@ void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_fram
                             const unsigned char *payload, struct shmq_frames *frames)
 {
     struct shmq_item items[SHMQ_RUN];
-    struct shmq_seat *seat;
+    struct shmq_queue_session *queue_session;
     struct shmq_name name;
     uint16_t status;
     const char *why = read_produce(frame, payload, &name, &items[0]);
@@ -316,12 +326,12 @@ void shmq_carry_out_produce(struct shmq_session *session, const struct shmq_fram
         refuse_frame(session, frame->id, items[0].flags, SHMQ_S_BAD_REQUEST, why);
     else if (!has_good_flags(&items[0], KNOWN_FLAGS))
         refuse_frame(session, frame->id, items[0].flags, SHMQ_S_UNSUPPORTED, no_such_flag);
-    else if (!(seat = shmq_seat_at(session, name, &status)))
+    else if (!(queue_session = shmq_queue_session_at(session, name, &status)))
         refuse_frame(session, frame->id, items[0].flags, status, NULL);
-    else if (!shmq_admit_item(seat, &items[0]))
+    else if (!shmq_admit_item(queue_session, &items[0]))
         shmq_answer_item(session, NULL, &items[0]);
     else
-        put_run(seat, items, gather(seat, name, items, frames));
+        put_run(queue_session, items, gather(queue_session, name, items, frames));
 }
 
 /* ---- PRODUCE_BATCH ---- */
@@ -367,20 +377,22 @@ struct batch {
     uint8_t flags;
 };
 
-static void answer_batch(struct shmq_seat *seat, const struct batch *batch)
+static void answer_batch(struct shmq_queue_session *queue_session, const struct batch *batch)
 {
-    struct shmq_promise promise = {.id = batch->id, .status = batch->status, .bytes = 12};
+    struct shmq_durable_reply durable_reply = {
+        .id = batch->id, .status = batch->status, .bytes = 12};
 
     if (!batch->id)
         return;
-    shmq_store64(shmq_store32(promise.payload, batch->accepted), batch->first);
+    shmq_store64(shmq_store32(durable_reply.payload, batch->accepted), batch->first);
     if (batch->flags & SHMQ_WHEN_DURABLE) {
-        promise.desk = batch->accepted ? seat->desk : NULL;
-        promise.seq = batch->highest;
-        shmq_promise(seat->session, &promise, NULL);
+        durable_reply.attached_queue = batch->accepted ? queue_session->attached_queue : NULL;
+        durable_reply.seq = batch->highest;
+        shmq_durable_reply(queue_session->session, &durable_reply, NULL);
         return;
     }
-    shmq_reply(seat->session, batch->id, batch->status, promise.payload, promise.bytes);
+    shmq_reply(queue_session->session, batch->id, batch->status, durable_reply.payload,
+               durable_reply.bytes);
 }
 
 static void count_accepted(struct batch *batch, const struct shmq_item *items, uint32_t done)
@@ -395,8 +407,8 @@ static void count_accepted(struct batch *batch, const struct shmq_item *items, u
 
 /* Reads up to `most` messages and admits them: how many, up to one that is refused, which is
  * `refusal`. */
-static uint32_t next_items(struct shmq_seat *seat, struct shmq_reader *r, struct shmq_item *items,
-                           uint32_t most, uint8_t flags, uint16_t *refusal)
+static uint32_t next_items(struct shmq_queue_session *queue_session, struct shmq_reader *r,
+                           struct shmq_item *items, uint32_t most, uint8_t flags, uint16_t *refusal)
 {
     uint32_t count = 0;
 
@@ -404,7 +416,7 @@ static uint32_t next_items(struct shmq_seat *seat, struct shmq_reader *r, struct
     while (count < most) {
         (void)read_inner(r, &items[count]);
         items[count].flags |= flags;
-        if (!shmq_admit_item(seat, &items[count])) {
+        if (!shmq_admit_item(queue_session, &items[count])) {
             *refusal = items[count].status;
             break;
         }
@@ -430,17 +442,17 @@ static const char *check_batch(const struct shmq_queue *q, struct shmq_reader r,
     return NULL;
 }
 
-/* Puts them from the front, until one is refused. */
-static void put_batch(struct shmq_seat *seat, struct shmq_reader *r, uint32_t count,
-                      struct batch *batch)
+/* Puts them from the engine, until one is refused. */
+static void put_batch(struct shmq_queue_session *queue_session, struct shmq_reader *r,
+                      uint32_t count, struct batch *batch)
 {
     struct shmq_item items[SHMQ_RUN];
 
     while (count && !batch->status) {
         uint32_t most = count < SHMQ_RUN ? count : SHMQ_RUN;
         uint16_t refusal;
-        uint32_t admitted = next_items(seat, r, items, most, batch->flags, &refusal);
-        uint32_t done = admitted ? put_some(seat->desk, items, admitted) : 0;
+        uint32_t admitted = next_items(queue_session, r, items, most, batch->flags, &refusal);
+        uint32_t done = admitted ? put_some(queue_session->attached_queue, items, admitted) : 0;
 
         count_accepted(batch, items, done);
         batch->status = done < admitted ? items[done].status : refusal;
@@ -453,7 +465,7 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
 {
     struct shmq_reader r = {payload, payload + frame->length, false};
     struct batch batch = {.id = frame->id};
-    struct shmq_seat *seat;
+    struct shmq_queue_session *queue_session;
     struct shmq_name name;
     const char *why = NULL;
     bool good_flags = true;
@@ -471,23 +483,23 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else if (!good_flags || batch.flags & ~SHMQ_WHEN_DURABLE)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_such_flag);
-    else if (!(seat = shmq_seat_at(session, name, &batch.status)))
+    else if (!(queue_session = shmq_queue_session_at(session, name, &batch.status)))
         refuse_frame(session, frame->id, batch.flags, batch.status, NULL);
-    else if (!(seat->rights & SHMQ_MAY_PRODUCE))
+    else if (!(queue_session->rights & SHMQ_MAY_PRODUCE))
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_FORBIDDEN, NULL);
     else if (!count)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST,
                      "a batch has one message or more");
-    else if (batch.flags & SHMQ_WHEN_DURABLE && !seat->desk->q->journaled)
+    else if (batch.flags & SHMQ_WHEN_DURABLE && !queue_session->attached_queue->q->journaled)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_journal);
-    else if ((why = check_batch(seat->desk->q, r, count)))
+    else if ((why = check_batch(queue_session->attached_queue->q, r, count)))
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else {
-        if (seat->desk->q->h->options.confirm)
+        if (queue_session->attached_queue->q->h->options.confirm)
             batch.flags |= SHMQ_WHEN_DURABLE;
-        put_batch(seat, &r, count, &batch);
+        put_batch(queue_session, &r, count, &batch);
         if (batch.status != SHMQ_S_BUSY || batch.accepted ||
-            !shmq_park_at(session, seat->desk, NULL))
-            answer_batch(seat, &batch);
+            !shmq_park_at(session, queue_session->attached_queue, NULL))
+            answer_batch(queue_session, &batch);
     }
 }

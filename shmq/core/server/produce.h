@@ -23,10 +23,11 @@ bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *
 const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item);
 
 /* Refuses what is not for this queue or out of range: whether it may be put. */
-bool shmq_admit_item(const struct shmq_seat *seat, struct shmq_item *item);
+bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq_item *item);
 
-/* What became of it; `desk`: where it was put, or NULL. What is to be on disk is answered then. */
-void shmq_answer_item(struct shmq_session *session, struct shmq_desk *desk,
+/* What became of it; `attached queue`: where it was put, or NULL. What is to be on disk is
+ * answered then. */
+void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                       const struct shmq_item *item);
 
 #endif

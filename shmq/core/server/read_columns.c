@@ -14,7 +14,7 @@
 /* One request, and where it stands. */
 struct request {
     struct shmq_session *session;
-    struct shmq_desk *desk;
+    struct shmq_attached_queue *attached_queue;
     uint32_t id;
     uint32_t max_bytes;
     uint32_t start, end;        /* COLUMNS: slots                                       */
@@ -47,10 +47,11 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
 
 /* Writes what was chosen as a REPLY, u32 next | u32 slots | block: whether all of it was still
  * there. */
-static bool write_block(const struct request *request, const struct shmq_excerpt *e, uint32_t next)
+static bool write_block(const struct request *request, const struct shmq_snapshot_read *e,
+                        uint32_t next)
 {
     struct shmq_session *session = request->session;
-    struct shmq_queue *q = request->desk->q;
+    struct shmq_queue *q = request->attached_queue->q;
     struct shmq_places places;
     struct shmq_columns columns;
     unsigned char *at;
@@ -61,7 +62,7 @@ static bool write_block(const struct request *request, const struct shmq_excerpt
     if (!at)
         return true;
     shmq_columns_begin(&columns, at + SHMQ_FRAME_HEADER + HEAD, &places);
-    shmq_excerpt_copy(q, e, shmq_wall_offset(), &columns);
+    shmq_snapshot_read_copy(q, e, shmq_wall_offset(), &columns);
     size = HEAD + (uint32_t)shmq_columns_end(&columns);
     at = shmq_frame_write(at, SHMQ_T_REPLY, SHMQ_S_OK, request->id, size);
     at = shmq_store32(at, next);
@@ -72,41 +73,43 @@ static bool write_block(const struct request *request, const struct shmq_excerpt
 
 static void refuse(const struct request *request, int status)
 {
-    shmq_refuse(request->session, request->id, shmq_desk_status(request->desk, status),
+    shmq_refuse(request->session, request->id,
+                shmq_attached_queue_status(request->attached_queue, status),
                 status == SHMQ_TOO_LARGE ? WHY_LARGE : NULL);
 }
 
-static void begin(const struct request *request, struct shmq_excerpt *e, uint32_t messages)
+static void begin(const struct request *request, struct shmq_snapshot_read *e, uint32_t messages)
 {
-    uint32_t most = request->session->front->limits.max_frame;
+    uint32_t most = request->session->engine->limits.max_frame;
 
-    shmq_excerpt_begin(e, messages, request->max_bytes < most ? request->max_bytes : most, most);
+    shmq_snapshot_read_begin(e, messages, request->max_bytes < most ? request->max_bytes : most,
+                             most);
     if (!e->picks)
         shmq_session_break(request->session);
 }
 
 /* Does what is due: what is shown is how it stands. */
-static int tick(struct shmq_desk *desk)
+static int tick(struct shmq_attached_queue *attached_queue)
 {
     int status;
 
-    if (GET_ATOMIC(desk->q->h->next_tick) > shmq_now())
+    if (GET_ATOMIC(attached_queue->q->h->next_tick) > shmq_now())
         return SHMQ_OK;
-    if ((status = shmq_desk_lock(desk, true)) == SHMQ_OK) {
-        shmq_tick(desk->q, shmq_now());
-        shmq_desk_unlock(desk);
+    if ((status = shmq_attached_queue_lock(attached_queue, true)) == SHMQ_OK) {
+        shmq_tick(attached_queue->q, shmq_now());
+        shmq_attached_queue_unlock(attached_queue);
     }
     return status;
 }
 
 static void answer_columns(struct request *request)
 {
-    struct shmq_queue *q = request->desk->q;
-    struct shmq_excerpt e;
+    struct shmq_queue *q = request->attached_queue->q;
+    struct shmq_snapshot_read e;
     uint32_t at = request->start, end = GET_ATOMIC(q->h->slots_made);
-    int status = tick(request->desk);
+    int status = tick(request->attached_queue);
 
-    if (status == SHMQ_BUSY && shmq_park_at(request->session, request->desk, NULL))
+    if (status == SHMQ_BUSY && shmq_park_at(request->session, request->attached_queue, NULL))
         return;
     if (status != SHMQ_OK) {
         refuse(request, status);
@@ -116,7 +119,7 @@ static void answer_columns(struct request *request)
     begin(request, &e, at < end ? end - at : 0);
     if (!e.picks)
         return;
-    status = shmq_excerpt_slots(q, &e, &at, end);
+    status = shmq_snapshot_read_slots(q, &e, &at, end);
     if (status == SHMQ_OK)
         (void)write_block(request, &e, at < end ? at : NONE);
     else
@@ -152,7 +155,7 @@ static void answer_gone(const struct request *request, const uint64_t *seqs, con
     for (uint32_t i = 0; i < request->count; i++) {
         unsigned char *to;
 
-        if (shmq_is_there(request->desk->q, slots[i], seqs[i]))
+        if (shmq_is_there(request->attached_queue->q, slots[i], seqs[i]))
             continue;
         if (!(to = shmq_session_room(session, sizeof *seqs)))
             return;
@@ -166,8 +169,8 @@ static void answer_gone(const struct request *request, const uint64_t *seqs, con
 }
 
 /* Answers with the block, or with those that are gone. */
-static void answer_chosen(const struct request *request, const struct shmq_excerpt *e, int status,
-                          uint32_t at, const uint64_t *seqs, const uint32_t *slots)
+static void answer_chosen(const struct request *request, const struct shmq_snapshot_read *e,
+                          int status, uint32_t at, const uint64_t *seqs, const uint32_t *slots)
 {
     size_t before = request->session->out.used;
 
@@ -184,8 +187,8 @@ static void answer_chosen(const struct request *request, const struct shmq_excer
 
 static void answer_run(struct request *request)
 {
-    struct shmq_queue *q = request->desk->q;
-    struct shmq_excerpt e;
+    struct shmq_queue *q = request->attached_queue->q;
+    struct shmq_snapshot_read e;
     uint32_t *slots;
     uint64_t *seqs = unpack(request, &slots), at = 0;
     int status;
@@ -194,7 +197,7 @@ static void answer_run(struct request *request)
     if (!seqs || !e.picks) {
         shmq_session_break(request->session);
     } else {
-        status = shmq_excerpt_run(q, &e, slots, seqs, &at, request->count);
+        status = shmq_snapshot_read_run(q, &e, slots, seqs, &at, request->count);
         answer_chosen(request, &e, status, (uint32_t)at, seqs, slots);
     }
     free(seqs);
@@ -207,20 +210,20 @@ void shmq_carry_out_reading(struct shmq_session *session, const struct shmq_fram
     struct request request = {.session = session, .id = frame->id};
     struct shmq_name name;
     const char *why = read_request(frame, payload, &name, &request);
-    struct shmq_seat *seat;
+    struct shmq_queue_session *queue_session;
     uint16_t status;
 
     if (why) {
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    } else if (!(seat = shmq_seat_at(session, name, &status))) {
+    } else if (!(queue_session = shmq_queue_session_at(session, name, &status))) {
         shmq_refuse(session, frame->id, status, NULL);
-    } else if (!(seat->rights & SHMQ_MAY_CONSUME)) {
+    } else if (!(queue_session->rights & SHMQ_MAY_CONSUME)) {
         shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
     } else if (!request.max_bytes) {
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a block has 1 byte or more");
     } else {
-        request.desk = seat->desk;
-        if (shmq_glance(&seat->desk->q->h->state) != SHMQ_OPEN)
+        request.attached_queue = queue_session->attached_queue;
+        if (shmq_peeked_entry(&queue_session->attached_queue->q->h->state) != SHMQ_OPEN)
             refuse(&request, SHMQ_DELETED);
         else if (frame->type == SHMQ_T_COLUMNS)
             answer_columns(&request);

@@ -1,13 +1,13 @@
 /* The server's side of the DEADBEEF protocol, without I/O: bytes in, operations on attached
  * queues, bytes out. This is what its parts share.
  *
- *   front ──┬── desks      a queue that this process has attached to, who waits for its
- *           │              messages, and what of it is out: a tenure by its slot
+ *   engine ──┬── attached queues      a queue that this process has attached to, who waits for its
+ *           │              messages, and what of it is out: a held lease by its slot
  *           └── sessions   a connection: the frame that is coming in, what is to go out,
  *                 │        what it waits for
- *                 └── seats   the session's place at a desk: its rights, its tenures
+ *                 └── queue sessions   the session's place at an attached queue: its rights, its held leases
  *
- * A front and all that hangs on it belong to one thread. What the protocol leaves to
+ * An engine and all that hangs on it belong to one thread. What the protocol leaves to
  * policy is asked through hooks. Unlike the core below, this part allocates memory, all of
  * it private; where there is none, the session that wanted it ends. */
 #ifndef SHMQ_SERVER_SERVER_H
@@ -30,7 +30,7 @@
 #define SHMQ_RUN 64u               /* operations in one critical section                  */
 #define SHMQ_WAITERS 4096u         /* CONSUMEs that wait and subscriptions of a session   */
 #define SHMQ_WHY_BYTES 256u        /* of a text that policy gives for a refusal           */
-#define SHMQ_PROMISES 65536u       /* answers that wait for the disk: then nothing is begun */
+#define SHMQ_DURABLE_REPLIES 65536u /* answers that wait for the disk: then nothing is begun */
 
 enum shmq_right {
     SHMQ_MAY_PRODUCE = 1,
@@ -40,16 +40,16 @@ enum shmq_right {
 };
 
 struct shmq_session;
-struct shmq_desk;
-struct shmq_front;
-struct shmq_promise;
+struct shmq_attached_queue;
+struct shmq_engine;
+struct shmq_durable_reply;
 
-/* What the one who runs the front provides. Statuses are those of the wire. */
+/* What the one who runs the engine provides. Statuses are those of the wire. */
 struct shmq_hooks {
-    /* Attaches to the queue desk->name: sets q, semaphores, views and data. SHMQ_S_BUSY: that
+    /* Attaches to the queue attached queue->name: sets q, semaphores, views and data. SHMQ_S_BUSY: that
      * takes a while; the session was parked if it can be waited for, else it takes too long. */
-    uint16_t (*attach)(struct shmq_session *session, struct shmq_desk *desk);
-    void (*detach)(struct shmq_front *front, struct shmq_desk *desk);
+    uint16_t (*attach)(struct shmq_session *session, struct shmq_attached_queue *attached_queue);
+    void (*detach)(struct shmq_engine *engine, struct shmq_attached_queue *attached_queue);
     /* The session's rights to what is, or would be, a queue of that name; 0: it may not know
      * of it. */
     uint8_t (*rights)(struct shmq_session *session, const char *name);
@@ -59,72 +59,73 @@ struct shmq_hooks {
                    const unsigned char *rest, uint32_t bytes);
     /* Compiles an expression: what a waiter is to have, to be freed, or NULL, and why, a text
      * of SHMQ_WHY_BYTES at most. */
-    struct shmq_wanted *(*compile)(struct shmq_front *front, const unsigned char *text,
+    struct shmq_wanted *(*compile)(struct shmq_engine *engine, const unsigned char *text,
                                    uint32_t bytes, char why[SHMQ_WHY_BYTES]);
     /* Does what is due beside the operations: dead processes, dead letters on their way. */
-    void (*tend)(struct shmq_desk *desk);
+    void (*tend)(struct shmq_attached_queue *attached_queue);
     /* The queue contradicts itself, and is of no more use: to be logged. */
-    void (*failed)(struct shmq_desk *desk);
-    /* Somebody waits for a message: from now on shmq_desk_serve is to be called whenever one
-     * may have come, until it returns false. `choosy`: shmq_desk_choose, whenever one has
+    void (*failed)(struct shmq_attached_queue *attached_queue);
+    /* Somebody waits for a message: from now on shmq_attached_queue_serve is to be called whenever one
+     * may have come, until it returns false. `choosy`: shmq_attached_queue_choose, whenever one has
      * arrived. */
-    void (*wait)(struct shmq_desk *desk, bool choosy);
-    /* Somebody waits for the disk: from now on shmq_desk_confirm is to be called whenever the
+    void (*wait)(struct shmq_attached_queue *attached_queue, bool choosy);
+    /* Somebody waits for the disk: from now on shmq_attached_queue_confirm is to be called whenever the
      * queue's journal has come further, until it returns false. */
-    void (*confirm)(struct shmq_desk *desk);
+    void (*confirm)(struct shmq_attached_queue *attached_queue);
 };
 
-/* What a front allows. Times in ns; 0: no limit. */
+/* What an engine allows. Times in ns; 0: no limit. */
 struct shmq_limits {
     uint32_t max_frame;
-    uint32_t unsettled;       /* messages leased by one session                          */
+    uint32_t unsettled; /* messages leased by one session                          */
     uint64_t unsettled_bytes;
-    int64_t handshake;        /* until a HELLO with a good token, where one is asked for */
-    int64_t frame;            /* from a frame's first byte to its last                   */
-    int64_t idle;             /* between two frames                                      */
+    int64_t handshake; /* until a HELLO with a good token, where one is asked for */
+    int64_t frame; /* from a frame's first byte to its last                   */
+    int64_t idle; /* between two frames                                      */
     bool token_required;
 };
 
 /* A message that is leased by a session. */
-struct shmq_tenure {
-    uint64_t receipt;          /* 0: there is none                                       */
-    struct shmq_seat *seat;
-    struct shmq_waiter *of;    /* the subscription whose credit it takes, or NULL        */
-    uint32_t next, prev;       /* slots: the others of the seat, oldest first            */
+struct shmq_held_lease {
+    uint64_t receipt; /* 0: there is none                                       */
+    struct shmq_queue_session *queue_session;
+    struct shmq_waiter *of; /* the subscription whose credit it takes, or NULL        */
+    uint32_t next, prev; /* slots: the others of the queue session, oldest first            */
     uint32_t bytes;
-    uint32_t number;           /* of the subscription's messages, from 0 on              */
+    uint32_t number; /* of the subscription's messages, from 0 on              */
 };
 
 /* What messages a waiter asks for. */
 struct shmq_wanted {
     struct shmq_filter filter; /* of `code`                                              */
     struct shmq_choice choice;
-    bool looks;                /* since it last looked, something may have come          */
-    bool searches;             /* it has not come to the end of the queue yet            */
-    bool again;                /* something has come since that search began             */
+    bool looks; /* since it last looked, something may have come          */
+    bool searches; /* it has not come to the end of the queue yet            */
+    bool again; /* something has come since that search began             */
     unsigned char code[];
 };
 
 /* A CONSUME that waits, or a subscription. */
 struct shmq_waiter {
     struct shmq_session *session;
-    struct shmq_seat *seat;
-    struct shmq_waiter *next, *prev; /* in the desk's queue, if `queued`                 */
+    struct shmq_queue_session *queue_session;
+    struct shmq_waiter *next,
+        *prev; /* in the attached queue's queue, if `queued`                 */
     struct shmq_waiter *peer, *peer_before; /* the session's others                      */
-    struct shmq_wanted *wanted;      /* NULL: whatever there is                          */
-    int64_t until;                   /* of a CONSUME: monotonic ns, or INT64_MAX         */
+    struct shmq_wanted *wanted; /* NULL: whatever there is                          */
+    int64_t until; /* of a CONSUME: monotonic ns, or INT64_MAX         */
     uint32_t id;
-    uint32_t most;                   /* messages; of a subscription, unsettled ones      */
-    uint32_t used;                   /* of these: the tenures that are its own           */
-    uint32_t delivered;              /* messages of a subscription, modulo 2^32          */
-    uint32_t handed;                 /* of these, that the application got, as it tells  */
+    uint32_t most; /* messages; of a subscription, unsettled ones      */
+    uint32_t used; /* of these: the held leases that are its own           */
+    uint32_t delivered; /* messages of a subscription, modulo 2^32          */
+    uint32_t handed; /* of these, that the application got, as it tells  */
     bool tells;
     bool subscribes;
-    bool settled;                    /* on delivery                                      */
+    bool settled; /* on delivery                                      */
     bool queued;
-    bool ended;                      /* is there for its tenures alone                   */
-    bool last_look;                  /* ends with its search, whatever that finds        */
-    bool parks;                      /* its session is parked until it ends              */
+    bool ended; /* is there for its held leases alone                   */
+    bool last_look; /* ends with its search, whatever that finds        */
+    bool parks; /* its session is parked until it ends              */
 };
 
 /* What is still to be done to a queue whose lock could not be had. */
@@ -132,46 +133,46 @@ enum shmq_deed { SHMQ_RETURN_IT, SHMQ_RETURN_UNSEEN, SHMQ_ABANDON_IT, SHMQ_UNPIN
 
 struct shmq_owed {
     enum shmq_deed deed;
-    uint64_t what;                   /* a receipt; SHMQ_UNPIN_IT: a slot                 */
+    uint64_t what; /* a receipt; SHMQ_UNPIN_IT: a slot                 */
 };
 
-struct shmq_desk {
+struct shmq_attached_queue {
     struct shmq_queue *q;
-    struct shmq_front *front;
-    void *data;                      /* the hooks'                                       */
+    struct shmq_engine *engine;
+    void *data; /* the hooks'                                       */
     sem_t *semaphores[2];
-    uint32_t *views;                 /* counts our pins                                  */
-    struct shmq_tenure *tenures;     /* by slot                                          */
+    uint32_t *views; /* counts our pins                                  */
+    struct shmq_held_lease *held_leases; /* by slot                                          */
     struct shmq_waiter *first, *last; /* in the order of their turns                     */
-    struct shmq_waiter *choosy_first, *choosy_last; /* those who want something          */
-    struct shmq_desk *next;          /* of the same bucket                               */
-    struct shmq_desk *next_touched;
-    struct shmq_desk *next_pending;
-    struct shmq_owed *owed;          /* deeds, in their order                            */
+    struct shmq_waiter *filtered_first, *filtered_last; /* those who want something          */
+    struct shmq_attached_queue *next; /* of the same bucket                               */
+    struct shmq_attached_queue *next_touched;
+    struct shmq_attached_queue *next_pending;
+    struct shmq_owed *owed; /* deeds, in their order                            */
     uint32_t owed_count, owed_room;
-    int64_t held_since;              /* its lock cannot be had; 0: it can                */
+    int64_t held_since; /* its lock cannot be had; 0: it can                */
     int64_t tended_at;
-    int64_t unused_at;               /* when the last user left                          */
-    uint64_t wanted;                 /* the highest sequence number that was promised    */
-    uint32_t promises;               /* answers that wait for its journal                */
-    uint32_t users;                  /* seats, promises, and parcels on their way        */
-    bool touched;                    /* something may have come, or be due               */
-    bool awaited;                    /* hooks->wait was called                           */
-    bool choosy_awaited;             /* the same for those who want something            */
-    bool confirming;                 /* hooks->confirm was called                        */
-    bool gone;                       /* not to be found any more                         */
-    bool pending;                    /* is in the front's list of those                  */
-    bool owes_posts;                 /* sleepers are to be woken                         */
+    int64_t unused_at; /* when the last user left                          */
+    uint64_t wanted; /* the highest sequence number that was promised    */
+    uint32_t durable_replies; /* answers that wait for its journal                */
+    uint32_t users; /* queue sessions, durable replies, and outgoing bodies on their way        */
+    bool touched; /* something may have come, or be due               */
+    bool awaited; /* hooks->wait was called                           */
+    bool filtered_awaited; /* the same for those who want something            */
+    bool confirming; /* hooks->confirm was called                        */
+    bool gone; /* not to be found any more                         */
+    bool pending; /* is in the engine's list of those                  */
+    bool owes_posts; /* sleepers are to be woken                         */
     uint8_t name_bytes;
     char name[SHMQ_NAME_MAX + 1];
 };
 
-struct shmq_seat {
-    struct shmq_desk *desk;
+struct shmq_queue_session {
+    struct shmq_attached_queue *attached_queue;
     struct shmq_session *session;
-    struct shmq_seat *next;          /* the session's, the last used first               */
-    uint32_t first, last;            /* tenures                                          */
-    uint32_t count;                  /* tenures                                          */
+    struct shmq_queue_session *next; /* the session's, the last used first               */
+    uint32_t first, last; /* held leases                                          */
+    uint32_t count; /* held leases                                          */
     uint32_t waiters;
     uint8_t rights;
 };
@@ -180,86 +181,87 @@ struct shmq_seat {
 struct shmq_item {
     struct shmq_put put;
     struct shmq_properties properties;
-    uint64_t hash[2];    /* of its dedupe id, where put.dedupe points                    */
+    uint64_t hash[2]; /* of its dedupe id, where put.dedupe points                    */
     uint64_t seq;
     uint32_t id;
     uint16_t status;
     uint8_t flags;
-    const char *why;     /* text for the answer, or NULL                                 */
+    const char *why; /* text for the answer, or NULL                                 */
     const unsigned char *from; /* its frame                                              */
 };
 
 /* A large body that is being received: into the queue, or nowhere if it was refused. */
-struct shmq_filling {
+struct shmq_large_body {
     struct shmq_item item;
-    struct shmq_seat *seat;
-    uint64_t receipt;     /* of the space                                                */
+    struct shmq_queue_session *queue_session;
+    uint64_t receipt; /* of the space                                                */
     unsigned char *place; /* of the next byte; NULL: nowhere                             */
-    uint32_t left;        /* bytes to come                                               */
+    uint32_t left; /* bytes to come                                               */
     bool active;
 };
 
 struct shmq_session {
-    struct shmq_front *front;
-    struct shmq_session *next, *prev; /* the front's                                     */
-    void *data;                       /* the hooks'                                      */
-    struct shmq_seat *seats;
+    struct shmq_engine *engine;
+    struct shmq_session *next, *prev; /* the engine's                                     */
+    void *data; /* the hooks'                                      */
+    struct shmq_queue_session *queue_sessions;
     struct shmq_waiter *waiters;
     struct shmq_outbox out;
-    unsigned char *kept;              /* the beginning of a frame, or frames held back   */
+    unsigned char *kept; /* the beginning of a frame, or frames held back   */
     size_t kept_used, kept_room;
-    struct shmq_filling filling;
-    struct shmq_promise *promises;    /* a ring: answers that wait for the disk          */
-    uint32_t promise_first, promise_count, promise_room;
-    uint64_t tickets;                 /* given so far                                    */
-    struct shmq_session *promising_next, *promising_before; /* the front's, if it has any */
+    struct shmq_large_body large_body;
+    struct shmq_durable_reply
+        *durable_replies; /* a ring: answers that wait for the disk          */
+    uint32_t durable_reply_first, durable_reply_count, durable_reply_room;
+    uint64_t tickets; /* given so far                                    */
+    struct shmq_session *promising_next, *promising_before; /* the engine's, if it has any */
     int64_t began_at;
-    int64_t heard_at;                 /* when it began, or its last whole frame came     */
-    int64_t moved_at;                 /* when some of what is to go went, or there was none */
-    int64_t partial_at;               /* when the frame began that is not whole; 0: none */
+    int64_t heard_at; /* when it began, or its last whole frame came     */
+    int64_t moved_at; /* when some of what is to go went, or there was none */
+    int64_t partial_at; /* when the frame began that is not whole; 0: none */
     uint64_t unsettled_bytes;
     uint32_t unsettled;
     uint32_t waiter_count;
-    uint32_t delayed;                 /* requests that policy has still to answer        */
-    bool authorised;                  /* a HELLO was OK, or none is asked for            */
-    bool held;                        /* frames wait: there is much to send or to confirm, or
+    uint32_t delayed; /* requests that policy has still to answer        */
+    bool authorised; /* a HELLO was OK, or none is asked for            */
+    bool held; /* frames wait: there is much to send or to confirm, or
                                        * it is parked                                    */
-    bool parked;                      /* a request of it waits, and all behind that      */
-    bool unread;                      /* the frame that is carried out is put back       */
-    const unsigned char *unread_at;   /* from here on; NULL: from its beginning          */
-    struct shmq_desk *parked_at;      /* for that one's lock; NULL: for something else   */
-    uint32_t settled;                 /* receipts of the parked request that are done    */
-    unsigned char *refused;           /* of these, as they came                          */
+    bool parked; /* a request of it waits, and all behind that      */
+    bool unread; /* the frame that is carried out is put back       */
+    const unsigned char *unread_at; /* from here on; NULL: from its beginning          */
+    struct shmq_attached_queue *parked_at; /* for that one's lock; NULL: for something else   */
+    uint32_t settled; /* receipts of the parked request that are done    */
+    unsigned char *refused; /* of these, as they came                          */
     uint32_t refused_bytes;
-    bool carrying;                    /* frames of it are carried out                    */
-    bool promising;                   /* is in the front's list of those                 */
-    bool fin;                         /* the peer sends no more                          */
-    bool finished;                    /* nothing more is carried out                     */
-    bool broken;                      /* no memory was left for it                       */
-    bool blocked;                     /* has waiters that are passed over                */
-    bool stirred;                     /* is in the front's list of those                 */
-    struct shmq_session *next_stirred;
+    bool carrying; /* frames of it are carried out                    */
+    bool promising; /* is in the engine's list of those                 */
+    bool fin; /* the peer sends no more                          */
+    bool finished; /* nothing more is carried out                     */
+    bool broken; /* no memory was left for it                       */
+    bool blocked; /* has waiters that are passed over                */
+    bool output_pending; /* is in the engine's list of those                 */
+    struct shmq_session *next_pending;
 };
 
 #define SHMQ_BUCKETS 256
 
-struct shmq_front {
+struct shmq_engine {
     const struct shmq_hooks *hooks;
     void *data;
     struct shmq_limits limits;
     struct shmq_session *sessions;
-    struct shmq_session *stirred;
-    struct shmq_session *promising;   /* those with answers that wait for the disk       */
-    struct shmq_session *current;     /* the one that is being fed                       */
-    struct shmq_desk *touched;
-    struct shmq_desk *pending;        /* those that a tick looks at again soon           */
-    struct shmq_desk *buckets[SHMQ_BUCKETS];
+    struct shmq_session *output_pending;
+    struct shmq_session *promising; /* those with answers that wait for the disk       */
+    struct shmq_session *current; /* the one that is being fed                       */
+    struct shmq_attached_queue *touched;
+    struct shmq_attached_queue *pending; /* those that a tick looks at again soon           */
+    struct shmq_attached_queue *buckets[SHMQ_BUCKETS];
     unsigned char *scratch;
     uint32_t session_count;
-    uint32_t tenure_count;
-    int64_t expire_at;                /* the earliest end of a CONSUME's wait            */
-    int64_t review_at, patrol_at;     /* when shmq_front_tick does so again              */
-    int64_t retry_at;                 /* the same for what is pending                    */
+    uint32_t held_lease_count;
+    int64_t expire_at; /* the earliest end of a CONSUME's wait            */
+    int64_t review_at, patrol_at; /* when shmq_engine_tick does so again              */
+    int64_t retry_at; /* the same for what is pending                    */
     int64_t search_from, search_spent; /* a span of time, and what searches took of it   */
     bool draining;
 };

@@ -114,16 +114,17 @@ static void end_answer(const struct answer *answer)
                                SHMQ_S_LEASE_EXPIRED, answer->id, answer->bytes);
 }
 
-/* What became of the receipts: their tenures are over, but for those of an extended lease,
+/* What became of the receipts: their held leases are over, but for those of an extended lease,
  * and the refused ones are answered. */
-static void conclude(struct shmq_desk *desk, const struct order *order, uint32_t count,
-                     uint64_t refused, const uint64_t *opened, struct answer *answer)
+static void conclude(struct shmq_attached_queue *attached_queue, const struct order *order,
+                     uint32_t count, uint64_t refused, const uint64_t *opened,
+                     struct answer *answer)
 {
     for (uint32_t i = 0; i < count; i++) {
         bool is_refused = refused >> i & 1;
 
         if (is_refused || order->type != SHMQ_T_EXTEND || !order->ms)
-            shmq_tenure_end(desk, opened[i]);
+            shmq_held_lease_end(attached_queue, opened[i]);
         if (is_refused)
             add_refused(answer, order->receipts + RECEIPT * i);
     }
@@ -131,12 +132,13 @@ static void conclude(struct shmq_desk *desk, const struct order *order, uint32_t
 
 /* The queue failed: what was begun of the answer is taken back first, as the waiters of a
  * queue that is gone are answered, too. */
-static void fail_answer(const struct answer *answer, struct shmq_desk *desk, int outcome)
+static void fail_answer(const struct answer *answer, struct shmq_attached_queue *attached_queue,
+                        int outcome)
 {
     uint16_t status;
 
     answer->session->out.used = answer->at;
-    status = shmq_desk_status(desk, outcome);
+    status = shmq_attached_queue_status(attached_queue, outcome);
     if (answer->id)
         shmq_reply(answer->session, answer->id, status, NULL, 0);
 }
@@ -161,11 +163,12 @@ static void resume(struct answer *answer, struct order *order)
 }
 
 /* The request waits for the lock, with so many receipts done: false if it has waited enough. */
-static bool put_off(const struct answer *answer, struct shmq_desk *desk, uint32_t done)
+static bool put_off(const struct answer *answer, struct shmq_attached_queue *attached_queue,
+                    uint32_t done)
 {
     struct shmq_session *session = answer->session;
 
-    if (session->broken || !shmq_park_at(session, desk, NULL))
+    if (session->broken || !shmq_park_at(session, attached_queue, NULL))
         return false;
     session->settled = done;
     if (answer->bytes && !(session->refused = malloc(answer->bytes))) {
@@ -180,7 +183,7 @@ static bool put_off(const struct answer *answer, struct shmq_desk *desk, uint32_
 }
 
 /* One request, however many receipts it has, SHMQ_RUN in a critical section. */
-static void carry_out_long(struct shmq_session *session, struct shmq_desk *desk,
+static void carry_out_long(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                            struct order *order)
 {
     uint64_t refused, opened[SHMQ_RUN];
@@ -191,20 +194,20 @@ static void carry_out_long(struct shmq_session *session, struct shmq_desk *desk,
     resume(&answer, order);
     while (order->count) {
         uint32_t count = order->count < SHMQ_RUN ? order->count : SHMQ_RUN;
-        int outcome = shmq_desk_lock(desk, false);
+        int outcome = shmq_attached_queue_lock(attached_queue, false);
 
         if (outcome == SHMQ_OK) {
-            outcome = settle_some(desk->q, order, time_of(desk->q, order), SHMQ_RUN, &refused,
-                                  opened);
-            shmq_desk_unlock(desk);
+            outcome = settle_some(attached_queue->q, order, time_of(attached_queue->q, order),
+                                  SHMQ_RUN, &refused, opened);
+            shmq_attached_queue_unlock(attached_queue);
         }
-        if (outcome == SHMQ_BUSY && put_off(&answer, desk, all - order->count))
+        if (outcome == SHMQ_BUSY && put_off(&answer, attached_queue, all - order->count))
             return;
         if (outcome != SHMQ_OK) {
-            fail_answer(&answer, desk, outcome);
+            fail_answer(&answer, attached_queue, outcome);
             return;
         }
-        conclude(desk, order, count, refused, opened, &answer);
+        conclude(attached_queue, order, count, refused, opened, &answer);
         order->receipts += RECEIPT * count;
         order->count -= count;
     }
@@ -233,23 +236,24 @@ static uint32_t gather(struct shmq_session *session, struct order *orders,
 }
 
 /* Several ACKs in one critical section. */
-static void carry_out_run(struct shmq_session *session, struct shmq_desk *desk,
+static void carry_out_run(struct shmq_session *session, struct shmq_attached_queue *attached_queue,
                           struct order *orders, uint32_t count)
 {
     uint64_t refused[SHMQ_RUN], opened[SHMQ_RUN];
-    int outcome = shmq_desk_lock(desk, false);
+    int outcome = shmq_attached_queue_lock(attached_queue, false);
     uint32_t done = 0;
 
-    if (outcome == SHMQ_BUSY && shmq_park_at(session, desk, NULL))
+    if (outcome == SHMQ_BUSY && shmq_park_at(session, attached_queue, NULL))
         return;
     if (outcome == SHMQ_OK) {
-        int64_t now = shmq_time(desk->q);
+        int64_t now = shmq_time(attached_queue->q);
 
         for (uint32_t i = 0; i < count && outcome == SHMQ_OK; i++) {
-            outcome = settle_some(desk->q, &orders[i], now, SHMQ_RUN, &refused[i], opened + done);
+            outcome = settle_some(attached_queue->q, &orders[i], now, SHMQ_RUN, &refused[i],
+                                  opened + done);
             done += orders[i].count;
         }
-        shmq_desk_unlock(desk);
+        shmq_attached_queue_unlock(attached_queue);
     }
     done = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -257,10 +261,10 @@ static void carry_out_run(struct shmq_session *session, struct shmq_desk *desk,
 
         begin_answer(&answer, session, orders[i].id);
         if (outcome != SHMQ_OK) {
-            fail_answer(&answer, desk, outcome);
+            fail_answer(&answer, attached_queue, outcome);
             continue;
         }
-        conclude(desk, &orders[i], orders[i].count, refused[i], opened + done, &answer);
+        conclude(attached_queue, &orders[i], orders[i].count, refused[i], opened + done, &answer);
         end_answer(&answer);
         done += orders[i].count;
     }
@@ -271,7 +275,7 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
 {
     struct order orders[SHMQ_RUN];
     const char *why = read_order(frame, payload, &orders[0]);
-    struct shmq_seat *seat;
+    struct shmq_queue_session *queue_session;
     uint16_t status;
     uint32_t count;
 
@@ -279,18 +283,18 @@ void shmq_carry_out_settle(struct shmq_session *session, const struct shmq_frame
         shmq_refuse_if_asked(session, frame->id, SHMQ_S_BAD_REQUEST, why);
         return;
     }
-    if (!(seat = shmq_seat_at(session, orders[0].name, &status))) {
+    if (!(queue_session = shmq_queue_session_at(session, orders[0].name, &status))) {
         shmq_refuse_if_asked(session, frame->id, status, NULL);
         return;
     }
-    if (!(seat->rights & SHMQ_MAY_CONSUME)) {
+    if (!(queue_session->rights & SHMQ_MAY_CONSUME)) {
         shmq_refuse_if_asked(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
         return;
     }
     if (frame->type != SHMQ_T_ACK || orders[0].count > SHMQ_RUN) {
-        carry_out_long(session, seat->desk, &orders[0]);
+        carry_out_long(session, queue_session->attached_queue, &orders[0]);
         return;
     }
     count = gather(session, orders, frames);
-    carry_out_run(session, seat->desk, orders, count);
+    carry_out_run(session, queue_session->attached_queue, orders, count);
 }

@@ -9,21 +9,21 @@
 
 #define SHARE 256u /* messages that one subscription gets before it is the next one's turn */
 
-/* ---- the desk's queue ---- */
+/* ---- the attached queue's queue ---- */
 
 /* The ends of the queue that it stands in. */
 static struct shmq_waiter **first_of(const struct shmq_waiter *w)
 {
-    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
 
-    return w->wanted ? &desk->choosy_first : &desk->first;
+    return w->wanted ? &attached_queue->filtered_first : &attached_queue->first;
 }
 
 static struct shmq_waiter **last_of(const struct shmq_waiter *w)
 {
-    struct shmq_desk *desk = w->seat->desk;
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
 
-    return w->wanted ? &desk->choosy_last : &desk->last;
+    return w->wanted ? &attached_queue->filtered_last : &attached_queue->last;
 }
 
 static void enqueue(struct shmq_waiter *w)
@@ -42,7 +42,7 @@ static void enqueue(struct shmq_waiter *w)
     *last = w;
     if (w->wanted)
         w->wanted->looks = true;
-    shmq_desk_touch(w->seat->desk);
+    shmq_attached_queue_touch(w->queue_session->attached_queue);
 }
 
 static void dequeue(struct shmq_waiter *w)
@@ -67,7 +67,8 @@ static bool has_credit(const struct shmq_waiter *w)
 
 /* ---- beginning and ending ---- */
 
-static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish *wish)
+static struct shmq_waiter *begin(struct shmq_queue_session *queue_session,
+                                 const struct shmq_wish *wish)
 {
     struct shmq_waiter *w = calloc(1, sizeof *w);
 
@@ -76,20 +77,20 @@ static struct shmq_waiter *begin(struct shmq_seat *seat, const struct shmq_wish 
         return NULL;
     }
     w->wanted = wish->wanted;
-    w->session = seat->session;
-    w->seat = seat;
+    w->session = queue_session->session;
+    w->queue_session = queue_session;
     w->id = wish->id;
     w->most = wish->most;
     w->until = wish->until;
     w->subscribes = wish->subscribes;
     w->settled = wish->settled;
     w->tells = wish->tells;
-    w->peer = seat->session->waiters;
+    w->peer = queue_session->session->waiters;
     if (w->peer)
         w->peer->peer_before = w;
-    seat->session->waiters = w;
-    seat->session->waiter_count++;
-    seat->waiters++;
+    queue_session->session->waiters = w;
+    queue_session->session->waiter_count++;
+    queue_session->waiters++;
     return w;
 }
 
@@ -109,7 +110,7 @@ static void end(struct shmq_waiter *w)
     if (w->peer)
         w->peer->peer_before = w->peer_before;
     w->session->waiter_count--;
-    w->seat->waiters--;
+    w->queue_session->waiters--;
     w->ended = true;
     if (w->parks)
         shmq_unpark(w->session);
@@ -121,7 +122,7 @@ static void end_with(struct shmq_waiter *w, uint16_t status)
 {
     if (status) {
         shmq_reply(w->session, w->id, status, NULL, 0);
-        shmq_stir(w->session);
+        shmq_mark_pending(w->session);
     }
     end(w);
 }
@@ -129,10 +130,10 @@ static void end_with(struct shmq_waiter *w, uint16_t status)
 /* What it wants is refused: a queue that is gone ends all its waiters. */
 static void fail(struct shmq_waiter *w, int outcome)
 {
-    struct shmq_desk *desk = w->seat->desk;
-    uint16_t status = shmq_desk_status(desk, outcome);
+    struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
+    uint16_t status = shmq_attached_queue_status(attached_queue, outcome);
 
-    if (!desk->gone)
+    if (!attached_queue->gone)
         end_with(w, status);
 }
 
@@ -177,17 +178,18 @@ static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
 
     if (!count && *outcome == SHMQ_EMPTY && !w->wanted)
         count = shmq_deliver(w, w->most, true, outcome);
-    if (!count && *outcome == SHMQ_EMPTY && !searches(w) && shmq_desk_tend(w->seat->desk))
+    if (!count && *outcome == SHMQ_EMPTY && !searches(w) &&
+        shmq_attached_queue_tend(w->queue_session->attached_queue))
         count = shmq_deliver(w, w->most, true, outcome);
     return count;
 }
 
 static void begin_to_wait(struct shmq_waiter *w)
 {
-    struct shmq_front *front = w->session->front;
+    struct shmq_engine *engine = w->session->engine;
 
-    if (w->until < front->expire_at)
-        front->expire_at = w->until;
+    if (w->until < engine->expire_at)
+        engine->expire_at = w->until;
     enqueue(w);
 }
 
@@ -200,10 +202,10 @@ static void search_on(struct shmq_waiter *w)
     enqueue(w);
 }
 
-static void consume(struct shmq_seat *seat, const struct shmq_wish *wish)
+static void consume(struct shmq_queue_session *queue_session, const struct shmq_wish *wish)
 {
-    struct shmq_session *session = seat->session;
-    struct shmq_waiter *w = begin(seat, wish);
+    struct shmq_session *session = queue_session->session;
+    struct shmq_waiter *w = begin(queue_session, wish);
     int outcome;
 
     if (!w) {
@@ -214,7 +216,8 @@ static void consume(struct shmq_seat *seat, const struct shmq_wish *wish)
         end(w);
     else if (searches(w) && !wish->until)
         search_on(w);
-    else if (outcome == SHMQ_BUSY && !wish->until && shmq_park_at(session, seat->desk, NULL))
+    else if (outcome == SHMQ_BUSY && !wish->until &&
+             shmq_park_at(session, queue_session->attached_queue, NULL))
         end(w);
     else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK && !(outcome == SHMQ_BUSY && wish->until))
         fail(w, outcome);
@@ -224,19 +227,19 @@ static void consume(struct shmq_seat *seat, const struct shmq_wish *wish)
         begin_to_wait(w);
 }
 
-void shmq_wait(struct shmq_seat *seat, const struct shmq_wish *wish)
+void shmq_wait(struct shmq_queue_session *queue_session, const struct shmq_wish *wish)
 {
     struct shmq_waiter *w;
 
     if (!wish->subscribes) {
-        consume(seat, wish);
+        consume(queue_session, wish);
         return;
     }
-    if (!(w = begin(seat, wish))) {
-        shmq_reply(seat->session, wish->id, SHMQ_S_INTERNAL, NULL, 0);
+    if (!(w = begin(queue_session, wish))) {
+        shmq_reply(queue_session->session, wish->id, SHMQ_S_INTERNAL, NULL, 0);
         return;
     }
-    shmq_reply(seat->session, wish->id, SHMQ_S_OK, NULL, 0);
+    shmq_reply(queue_session->session, wish->id, SHMQ_S_OK, NULL, 0);
     enqueue(w);
 }
 
@@ -258,7 +261,7 @@ static int serve_first(struct shmq_waiter *w, bool whole)
     count = shmq_deliver(w, most, whole, &outcome);
     if (!count)
         return outcome;
-    shmq_stir(w->session);
+    shmq_mark_pending(w->session);
     dequeue(w);
     if (!w->subscribes)
         end(w);
@@ -267,12 +270,12 @@ static int serve_first(struct shmq_waiter *w, bool whole)
     return SHMQ_OK;
 }
 
-bool shmq_desk_serve(struct shmq_desk *desk)
+bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
 {
     bool whole = false;
 
-    while (desk->first) {
-        int outcome = serve_first(desk->first, whole);
+    while (attached_queue->first) {
+        int outcome = serve_first(attached_queue->first, whole);
 
         if (outcome == SHMQ_EMPTY && !whole) {
             whole = true;
@@ -281,10 +284,10 @@ bool shmq_desk_serve(struct shmq_desk *desk)
         if (outcome == SHMQ_OK)
             continue;
         if (outcome != SHMQ_EMPTY)
-            (void)shmq_desk_status(desk, outcome);
+            (void)shmq_attached_queue_status(attached_queue, outcome);
         break;
     }
-    return desk->first != NULL;
+    return attached_queue->first != NULL;
 }
 
 /* It has looked, and got nothing: whether it is to look again at once. */
@@ -305,9 +308,9 @@ static bool conclude_look(struct shmq_waiter *w)
 
 /* A round of those who are to look: whether anybody got something, so that there may be more
  * for them. */
-static bool choose_round(struct shmq_desk *desk)
+static bool choose_round(struct shmq_attached_queue *attached_queue)
 {
-    struct shmq_waiter *w = desk->choosy_first, *next;
+    struct shmq_waiter *w = attached_queue->filtered_first, *next;
     bool served = false;
 
     for (; w; w = next) {
@@ -322,7 +325,7 @@ static bool choose_round(struct shmq_desk *desk)
         if (outcome == SHMQ_BUSY)
             wanted->looks = true;
         if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
-            (void)shmq_desk_status(desk, outcome);
+            (void)shmq_attached_queue_status(attached_queue, outcome);
             return false;
         }
         served |= outcome == SHMQ_OK || conclude_look(w);
@@ -330,15 +333,15 @@ static bool choose_round(struct shmq_desk *desk)
     return served;
 }
 
-bool shmq_desk_choose(struct shmq_desk *desk, bool arrived)
+bool shmq_attached_queue_choose(struct shmq_attached_queue *attached_queue, bool arrived)
 {
-    for (struct shmq_waiter *w = desk->choosy_first; arrived && w; w = w->next) {
+    for (struct shmq_waiter *w = attached_queue->filtered_first; arrived && w; w = w->next) {
         w->wanted->looks = true;
         w->wanted->again = w->wanted->searches;
     }
-    while (choose_round(desk))
+    while (choose_round(attached_queue))
         continue;
-    return desk->choosy_first != NULL;
+    return attached_queue->filtered_first != NULL;
 }
 
 void shmq_waiters_unblock(struct shmq_session *session)
@@ -364,16 +367,17 @@ int64_t shmq_waiters_expire(struct shmq_session *session, int64_t now)
             w->last_look = true;
             w->until = INT64_MAX;
         } else if (w->until <= now)
-            end_with(w, w->seat->desk->held_since ? SHMQ_S_BUSY : SHMQ_S_QUEUE_EMPTY);
+            end_with(w, w->queue_session->attached_queue->held_since ? SHMQ_S_BUSY
+                                                                     : SHMQ_S_QUEUE_EMPTY);
         else if (w->until < earliest)
             earliest = w->until;
     }
     return earliest;
 }
 
-void shmq_waiters_refuse(struct shmq_desk *desk)
+void shmq_waiters_refuse(struct shmq_attached_queue *attached_queue)
 {
-    struct shmq_waiter *w = desk->choosy_first, *next;
+    struct shmq_waiter *w = attached_queue->filtered_first, *next;
 
     for (; w; w = next) {
         next = w->next;
@@ -388,14 +392,14 @@ void shmq_waiters_leave(struct shmq_session *session, uint16_t status)
         end_with(session->waiters, status);
 }
 
-void shmq_waiters_end(struct shmq_desk *desk, uint16_t status)
+void shmq_waiters_end(struct shmq_attached_queue *attached_queue, uint16_t status)
 {
-    for (struct shmq_session *s = desk->front->sessions; s; s = s->next) {
+    for (struct shmq_session *s = attached_queue->engine->sessions; s; s = s->next) {
         struct shmq_waiter *w = s->waiters, *peer;
 
         for (; w; w = peer) {
             peer = w->peer;
-            if (w->seat->desk == desk)
+            if (w->queue_session->attached_queue == attached_queue)
                 end_with(w, status);
         }
     }

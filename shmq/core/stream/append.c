@@ -77,7 +77,7 @@ static int plan_for(const struct shmq_log *log, const struct shmq_log_piece *pie
 static uint64_t look_back(const struct shmq_log *log, const struct shmq_log_piece *piece)
 {
     uint64_t at = shmq_log_oldest(log), committed = shmq_log_committed(log), next;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
     struct shmq_entry e;
 
     while (at < committed && shmq_log_step(log, &at, committed, &g)) {

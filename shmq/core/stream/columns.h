@@ -1,7 +1,8 @@
 /* Records of a partition as columns, as Arrow has them: made of entries as they lie, and back.
  *
  * A block is whole entries, one behind the other, as a ring, a file or the wire has them:
- * stream/entry.h. It is gone through twice: to see how much it is, and to fill arrays of that size. */
+ * stream/entry.h. It is gone through twice: to see how much it is, and to fill arrays of that
+ * size. */
 #ifndef SHMQ_STREAM_COLUMNS_H
 #define SHMQ_STREAM_COLUMNS_H
 

@@ -75,7 +75,7 @@ enum shmq_entry_read shmq_entry_read(const unsigned char *bytes, uint64_t size, 
 
 /* What a walk over entries needs: of bytes that may change meanwhile, so nothing is believed
  * before the walker has made sure that they had not. */
-struct shmq_glance {
+struct shmq_peeked_entry {
     uint64_t size;     /* 0: the rest of the ring is empty                              */
     uint64_t offset;
     int64_t seen;
@@ -94,7 +94,8 @@ static inline uint64_t shmq_entry_word(const unsigned char *at)
 }
 
 /* `at` is a multiple of 8, and so many bytes may be looked at: 8 at least. */
-static inline void shmq_entry_glance(const unsigned char *at, uint64_t bytes, struct shmq_glance *g)
+static inline void shmq_entry_peek(const unsigned char *at, uint64_t bytes,
+                                   struct shmq_peeked_entry *g)
 {
     uint32_t words = (uint32_t)shmq_entry_word(at);
     uint64_t second;

@@ -24,7 +24,7 @@ static const uint64_t HELD_AT = SHMQ_PAGE + SHMQ_MAX_MEMBERS * sizeof(struct shm
 
 /* ---- the file ---- */
 
-static bool sane(const struct shmq_roster_options *o)
+static bool sane(const struct shmq_group_state_options *o)
 {
     return o->group_id && o->session >= 0 && o->lease >= 0 && o->assignment <= SHMQ_SHARED &&
            o->latest <= 1 && o->max_deliveries <= SHMQ_DELIVERIES_MAX && o->held <= SHMQ_MAX_HELD &&
@@ -32,19 +32,19 @@ static bool sane(const struct shmq_roster_options *o)
            memchr(o->dead_letter, 0, sizeof o->dead_letter);
 }
 
-uint64_t shmq_roster_bytes(const struct shmq_roster_options *options)
+uint64_t shmq_group_state_bytes(const struct shmq_group_state_options *options)
 {
     return sane(options) ? HELD_AT + options->held * sizeof(struct shmq_held) : 0;
 }
 
-static uint32_t checksum(const struct shmq_roster_header *h)
+static uint32_t checksum(const struct shmq_group_state_header *h)
 {
     uint32_t crc = shmq_crc32c(0, &h->options, sizeof h->options);
 
     return shmq_crc32c(crc, &h->bytes, sizeof h->bytes);
 }
 
-static void bind(struct shmq_roster *r, void *base)
+static void bind(struct shmq_group_state *r, void *base)
 {
     char *at = base;
 
@@ -55,13 +55,14 @@ static void bind(struct shmq_roster *r, void *base)
     r->capacity = r->h->options.held;
 }
 
-int shmq_roster_format(void *base, uint64_t bytes, const struct shmq_roster_options *options)
+int shmq_group_state_format(void *base, uint64_t bytes,
+                            const struct shmq_group_state_options *options)
 {
-    struct shmq_roster_header *h = base;
-    struct shmq_roster r;
+    struct shmq_group_state_header *h = base;
+    struct shmq_group_state r;
     int status;
 
-    if (!shmq_roster_bytes(options) || bytes != shmq_roster_bytes(options))
+    if (!shmq_group_state_bytes(options) || bytes != shmq_group_state_bytes(options))
         return SHMQ_DAMAGED;
     SET(h->options, *options);
     SET(h->bytes, bytes);
@@ -76,28 +77,29 @@ int shmq_roster_format(void *base, uint64_t bytes, const struct shmq_roster_opti
     /* Receipts of an older group of this name mean nothing here. */
     SET(h->serial, (options->group_id * 0x9E3779B97F4A7C15ull) & SHMQ_SERIAL_MAX);
     SET(h->next_due, FOREVER);
-    atomic_store_explicit(&h->published, (uint64_t)SHMQ_ROSTER_MAGIC << 32 | SHMQ_ROSTER_VERSION,
+    atomic_store_explicit(&h->published,
+                          (uint64_t)SHMQ_GROUP_STATE_MAGIC << 32 | SHMQ_GROUP_STATE_VERSION,
                           memory_order_release);
     shmq_mark();
     return SHMQ_OK;
 }
 
-int shmq_roster_open(struct shmq_roster *r, void *base, uint64_t size)
+int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size)
 {
-    const struct shmq_roster_header *h = base;
+    const struct shmq_group_state_header *h = base;
     uint64_t published;
 
     if (size < SHMQ_PAGE)
         return SHMQ_TRUNCATED;
-    published = atomic_load_explicit(&((struct shmq_roster_header *)base)->published,
+    published = atomic_load_explicit(&((struct shmq_group_state_header *)base)->published,
                                      memory_order_acquire);
     if (!published)
         return SHMQ_NOT_READY;
-    if (published >> 32 != SHMQ_ROSTER_MAGIC)
+    if (published >> 32 != SHMQ_GROUP_STATE_MAGIC)
         return SHMQ_DAMAGED;
-    if ((uint32_t)published != SHMQ_ROSTER_VERSION)
+    if ((uint32_t)published != SHMQ_GROUP_STATE_VERSION)
         return SHMQ_INCOMPATIBLE;
-    if (checksum(h) != h->crc || h->bytes != shmq_roster_bytes(&h->options))
+    if (checksum(h) != h->crc || h->bytes != shmq_group_state_bytes(&h->options))
         return SHMQ_DAMAGED;
     if (size < h->bytes)
         return SHMQ_TRUNCATED;
@@ -107,21 +109,21 @@ int shmq_roster_open(struct shmq_roster *r, void *base, uint64_t size)
 
 /* ---- the lock ---- */
 
-static void changed(struct shmq_roster *r)
+static void changed(struct shmq_group_state *r)
 {
     atomic_fetch_add_explicit(&r->h->change, 1, memory_order_release);
     shmq_mark();
 }
 
 /* The plan is void from the first store on: members that see it make another. */
-static void new_epoch(struct shmq_roster *r)
+static void new_epoch(struct shmq_group_state *r)
 {
     atomic_fetch_add_explicit(&r->h->epoch, 1, memory_order_relaxed);
     shmq_mark();
     changed(r);
 }
 
-static bool is_member(const struct shmq_roster *r, uint64_t id)
+static bool is_member(const struct shmq_group_state *r, uint64_t id)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
         if (id && LOAD(r->members[i].id) == id)
@@ -131,18 +133,18 @@ static bool is_member(const struct shmq_roster *r, uint64_t id)
 
 /* Somebody died inside: a seat of nobody's that still has an owner is left, what is held is
  * counted again, and the plan is made anew. */
-static void recover(struct shmq_roster *r)
+static void recover(struct shmq_group_state *r)
 {
     for (uint32_t p = 0; p < SHMQ_MAX_SEATS; p++)
         if (LOAD(r->seats[p].owner) && !is_member(r, LOAD(r->seats[p].owner)))
             STORE(r->seats[p].owner, 0);
-    shmq_share_recover(r);
+    shmq_shared_group_recover(r);
     new_epoch(r);
     SET(r->h->recoveries, r->h->recoveries + 1);
     SET(r->h->unsettled, 0);
 }
 
-int shmq_roster_lock(struct shmq_roster *r, int64_t ns)
+int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns)
 {
     int status = SHMQ_OK, error = shmq_robust_spin(&r->h->lock);
 
@@ -165,11 +167,14 @@ int shmq_roster_lock(struct shmq_roster *r, int64_t ns)
     return status;
 }
 
-void shmq_roster_unlock(struct shmq_roster *r) { shmq_robust_drop(&r->h->lock); }
+void shmq_group_state_unlock(struct shmq_group_state *r) { shmq_robust_drop(&r->h->lock); }
 
-uint32_t shmq_roster_holder(const struct shmq_roster *r) { return shmq_robust_holder(&r->h->lock); }
+uint32_t shmq_group_state_holder(const struct shmq_group_state *r)
+{
+    return shmq_robust_holder(&r->h->lock);
+}
 
-void shmq_roster_close(struct shmq_roster *r)
+void shmq_group_state_close(struct shmq_group_state *r)
 {
     STORE(r->h->state, SHMQ_GONE);
     changed(r);
@@ -177,7 +182,7 @@ void shmq_roster_close(struct shmq_roster *r)
 
 /* ---- members ---- */
 
-int shmq_roster_widen(struct shmq_roster *r, uint32_t partitions)
+int shmq_group_state_widen(struct shmq_group_state *r, uint32_t partitions)
 {
     if (partitions > SHMQ_MAX_SEATS)
         return SHMQ_CROWDED;
@@ -188,12 +193,12 @@ int shmq_roster_widen(struct shmq_roster *r, uint32_t partitions)
     return SHMQ_OK;
 }
 
-static int64_t deadline_of(const struct shmq_roster *r, int64_t now)
+static int64_t deadline_of(const struct shmq_group_state *r, int64_t now)
 {
     return r->h->options.session ? now + r->h->options.session : FOREVER;
 }
 
-static uint32_t free_member(const struct shmq_roster *r)
+static uint32_t free_member(const struct shmq_group_state *r)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
         if (!LOAD(r->members[i].id))
@@ -201,8 +206,8 @@ static uint32_t free_member(const struct shmq_roster *r)
     return SHMQ_NIL;
 }
 
-int shmq_roster_join(struct shmq_roster *r, uint64_t process, const char *name, int64_t now,
-                     uint32_t *at, uint64_t *id)
+int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const char *name,
+                          int64_t now, uint32_t *at, uint64_t *id)
 {
     struct shmq_member *m;
 
@@ -224,7 +229,7 @@ int shmq_roster_join(struct shmq_roster *r, uint64_t process, const char *name, 
 }
 
 /* The id goes first: from then on whatever still names it is nobody's (recover). */
-int shmq_roster_leave(struct shmq_roster *r, uint64_t id, bool evicted, int64_t now)
+int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted, int64_t now)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++) {
         if (!id || LOAD(r->members[i].id) != id)
@@ -235,14 +240,14 @@ int shmq_roster_leave(struct shmq_roster *r, uint64_t id, bool evicted, int64_t 
         for (uint32_t p = 0; p < r->h->partitions; p++)
             if (LOAD(r->seats[p].owner) == id)
                 STORE(r->seats[p].owner, 0);
-        shmq_share_orphan(r, id, now);
+        shmq_shared_group_orphan(r, id, now);
         new_epoch(r);
         return SHMQ_OK;
     }
     return SHMQ_STALE;
 }
 
-int shmq_roster_beat(struct shmq_roster *r, uint32_t at, uint64_t id, int64_t now)
+int shmq_group_state_beat(struct shmq_group_state *r, uint32_t at, uint64_t id, int64_t now)
 {
     if (LOAD(r->h->state) == SHMQ_GONE)
         return SHMQ_DELETED;
@@ -254,7 +259,7 @@ int shmq_roster_beat(struct shmq_roster *r, uint32_t at, uint64_t id, int64_t no
     return LOAD(r->members[at].id) == id ? SHMQ_OK : SHMQ_STALE;
 }
 
-bool shmq_roster_watch(struct shmq_roster *r, int64_t ns, int64_t now)
+bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now)
 {
     int64_t last = LOAD(r->h->looked_at);
 
@@ -263,7 +268,7 @@ bool shmq_roster_watch(struct shmq_roster *r, int64_t ns, int64_t now)
     return atomic_compare_exchange_strong(&r->h->looked_at, &last, now);
 }
 
-uint64_t shmq_roster_silent(const struct shmq_roster *r, int64_t now)
+uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now)
 {
     for (uint32_t i = 0; i < SHMQ_MAX_MEMBERS; i++)
         if (LOAD(r->members[i].id) && LOAD(r->members[i].deadline) < now)
@@ -274,7 +279,8 @@ uint64_t shmq_roster_silent(const struct shmq_roster *r, int64_t now)
 /* ---- seats ---- */
 
 /* `planned` is stored last: a plan that was cut off is made again. */
-int shmq_roster_plan(struct shmq_roster *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
+int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
+                          uint32_t n)
 {
     if (LOAD(r->h->epoch) != epoch || n != r->h->partitions)
         return SHMQ_STALE;
@@ -286,7 +292,7 @@ int shmq_roster_plan(struct shmq_roster *r, uint64_t epoch, const uint64_t *whom
     return SHMQ_OK;
 }
 
-int shmq_seat_claim(struct shmq_roster *r, uint32_t partition, uint64_t id)
+int shmq_seat_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
     struct shmq_seat *s = &r->seats[partition];
 
@@ -301,7 +307,7 @@ int shmq_seat_claim(struct shmq_roster *r, uint32_t partition, uint64_t id)
     return SHMQ_OK;
 }
 
-int shmq_seat_release(struct shmq_roster *r, uint32_t partition, uint64_t id)
+int shmq_seat_release(struct shmq_group_state *r, uint32_t partition, uint64_t id)
 {
     if (partition >= r->h->partitions || !id || LOAD(r->seats[partition].owner) != id)
         return SHMQ_STALE;
@@ -310,7 +316,7 @@ int shmq_seat_release(struct shmq_roster *r, uint32_t partition, uint64_t id)
     return SHMQ_OK;
 }
 
-int shmq_seat_commit(struct shmq_roster *r, uint32_t partition, uint64_t id, uint64_t offset,
+int shmq_seat_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
                      int64_t wall)
 {
     struct shmq_seat *s = &r->seats[partition];

@@ -13,7 +13,7 @@
  * In a group that shares, nobody owns a partition: `next` says what was handed out, and
  * `held` has whatever of that is not settled (shared_group.h).
  *
- * Every function from shmq_roster_join on is called with the lock held, unless it says
+ * Every function from shmq_group_state_join on is called with the lock held, unless it says
  * otherwise. */
 #ifndef SHMQ_STREAM_GROUP_STATE_H
 #define SHMQ_STREAM_GROUP_STATE_H
@@ -21,8 +21,8 @@
 #include "queue/layout.h"
 #include "base/status.h"
 
-#define SHMQ_ROSTER_MAGIC 0x53484d47u /* "SHMG" */
-#define SHMQ_ROSTER_VERSION 1u
+#define SHMQ_GROUP_STATE_MAGIC 0x53484d47u /* "SHMG" */
+#define SHMQ_GROUP_STATE_VERSION 1u
 #define SHMQ_MAX_MEMBERS 512u
 #define SHMQ_MAX_SEATS 1024u
 #define SHMQ_MAX_HELD (1u << 20)
@@ -32,7 +32,7 @@
 enum shmq_assignment { SHMQ_RANGE = 0, SHMQ_ROUND_ROBIN = 1, SHMQ_STICKY = 2, SHMQ_SHARED = 3 };
 
 /* Fixed before it is published. Times in ns. */
-struct shmq_roster_options {
+struct shmq_group_state_options {
     uint64_t group_id;  /* 62 random bits and a 1                                       */
     uint64_t stream_id; /* a new stream of an old name has none of its groups           */
     int64_t created_at; /* since 1970                                                   */
@@ -45,9 +45,9 @@ struct shmq_roster_options {
     char dead_letter[SHMQ_NAME_BYTES]; /* SHARED: a queue, or ""                        */
 };
 
-struct shmq_roster_header {
+struct shmq_group_state_header {
     _Atomic uint64_t published; /* magic << 32 | version; stored last                   */
-    struct shmq_roster_options options;
+    struct shmq_group_state_options options;
     uint64_t bytes;             /* of the file, as computed from the options            */
     uint32_t crc;               /* CRC-32C of options and bytes                         */
     _Atomic uint32_t state;     /* SHMQ_OPEN, SHMQ_GONE                                 */
@@ -99,15 +99,15 @@ struct shmq_held {
     uint32_t reserved[7];
 };
 
-_Static_assert(sizeof(struct shmq_roster_options) == 160, "options of a group");
-_Static_assert(sizeof(struct shmq_roster_header) <= SHMQ_PAGE, "header of a group");
+_Static_assert(sizeof(struct shmq_group_state_options) == 160, "options of a group");
+_Static_assert(sizeof(struct shmq_group_state_header) <= SHMQ_PAGE, "header of a group");
 _Static_assert(sizeof(struct shmq_member) == 64, "member");
 _Static_assert(sizeof(struct shmq_seat) == 64, "seat");
 _Static_assert(sizeof(struct shmq_held) == 64, "held record");
 
 /* A process's view of one group's file. */
-struct shmq_roster {
-    struct shmq_roster_header *h;
+struct shmq_group_state {
+    struct shmq_group_state_header *h;
     struct shmq_member *members;
     struct shmq_seat *seats;
     struct shmq_held *held;
@@ -115,62 +115,64 @@ struct shmq_roster {
 };
 
 /* The size of the file of a group with these options; 0 if they are out of range. */
-uint64_t shmq_roster_bytes(const struct shmq_roster_options *options);
+uint64_t shmq_group_state_bytes(const struct shmq_group_state_options *options);
 
 /* Makes an empty group of `bytes` zeroed bytes that have memory: SHMQ_OK, DAMAGED (the size
  * or an option is wrong). The version, stored last, says "ready". */
-int shmq_roster_format(void *base, uint64_t bytes, const struct shmq_roster_options *options);
+int shmq_group_state_format(void *base, uint64_t bytes,
+                            const struct shmq_group_state_options *options);
 
 /* Opens the group in the `size` bytes at `base`, once all is checked: SHMQ_OK, NOT_READY,
  * INCOMPATIBLE, TRUNCATED, DAMAGED. */
-int shmq_roster_open(struct shmq_roster *r, void *base, uint64_t size);
+int shmq_group_state_open(struct shmq_group_state *r, void *base, uint64_t size);
 
 /* Takes the lock, waiting up to `ns` in the kernel, and puts right what a dead holder left:
  * SHMQ_OK, BUSY, DELETED (not held then), DAMAGED. */
-int shmq_roster_lock(struct shmq_roster *r, int64_t ns);
-void shmq_roster_unlock(struct shmq_roster *r);
+int shmq_group_state_lock(struct shmq_group_state *r, int64_t ns);
+void shmq_group_state_unlock(struct shmq_group_state *r);
 
 /* The thread that keeps others from it; 0: none. */
-uint32_t shmq_roster_holder(const struct shmq_roster *r);
+uint32_t shmq_group_state_holder(const struct shmq_group_state *r);
 
 /* The group is gone: whoever comes next gets SHMQ_DELETED. */
-void shmq_roster_close(struct shmq_roster *r);
+void shmq_group_state_close(struct shmq_group_state *r);
 
 /* Notes that the stream has that many partitions; never fewer than before. */
-int shmq_roster_widen(struct shmq_roster *r, uint32_t partitions);
+int shmq_group_state_widen(struct shmq_group_state *r, uint32_t partitions);
 
 /* One more member, whose number is stored to `*at` and whose id to `*id`: SHMQ_OK, or
  * SHMQ_CROWDED. `name` ends with 0 and is shorter than SHMQ_MEMBER_NAME. */
-int shmq_roster_join(struct shmq_roster *r, uint64_t process, const char *name, int64_t now,
-                     uint32_t *at, uint64_t *id);
+int shmq_group_state_join(struct shmq_group_state *r, uint64_t process, const char *name,
+                          int64_t now, uint32_t *at, uint64_t *id);
 
 /* Member `id` goes, and leaves its seats and what it holds: SHMQ_OK, or STALE if it is no
  * member. `evicted`: not by its own will. */
-int shmq_roster_leave(struct shmq_roster *r, uint64_t id, bool evicted, int64_t now);
+int shmq_group_state_leave(struct shmq_group_state *r, uint64_t id, bool evicted, int64_t now);
 
 /* Without the lock: the member at `at` is heard of. SHMQ_OK, or STALE if that is not `id`. */
-int shmq_roster_beat(struct shmq_roster *r, uint32_t at, uint64_t id, int64_t now);
+int shmq_group_state_beat(struct shmq_group_state *r, uint32_t at, uint64_t id, int64_t now);
 
 /* Without the lock: whether the caller is to ask now who is alive; one of all, once in `ns`. */
-bool shmq_roster_watch(struct shmq_roster *r, int64_t ns, int64_t now);
+bool shmq_group_state_watch(struct shmq_group_state *r, int64_t ns, int64_t now);
 
 /* The member that has been silent for too long at `now`; 0: none. */
-uint64_t shmq_roster_silent(const struct shmq_roster *r, int64_t now);
+uint64_t shmq_group_state_silent(const struct shmq_group_state *r, int64_t now);
 
 /* Sets for whom each of `n` partitions is meant, if that was found at `epoch` and it is
  * still the epoch: SHMQ_OK, or STALE. */
-int shmq_roster_plan(struct shmq_roster *r, uint64_t epoch, const uint64_t *whom, uint32_t n);
+int shmq_group_state_plan(struct shmq_group_state *r, uint64_t epoch, const uint64_t *whom,
+                          uint32_t n);
 
 /* Takes the partition for `id`: SHMQ_OK, BUSY while another has it, STALE if it is not meant
  * for `id`. */
-int shmq_seat_claim(struct shmq_roster *r, uint32_t partition, uint64_t id);
+int shmq_seat_claim(struct shmq_group_state *r, uint32_t partition, uint64_t id);
 
 /* Leaves it: SHMQ_OK, or STALE if `id` does not have it. */
-int shmq_seat_release(struct shmq_roster *r, uint32_t partition, uint64_t id);
+int shmq_seat_release(struct shmq_group_state *r, uint32_t partition, uint64_t id);
 
 /* Everything below `offset` is done: SHMQ_OK, or STALE if the partition is not `id`'s. An
  * `id` of 0 may commit where nobody has the partition. */
-int shmq_seat_commit(struct shmq_roster *r, uint32_t partition, uint64_t id, uint64_t offset,
+int shmq_seat_commit(struct shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
                      int64_t wall);
 
 #endif

@@ -24,7 +24,7 @@
 #define SHMQ_HOLDS 256u               /* readers and groups that keep records of a partition */
 #define SHMQ_PRODUCERS 4096u          /* producers that a partition remembers           */
 #define SHMQ_PLACE_STEP 16384u        /* bytes of the ring for each place               */
-#define SHMQ_ROSTER_BYTES 262144u     /* room of the groups in the control segment      */
+#define SHMQ_GROUP_STATE_BYTES 262144u     /* room of the groups in the control segment      */
 #define SHMQ_MAX_PARTITIONS 1024u
 
 enum shmq_log_overflow { SHMQ_LOG_DROP = 0, SHMQ_LOG_BLOCK = 1 };
@@ -50,7 +50,7 @@ struct shmq_log_options {
     char name[SHMQ_NAME_BYTES];
 };
 
-/* The control segment. Its first page; behind it SHMQ_ROSTER_BYTES of the groups. */
+/* The control segment. Its first page; behind it SHMQ_GROUP_STATE_BYTES of the groups. */
 struct shmq_stream {
     _Atomic uint64_t published; /* SHMQ_STREAM_MAGIC << 32 | version: stored last       */
     struct shmq_log_options options;

@@ -46,7 +46,7 @@ void shmq_log_unlock(struct shmq_log *log) { shmq_robust_drop(&log->h->lock); }
 uint32_t shmq_log_holder(const struct shmq_log *log) { return shmq_robust_holder(&log->h->lock); }
 
 /* An appender that died after it had published left these entries out. */
-static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_glance *g)
+static void take_over(struct shmq_log *log, uint64_t begin, const struct shmq_peeked_entry *g)
 {
     struct shmq_log_header *h = log->h;
     struct shmq_entry e;
@@ -68,7 +68,7 @@ int shmq_log_recover(struct shmq_log *log)
 {
     struct shmq_log_header *h = log->h;
     uint64_t committed = shmq_log_committed(log), at = h->settled;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     if (at > committed || committed - shmq_log_oldest(log) > log->ring_bytes)
         return SHMQ_DAMAGED;

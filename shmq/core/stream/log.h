@@ -326,12 +326,12 @@ static inline void shmq_log_pass(const struct shmq_log *log, struct shmq_log_spo
 /* What lies at `spot`, a pad skipped: false if nothing sound is there before `end`. Nothing of
  * `g` may be believed before shmq_log_holds has said so. */
 static inline bool shmq_log_look(const struct shmq_log *log, struct shmq_log_spot *spot,
-                                 uint64_t end, struct shmq_glance *g)
+                                 uint64_t end, struct shmq_peeked_entry *g)
 {
     for (int pads = 0; spot->position < end && pads < 2; pads++) {
         uint64_t left = log->ring_bytes - spot->at;
 
-        shmq_entry_glance(log->ring + spot->at, left, g);
+        shmq_entry_peek(log->ring + spot->at, left, g);
         if (g->size)
             return g->size >= SHMQ_ENTRY_HEAD && g->size <= left && g->count &&
                    g->size <= end - spot->position && g->type == SHMQ_R_ENTRY;
@@ -342,7 +342,7 @@ static inline bool shmq_log_look(const struct shmq_log *log, struct shmq_log_spo
 
 /* The same for who goes a few steps. */
 static inline bool shmq_log_step(const struct shmq_log *log, uint64_t *position, uint64_t end,
-                                 struct shmq_glance *g)
+                                 struct shmq_peeked_entry *g)
 {
     struct shmq_log_spot spot = shmq_log_spot(log, *position);
     bool sound = shmq_log_look(log, &spot, end, g);

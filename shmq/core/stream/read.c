@@ -22,7 +22,7 @@ static int latest(const struct shmq_log *log, uint64_t *offset)
     uint64_t settled = atomic_load_explicit(&h->settled, memory_order_acquire);
     uint64_t next = atomic_load_explicit(&h->next, memory_order_acquire);
     uint64_t committed = shmq_log_committed(log), at = settled;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     *offset = next;
     while (at < committed) {
@@ -37,7 +37,7 @@ static int latest(const struct shmq_log *log, uint64_t *offset)
 static int try_bounds(const struct shmq_log *log, struct shmq_log_bounds *b)
 {
     uint64_t at;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
     int status = latest(log, &b->latest);
 
     b->oldest = at = shmq_log_oldest(log);
@@ -74,7 +74,7 @@ struct search {
 
 /* The first step lands on the entry that has the offset. */
 static int seek(const struct shmq_log *log, struct search *s, struct shmq_log_spot *spot,
-                struct shmq_glance *g)
+                struct shmq_peeked_entry *g)
 {
     while (spot->position < s->committed) {
         if (!shmq_log_look(log, spot, s->committed, g))
@@ -102,7 +102,7 @@ static inline void fetch_ahead(const struct shmq_log *log, const struct search *
 /* Takes entries from `spot` on, `g` being the first. The ring may wrap between two of them,
  * behind a pad or without one. */
 static void gather(const struct shmq_log *log, const struct search *s, struct shmq_log_spot spot,
-                   struct shmq_glance *g, struct shmq_log_extent *x)
+                   struct shmq_peeked_entry *g, struct shmq_log_extent *x)
 {
     x->begin = x->end = x->wrap = x->resume = spot.position;
     x->first = g->offset;
@@ -146,7 +146,7 @@ static int try_find(const struct shmq_log *log, struct search *s, uint64_t hint,
 {
     uint64_t oldest = shmq_log_oldest(log), at;
     struct shmq_log_spot spot;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
     int status;
 
     memset(x, 0, sizeof *x);
@@ -236,7 +236,7 @@ static int try_at(const struct shmq_log *log, int64_t time, uint64_t *offset)
 {
     uint64_t oldest = shmq_log_oldest(log), committed = shmq_log_committed(log);
     uint64_t start = shmq_log_near_time(log, oldest, committed, time), at = start;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     while (at < committed) {
         if (!shmq_log_step(log, &at, committed, &g))

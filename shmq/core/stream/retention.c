@@ -29,7 +29,7 @@ uint64_t shmq_log_floor(const struct shmq_log *log)
 static uint64_t entry_behind(const struct shmq_log *log, uint64_t position)
 {
     uint64_t committed = shmq_log_committed(log), at = shmq_log_oldest(log);
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     while (at < position && at < committed) {
         if (!shmq_log_step(log, &at, committed, &g))
@@ -119,7 +119,7 @@ static uint64_t position_before(uint64_t end, uint64_t bytes, const struct shmq_
 static uint64_t entry_before(const struct shmq_log *log, uint64_t position)
 {
     uint64_t committed = shmq_log_committed(log), at = shmq_log_oldest(log), found = at;
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     while (shmq_log_step(log, &at, committed, &g) && at <= position) {
         found = at;
@@ -170,7 +170,7 @@ int shmq_log_reserve(struct shmq_log *log, uint64_t bytes)
 
 static bool first_seen(const struct shmq_log *log, uint64_t at, int64_t *seen)
 {
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     if (!shmq_log_step(log, &at, shmq_log_committed(log), &g))
         return false;
@@ -191,7 +191,7 @@ void shmq_log_expire(struct shmq_log *log)
     int64_t until = shmq_wall() - log->retention;
     uint64_t committed = shmq_log_committed(log), floor = shmq_log_floor(log);
     uint64_t at = shmq_log_oldest(log);
-    struct shmq_glance g;
+    struct shmq_peeked_entry g;
 
     if (!log->retention)
         return;

@@ -32,25 +32,25 @@ static uint64_t turned(uint64_t word, enum shmq_held_state state)
     return word_of(word >> SHMQ_SERIAL_SHIFT, deliveries_of(word), state);
 }
 
-static uint64_t next_serial(struct shmq_roster *r)
+static uint64_t next_serial(struct shmq_group_state *r)
 {
     SET(r->h->serial, r->h->serial >= SHMQ_SERIAL_MAX ? 1 : r->h->serial + 1);
     return r->h->serial;
 }
 
-static void due_by(struct shmq_roster *r, int64_t at)
+static void due_by(struct shmq_group_state *r, int64_t at)
 {
     if (at < r->h->next_due)
         SET(r->h->next_due, at);
 }
 
-static int64_t lease_end(const struct shmq_roster *r, int64_t now)
+static int64_t lease_end(const struct shmq_group_state *r, int64_t now)
 {
     return now + r->h->options.lease;
 }
 
 /* The entry that the receipt names while it is in that state; NULL: no longer. */
-static struct shmq_held *entry_of(struct shmq_roster *r, uint64_t receipt,
+static struct shmq_held *entry_of(struct shmq_group_state *r, uint64_t receipt,
                                   enum shmq_held_state state)
 {
     uint64_t at = receipt & SHMQ_RECEIPT_SLOT, word;
@@ -64,14 +64,14 @@ static struct shmq_held *entry_of(struct shmq_roster *r, uint64_t receipt,
 }
 
 /* The same of one that is lent, and not for longer than it may be. */
-static struct shmq_held *lent_entry(struct shmq_roster *r, uint64_t receipt, int64_t now)
+static struct shmq_held *lent_entry(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
     struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
 
     return held && now < held->deadline ? held : NULL;
 }
 
-static void let_go(struct shmq_roster *r, struct shmq_held *held)
+static void let_go(struct shmq_group_state *r, struct shmq_held *held)
 {
     uint32_t at = (uint32_t)(held - r->held);
 
@@ -81,7 +81,7 @@ static void let_go(struct shmq_roster *r, struct shmq_held *held)
         SET(r->h->hint, at);
 }
 
-static void spend(struct shmq_roster *r, struct shmq_held *held)
+static void spend(struct shmq_group_state *r, struct shmq_held *held)
 {
     if (r->h->options.dead_letter[0]) {
         STORE(held->word, turned(LOAD(held->word), SHMQ_HELD_SPENT));
@@ -93,7 +93,7 @@ static void spend(struct shmq_roster *r, struct shmq_held *held)
 }
 
 /* Ends a lease: the record is lent again from `at` on, unless it was delivered too often. */
-static void give_back(struct shmq_roster *r, struct shmq_held *held, int64_t at)
+static void give_back(struct shmq_group_state *r, struct shmq_held *held, int64_t at)
 {
     uint32_t most = r->h->options.max_deliveries;
     uint64_t word = LOAD(held->word);
@@ -107,8 +107,9 @@ static void give_back(struct shmq_roster *r, struct shmq_held *held, int64_t at)
     STORE(held->word, turned(word, SHMQ_HELD_BACK));
 }
 
-static void lend(struct shmq_roster *r, struct shmq_held *held, uint64_t id, uint32_t deliveries,
-                 enum shmq_held_state state, int64_t now, struct shmq_lent *lent)
+static void lend(struct shmq_group_state *r, struct shmq_held *held, uint64_t id,
+                 uint32_t deliveries, enum shmq_held_state state, int64_t now,
+                 struct shmq_lent *lent)
 {
     uint64_t serial = next_serial(r);
 
@@ -122,7 +123,7 @@ static void lend(struct shmq_roster *r, struct shmq_held *held, uint64_t id, uin
     lent->deliveries = deliveries;
 }
 
-static struct shmq_held *free_entry(struct shmq_roster *r)
+static struct shmq_held *free_entry(struct shmq_group_state *r)
 {
     for (uint32_t at = r->h->hint; at < r->capacity; at++)
         if (state_of(LOAD(r->held[at].word)) == SHMQ_HELD_FREE) {
@@ -134,14 +135,14 @@ static struct shmq_held *free_entry(struct shmq_roster *r)
 
 /* ---- lending ---- */
 
-void shmq_share_begin(struct shmq_roster *r, uint32_t partition, uint64_t offset)
+void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uint64_t offset)
 {
     if (partition < r->h->partitions && LOAD(r->seats[partition].next) == SHMQ_NO_OFFSET)
         STORE(r->seats[partition].next, offset);
 }
 
 /* Where the partition is gone on with: not before what the stream still has. */
-static uint64_t first_of(struct shmq_roster *r, struct shmq_seat *seat, uint64_t earliest)
+static uint64_t first_of(struct shmq_group_state *r, struct shmq_seat *seat, uint64_t earliest)
 {
     uint64_t next = LOAD(seat->next);
 
@@ -152,9 +153,9 @@ static uint64_t first_of(struct shmq_roster *r, struct shmq_seat *seat, uint64_t
     return earliest;
 }
 
-int shmq_share_lend(struct shmq_roster *r, uint64_t id, uint32_t partition, uint64_t earliest,
-                    uint64_t latest, uint32_t limit, int64_t now, struct shmq_lent *lent,
-                    uint32_t *count)
+int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t partition,
+                           uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
+                           struct shmq_lent *lent, uint32_t *count)
 {
     struct shmq_seat *seat = &r->seats[partition];
     uint64_t offset;
@@ -177,7 +178,7 @@ int shmq_share_lend(struct shmq_roster *r, uint64_t id, uint32_t partition, uint
 }
 
 /* What time has made of the entry; when it is due next. */
-static int64_t promote(struct shmq_roster *r, struct shmq_held *held, int64_t now)
+static int64_t promote(struct shmq_group_state *r, struct shmq_held *held, int64_t now)
 {
     enum shmq_held_state state = state_of(LOAD(held->word));
 
@@ -194,8 +195,8 @@ static int64_t promote(struct shmq_roster *r, struct shmq_held *held, int64_t no
     }
 }
 
-uint32_t shmq_share_again(struct shmq_roster *r, uint64_t id, uint32_t limit, int64_t now,
-                          struct shmq_lent *lent)
+uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32_t limit,
+                                 int64_t now, struct shmq_lent *lent)
 {
     int64_t next = FOREVER;
     uint32_t count = 0;
@@ -221,7 +222,7 @@ uint32_t shmq_share_again(struct shmq_roster *r, uint64_t id, uint32_t limit, in
 
 /* ---- settling ---- */
 
-int shmq_share_hand(struct shmq_roster *r, uint64_t receipt, int64_t now)
+int shmq_shared_group_hand(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
     struct shmq_held *held = lent_entry(r, receipt, now);
     uint64_t word;
@@ -239,7 +240,7 @@ int shmq_share_hand(struct shmq_roster *r, uint64_t receipt, int64_t now)
     return SHMQ_OK;
 }
 
-int shmq_share_ack(struct shmq_roster *r, uint64_t receipt, int64_t now)
+int shmq_shared_group_ack(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
     struct shmq_held *held = lent_entry(r, receipt, now);
 
@@ -250,7 +251,7 @@ int shmq_share_ack(struct shmq_roster *r, uint64_t receipt, int64_t now)
     return SHMQ_OK;
 }
 
-int shmq_share_nack(struct shmq_roster *r, uint64_t receipt, int64_t delay, int64_t now)
+int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t delay, int64_t now)
 {
     struct shmq_held *held = lent_entry(r, receipt, now);
 
@@ -260,7 +261,7 @@ int shmq_share_nack(struct shmq_roster *r, uint64_t receipt, int64_t delay, int6
     return SHMQ_OK;
 }
 
-int shmq_share_reject(struct shmq_roster *r, uint64_t receipt, int64_t now)
+int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64_t now)
 {
     struct shmq_held *held = lent_entry(r, receipt, now);
 
@@ -270,7 +271,7 @@ int shmq_share_reject(struct shmq_roster *r, uint64_t receipt, int64_t now)
     return SHMQ_OK;
 }
 
-int shmq_share_extend(struct shmq_roster *r, uint64_t receipt, int64_t ns, int64_t now)
+int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now)
 {
     struct shmq_held *held = lent_entry(r, receipt, now);
 
@@ -281,7 +282,8 @@ int shmq_share_extend(struct shmq_roster *r, uint64_t receipt, int64_t ns, int64
     return SHMQ_OK;
 }
 
-int shmq_share_bury(struct shmq_roster *r, uint64_t id, int64_t now, struct shmq_lent *lent)
+int shmq_shared_group_bury(struct shmq_group_state *r, uint64_t id, int64_t now,
+                           struct shmq_lent *lent)
 {
     for (uint32_t at = 0; r->h->next_due <= now && at < r->capacity; at++) {
         struct shmq_held *held = &r->held[at];
@@ -295,7 +297,7 @@ int shmq_share_bury(struct shmq_roster *r, uint64_t id, int64_t now, struct shmq
     return SHMQ_EMPTY;
 }
 
-int shmq_share_buried(struct shmq_roster *r, uint64_t receipt, int there)
+int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int there)
 {
     struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_MOVING);
 
@@ -309,7 +311,7 @@ int shmq_share_buried(struct shmq_roster *r, uint64_t receipt, int there)
     return SHMQ_OK;
 }
 
-int shmq_share_lost(struct shmq_roster *r, uint64_t receipt)
+int shmq_shared_group_lost(struct shmq_group_state *r, uint64_t receipt)
 {
     struct shmq_held *held = entry_of(r, receipt, SHMQ_HELD_LENT);
 
@@ -323,7 +325,7 @@ int shmq_share_lost(struct shmq_roster *r, uint64_t receipt)
 
 /* ---- deaths ---- */
 
-void shmq_share_orphan(struct shmq_roster *r, uint64_t id, int64_t now)
+void shmq_shared_group_orphan(struct shmq_group_state *r, uint64_t id, int64_t now)
 {
     for (uint32_t at = 0; at < r->capacity; at++) {
         struct shmq_held *held = &r->held[at];
@@ -337,9 +339,9 @@ void shmq_share_orphan(struct shmq_roster *r, uint64_t id, int64_t now)
     }
 }
 
-int64_t shmq_share_due(const struct shmq_roster *r) { return r->h->next_due; }
+int64_t shmq_shared_group_due(const struct shmq_group_state *r) { return r->h->next_due; }
 
-void shmq_share_lows(const struct shmq_roster *r, uint64_t *lows)
+void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows)
 {
     for (uint32_t p = 0; p < r->h->partitions; p++)
         lows[p] = LOAD(r->seats[p].next);
@@ -353,7 +355,7 @@ void shmq_share_lows(const struct shmq_roster *r, uint64_t *lows)
 }
 
 /* Whether the entry's holder is gone, and did not come to give it back. */
-static bool is_orphan(const struct shmq_roster *r, const struct shmq_held *held)
+static bool is_orphan(const struct shmq_group_state *r, const struct shmq_held *held)
 {
     enum shmq_held_state state = state_of(LOAD(held->word));
 
@@ -366,7 +368,7 @@ static bool is_orphan(const struct shmq_roster *r, const struct shmq_held *held)
 }
 
 /* What is held was lent, though the dead one may not have come to say so. */
-void shmq_share_recover(struct shmq_roster *r)
+void shmq_shared_group_recover(struct shmq_group_state *r)
 {
     uint32_t live = 0;
 

@@ -41,55 +41,57 @@ struct shmq_lent {
 };
 
 /* The partition's first record to be lent, unless it has one: SHMQ_OK. */
-void shmq_share_begin(struct shmq_roster *r, uint32_t partition, uint64_t offset);
+void shmq_shared_group_begin(struct shmq_group_state *r, uint32_t partition, uint64_t offset);
 
 /* Lends `id` up to `limit` records of the partition that nobody has had, from those between
  * `earliest` and `latest` (the next offset to come). Those before `earliest` are gone, and
  * counted as skipped. SHMQ_OK with `*count`, or FULL if `held` is, and nothing was lent. */
-int shmq_share_lend(struct shmq_roster *r, uint64_t id, uint32_t partition, uint64_t earliest,
-                    uint64_t latest, uint32_t limit, int64_t now, struct shmq_lent *lent,
-                    uint32_t *count);
+int shmq_shared_group_lend(struct shmq_group_state *r, uint64_t id, uint32_t partition,
+                           uint64_t earliest, uint64_t latest, uint32_t limit, int64_t now,
+                           struct shmq_lent *lent, uint32_t *count);
 
 /* Lends `id` up to `limit` records that came back; how many. */
-uint32_t shmq_share_again(struct shmq_roster *r, uint64_t id, uint32_t limit, int64_t now,
-                          struct shmq_lent *lent);
+uint32_t shmq_shared_group_again(struct shmq_group_state *r, uint64_t id, uint32_t limit,
+                                 int64_t now, struct shmq_lent *lent);
 
 /* The application is handed the record: SHMQ_OK, or STALE if it is no longer lent so. */
-int shmq_share_hand(struct shmq_roster *r, uint64_t receipt, int64_t now);
+int shmq_shared_group_hand(struct shmq_group_state *r, uint64_t receipt, int64_t now);
 
 /* It is done: SHMQ_OK, or STALE. */
-int shmq_share_ack(struct shmq_roster *r, uint64_t receipt, int64_t now);
+int shmq_shared_group_ack(struct shmq_group_state *r, uint64_t receipt, int64_t now);
 
 /* It comes back in `delay` ns, or is spent: SHMQ_OK, or STALE. */
-int shmq_share_nack(struct shmq_roster *r, uint64_t receipt, int64_t delay, int64_t now);
+int shmq_shared_group_nack(struct shmq_group_state *r, uint64_t receipt, int64_t delay,
+                           int64_t now);
 
 /* It is spent, whatever the limit: SHMQ_OK, or STALE. */
-int shmq_share_reject(struct shmq_roster *r, uint64_t receipt, int64_t now);
+int shmq_shared_group_reject(struct shmq_group_state *r, uint64_t receipt, int64_t now);
 
 /* It is its holder's for `ns` from now on; 0: for the group's lease. SHMQ_OK, or STALE. */
-int shmq_share_extend(struct shmq_roster *r, uint64_t receipt, int64_t ns, int64_t now);
+int shmq_shared_group_extend(struct shmq_group_state *r, uint64_t receipt, int64_t ns, int64_t now);
 
 /* A spent record, for `id` to move: SHMQ_OK, or EMPTY. */
-int shmq_share_bury(struct shmq_roster *r, uint64_t id, int64_t now, struct shmq_lent *lent);
+int shmq_shared_group_bury(struct shmq_group_state *r, uint64_t id, int64_t now,
+                           struct shmq_lent *lent);
 
 /* It is with the dead letters, or (not `there`) dropped, as there is no queue for them: SHMQ_OK,
  * or STALE. */
-int shmq_share_buried(struct shmq_roster *r, uint64_t receipt, int there);
+int shmq_shared_group_buried(struct shmq_group_state *r, uint64_t receipt, int there);
 
 /* The stream no longer has it, lent or moving: SHMQ_OK, or STALE. */
-int shmq_share_lost(struct shmq_roster *r, uint64_t receipt);
+int shmq_shared_group_lost(struct shmq_group_state *r, uint64_t receipt);
 
 /* Member `id` is gone: what it held comes back at once. */
-void shmq_share_orphan(struct shmq_roster *r, uint64_t id, int64_t now);
+void shmq_shared_group_orphan(struct shmq_group_state *r, uint64_t id, int64_t now);
 
 /* When something held is due next, and INT64_MAX if nothing is; may be early. */
-int64_t shmq_share_due(const struct shmq_roster *r);
+int64_t shmq_shared_group_due(const struct shmq_group_state *r);
 
 /* Of each of the group's partitions the first offset that is not settled; SHMQ_NO_OFFSET: none
  * was lent yet. */
-void shmq_share_lows(const struct shmq_roster *r, uint64_t *lows);
+void shmq_shared_group_lows(const struct shmq_group_state *r, uint64_t *lows);
 
 /* Counts anew, after a death. */
-void shmq_share_recover(struct shmq_roster *r);
+void shmq_shared_group_recover(struct shmq_group_state *r);
 
 #endif

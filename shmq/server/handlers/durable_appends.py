@@ -28,7 +28,7 @@ class Confirming:
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Task[None], LocalStream] = {}
 
-    def promise(
+    def durable_reply(
         self,
         session: Session,
         stream: LocalStream,
@@ -37,7 +37,7 @@ class Confirming:
         payload: bytes,
     ) -> None:
         """Answer once all before that offset of the partition is on disk."""
-        ticket = session.promise()
+        ticket = session.durable_reply()
         task = asyncio.get_running_loop().create_task(
             _keep(session, ticket, stream, behind, status, payload)
         )

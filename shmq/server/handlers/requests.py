@@ -125,7 +125,7 @@ class _Held(NamedTuple):
 class Control:
     """Carries out what is not in the path of messages, and knows the attached queues.
 
-    All that is public is called by the engine, see :class:`shmq.native._core.Front`.
+    All that is public is called by the engine, see :class:`shmq.native._core.Engine`.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Control:
         wait: Callable[[LocalQueue], None],
         wait_chosen: Callable[[LocalQueue], None],
         confirm: Callable[[LocalQueue], None],
-        stirred: Callable[[Session], None],
+        on_output_pending: Callable[[Session], None],
         sooner: Callable[[], None],
         aside: Aside,
         limits: Limits,
@@ -145,7 +145,7 @@ class Control:
         self.wait = wait
         self.wait_chosen = wait_chosen
         self.confirm = confirm
-        self.stirred = stirred
+        self.on_output_pending = on_output_pending
         self.sooner = sooner
         #: Called with the name of a queue, and its handle or the status that it has instead.
         self.attached: Callable[[str, LocalQueue | None, int], None]
@@ -320,7 +320,7 @@ class Control:
         return packed(
             {
                 "server": f"shmq/{VERSION}",
-                "max_frame": session.front.max_frame,
+                "max_frame": session.engine.max_frame,
                 "features": FEATURES,
                 "namespace": self._broker.namespace,
             }

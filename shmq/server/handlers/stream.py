@@ -204,7 +204,7 @@ class Streams:
         except (Refusal, ShmqError) as error:
             if not asked.durable or not session.promised:
                 raise
-            session.keep(session.promise(), *refusal_of(error))  # behind those that wait
+            session.keep(session.durable_reply(), *refusal_of(error))  # behind those that wait
             return None
 
     def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
@@ -230,7 +230,7 @@ class Streams:
         status = Status.DUPLICATE if done.duplicate else Status.OK
         if asked.durable or stream.options.confirm == "disk":
             end = done.first + done.count if done.first >= 0 else 0
-            self._confirming.promise(session, stream, (asked.partition, end), status, payload)
+            self._confirming.durable_reply(session, stream, (asked.partition, end), status, payload)
             return None
         if done.duplicate:
             raise Refusal(status, "", payload)

@@ -54,7 +54,8 @@ def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -
 ]:  # fmt: skip
     """The numbers ``first`` to ``last`` in up to ``count`` ranges of about as many bytes.
 
-    ``spread`` is how the bytes lie over the numbers: :meth:`~shmq.storage.queue_files.Chain.spread`.
+    ``spread`` is how the bytes lie over the numbers:
+    :meth:`~shmq.storage.queue_files.Chain.spread`.
     """
     least, width, sums = spread
     found: list[tuple[int, int]] = []
