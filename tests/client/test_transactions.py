@@ -22,6 +22,7 @@ from shmq.client.transaction.recover import settle_all
 from shmq.diagnose.leftovers import sweep
 from shmq.namespace.namespace import Namespace
 from shmq.native import _stream
+from tests.processes.tools import eventually
 
 #: How long a test waits for what must come, in seconds; only a failure takes so long.
 PATIENCE = 30.0
@@ -156,11 +157,11 @@ def test_what_was_deleted_meanwhile_is_left_out(broker: Broker) -> None:
 
 
 def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Broker) -> None:
-    group = broker.create_stream("s", 1).group("g", session_timeout=0.001)
+    # Long enough that on a busy machine it is not silent before it has joined.
+    group = broker.create_stream("s", 1).group("g", session_timeout=0.5)
     member = group.join(timeout=0)
     namespace = Namespace.of(broker.namespace)
-    while not member.roster.silent():  # type: ignore[attr-defined]
-        pass
+    eventually(member.roster.silent, "it is silent")  # type: ignore[attr-defined]
     with transaction_log.hold(namespace, namespace.process_number(), make=True):
         assert [it.id for it in group.members()] == [member.id]
     assert group.members() == []
