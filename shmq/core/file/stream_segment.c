@@ -101,6 +101,26 @@ static enum shmq_stored_run pass(const unsigned char *bytes, size_t size, uint32
     }
 }
 
+/* What stands at w->at, `next` bytes of it: STOP, and `h` is an entry's head, or its count is 0
+ * and it is passed over; else why it does not count. */
+static enum shmq_stored_run piece_at(const unsigned char *bytes, size_t size,
+                                     struct shmq_stream_segment_salts salts,
+                                     const struct shmq_stream_segment *w, size_t *next,
+                                     struct head *h)
+{
+    const unsigned char *at = bytes + w->at;
+
+    *next = whole(at, size - w->at);
+    if (!is_entry(at, *next)) {
+        h->count = 0;
+        return pass(at, size - w->at, salts.file, next);
+    }
+    *h = head_of(at, *next);
+    if (!follows(h, w) || (w->verify && !sealed(at, *next, salts.entries)))
+        return SHMQ_STREAM_SEGMENT_DAMAGED;
+    return SHMQ_STREAM_SEGMENT_STOP;
+}
+
 enum shmq_stored_run shmq_stream_segment_walk(const unsigned char *bytes, size_t size,
                                               struct shmq_stream_segment_salts salts,
                                               struct shmq_stream_segment *w)
@@ -109,23 +129,19 @@ enum shmq_stored_run shmq_stream_segment_walk(const unsigned char *bytes, size_t
 
     w->records = w->bytes = 0;
     while (w->at < size) {
-        const unsigned char *at = bytes + w->at;
-        size_t next = whole(at, size - w->at);
+        enum shmq_stored_run how;
         struct head h;
+        size_t next;
 
         if (arrived(w))
             return SHMQ_STREAM_SEGMENT_STOP;
-        if (!is_entry(at, next)) {
-            enum shmq_stored_run how = pass(at, size - w->at, salts.file, &next);
-
-            if (how != SHMQ_STREAM_SEGMENT_STOP)
-                return how;
+        how = piece_at(bytes, size, salts, w, &next, &h);
+        if (how != SHMQ_STREAM_SEGMENT_STOP)
+            return how;
+        if (!h.count) {
             w->at += next;
             continue;
         }
-        h = head_of(at, next);
-        if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
-            return SHMQ_STREAM_SEGMENT_DAMAGED;
         if (stops(&h, w, start, next)) {
             w->offset = h.offset;
             w->time = h.time;
@@ -193,22 +209,18 @@ enum shmq_stored_run shmq_stream_segment_next_run(const unsigned char *bytes, si
 {
     run->count = 0;
     while (w->at < size && w->offset < w->stop_offset) {
-        const unsigned char *at = bytes + w->at;
-        size_t next = whole(at, size - w->at);
+        enum shmq_stored_run how;
         struct head h;
+        size_t next;
 
-        if (!is_entry(at, next)) {
-            enum shmq_stored_run how = pass(at, size - w->at, salts.file, &next);
-
-            if (how != SHMQ_STREAM_SEGMENT_STOP)
-                return how;
+        how = piece_at(bytes, size, salts, w, &next, &h);
+        if (how != SHMQ_STREAM_SEGMENT_STOP)
+            return how;
+        if (!h.count) {
             w->at += next;
             continue;
         }
-        h = head_of(at, next);
-        if (!follows(&h, w) || (w->verify && !sealed(at, next, salts.entries)))
-            return SHMQ_STREAM_SEGMENT_DAMAGED;
-        if (is_produced(at, next) && !joins(run, at, &h))
+        if (is_produced(bytes + w->at, next) && !joins(run, bytes + w->at, &h))
             return SHMQ_STREAM_SEGMENT_STOP;
         w->at += next;
         w->offset = h.offset + h.count;
