@@ -296,6 +296,26 @@ def test_serving_ends_with_the_queue_and_with_the_broker(connect: Connect, queue
         outcome(ends)
 
 
+def test_a_broker_is_closed_before_its_queues(
+    connect: Connect, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = connect()
+    own = client.queue("q")
+    close = type(own).close
+    closed = []
+
+    def noting(handle: Queue) -> None:
+        close(handle)
+        with pytest.raises(shmq.ShmqError, match="closed"):
+            client.queue("q")
+        closed.append(handle)
+
+    monkeypatch.setattr(type(own), "close", noting)
+    client.close()
+    monkeypatch.undo()
+    assert own in closed
+
+
 def test_who_waits_is_told_when_the_broker_closes(connect: Connect, queue: Queue) -> None:
     client = connect()
     asked = in_thread(client.request, "q", b"", LATER)

@@ -45,6 +45,7 @@ class RemoteBroker(Asker, Registrar):
 
     def __init__(self, target: Target) -> None:
         super().__init__()
+        self._closed = False
         self._connection = Connection(target)
         self._queues: weakref.WeakSet[RemoteQueue] = weakref.WeakSet()
         self._streams = RemoteStreams(self._connection)
@@ -326,14 +327,15 @@ class RemoteBroker(Asker, Registrar):
         return queue
 
     def _check_open(self) -> None:
-        if self._connection.closed:
+        if self._closed:
             raise self._connection.closed_error()
 
     def close(self) -> None:
         """See :class:`shmq.api.Broker`."""
-        if self._connection.closed:
+        if self._closed:
             return
         self._close_replies()
+        self._closed = True  # before its queues: serve() in another thread ends by it
         for queue in list(self._queues):
             queue.close()
         self._streams.close()

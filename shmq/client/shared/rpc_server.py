@@ -110,9 +110,9 @@ class Service:
         finally:
             self._keeper.rest()
         self._answer(message, reply, headers)
+        self.handled += 1  # whether or not its lease still stands
         rejected = headers is not None and headers[FAILED] == "shmq.Reject"
         _settle(message, message.reject if rejected else message.ack)
-        self.handled += 1
 
     def _told(self, error: Exception) -> tuple[str, dict[str, str]]:
         """What the client is told of an error: never more than its kind, text and traceback."""
