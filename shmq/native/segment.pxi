@@ -9,7 +9,7 @@ def forked():
     """Tell the core that this process is a fork's child: handles attach anew."""
     global fork_generation
     fork_generation += 1
-    shmq_ring_forked()
+    shmq_wakeups_forked()
 
 
 def generation():

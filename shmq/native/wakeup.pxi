@@ -38,7 +38,7 @@ cdef class Bell:
 
     def ring(self):
         """Wake the one who sleeps on it."""
-        shmq_post_bell(self.semaphore)
+        shmq_post_wakeup(self.semaphore)
 
     def sleep(self, double seconds):
         """Sleep until it is rung, at most so long: whether it was.
@@ -230,7 +230,7 @@ def scan(list watches, bint closely):
     cdef int64_t now = shmq_now(), earliest = now + WAIT_SLICE, at
     cdef Watch watch
     for watch in watches:
-        if not watch.queue.open_ or shmq_stirs(&watch.queue.q, &watch.w, closely):
+        if not watch.queue.open_ or shmq_is_woken(&watch.queue.q, &watch.w, closely):
             stirring.append(watch)
             continue
         at = shmq_watch_due(&watch.queue.q, &watch.w)

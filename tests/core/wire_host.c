@@ -134,8 +134,8 @@ static uint16_t attach(struct shmq_session *session, struct shmq_attached_queue 
         return SHMQ_S_INTERNAL;
     attached_queue->q = host.queues[at];
     attached_queue->views = &host.views[at];
-    for (int bell = 0; bell < 2; bell++)
-        attached_queue->semaphores[bell] = &semaphores[bell];
+    for (int event = 0; event < 2; event++)
+        attached_queue->semaphores[event] = &semaphores[event];
     return SHMQ_S_OK;
 }
 
@@ -287,8 +287,8 @@ void host_begin(bool token)
 
     if (!shmq_clock_set) { /* none yet, or they ended with a test */
         make_all();
-        for (int bell = 0; bell < 2; bell++)
-            CHECK_EQ(sem_init(&semaphores[bell], 0, 0), 0);
+        for (int event = 0; event < 2; event++)
+            CHECK_EQ(sem_init(&semaphores[event], 0, 0), 0);
     }
     shmq_clock_set = now = 1000 * SECOND;
     restore();

@@ -675,7 +675,7 @@ void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t 
     SET(j->puts, j->puts + f->puts_logged);
     SET(j->settles, j->settles + f->settles_logged);
     atomic_store_explicit(&j->error, 0, memory_order_release);
-    shmq_ring_synced(f->q);
+    shmq_wake_synced(f->q);
 }
 
 bool shmq_release(struct shmq_change_scan *f, uint32_t most)
@@ -698,7 +698,7 @@ bool shmq_release(struct shmq_change_scan *f, uint32_t most)
 void shmq_fail(struct shmq_queue *q, uint32_t error)
 {
     atomic_store_explicit(&q->h->journal.error, error, memory_order_release);
-    shmq_ring_synced(q);
+    shmq_wake_synced(q);
 }
 
 /* ---- waiting for something to do ---- */

@@ -5,7 +5,7 @@
 
 #define LOOK_AGAIN 1000000000ll /* ns */
 
-static void set_armed(struct shmq_header *h, enum shmq_bell event, uint64_t armed)
+static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
 {
     atomic_store_explicit(&h->armed[event], armed, memory_order_release);
     shmq_mark();
@@ -77,7 +77,7 @@ void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
         shmq_pass_on(q, w->event);
 }
 
-bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool closely)
+bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool closely)
 {
     const struct shmq_header *h = q->h;
 
@@ -135,11 +135,12 @@ static uint64_t choose_filtered(struct shmq_header *h)
     return chosen;
 }
 
-/* Up to `count` of the armed but `others`, those after the one that was rung last first. */
-static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t others, uint32_t count)
+/* Up to `count` of the armed but `others`, those after the one that was woken last first. */
+static uint64_t choose(struct shmq_header *h, enum shmq_event event, uint64_t others,
+                       uint32_t count)
 {
     uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
-    uint32_t last = h->rung[event] % SHMQ_PARTIES;
+    uint32_t last = h->last_woken[event] % SHMQ_PARTIES;
 
     if (!armed || !count)
         return 0;
@@ -151,12 +152,12 @@ static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t oth
         last = (start + (uint32_t)__builtin_ctzll(turned)) % SHMQ_PARTIES;
         chosen |= 1ull << last;
     }
-    SET(h->rung[event], last);
+    SET(h->last_woken[event], last);
     set_armed(h, event, shmq_armed(h, event) & ~chosen);
     return chosen;
 }
 
-void shmq_select_bells(struct shmq_queue *q, uint32_t freed)
+void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
 {
     struct shmq_header *h = q->h;
     uint32_t ready = shmq_ready(h), posted = h->posted[SHMQ_NOT_EMPTY];
@@ -171,7 +172,7 @@ void shmq_select_bells(struct shmq_queue *q, uint32_t freed)
         chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
                  choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
     if (chosen)
-        atomic_fetch_or_explicit(&q->ring, chosen, memory_order_relaxed);
+        atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }
 
 /* ---- the ends ---- */
