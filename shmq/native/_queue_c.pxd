@@ -69,7 +69,7 @@ cdef extern from "queue/layout.h" nogil:
 
     struct shmq_journal:
         uint32_t error
-        uint64_t segment, offset, writer, wanted, synced, batch
+        uint64_t segment, offset, writer, awaited, synced, batch
         uint64_t bytes, commits, puts, settles, snapshot_bytes
         int64_t synced_at, snapshot_at
 
@@ -127,7 +127,7 @@ cdef extern from "queue/queue.h" nogil:
         cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
-        uint64_t wanted
+        uint64_t refused_bytes
         const char *wakeup_prefix
         shmq_seal seal
     uint64_t shmq_word(const shmq_slot *s)
@@ -153,7 +153,7 @@ cdef extern from "queue/backing.h" nogil:
 
 cdef extern from "queue/change_hints.h" nogil:
     uint64_t shmq_synced(const shmq_queue *q)
-    void shmq_want_synced(shmq_queue *q, uint64_t seq)
+    void shmq_request_sync(shmq_queue *q, uint64_t seq)
     int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
 
 
@@ -192,7 +192,7 @@ cdef extern from "queue/wait.h" nogil:
 cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
-        cbool choosy
+        cbool filtered
         uint32_t n, place
         int64_t seen, due
     uint64_t shmq_armed(const shmq_header *h, int event)

@@ -59,7 +59,7 @@ cdef extern from "stream/layout.h" nogil:
         shmq_log_options options
         uint64_t committed, oldest, recoveries
         uint32_t state, error, behind, sealed
-        uint64_t synced, wanted, writer
+        uint64_t synced, awaited, writer
 
 
 cdef extern from "stream/log.h" nogil:
@@ -67,7 +67,7 @@ cdef extern from "stream/log.h" nogil:
     struct shmq_log:
         shmq_log_header *h
         shmq_hold *holds
-        uint64_t ring_bytes, wanted
+        uint64_t ring_bytes, refused_bytes
         int64_t retention
         uint32_t salt
         cbool blocks, durable

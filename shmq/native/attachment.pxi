@@ -108,7 +108,7 @@ cdef class _Attachment:
                 f"other; delete the queue"
             )
         if status == SHMQ_NO_SPACE:
-            return _no_space(self.segment.fd, self.q.wanted)
+            return _no_space(self.segment.fd, self.q.refused_bytes)
         if status == SHMQ_CROWDED:
             return _errors.ShmqError(
                 f"queue {self.name!r} has as many handles attached as it can; close some"

@@ -152,8 +152,8 @@ cdef class Watch:
         """
         self.queue = queue
         self.bell = bell
-        self.w.choosy = event == EVENT_ARRIVED
-        self.w.event = SHMQ_NOT_EMPTY if self.w.choosy else event
+        self.w.filtered = event == EVENT_ARRIVED
+        self.w.event = SHMQ_NOT_EMPTY if self.w.filtered else event
         self.w.n = 0 if bell is None else bell.number
         self.w.place = SHMQ_NIL
         self.w.seen = LONG_AGO
@@ -194,7 +194,7 @@ cdef class Watch:
     @property
     def event(self):
         """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
-        return EVENT_ARRIVED if self.w.choosy else self.w.event
+        return EVENT_ARRIVED if self.w.filtered else self.w.event
 
     @property
     def due(self):

@@ -541,12 +541,12 @@ static struct shmq_watch arm_filtered(struct shmq_queue *q, uint32_t n)
 {
     struct shmq_watch w = watch(SHMQ_NOT_EMPTY, n);
 
-    w.choosy = true;
+    w.filtered = true;
     CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
     return w;
 }
 
-TEST("who is choosy is not woken for what was there, but for all that arrives")
+TEST("a filtered party is not woken for what was there, but for all that arrives")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     struct shmq_watch first, second;
@@ -563,22 +563,22 @@ TEST("who is choosy is not woken for what was there, but for all that arrives")
     CHECK_EQ(parties_woken(q), 0);
 }
 
-TEST("who is choosy takes nobody's wake or post")
+TEST("a filtered party takes the place of no other in a wake or a post")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
-    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), choosy = arm_filtered(q, 1);
+    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), filtered = arm_filtered(q, 1);
     uint32_t post[2];
 
-    CHECK(plain.place != choosy.place);
+    CHECK(plain.place != filtered.place);
     put_text(q, "a");
-    CHECK_EQ(parties_woken(q), 1ull << plain.place | 1ull << choosy.place);
+    CHECK_EQ(parties_woken(q), 1ull << plain.place | 1ull << filtered.place);
     CHECK_EQ(drain(q), 1);
     (void)arm_filtered(q, 1);
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     put_text(q, "b");
     shmq_unlock(q, post);
     CHECK_EQ(post[SHMQ_NOT_EMPTY], 1);
-    CHECK_EQ(atomic_exchange(&q->to_wake, 0), 1ull << choosy.place);
+    CHECK_EQ(atomic_exchange(&q->to_wake, 0), 1ull << filtered.place);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
 }
 

@@ -94,7 +94,7 @@ static inline void shmq_wake_idle_writer(struct shmq_queue *q);
 
 /* Somebody waits for that sequence number to be on disk: the writer does not linger. Never
  * blocks. Without the lock. */
-void shmq_want_synced(struct shmq_queue *q, uint64_t seq);
+void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
 
 /* Waits at most `ns` until that sequence number is on disk: SHMQ_OK, SHMQ_TIMED_OUT,
  * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE, whatever journal.error says, when the disk

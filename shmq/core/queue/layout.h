@@ -194,7 +194,7 @@ struct shmq_logged {
     uint64_t batch;
 };
 
-/* How far the journal has come: written by the persistence writer alone, but `wanted`. */
+/* How far the journal has come: written by the persistence writer alone, but `awaited`. */
 struct shmq_journal {
     _Atomic uint64_t synced;  /* every put up to this sequence number is on disk, or over */
     _Atomic uint64_t batch;   /* the last commit that is                                */
@@ -205,7 +205,7 @@ struct shmq_journal {
     uint64_t writer;          /* its process number in the namespace; 0: none           */
     int64_t synced_at;        /* ns since 1970                                          */
     uint64_t dedupe;          /* counter: the dedupe ids before are on disk             */
-    _Alignas(64) _Atomic uint64_t wanted; /* somebody waits for this sequence number    */
+    _Alignas(64) _Atomic uint64_t awaited; /* somebody waits for this sequence number   */
     _Alignas(64) uint64_t bytes; /* since the queue was made: written to the journal,   */
     uint64_t commits;         /*   with as many syncs,                                  */
     uint64_t puts;            /*   messages,                                            */

@@ -36,7 +36,7 @@ struct shmq_queue {
     bool look_for_dead;   /* it is time to ask who is still alive                      */
     uint32_t freed;       /* slots or blocks set free in this operation                */
     bool arrived;         /* a message came into the order in this operation           */
-    uint64_t wanted;      /* bytes that could not be had, when NO_SPACE is returned    */
+    uint64_t refused_bytes; /* bytes that could not be had, when NO_SPACE is returned    */
     uint64_t random;      /* state of the jitter                                       */
     const char *wakeup_prefix; /* what the names of the namespace's wakeups begin with */
     _Atomic uint64_t to_wake; /* parties to wake once the lock is released             */

@@ -23,7 +23,7 @@ static void clear(struct shmq_header *h, uint32_t place)
 /* What its entry has as `n`. */
 static uint32_t entry_of(const struct shmq_watch *w)
 {
-    return w->choosy ? w->n | SHMQ_FILTERED : w->n;
+    return w->filtered ? w->n | SHMQ_FILTERED : w->n;
 }
 
 static bool is_ours(const struct shmq_queue *q, uint32_t place, uint64_t process, uint32_t n)
@@ -87,7 +87,7 @@ bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool 
         return true;
     if (!closely)
         return false;
-    if (w->choosy) /* what is in the order it has seen, if it could arm */
+    if (w->filtered) /* what is in the order it has seen, if it could arm */
         return w->place >= SHMQ_PARTIES || shmq_inbox_count(h);
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
@@ -114,8 +114,8 @@ void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
 
 /* ---- the waker's side ---- */
 
-/* Of those who wait for a message, the choosy ones. */
-static uint64_t choosy(const struct shmq_header *h)
+/* Of those who wait for a message, those with a filter. */
+static uint64_t filtered_parties(const struct shmq_header *h)
 {
     uint64_t armed = shmq_armed(h, SHMQ_NOT_EMPTY), found = 0;
 
@@ -126,9 +126,9 @@ static uint64_t choosy(const struct shmq_header *h)
 }
 
 /* All of them. */
-static uint64_t choose_filtered(struct shmq_header *h)
+static uint64_t take_filtered(struct shmq_header *h)
 {
-    uint64_t chosen = choosy(h);
+    uint64_t chosen = filtered_parties(h);
 
     if (chosen)
         set_armed(h, SHMQ_NOT_EMPTY, shmq_armed(h, SHMQ_NOT_EMPTY) & ~chosen);
@@ -166,8 +166,9 @@ void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
     if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
-        chosen = choose(h, SHMQ_NOT_EMPTY, choosy(h), ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? choose_filtered(h) : 0);
+        chosen = choose(h, SHMQ_NOT_EMPTY, filtered_parties(h),
+                        ready > posted ? ready - posted : 0) |
+                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? take_filtered(h) : 0);
     else
         chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
                  choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);

@@ -22,7 +22,7 @@
 /* A waiting thread's side of one event of one queue. */
 struct shmq_watch {
     enum shmq_event event;
-    bool choosy;    /* of SHMQ_NOT_EMPTY: not every message will do                    */
+    bool filtered;  /* of SHMQ_NOT_EMPTY: it takes only messages that match                 */
     uint32_t n;     /* the number of its wakeup                                              */
     uint32_t place; /* of its entry; SHMQ_NIL: it has none                             */
     int64_t seen;   /* next_tick, if it had passed at the last look under the lock     */

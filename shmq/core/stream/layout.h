@@ -128,7 +128,7 @@ struct shmq_log_header {
     _Atomic uint32_t disk;    /* a futex: raised with each sync and failure             */
     _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
     _Atomic uint64_t writer;  /* its process number; 0: none                            */
-    _Atomic uint64_t wanted;  /* somebody waits until this offset is on disk            */
+    _Atomic uint64_t awaited; /* somebody waits until this offset is on disk            */
 };
 
 _Static_assert(sizeof(struct shmq_log_options) == 192, "what a stream is made with");

@@ -34,7 +34,7 @@ struct shmq_log {
     bool blocks, durable;
     int fd;                 /* to back the segment with memory                          */
     struct shmq_stream *stream; /* whose wakeup readers wait on; NULL: nobody does      */
-    uint64_t wanted;        /* bytes that could not be had, when NO_SPACE is returned   */
+    uint64_t refused_bytes; /* bytes that could not be had, when NO_SPACE is returned   */
 };
 
 struct shmq_log_geometry {

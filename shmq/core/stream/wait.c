@@ -197,8 +197,8 @@ int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)
 
     if (status != SHMQ_EMPTY)
         return status;
-    if (atomic_load_explicit(&h->wanted, memory_order_relaxed) < offset) {
-        atomic_store_explicit(&h->wanted, offset, memory_order_relaxed);
+    if (atomic_load_explicit(&h->awaited, memory_order_relaxed) < offset) {
+        atomic_store_explicit(&h->awaited, offset, memory_order_relaxed);
         shmq_mark();
         atomic_store_explicit(&h->armed, 1, memory_order_relaxed);
         shmq_log_wake(log);
