@@ -1,4 +1,4 @@
-"""``shmq stats``: a queue, a stream or an exchange, or all of them, in numbers."""
+"""``shmq list`` and ``shmq stats``: queues, streams and exchanges in numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import shmq
 from shmq.cli.shared.broker_target import typed
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, json_flag, queue_name
-from shmq.cli.shared.kinds import (
+from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
     QUEUE,
@@ -24,10 +24,21 @@ from shmq.cli.shared.kinds import (
     kinds_flag,
     stream_activity,
 )
-from shmq.cli.shared.output import age, amount, cell, note, show_json, show_table, table
+from shmq.cli.shared.output import (
+    age,
+    amount,
+    cell,
+    counted,
+    note,
+    one_line,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.diagnose.journals import journal_problem
 
-__all__ = ["stats"]
+__all__ = ["list_queues", "stats"]
 
 _IN_BYTES = (
     "arena_bytes",
@@ -48,10 +59,8 @@ _IN_SECONDS = (
     "snapshot_age",
 )
 _PER_SECOND = ("rate_in", "rate_out")
-
 #: What is told of one as JSON, and what is wrong with it.
 _Measured = tuple[dict[str, Any], str | None]
-
 #: What is raised for what was deleted since it was listed.
 _GONE: Final = (
     shmq.NoSuchQueue,
@@ -151,7 +160,6 @@ def _exchange(broker: shmq.Broker, name: str) -> _Measured:
 
 
 _MEASURES: Final = {QUEUE: _queue, STREAM: _stream, EXCHANGE: _exchange}
-
 #: The columns of the table of each kind, and the numbers in them.
 _COLUMNS: Final = {
     QUEUE: {
@@ -219,3 +227,88 @@ def _shown(key: str, value: Any) -> str:
     if key in _PER_SECOND:
         return f"{value:,.1f}/s"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+#: What makes one of each kind.
+_MAKE: Final = {
+    QUEUE: "shmq create NAME",
+    STREAM: "shmq stream create NAME",
+    EXCHANGE: "shmq exchange create NAME",
+}
+
+
+@click.command("list")
+@click.option(
+    "--names", is_flag=True, help="Print the queues' names alone, one a line: none is looked into."
+)
+@kinds_flag
+@json_flag
+@connected
+def list_queues(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: bool) -> None:
+    """List the queues with their depths, the streams and the exchanges."""
+    if names:
+        _show_names(broker, kinds, as_json)
+        return
+    queues = found_of(broker, QUEUE, kinds)
+    streams = found_of(broker, STREAM, kinds)
+    exchanges = found_of(broker, EXCHANGE, kinds)
+    if as_json:
+        show_json(
+            [
+                *({"kind": QUEUE, **dataclasses.asdict(one)} for one in queues),
+                *({"kind": STREAM, **dataclasses.asdict(one)} for one in streams),
+                *(exchange_as_dict(one) for one in exchanges),
+            ]
+        )
+    elif queues or streams or exchanges:
+        _show(queues, streams, exchanges)
+    else:
+        wanted = kinds or (QUEUE,)
+        told = " and no ".join(f"{kind}s" for kind in wanted)
+        note(f"namespace {broker.namespace!r} has no {told}: make one with {_MAKE[wanted[0]]}")
+
+
+def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> None:
+    if any(kind != QUEUE for kind in kinds):
+        raise click.UsageError("--names is of queues: drop --kind, or say --kind queue")
+    names = broker.queue_names()
+    if as_json:
+        show_json(names)
+    else:
+        for name in names:
+            show(one_line(name))
+
+
+def _show(
+    queues: list[shmq.QueueSummary],
+    streams: list[shmq.StreamSummary],
+    exchanges: list[shmq.ExchangeSummary],
+) -> None:
+    rows: list[list[Any]] = [
+        [one.name, QUEUE, one.depth, one.delayed, one.in_flight, one.capacity, "", one.problem]
+        for one in queues
+    ]
+    rows += (
+        [one.name, STREAM, one.records, "", "", "", _about_stream(one), one.problem]
+        for one in streams
+    )
+    rows += (
+        [one.name, EXCHANGE, "", "", "", "", f"{one.kind}, {counted(one.bindings, 'binding')}", ""]
+        for one in exchanges
+    )
+    numbers = ("visible", "delayed", "in flight", "capacity")
+    columns = ["name", "kind", *numbers, "also", "problem"]
+    shown = [
+        at
+        for at, column in enumerate(columns)
+        if column not in {"also", "problem"} or any(row[at] for row in rows)
+    ]
+    made = table([columns[at] for at in shown], right=numbers)
+    for row in rows:
+        made.add_row(*(cell("" if row[at] is None else row[at]) for at in shown))
+    show_table(made)
+
+
+def _about_stream(one: shmq.StreamSummary) -> str:
+    partitions = counted(one.partitions, "partition")
+    return f"{partitions}, {amount(one.bytes)}, {one.durability}"

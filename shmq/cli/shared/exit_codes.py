@@ -7,7 +7,7 @@ import enum
 import click
 
 import shmq
-from shmq.cli.shared.escape import one_line
+from shmq.cli.shared.output import one_line
 
 __all__ = ["Code", "code_of", "describe"]
 

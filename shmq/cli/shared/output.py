@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shmq.cli.shared.escape import one_line
-
 # Rich is loaded with the first table: most commands print lines.
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,6 +27,8 @@ __all__ = [
     "counted",
     "duration",
     "note",
+    "one_line",
+    "printable",
     "show",
     "show_json",
     "show_table",
@@ -158,3 +158,18 @@ def cell(value: object) -> Text:
 
 def _on_a_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def printable(text: str, keep: str = "") -> str:
+    """``text`` with every character escaped that is neither printable nor in ``keep``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line, escaped as by :func:`printable`."""
+    return printable(" ".join(text.split()))

@@ -1,4 +1,4 @@
-"""A message as JSON, as text, or as the bytes it is.
+"""Messages and records as JSON, as text, or as the bytes they are.
 
 ``docs/cli.md`` fixes the shape of the JSON.
 """
@@ -9,10 +9,12 @@ import base64
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import shmq
+from shmq.cli.shared.output import printable
 
 __all__ = [
     "FORMATS",
@@ -25,6 +27,8 @@ __all__ = [
     "dumps",
     "plain",
     "raw",
+    "record_as_dict",
+    "record_writer",
 ]
 
 #: What ``--format`` takes.
@@ -180,3 +184,50 @@ def _base64(data: bytes) -> str:
 def dumps(value: Any) -> str:
     """``value`` as one line of ASCII."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+class _Seen:
+    """A record, as the functions that show messages want it."""
+
+    def __init__(self, record: shmq.Record) -> None:
+        self._record = record
+
+    @property
+    def body(self) -> Any:
+        """The value, decoded."""
+        return self._record.body
+
+    @property
+    def view(self) -> memoryview:
+        """The value's bytes."""
+        return memoryview(self._record.value)
+
+
+def record_as_dict(record: shmq.Record) -> dict[str, Any]:
+    """The record out of what JSON can hold; ``encoding`` says what ``value`` is."""
+    value, encoding = body_of(_Seen(record))
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": None if record.key is None else record.key.decode(errors="backslashreplace"),
+        "headers": plain(record.headers),
+        "codec": record.codec,
+        "value": value,
+        "encoding": encoding,
+    }
+
+
+def record_writer(as_json: bool, with_key: bool) -> Callable[[shmq.Record], bytes]:
+    """What turns a record into the line that is written of it."""
+    if as_json:
+        return lambda record: dumps(record_as_dict(record)).encode() + b"\n"
+
+    def line(record: shmq.Record) -> bytes:
+        text = as_text(_Seen(record))
+        if sys.stdout.isatty():
+            text = printable(text, keep="\n\t")
+        key = (record.key or b"") + b"\t" if with_key else b""
+        return key + text.encode(errors="backslashreplace") + b"\n"
+
+    return line

@@ -1,9 +1,11 @@
-"""``shmq doctor``: find what is stale and, if asked to, remove it."""
+"""``shmq doctor``, ``fsck`` and ``keeper``: the state of this host."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +15,7 @@ from shmq.api.names import check_name
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import complete_queues, json_flag, namespace_of
 from shmq.cli.shared.output import (
     amount,
     cell,
@@ -25,15 +27,18 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.cli.shared.stop_signal import Stop
 from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
-from shmq.diagnose.segments import Segment, segments
+from shmq.diagnose.segments import MISSING, SOUND, Examined, Segment, examine, segments
+from shmq.diagnose.streams import examine_files
 from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
+from shmq.server.keeper import Keeper
 from shmq.storage.aside import Aside, files_aside
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "fsck", "keeper"]
 
 
 @click.command(short_help="Find and remove what the dead have left.")
@@ -169,3 +174,103 @@ def _show_segments(lying: list[Segment]) -> None:
         row = (one.namespace, one.queue, layout, one.owner, one.mode)
         made.add_row(*(cell(value) for value in (*row, amount(one.size), amount(one.taken))))
     show_table(made)
+
+
+@click.command(short_help="Check every invariant of queues.")
+@click.argument("queues", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queues)
+@click.option(
+    "-q",
+    "--queue",
+    "named",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_queues,
+    help="The same as QUEUE; may be repeated.",
+)
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    default="30s",
+    metavar="TIME",
+    show_default=True,
+    help="How long the check of one queue may take.",
+)
+@json_flag
+@click.pass_context
+def fsck(
+    context: click.Context,
+    queues: tuple[str, ...],
+    named: tuple[str, ...],
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Check every invariant of each QUEUE, or of all of the namespace.
+
+    Without a QUEUE all records in the files of its durable streams are read as well. Changes
+    nothing, and may be run on what is in use.
+    """
+    namespace = namespace_of(context)
+    # Not the broker's list, which clears away what is half made.
+    asked = list(dict.fromkeys(queues + named))
+    names = asked or Namespace.of(namespace).queue_names()
+    found = [examine(namespace, name, timeout) for name in names]
+    if not asked:
+        found = [one for one in found if one.state != MISSING]  # deleted meanwhile
+        found += examine_files(namespace)
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+    elif found:
+        _show_examined(found)
+    else:
+        note(f"namespace {namespace!r} has no queues")
+    context.exit(_code(found))
+
+
+def _show_examined(found: list[Examined]) -> None:
+    made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
+    for one in found:
+        for line in one.problems or [""]:
+            made.add_row(
+                *(cell(value) for value in (one.name, one.state, line)[: len(made.columns)])
+            )
+    show_table(made)
+
+
+def _code(found: list[Examined]) -> Code:
+    states = {one.state for one in found}
+    if states <= {SOUND}:
+        return Code.OK
+    return Code.NO_QUEUE if states <= {SOUND, MISSING} else Code.SEGMENT
+
+
+@click.command(short_help="Do what is due where nobody looks.")
+@click.option(
+    "--interval",
+    type=params.seconds,
+    default="50ms",
+    metavar="TIME",
+    show_default=True,
+    help="How long something may be overdue.",
+)
+@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@click.pass_context
+def keeper(context: click.Context, interval: float, once: bool) -> None:
+    """Do what is due in every queue of the namespace, until Ctrl-C or SIGTERM.
+
+    Ends leases, delays and ttls, and returns what dead processes held, in queues that
+    nobody touches, too.
+    """
+    if not interval > 0:
+        raise click.BadParameter("it must be more than 0", param_hint="'--interval'")
+    namespace = namespace_of(context)
+    kept = Keeper(namespace, interval)
+    with Stop() as stop, contextlib.closing(kept):
+        kept.tend()
+        if once:
+            return
+        note(f"keeping namespace {namespace!r}; Ctrl-C or SIGTERM ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                with stop.interruptible():
+                    time.sleep(interval)
+                kept.tend()

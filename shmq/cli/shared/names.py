@@ -1,4 +1,4 @@
-"""What a namespace has under its names: queues, streams and exchanges."""
+"""How a command names queues, streams and exchanges."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 import shmq
 from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.flags import BRIEFLY
+from shmq.cli.shared.output import counted, note
 
 __all__ = [
     "EXCHANGE",
@@ -18,15 +19,18 @@ __all__ = [
     "QUEUE",
     "STREAM",
     "complete_names",
+    "damage_flag",
     "exchange_as_dict",
     "found_of",
     "kind_of",
     "kinds_flag",
+    "partition_flag",
     "stream_activity",
+    "stream_argument",
+    "tell_damage",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 QUEUE: Final = "queue"
 STREAM: Final = "stream"
 EXCHANGE: Final = "exchange"
@@ -114,3 +118,41 @@ def complete_names(context: click.Context, _: click.Parameter, begun: str) -> li
     except (shmq.ShmqError, OSError, click.ClickException):
         return []
     return sorted(name for name in names if name.startswith(begun))
+
+
+def stream_argument(command: F) -> F:
+    """``STREAM``, completed by the shell, as the parameter ``name``."""
+    return click.argument("name", metavar="STREAM", shell_complete=_complete)(command)
+
+
+def partition_flag(help: str) -> Callable[[F], F]:
+    """``-p/--partition N``, as the parameter ``partition``."""
+    return click.option(
+        "-p", "--partition", type=click.IntRange(min=0), metavar="N", default=None, help=help
+    )
+
+
+def damage_flag() -> Callable[[F], F]:
+    """``--on-damage raise|skip``, as the parameter ``on_damage``."""
+    return click.option(
+        "--on-damage",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        help="Where a file is damaged: fail, or pass over those records and count them [raise].",
+    )
+
+
+def tell_damage(records: int) -> None:
+    """Say how many records were passed over, if any were."""
+    if records:
+        note(f"{counted(records, 'record')} passed over: they cannot be read, a file is damaged")
+
+
+def _complete(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
+    """The names of streams that begin so; none where they cannot be had."""
+    try:
+        target = target_of(context)
+        with target.connect(connect_timeout=BRIEFLY, request_timeout=BRIEFLY) as broker:
+            return [s.name for s in broker.list_streams() if s.name.startswith(begun)]
+    except (shmq.ShmqError, OSError, click.ClickException):
+        return []

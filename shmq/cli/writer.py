@@ -1,4 +1,4 @@
-"""``shmq persist``: recover durable queues, and write them, without a server."""
+"""``shmq persist`` and ``shmq snapshot``: the persistence writer."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
 
+import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
-from shmq.cli.shared.flags import data_dir_flag
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of, queues_flag
+from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.errors import ShmqError
 from shmq.namespace.data_directory import chosen_directory
+from shmq.persistence.durable_queues import directory_of, durable_queues
 from shmq.persistence.process import Persistence
 from shmq.server.settings import LEVELS
 from shmq.server.systemd import Manager
 from shmq.storage.disk import Disk
+from shmq.storage.paths import snapshot_name
+from shmq.storage.writer_control import ask_for_snapshots
 from shmq.supervision import detached_process
 from shmq.supervision.detached_process import Parent
 from shmq.supervision.log_lines import show_on_stderr
 from shmq.supervision.signals import caught
 
-__all__ = ["persist"]
+__all__ = ["persist", "snapshot"]
 
 log = logging.getLogger("shmq")
 
@@ -104,3 +111,42 @@ def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> Non
         persistence.recover()
         started = True
         persistence.run(begun)
+
+
+@click.command(short_help="Write queues to disk now.")
+@queues_flag("every durable queue of the namespace")
+@json_flag
+@click.pass_context
+def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    """Write a snapshot of each queue now, and return once all are safe on disk.
+
+    shmq serve or shmq persist does it, and has to run.
+    """
+    namespace = namespace_of(context)
+    queues = durable_queues(namespace, names)
+    if not queues:
+        note(f"namespace {namespace!r} has no durable queues: nothing to write")
+        return
+    directory = directory_of(namespace)
+    done: list[dict[str, Any]] = []
+    failed = False
+    for name, error in ask_for_snapshots(directory, queues):
+        failed = failed or error is not None
+        if error is not None:
+            note(f"queue {name!r}: {error}")
+            continue
+        done.append(_written(directory, name))
+        if not as_json:
+            show(f"queue {name!r} is in {done[-1]['file']}, {amount(done[-1]['bytes'])}")
+    if as_json:
+        show_json(done)
+    context.exit(Code.REFUSED if failed else Code.OK)
+
+
+def _written(directory: Path, name: str) -> dict[str, Any]:
+    path = directory / snapshot_name(name)
+    try:
+        size = path.stat().st_size
+    except OSError as error:  # deleted meanwhile
+        raise shmq.NoSuchQueue(f"queue {name!r} was deleted meanwhile") from error
+    return {"queue": name, "file": str(path), "bytes": size}

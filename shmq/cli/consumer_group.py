@@ -11,8 +11,8 @@ import shmq
 from shmq.api import GroupStart
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.names import partition_flag, stream_argument
 from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
-from shmq.cli.shared.stream_name import partition_flag, stream_argument
 
 __all__ = ["groups", "reset"]
 
