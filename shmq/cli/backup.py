@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 import click
 
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag, namespace_of, queues_flag
+from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.names import complete_queues, complete_streams
 from shmq.cli.shared.output import amount, counted, note, show, show_json
 from shmq.persistence.backup import Saved
 from shmq.persistence.backup import backup as copy
@@ -31,11 +32,24 @@ __all__ = ["backup", "restore"]
 _KINDS: Final = ("queue", "stream", "file")
 
 
-@click.command(short_help="Copy durable queues and streams that are in use.")
+@click.command(epilog="Example: shmq backup /backup/today --queue invoices")
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
-@queues_flag("without --stream too, all that the namespace has on disk")
 @click.option(
-    "--stream", "streams", metavar="NAME", multiple=True, help="A stream; may be repeated."
+    "-q",
+    "--queue",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_queues,
+    help="Only this queue; may be repeated.  [default: all queues and streams]",
+)
+@click.option(
+    "--stream",
+    "streams",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_streams,
+    help="Only this stream; may be repeated.",
 )
 @json_flag
 @click.pass_context
@@ -46,10 +60,10 @@ def backup(
     streams: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Copy what durable queues and streams hold at one moment to DIR, which must be new or empty.
+    """Copy durable queues and streams, as of one moment, to DIR: a new or empty directory.
 
-    They may be in use meanwhile. shmq serve or shmq persist has to run. shmq restore takes
-    queues and streams out of DIR again.
+    They may be in use. shmq serve or shmq persist must be running. shmq restore makes queues
+    and streams from DIR.
     """
     namespace = namespace_of(context)
     everything = not names and not streams
@@ -57,7 +71,7 @@ def backup(
     logs = durable_streams(namespace, streams) if streams or everything else []
     if not queues and not logs:
         raise click.ClickException(
-            f"namespace {namespace!r} has no durable queues or streams: there is nothing to copy"
+            f"namespace {namespace!r} has no durable queues or streams: nothing was copied"
         )
     saved = copy(directory_of(namespace), queues, logs, target)
     if as_json:
@@ -75,7 +89,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
 Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransactions
 
 
-@click.command(short_help="Make queues and streams from a backup, or from their files.")
+@click.command(epilog="Example: shmq restore /backup/today --queue invoices --as invoices-old")
 @click.argument(
     "source", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )
@@ -85,26 +99,30 @@ Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransaction
     "names",
     metavar="NAME",
     multiple=True,
-    help="A queue; may be repeated. Without -q and --stream, all that is in DIR.",
+    help="Only this queue; may be repeated.  [default: all queues and streams]",
 )
 @click.option(
-    "--stream", "streams", metavar="NAME", multiple=True, help="A stream; may be repeated."
+    "--stream",
+    "streams",
+    metavar="NAME",
+    multiple=True,
+    help="Only this stream; may be repeated.",
 )
 @click.option(
     "--aside",
     metavar="FILE",
-    help="What is set aside in the namespace's data directory, as shmq doctor calls it.",
+    help="Restore a file that was set aside, by the name that shmq doctor shows.",
 )
 @click.option(
     "--as",
     "new_name",
     metavar="NAME",
-    help="What the queue is to be called; with -q, or --aside.",
+    help="The new name of the queue; with -q or --aside.",
 )
 @click.option(
     "--salvage",
     is_flag=True,
-    help="Make what is damaged of what is intact, and list what is lost.",
+    help="Restore what is intact of damaged files, and list what is lost.",
 )
 @json_flag
 @click.pass_context
@@ -118,16 +136,16 @@ def restore(
     salvage: bool,
     as_json: bool,
 ) -> None:
-    """Make queues and streams from the files in DIR, or in the namespace's own data directory.
+    """Make queues and streams from the files in DIR, or in the data directory of the namespace.
 
-    What is there already is left as it is. Files that have to make way are set aside:
-    shmq doctor shows them, and --aside brings one back.
+    Queues and streams that exist stay as they are. Files that are in the way are set aside:
+    shmq doctor lists them, and --aside restores one.
     """
     namespace = namespace_of(context)
     done: Sequence[Done]
     if aside is not None:
         if source is not None or names or streams:
-            raise click.UsageError("--aside brings back one thing: drop DIR, -q and --stream")
+            raise click.UsageError("--aside restores one thing: drop DIR, -q and --stream")
         done = [restore_aside(namespace, aside, new_name, salvage=salvage)]
     elif new_name is not None and (len(names) != 1 or streams):
         raise click.UsageError("--as names one queue: say which with one -q, or with --aside")
@@ -139,7 +157,7 @@ def restore(
         for one in done:
             _show(one)
     if not done:
-        note("there are no queues to restore, and no streams")
+        note("there are no queues and no streams to restore")
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 

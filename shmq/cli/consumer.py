@@ -11,7 +11,8 @@ import click
 import shmq
 from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import connected, count_flag, json_flag, queue_name, where_flag
+from shmq.cli.shared.flags import connected, count_flag, json_flag, where_flag
+from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import (
     amount,
     cell,
@@ -31,36 +32,37 @@ __all__ = ["consume", "peek"]
 SLICE = 0.25
 
 
-@click.command()
+@click.command(epilog="Example: shmq consume orders -n 10 --format json")
 @queue_name()
-@click.option("--follow", is_flag=True, help="Go on waiting for messages until stopped.")
+@click.option("--follow", is_flag=True, help="Wait for more messages until stopped.")
 @count_flag("Stop after COUNT messages.")
-@where_flag("Take those alone that EXPR means, and leave the others.")
+@where_flag("Take only messages for which EXPR is true: see docs/cli.md.")
 @click.option(
     "--timeout",
     type=params.seconds,
     metavar="TIME",
-    help="Stop when no message came for TIME [0 s; with --follow: never].",
+    help="Stop if no message arrives for TIME.  [default: 0s; with --follow: never]",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(render.FORMATS),
-    help="What to write of a message [body]; json is one object per line.",
+    help="What to print of a message; json is one object per line.  [default: body]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--delimiter",
     type=params.delimiter,
     metavar="TEXT",
-    help=r"What follows each message, instead of a newline; \0, \n, \t are understood.",
+    help=r"Print TEXT after each message, not a newline; \0, \n, \r\n, \t are escapes.",
 )
 @click.option(
     "--ahead",
     type=click.IntRange(min=1),
     default=64,
+    show_default=True,
     metavar="COUNT",
-    help="Into a pipe: how many messages its slow reader may leave unread.  [default: 64]",
+    help="In a pipe: how many messages to write ahead of a slow reader.",
 )
 @click.pass_context
 @connected
@@ -77,11 +79,11 @@ def consume(
     delimiter: bytes | None,
     ahead: int,
 ) -> None:
-    """Write messages out and remove them.
+    """Take messages from a queue, print them, and acknowledge them.
 
-    Without --follow, -n or --timeout it writes what is there and ends. A message is
-    acknowledged once it is written out, and to a pipe once its reader has read it; what
-    could not be written goes back to the queue.
+    Without --follow, -n or --timeout it stops when the queue is empty. A message is
+    acknowledged once it is written; in a pipe, once the reader has read it. A message that
+    cannot be written goes back to the queue.
     """
     outlet = open_outlet()
     write = _writer(form, as_json, delimiter)
@@ -155,7 +157,7 @@ def _writer(
         raise click.UsageError(f"--json and --format {form} exclude each other: drop one")
     if as_json or form == "json":
         if delimiter is not None:
-            raise click.UsageError("--delimiter goes with the formats body and raw: drop it")
+            raise click.UsageError("--delimiter works with the formats body and raw: drop it")
         return lambda message: render.as_json(message).encode() + b"\n"
     end = b"\n" if delimiter is None else delimiter
     if form == "raw":
@@ -171,8 +173,8 @@ def _shown_safely(message: shmq.Message) -> str:
 def _report(window: Window) -> None:
     if window.late:
         note(
-            f"{counted(window.late, 'message')} written after the lease had run out will come "
-            f"again: make the queue with a longer --visibility-timeout"
+            f"{counted(window.late, 'message')} written after the lease had expired will be "
+            f"delivered again: make the queue with a longer --visibility-timeout"
         )
 
 
@@ -188,10 +190,10 @@ def _outcome(seen: int, follow: bool, signal: int, outlet: Outlet) -> int:
 _SHOWN = 200
 
 
-@click.command()
+@click.command(epilog="Example: shmq peek orders -n 3")
 @queue_name()
-@count_flag("How many messages to show at most.  [default: 10]", default=10)
-@where_flag("Show those alone that EXPR means.")
+@count_flag("Show at most COUNT messages.  [default: 10]", default=10)
+@where_flag("Show only messages for which EXPR is true: see docs/cli.md.")
 @json_flag
 @click.pass_context
 @connected
@@ -203,7 +205,7 @@ def peek(
     where: str | None,
     as_json: bool,
 ) -> None:
-    """Show the next messages; leave them there."""
+    """Show the next messages of a queue without taking them."""
     with broker.queue(name) as queue:
         messages = queue.peek(count, where=where)
         if as_json:

@@ -15,7 +15,7 @@ from rich.table import Table
 import shmq
 from shmq.cli.shared import render
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
@@ -32,25 +32,25 @@ _files = click.argument(
     type=click.Path(exists=True, dir_okay=False),
 )  # fmt: skip
 _salvage = click.option(
-    "--salvage", is_flag=True, help="Pass over what is damaged, and say what that was."
+    "--salvage", is_flag=True, help="Skip what is damaged, and list it on stderr."
 )
 
 
-@click.group(short_help="Look into .dmsq files: snapshots and journals.")
+@click.group(cls=Group, epilog="Example: shmq dmsq verify invoices.dmsq")
 def dmsq() -> None:
-    """Look into .dmsq files: snapshots, and segments of journals.
+    """Look into .dmsq files: snapshots and journals of queues and streams.
 
-    A file is read as it stands, also while it is in use. dump and export take all files of
-    a queue, NAME.dmsq and NAME@*.dmsq: together they hold what the queue held.
+    Files may be in use. dump and export take all files of one queue, NAME.dmsq and
+    NAME@*.dmsq; together they hold the messages of the queue.
     """
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq inspect invoices.dmsq")
 @_file
-@click.option("--records", "each", is_flag=True, help="Show each record, not their counts.")
+@click.option("--records", "each", is_flag=True, help="Show every record instead of counts.")
 @json_flag
 def inspect(path: str, each: bool, as_json: bool) -> None:
-    """Show what a file is, and what is in it."""
+    """Show what a file is, and what it contains."""
     data = read_file(path)
     header, start = read_header(data[:HEADER_BYTES], path)
     told = {
@@ -78,16 +78,15 @@ def inspect(path: str, each: bool, as_json: bool) -> None:
     show_table(_listed(records) if each else _summed(records))
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq verify invoices.dmsq")
 @_files
 @json_flag
 @click.pass_context
 def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> None:
-    """Check every byte of files, each by itself; say where the damage is.
+    """Check every byte of each file, and say where a file is damaged.
 
-    Of a stream these are its card, stream.dmsq, and the segments of its partitions: what is
-    missing before the next segment is damage, too. A segment that was being written may end in
-    a batch that was not written to its end: that is no damage.
+    The files of a stream are stream.dmsq and the segments of its partitions. Records missing
+    between two segments are damage. An incomplete last batch of the newest segment is not.
     """
     found = [_verified(path) for path in paths]
     if as_json:
@@ -98,12 +97,12 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> Non
     context.exit(Code.OK if all(one["sound"] for one in found) else Code.WRONG)
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq dump invoices.dmsq")
 @_files
 @_salvage
 @click.pass_context
 def dump(context: click.Context, paths: tuple[str, ...], salvage: bool) -> None:
-    """Write the messages that files hold as JSON, one a line, as consume --json does."""
+    """Print the messages in the files as JSON, one per line."""
     with _chain(paths, salvage) as chain:
         for message in _messages(chain):
             show(render.as_json(message))
@@ -111,18 +110,18 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool) -> None:
     context.exit(Code.OK if found else Code.NOTHING)
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq export invoices.dmsq --to invoices.parquet")
 @_files
 @click.option(
     "--to",
     required=True,
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Where to: FILE.arrow, or FILE.parquet. What is there is replaced.",
+    help="FILE.arrow or FILE.parquet; an existing file is replaced.",
 )
 @_salvage
 def export(paths: tuple[str, ...], to: str, salvage: bool) -> None:
-    """Write the messages that files hold as a table, for Arrow or as Parquet."""
+    """Write the messages in the files to an Arrow or Parquet file."""
     write = writer_of(to)
     with _chain(paths, salvage) as chain:
         write(to, chain)

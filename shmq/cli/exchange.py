@@ -14,52 +14,50 @@ from shmq.api import ExchangeKind
 from shmq.api.options import Confirm
 from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
-from shmq.cli.shared.batch_put import CODECS, decode
-from shmq.cli.shared.broker_target import target_of
-from shmq.cli.shared.flags import BRIEFLY, complete_queues, connected, json_flag, yes_flag
+from shmq.cli.shared.batch_put import check_messages, decode, message_flags
+from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
 from shmq.cli.shared.input_lines import open_lines
-from shmq.cli.shared.names import EXCHANGE
+from shmq.cli.shared.names import (
+    EXCHANGE,
+    QUEUE,
+    STREAM,
+    complete_exchanges,
+    complete_names,
+    complete_queues,
+    complete_streams,
+    exchange_name,
+    kind_of,
+)
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.cli.shared.stop_signal import Stop
 
-__all__ = ["complete_exchanges", "exchange", "exchange_argument", "publish"]
+__all__ = ["exchange", "publish"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def complete_exchanges(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
-    """The names of exchanges that begin so; none where they cannot be had."""
-    try:
-        with target_of(context).connect(connect_timeout=BRIEFLY, request_timeout=BRIEFLY) as broker:
-            return [x.name for x in broker.list_exchanges() if x.name.startswith(begun)]
-    except (shmq.ShmqError, OSError, click.ClickException):
-        return []
-
-
-exchange_argument = click.argument(
-    "name", metavar="EXCHANGE", type=params.text, shell_complete=complete_exchanges
-)
-
-
-@click.group(short_help="Make, bind and delete exchanges.")
+@click.group(cls=Group, epilog="Example: shmq exchange bind events orders --key 'order.#'")
 def exchange() -> None:
-    """Look after exchanges, which pass what is published on to queues.
+    """Make, bind, list and delete exchanges.
 
-    What an exchange is bound to gets a copy: see shmq publish.
+    An exchange puts a copy of each published message in every queue whose binding matches.
     """
 
 
-@exchange.command()
-@exchange_argument
+@exchange.command(epilog="Example: shmq exchange create audit --kind fanout")
+@exchange_name
 @click.option(
     "--kind",
     type=click.Choice(get_args(ExchangeKind)),
     default="direct",
     show_default=True,
-    help="By what it passes messages on: their key, a pattern of it, nothing, or their headers.",
+    help="Route by equal key, by key pattern, to every binding, or by headers.",
 )
 @click.option(
-    "--alternate", metavar="NAME", help="The exchange that gets what no binding takes [none]."
+    "--alternate",
+    metavar="NAME",
+    shell_complete=complete_exchanges,
+    help="The exchange for messages that no binding matches.  [default: none]",
 )
 @json_flag
 @connected
@@ -68,7 +66,7 @@ def create(
 ) -> None:
     """Make an exchange.
 
-    Making it again as it is changes nothing; as another it is refused.
+    Repeating the command with the same options changes nothing; other options are refused.
     """
     broker.create_exchange(name, kind, alternate).close()
     if as_json:
@@ -81,26 +79,34 @@ def create(
 def _binding_flags(command: F) -> F:
     for decorate in reversed(
         (
-            exchange_argument,
-            click.option(
-                "-q", "--queue", metavar="NAME", help="The queue.", shell_complete=complete_queues
+            exchange_name,
+            click.argument(
+                "target", metavar="[TARGET]", required=False, shell_complete=complete_names
             ),
-            click.option("--stream", metavar="NAME", help="Or a stream."),
             click.option(
-                "--to", metavar="NAME", help="Or an exchange.", shell_complete=complete_exchanges
+                "-q", "--queue", metavar="NAME", shell_complete=complete_queues,
+                help="The same as TARGET: a queue.",
+            ),
+            click.option(
+                "--stream", metavar="NAME", shell_complete=complete_streams,
+                help="The same as TARGET: a stream.",
+            ),
+            click.option(
+                "--to", metavar="NAME", shell_complete=complete_exchanges,
+                help="The same as TARGET: an exchange.",
             ),
             click.option(
                 "-k", "--key", type=params.text, default="", metavar="KEY",
-                help="The key; of a topic exchange a pattern: * is one word, # any number.",
+                help="The key. For a topic exchange a pattern: * is one word, # any number.",
             ),
             click.option(
                 "--header", "headers", type=params.wanted_header, multiple=True,
                 metavar="KEY[=VALUE]",
-                help="Of a headers exchange: a header, without a value any; may be repeated.",
+                help="For a headers exchange: a header, with any value or VALUE; may be repeated.",
             ),
             click.option(
                 "--match", type=click.Choice(["all", "any"]), default="all", show_default=True,
-                help="Of a headers exchange: how many of them a message must have.",
+                help="For a headers exchange: which of the headers a message must have.",
             ),
             json_flag,
         )
@@ -109,29 +115,31 @@ def _binding_flags(command: F) -> F:
     return command
 
 
-@exchange.command()
+@exchange.command(epilog="Example: shmq exchange bind events orders --key 'order.#'")
 @_binding_flags
 @connected
 def bind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
-    """Pass on to a queue, or to another exchange."""
-    target, binding = _binding(**given)
+    """Bind an exchange to a queue, a stream or another exchange."""
+    target, binding = _binding(broker, **given)
     with broker.exchange(name) as found:
         made = found.bind(target, **binding)
-    _tell(name, target, as_json, "bound", made, "is bound so already")
+    _tell(name, target, as_json, "bound", made, "is already bound in this way")
 
 
-@exchange.command()
+@exchange.command(epilog="Example: shmq exchange unbind events orders --key 'order.#'")
 @_binding_flags
 @connected
 def unbind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
-    """Undo a bind: give the same flags."""
-    target, binding = _binding(**given)
+    """Remove a binding; give the options that it was made with."""
+    target, binding = _binding(broker, **given)
     with broker.exchange(name) as found:
         done = found.unbind(target, **binding)
-    _tell(name, target, as_json, "unbound", done, "was not bound so")
+    _tell(name, target, as_json, "unbound", done, "is not bound in this way")
 
 
 def _binding(
+    broker: shmq.Broker,
+    target: str | None,
     queue: str | None,
     stream: str | None,
     to: str | None,
@@ -139,13 +147,23 @@ def _binding(
     headers: tuple[tuple[str, str | None], ...],
     match: str,
 ) -> tuple[str, dict[str, Any]]:
-    """The target, and the other arguments of a bind."""
-    targets = {"queue": queue, "stream": stream, "exchange": to}
-    given = [(kind, name) for kind, name in targets.items() if name is not None]
-    if len(given) != 1:
-        raise click.UsageError("say to what, once: -q QUEUE, --stream STREAM or --to EXCHANGE")
-    kind, target = given[0]
-    return target, {"key": key, "kind": kind, "headers": dict(headers) or None, "match": match}
+    """The name of the target, and the other arguments of a bind."""
+    flags = {QUEUE: queue, STREAM: stream, EXCHANGE: to}
+    given = [(kind, name) for kind, name in flags.items() if name is not None]
+    if len(given) + (target is not None) != 1:
+        raise click.UsageError(
+            "name one target: TARGET, or with its kind -q QUEUE, --stream STREAM or --to EXCHANGE"
+        )
+    kind, name = given[0] if target is None else (_kind_of(broker, target), target)
+    return name, {"key": key, "kind": kind, "headers": dict(headers) or None, "match": match}
+
+
+def _kind_of(broker: shmq.Broker, target: str) -> str:
+    try:
+        return kind_of(broker, target)
+    except click.UsageError as error:
+        told = error.message.replace("--kind", "-q, --stream or --to")
+        raise click.UsageError(told) from None
 
 
 def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: str) -> None:
@@ -154,11 +172,11 @@ def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: s
     elif done:
         show(f"{target!r} is {what} {'to' if what == 'bound' else 'from'} exchange {name!r}")
     else:
-        show(f"{target!r} {else_}: exchange {name!r} is as it was")
+        show(f"{target!r} {else_}: exchange {name!r} is unchanged")
 
 
-@exchange.command()
-@exchange_argument
+@exchange.command(epilog="Example: shmq exchange delete events --yes")
+@exchange_name
 @yes_flag
 @json_flag
 @connected
@@ -167,7 +185,7 @@ def delete(broker: shmq.Broker, /, name: str, yes: bool, as_json: bool) -> None:
     delete_one(broker, EXCHANGE, name, yes=yes, as_json=as_json)
 
 
-@exchange.command("list")
+@exchange.command("list", epilog="Example: shmq exchange list events")
 @click.argument("name", metavar="[EXCHANGE]", required=False, shell_complete=complete_exchanges)
 @json_flag
 @connected
@@ -218,39 +236,10 @@ def _by(binding: shmq.Binding) -> str:
 _LONGEST = 1 << 30
 
 
-@click.command(short_help="Publish messages to an exchange.")
-@exchange_argument
-@click.option(
-    "-k", "--key", type=params.text, default="", metavar="KEY", help="By what they are routed."
-)
-@click.option("-m", "--message", "messages", multiple=True, metavar="TEXT", help="Publish TEXT.")
-@click.option("--file", "path", metavar="FILE", help="Publish each line of FILE; - is stdin.")
-@click.option(
-    "--priority", type=params.priority, metavar="N|low|normal|high",
-    help="Higher is served first [the middle one].",
-)  # fmt: skip
-@click.option("--group", type=params.text, metavar="NAME", help="In order, one in flight a group.")
-@click.option(
-    "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
-    help="A header; may be repeated.",
-)  # fmt: skip
-@click.option("--delay", type=params.seconds, metavar="TIME", help="Visible only after TIME.")
-@click.option("--ttl", type=params.seconds, metavar="TIME", help="Not delivered after TIME.")
-@click.option(
-    "--dedupe-id", type=params.text, metavar="ID", help="Put the message once in the window."
-)
-@click.option(
-    "--codec", type=click.Choice(CODECS), default="text", show_default=True,
-    help="What the messages are; all but text and bytes are given as JSON.",
-)  # fmt: skip
-@click.option(
-    "--block/--no-block", default=None, help="Wait while a queue is full [as its overflow says]."
-)
-@click.option("--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME.")
-@click.option(
-    "--confirm", type=click.Choice(["memory", "disk"]),
-    help="Where the messages are when it says that they were put [as each queue's option says].",
-)  # fmt: skip
+@click.command(epilog="Example: shmq publish events --key order.paid -m 4711")
+@exchange_name
+@click.option("-k", "--key", type=params.text, default="", metavar="KEY", help="The routing key.")
+@message_flags
 @json_flag
 @connected
 def publish(
@@ -269,15 +258,12 @@ def publish(
     as_json: bool,
     **properties: Any,
 ) -> None:
-    """Publish messages, given as flags or lines, to an exchange.
+    """Publish messages to an exchange.
 
-    Each -m TEXT is a message, or else each line of FILE or of standard input. It says how
-    many copies were put into queues.
+    Each -m TEXT is a message. Without -m, each line of FILE or of standard input is a message.
+    The last line of output says how many copies were put in queues, also after an error.
     """
-    if messages and path is not None:
-        raise click.UsageError("-m and --file exclude each other: drop one")
-    if dedupe_id is not None and len(messages) != 1:
-        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
+    check_messages(messages, path, dedupe_id)
     properties |= {"codec": codec, "headers": dict(headers) or None, "confirm": confirm}
     with broker.exchange(name) as exchange, Stop() as stop:
         publishing = _Publishing(exchange, key, block, timeout, properties)
@@ -351,6 +337,6 @@ class _Publishing:
             told = {"delivered": self._delivered, "duplicates": self._duplicates}
             show_json({"exchange": name, **told})
         elif self._duplicates:
-            show(f"{put} put by exchange {name!r}, {self._duplicates} known already")
+            show(f"{put} put by exchange {name!r}, {self._duplicates} dropped as duplicates")
         else:
             show(f"{put} put by exchange {name!r}")

@@ -15,7 +15,8 @@ from shmq.api.names import check_name
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import complete_queues, json_flag, namespace_of
+from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import (
     amount,
     cell,
@@ -41,24 +42,24 @@ from shmq.storage.aside import Aside, files_aside
 __all__ = ["doctor", "fsck", "keeper"]
 
 
-@click.command(short_help="Find and remove what the dead have left.")
-@click.option("--fix", is_flag=True, help="Remove what is stale; nothing that is in use.")
+@click.command(epilog="Example: shmq doctor --fix")
+@click.option("--fix", is_flag=True, help="Remove what is left behind; nothing that is in use.")
 @click.option(
     "--timeout",
     type=params.seconds,
     default="30s",
     metavar="TIME",
     show_default=True,
-    help="How long the look at one queue may take.",
+    help="How long the check of one queue may take.",
 )
 @json_flag
 @click.pass_context
 def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> None:
-    """Find what dead processes have left, and what is wrong with the machine.
+    """Find what dead processes have left behind, and problems of this host.
 
-    In all namespaces of this user, or in the one that is named. What is in use is never
-    touched; a queue that is damaged is reported, and left to shmq delete. Files that are set
-    aside on disk are listed, with what restores and what removes them.
+    It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.
+    A damaged queue is reported; delete it with shmq delete. Files that are set aside on disk
+    are listed with the commands that restore and remove them.
     """
     names, others = _asked_for(context)
     found = [one for name in names for one in sweep(name, fix, timeout)]
@@ -160,9 +161,9 @@ def _show(
             made.add_row(*(cell(value) for value in row))
         show_table(made)
         if any(not one.fixed for one in found):
-            note("what is stale is removed by shmq doctor --fix; an unusable queue, by shmq delete")
+            note("shmq doctor --fix removes what is left behind, shmq delete a damaged queue")
     else:
-        show(f"nothing is stale in {counted(len(names), 'namespace')}")
+        show(f"nothing is left behind in {counted(len(names), 'namespace')}")
 
 
 def _show_segments(lying: list[Segment]) -> None:
@@ -176,17 +177,8 @@ def _show_segments(lying: list[Segment]) -> None:
     show_table(made)
 
 
-@click.command(short_help="Check every invariant of queues.")
-@click.argument("queues", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queues)
-@click.option(
-    "-q",
-    "--queue",
-    "named",
-    metavar="NAME",
-    multiple=True,
-    shell_complete=complete_queues,
-    help="The same as QUEUE; may be repeated.",
-)
+@click.command(epilog="Example: shmq fsck orders")
+@queue_names
 @click.option(
     "--timeout",
     type=params.seconds,
@@ -199,22 +191,20 @@ def _show_segments(lying: list[Segment]) -> None:
 @click.pass_context
 def fsck(
     context: click.Context,
-    queues: tuple[str, ...],
-    named: tuple[str, ...],
+    names: tuple[str, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Check every invariant of each QUEUE, or of all of the namespace.
+    """Check every invariant of queues; change nothing.
 
-    Without a QUEUE all records in the files of its durable streams are read as well. Changes
-    nothing, and may be run on what is in use.
+    Without a NAME it checks every queue of the namespace, and reads all records in the files
+    of its durable streams. The queues may be in use.
     """
     namespace = namespace_of(context)
-    # Not the broker's list, which clears away what is half made.
-    asked = list(dict.fromkeys(queues + named))
-    names = asked or Namespace.of(namespace).queue_names()
-    found = [examine(namespace, name, timeout) for name in names]
-    if not asked:
+    # Not the broker's list: making it removes queues that are half made.
+    checked = names or Namespace.of(namespace).queue_names()
+    found = [examine(namespace, name, timeout) for name in checked]
+    if not names:
         found = [one for one in found if one.state != MISSING]  # deleted meanwhile
         found += examine_files(namespace)
     if as_json:
@@ -243,22 +233,21 @@ def _code(found: list[Examined]) -> Code:
     return Code.NO_QUEUE if states <= {SOUND, MISSING} else Code.SEGMENT
 
 
-@click.command(short_help="Do what is due where nobody looks.")
+@click.command(epilog="Example: shmq keeper --once")
 @click.option(
     "--interval",
     type=params.seconds,
     default="50ms",
     metavar="TIME",
     show_default=True,
-    help="How long something may be overdue.",
+    help="The time between two checks.",
 )
-@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@click.option("--once", is_flag=True, help="Check once, and end.")
 @click.pass_context
 def keeper(context: click.Context, interval: float, once: bool) -> None:
-    """Do what is due in every queue of the namespace, until Ctrl-C or SIGTERM.
+    """Expire leases, delays and TTLs on time in queues that no process uses, until stopped.
 
-    Ends leases, delays and ttls, and returns what dead processes held, in queues that
-    nobody touches, too.
+    Queues in use need no keeper. It also returns messages that dead processes had leased.
     """
     if not interval > 0:
         raise click.BadParameter("it must be more than 0", param_hint="'--interval'")

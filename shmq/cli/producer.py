@@ -12,57 +12,19 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
-from shmq.cli.shared.batch_put import CODECS, Putting, decode
-from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.batch_put import CODECS, Putting, check_messages, decode, message_flags
+from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.input_lines import Lines, open_lines, progress
+from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.cli.shared.stop_signal import Stop
 
 __all__ = ["produce", "request"]
 
 
-@click.command()
+@click.command(epilog="Example: seq 1 1000 | shmq produce orders --priority low")
 @queue_name()
-@click.option("-m", "--message", "messages", multiple=True, metavar="TEXT", help="Put TEXT.")
-@click.option("--file", "path", metavar="FILE", help="Put each line of FILE; - is stdin.")
-@click.option(
-    "--priority",
-    type=params.priority,
-    metavar="N|low|normal|high",
-    help="Higher is served first [the middle one].",
-)
-@click.option("--group", type=params.text, metavar="NAME", help="In order, one in flight a group.")
-@click.option(
-    "--header",
-    "headers",
-    type=params.header,
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A header; may be repeated.",
-)
-@click.option("--delay", type=params.seconds, metavar="TIME", help="Visible only after TIME.")
-@click.option("--ttl", type=params.seconds, metavar="TIME", help="Not delivered after TIME.")
-@click.option(
-    "--dedupe-id", type=params.text, metavar="ID", help="Put the message once in the window."
-)
-@click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default="text",
-    show_default=True,
-    help="What the messages are; all but text and bytes are given as JSON.",
-)
-@click.option(
-    "--block/--no-block", default=None, help="Wait while the queue is full [as its overflow says]."
-)
-@click.option(
-    "--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME each time."
-)
-@click.option(
-    "--confirm",
-    type=click.Choice(["memory", "disk"]),
-    help="Where the messages are when it says that they were put [as the queue's option says].",
-)
+@message_flags
 @json_flag
 @click.pass_context
 @connected
@@ -82,12 +44,12 @@ def produce(
     as_json: bool,
     **properties: Any,
 ) -> None:
-    """Put messages, given as flags or lines.
+    """Put messages in a queue.
 
-    Each -m TEXT is a message, or else each line of FILE or of standard input.
-    However it ends, it says how many messages were put.
+    Each -m TEXT is a message. Without -m, each line of FILE or of standard input is a message.
+    The last line of output says how many messages were put, also after an error.
     """
-    _check(messages, path, dedupe_id)
+    check_messages(messages, path, dedupe_id)
     if block is False and timeout is not None:
         raise click.UsageError("--no-block and --timeout exclude each other: drop one")
     properties["headers"] = _headers(headers)
@@ -103,13 +65,6 @@ def produce(
                 putting.put_all([os.fsencode(text) for text in messages], "message {}".format)
 
 
-def _check(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
-    if messages and path is not None:
-        raise click.UsageError("-m and --file exclude each other: drop one")
-    if dedupe_id is not None and len(messages) != 1:
-        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
-
-
 def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
     headers: dict[str, str] = {}
     for key, value in pairs:
@@ -121,7 +76,7 @@ def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
 
 def _put_lines(putting: Putting, lines: Lines, stop: Stop) -> None:
     if lines.typed:
-        note("each line you type is a message; Ctrl-D ends it")
+        note("each line you type is a message; Ctrl-D ends the input")
     batches = iter(lines)
     with progress(lines) as advance:
         while True:
@@ -167,20 +122,20 @@ def _report(putting: Putting, as_json: bool) -> None:
         show(f"{counted(putting.count, 'message')} put on queue {putting.queue!r}")
 
 
-@click.command(short_help="Ask a queue's server, and print its reply.")
+@click.command(epilog="Example: shmq request sums -m '[1, 2]' --codec json")
 @queue_name()
-@click.option("-m", "--message", "text", metavar="TEXT", required=True, help="Ask TEXT.")
+@click.option("-m", "--message", "text", metavar="TEXT", required=True, help="The request.")
 @click.option(
     "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
     help="A header; may be repeated.",
 )  # fmt: skip
 @click.option(
     "--codec", type=click.Choice(CODECS), default="text", show_default=True,
-    help="What the request is; all but text and bytes are given as JSON.",
+    help="How the request is stored; all but text and bytes are given as JSON.",
 )  # fmt: skip
 @click.option(
     "--timeout", type=params.seconds, default="10s", metavar="TIME", show_default=True,
-    help="How long the reply may take.",
+    help="Wait for the reply at most TIME.",
 )  # fmt: skip
 @json_flag
 @connected
@@ -194,9 +149,10 @@ def request(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Put a request into a queue that somebody serves, wait for the reply, and print it.
+    """Put a request in a queue, wait for its reply, and print the reply.
 
-    An error of the server's is one line on stderr and code 1; no reply in time is code 11.
+    A Python process answers with serve(). If its handler fails, the error is printed and the
+    exit code is 1. If no reply comes in time, the exit code is 11.
     """
     try:
         body = decode(os.fsencode(text), codec)

@@ -11,8 +11,16 @@ import click
 import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import is_this_process, typed
-from shmq.cli.shared.flags import connected, json_flag, queue_name, yes_flag
-from shmq.cli.shared.names import EXCHANGE, KINDS, QUEUE, STREAM, complete_names, kind_of
+from shmq.cli.shared.flags import connected, json_flag, yes_flag
+from shmq.cli.shared.names import (
+    EXCHANGE,
+    KINDS,
+    QUEUE,
+    STREAM,
+    complete_names,
+    kind_of,
+    queue_name,
+)
 from shmq.cli.shared.output import cell, clock, counted, note, show, show_json, show_table, table
 
 __all__ = ["ask_first", "create", "delete", "delete_one", "purge", "who"]
@@ -20,8 +28,8 @@ __all__ = ["ask_first", "create", "delete", "delete_one", "purge", "who"]
 _seconds_or_none = params.or_none(params.seconds)
 
 
-@click.command()
-@queue_name(help="The queue's name: 1 to 100 of A-Z a-z 0-9 . _ : -")
+@click.command(epilog="Example: shmq create invoices --capacity 100000 --visibility-timeout 5m")
+@queue_name(help="The same as NAME: 1 to 100 of A-Z a-z 0-9 . _ : -")
 @click.option("--capacity", type=params.whole, metavar="N", help="Most messages [16384].")
 @click.option("--arena-bytes", type=params.size, metavar="SIZE", help="Bytes of bodies [16MiB].")
 @click.option(
@@ -99,10 +107,10 @@ _seconds_or_none = params.or_none(params.seconds)
 @json_flag
 @connected
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
-    """Make a queue, and its dead-letter queue.
+    """Make a queue, and its dead-letter queue NAME.dlq.
 
-    Making it again with the same options changes nothing; with others it is refused.
-    Sizes are 4096, 64KiB, 16MiB; times are 30, 30s, 500ms, 5m, 2h.
+    Repeating the command with the same options changes nothing; other options are refused.
+    Sizes are 4096, 64KiB or 16MiB; times are 30, 30s, 500ms, 5m or 2h.
     """
     given: dict[str, Any] = {
         option: None if value is params.NONE else value
@@ -117,9 +125,11 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
         show(f"queue {name!r} is ready in namespace {broker.namespace!r}")
 
 
-@click.command()
-@queue_name(help="The name of a queue.", complete=complete_names)
-@click.option("--kind", type=click.Choice(KINDS), help="What the NAME is [what has that name].")
+@click.command(epilog="Example: shmq delete orders --yes")
+@queue_name(help="Only a queue of that name.", complete=complete_names)
+@click.option(
+    "--kind", type=click.Choice(KINDS), help="What NAME is; needed if several kinds have the name."
+)
 @yes_flag
 @json_flag
 @click.pass_context
@@ -132,10 +142,10 @@ def delete(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete a queue, a stream or an exchange, and all that it holds.
+    """Delete a queue, a stream or an exchange with all its contents.
 
-    With -q it is a queue. The dead-letter queue of a queue stays, and so do the queues that an
-    exchange is bound to.
+    The dead-letter queue of a queue stays, and so do the queues bound to an exchange. With -q
+    only a queue is deleted.
     """
     if typed(context, "name"):
         if kind not in {None, QUEUE}:
@@ -160,15 +170,15 @@ def delete_one(broker: shmq.Broker, kind: str, name: str, *, yes: bool, as_json:
         show(f"{kind} {name!r} is deleted")
 
 
-@click.command()
+@click.command(epilog="Example: shmq purge orders --yes")
 @queue_name()
 @yes_flag
 @json_flag
 @connected
 def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
-    """Remove the messages of a queue.
+    """Remove the waiting messages of a queue, visible and delayed.
 
-    The visible and the delayed ones; what is leased stays.
+    Leased messages stay.
     """
     with broker.queue(name) as queue:
         if not yes:
@@ -216,14 +226,14 @@ def ask_first(what: str, question: str) -> None:
         raise click.ClickException("nothing was changed")
 
 
-@click.command()
+@click.command(epilog="Example: shmq who orders")
 @queue_name()
 @json_flag
 @connected
 def who(broker: shmq.Broker, name: str, as_json: bool) -> None:
-    """Show who is attached to a queue.
+    """Show the processes attached to a queue, and how many messages each has leased.
 
-    With the number of messages they hold leased. This command itself is left out.
+    The process of this command is left out.
     """
     with broker.queue(name) as queue:
         attached = [one for one in queue.attachments() if not is_this_process(broker, one)]

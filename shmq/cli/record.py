@@ -17,25 +17,27 @@ from shmq.api import OnDamage, Policy, Start
 from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import connected, count_flag, json_flag
+from shmq.cli.shared.flags import connected, count_flag, json_flag, partition_flag, where_flag
 from shmq.cli.shared.input_lines import open_lines
-from shmq.cli.shared.names import damage_flag, partition_flag, stream_argument, tell_damage
+from shmq.cli.shared.names import stream_name
 from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.cli.shared.stop_signal import Stop
 
 __all__ = ["append", "read", "subscribe", "tail"]
 
 
-@click.command()
-@stream_argument
+@click.command(epilog="Example: shmq stream append clicks --key alice -m /cart -m /pay")
+@stream_name
 @click.option("-m", "--message", "messages", multiple=True, metavar="TEXT", help="Append TEXT.")
 @click.option("--file", "path", metavar="FILE", help="Append each line of FILE; - is stdin.")
-@click.option("-k", "--key", type=params.text, metavar="KEY", help="The key: it says where.")
+@click.option(
+    "-k", "--key", type=params.text, metavar="KEY", help="The key; it chooses the partition."
+)
 @click.option(
     "--key-separator",
     type=params.delimiter,
     metavar="TEXT",
-    help=r"Each line is its key, TEXT and the record; \t is understood.",
+    help=r"Each line is KEY, TEXT and the record; TEXT may be \t.",
 )
 @click.option(
     "--header",
@@ -45,14 +47,14 @@ __all__ = ["append", "read", "subscribe", "tail"]
     metavar="KEY=VALUE",
     help="A header; may be repeated.",
 )
-@partition_flag("The partition [where the key says, or in turns].")
+@partition_flag("Append to partition N.  [default: by key, else in turn]")
 @click.option(
-    "--timeout", type=params.seconds, metavar="TIME", help="Wait for room at most TIME each time."
+    "--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME each time."
 )
 @click.option(
     "--confirm",
     type=click.Choice(["memory", "disk"]),
-    help="Where the records are when it says so [as the stream's option says].",
+    help="Where records must be before the command reports them.  [default: the stream's]",
 )
 @json_flag
 @connected
@@ -70,9 +72,9 @@ def append(
     confirm: Confirm | None,
     as_json: bool,
 ) -> None:
-    """Append records, given as flags or lines.
+    """Append records to a stream.
 
-    Each -m TEXT is a record, or else each line of FILE or of standard input.
+    Each -m TEXT is a record. Without -m, each line of FILE or of standard input is a record.
     """
     if messages and path is not None:
         raise click.UsageError("-m and --file exclude each other: drop one")
@@ -87,7 +89,7 @@ def append(
             else:
                 lines = open_lines(path, stream.options.max_record_bytes)
                 if lines.typed:
-                    note("each line you type is a record; Ctrl-D ends it")
+                    note("each line you type is a record; Ctrl-D ends the input")
                 for batch in lines:
                     appending.append(batch)
         finally:
@@ -143,8 +145,8 @@ class _Appending:
 
     def _without_key(self, line: bytes) -> click.ClickException:
         return click.ClickException(
-            f"the line {line[:80]!r} has no {self._separator!r}, so no key: mend it, or drop "
-            f"--key-separator; it and what follows was not appended"
+            f"the line {line[:80]!r} has no {self._separator!r}, so no key: correct it, or drop "
+            f"--key-separator; this line and those after it were not appended"
         )
 
     def report(self, as_json: bool) -> None:
@@ -175,29 +177,47 @@ def _is_text(line: bytes) -> bool:
 SLICE = 0.25
 
 
-@click.command()
-@stream_argument
-@partition_flag("The partition alone [all].")
+_damage_flag = click.option(
+    "--on-damage",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="At damage in a file: fail, or skip those records and count them.",
+)
+
+
+def _tell_damage(records: int) -> None:
+    """Say how many records were skipped because a file is damaged."""
+    if records:
+        note(f"{counted(records, 'record')} skipped: a file is damaged, they cannot be read")
+
+
+@click.command(epilog="Example: shmq stream read clicks --where \"key = 'alice'\"")
+@stream_name
+@partition_flag("Only partition N.  [default: all]")
 @click.option(
     "--from",
     "start",
     type=params.moment_or_end,
     default="earliest",
     metavar="earliest|latest|TIME",
-    help="Where to begin: seconds since 1970, or an age such as 5m [earliest].",
+    show_default=True,
+    help="Where to start; TIME is seconds since 1970, or an age such as 5m.",
 )
-@click.option("--offset", type=params.whole, metavar="N", help="Or there, in one partition.")
+@click.option(
+    "--offset", type=params.whole, metavar="N", help="Start at offset N of the partition -p."
+)
 @count_flag("Stop after COUNT records.")
-@click.option("--follow", is_flag=True, help="Go on waiting for records until stopped.")
+@click.option("--follow", is_flag=True, help="Wait for more records until stopped.")
 @click.option(
     "--timeout",
     type=params.seconds,
     metavar="TIME",
-    help="Stop when no record came for TIME [0 s; with --follow: never].",
+    help="Stop if no record arrives for TIME.  [default: 0s; with --follow: never]",
 )
-@click.option("--where", type=params.text, metavar="EXPRESSION", help="Leave out all others.")
-@damage_flag()
-@click.option("--with-key", is_flag=True, help="Write the key and a tab before each record.")
+@where_flag("Only records for which EXPR is true: see docs/cli.md.")
+@_damage_flag
+@click.option("--with-key", is_flag=True, help="Print the key and a tab before each record.")
 @json_flag
 @click.pass_context
 @connected
@@ -217,12 +237,12 @@ def read(
     with_key: bool,
     as_json: bool,
 ) -> None:
-    """Write records out; they stay in the stream.
+    """Print the records of a stream; they stay in the stream.
 
-    Without --follow or --timeout it writes what is there and ends.
+    Without --follow or --timeout it stops at the end of the stream.
     """
     if offset is not None and partition is None:
-        raise click.UsageError("--offset is of one partition: give -p, too")
+        raise click.UsageError("--offset needs a partition: add -p N")
     source = context.get_parameter_source("start")
     if offset is not None and source != click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--from and --offset exclude each other: drop one")
@@ -243,20 +263,21 @@ def read(
     context.exit(_outcome(seen, follow, stop.signal))
 
 
-@click.command()
-@stream_argument
-@partition_flag("The partition alone [all].")
+@click.command(epilog="Example: shmq stream tail clicks -n 5")
+@stream_name
+@partition_flag("Only partition N.  [default: all]")
 @click.option(
     "-n",
     "--count",
     type=click.IntRange(min=0),
     default=10,
     metavar="COUNT",
-    help="How many of the last records of each partition to show first.  [default: 10]",
+    show_default=True,
+    help="First show the last COUNT records of each partition.",
 )
-@click.option("--where", type=params.text, metavar="EXPRESSION", help="Leave out all others.")
-@damage_flag()
-@click.option("--with-key", is_flag=True, help="Write the key and a tab before each record.")
+@where_flag("Only records for which EXPR is true: see docs/cli.md.")
+@_damage_flag
+@click.option("--with-key", is_flag=True, help="Print the key and a tab before each record.")
 @json_flag
 @click.pass_context
 @connected
@@ -272,7 +293,7 @@ def tail(
     with_key: bool,
     as_json: bool,
 ) -> None:
-    """Write the last records out, and those that come, until stopped."""
+    """Print the last records, then new ones, until stopped."""
     with broker.stream(name) as stream, Stop() as stop:
         begin = {
             one.partition: max(one.latest - count, one.earliest)
@@ -315,8 +336,8 @@ def _carry(
 
 def _report(reader: shmq.Reader) -> None:
     if reader.lost:
-        note(f"{counted(reader.lost, 'record')} went before they could be read: they were old")
-    tell_damage(reader.damaged)
+        note(f"{counted(reader.lost, 'record')} were removed by retention before they were read")
+    _tell_damage(reader.damaged)
 
 
 def _outcome(seen: int, follow: bool, signal: int) -> int:
@@ -325,23 +346,27 @@ def _outcome(seen: int, follow: bool, signal: int) -> int:
     return Code.OK if seen else Code.NOTHING
 
 
-@click.command(short_help="Write out records of a stream whose keys match.")
-@click.argument("name", metavar="STREAM", type=params.text)
+@click.command(epilog="Example: shmq subscribe clicks 'alice.*' --history none --timeout 1s")
+@stream_name
 @click.argument("pattern", metavar="[PATTERN]", type=params.text, default="#", required=False)
 @click.option(
     "--history", type=params.or_none(params.whole), default="0", metavar="N|none",
-    help="How many of the newest to write first; none: all that there are [0].",
+    show_default=True,
+    help="First print the N newest records; none: all of them.",
 )  # fmt: skip
 @click.option(
     "--policy", type=click.Choice(["drop-oldest", "block"]), default="drop-oldest",
-    show_default=True, help="Lose what is overwritten, or hold back who appends.",
+    show_default=True, help="If this command is too slow: lose old records, or block appends.",
 )  # fmt: skip
-@damage_flag()
+@_damage_flag
 @count_flag("Stop after COUNT records.")
 @click.option(
-    "--timeout", type=params.seconds, metavar="TIME", help="Stop when none came for TIME [never]."
+    "--timeout",
+    type=params.seconds,
+    metavar="TIME",
+    help="Stop if no record arrives for TIME.  [default: never]",
 )
-@click.option("--with-key", is_flag=True, help="Write the key and a tab before each record.")
+@click.option("--with-key", is_flag=True, help="Print the key and a tab before each record.")
 @json_flag
 @click.pass_context
 @connected
@@ -359,9 +384,10 @@ def subscribe(
     with_key: bool,
     as_json: bool,
 ) -> None:
-    """Write out the records of a stream whose keys match, as they come.
+    """Print the records of a stream whose keys match PATTERN, as they arrive.
 
-    In the PATTERN, * is one word of the key and # any number of them; without one it is all.
+    In PATTERN, * is one word of the key and # is any number of words. Without PATTERN every
+    record matches.
     """
     patience = float("inf") if timeout is None else timeout
     newest = None if isinstance(history, params.Nothing) else history
@@ -384,7 +410,7 @@ def subscribe(
             if not found and left <= 0:
                 break
             since = time.monotonic() if found else since
-        tell_damage(subscription.damaged)
+        _tell_damage(subscription.damaged)
     context.exit(Code.OK if seen or stop.signal or timeout is None else Code.NOTHING)
 
 

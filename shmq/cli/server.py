@@ -27,52 +27,59 @@ from shmq.supervision.log_lines import show_on_stderr
 __all__ = ["ping", "serve", "token"]
 
 
-@click.command(short_help="Serve the queues to remote clients.")
+@click.command(epilog="Example: shmq serve --port 0")
 @click.option(
     "-b",
     "--bind",
     metavar="ADDRESS",
-    help="Where to listen; beyond this host it takes tokens and TLS.  [default: 127.0.0.1]",
+    help="The address to listen on; a public one needs tokens and TLS.  [default: 127.0.0.1]",
 )
 @click.option(
     "-p",
     "--port",
     type=click.IntRange(0, 65_535),
-    help=f"The port; 0: one that is free.  [default: {DEFAULT_PORT}]",
+    help=f"The port; 0 chooses a free one.  [default: {DEFAULT_PORT}]",
 )
 @click.option(
     "-w",
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many front-end processes.  [default: one a CPU, at most 4]",
+    help="Front-end processes.  [default: one per CPU, at most 4]",
 )
-@click.option("-n", "--namespace", metavar="NAME", help="The namespace; as in shmq -n NAME serve.")
-@click.option("-l", "--log-level", type=click.Choice(LEVELS), help="[default: info]")
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="The same as in shmq -n NAME serve: the namespace."
+)
+@click.option(
+    "-l",
+    "--log-level",
+    type=click.Choice(LEVELS),
+    help="The least severe events in the log.  [default: info]",
+)
 @data_dir_flag
 @click.option(
     "--persist/--no-persist",
     default=None,
-    help="Whether durable queues are recovered and written.  [default: persist]",
+    help="Whether to recover and write durable queues and streams.  [default: persist]",
 )
 @click.option(
     "-c",
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="All settings, as TOML: tokens, TLS and limits, too. The flags go over it.",
+    help="All settings, tokens, TLS and limits too, as TOML; flags override them.",
 )
 @click.option(
     "--insecure",
     is_flag=True,
     default=None,
-    help="Listen beyond this host without tokens or TLS.",
+    help="Allow other hosts without tokens or TLS.",
 )
 def serve(config: Path | None, **given: Any) -> None:
-    """Serve the queues of a namespace over TCP, until SIGTERM or Ctrl-C.
+    """Serve the queues, streams and exchanges of a namespace over TCP, until stopped.
 
-    Local processes go on without it: it attaches to the queues as they do. SIGTERM lets
-    what is under way be answered, SIGHUP reads the configuration again.
+    Local processes do not need a server; they keep working beside it. SIGTERM and Ctrl-C let
+    open requests be answered; SIGHUP reads the configuration again.
     """
     context = click.get_current_context()
     if given["data_dir"] is not None:
@@ -90,8 +97,8 @@ def serve(config: Path | None, **given: Any) -> None:
 _MOST = 64
 
 
-@click.command(short_help="See whether a server answers, and how fast.")
-@count_flag("Ping COUNT times.  [default: 4]", default=4)
+@click.command(epilog="Example: shmq --url shmq://127.0.0.1:9999 ping -n 2")
+@count_flag("Send COUNT pings.  [default: 4]", default=4)
 @click.option(
     "--interval", type=params.seconds, default="200ms", metavar="TIME", show_default=True,
     help="The time between two pings.",
@@ -102,20 +109,20 @@ _MOST = 64
 )  # fmt: skip
 @click.option(
     "--size", type=click.IntRange(0, _MOST), default=8, metavar="BYTES", show_default=True,
-    help=f"Bytes to send and to get back, at most {_MOST}.",
+    help=f"Bytes in a ping, at most {_MOST}.",
 )  # fmt: skip
 @json_flag
 @click.pass_context
 def ping(
     context: click.Context, count: int, interval: float, timeout: float, size: int, as_json: bool
 ) -> None:
-    """Send PINGs to a server, and show how long the answers take.
+    """Measure how long a server takes to answer.
 
-    To connect, with TLS and the token, stands apart.
+    The time to connect, with TLS and the token, is shown separately.
     """
     target = target_of(context)
     if target.place.url is None:
-        raise click.UsageError("only a server can be pinged: say which one with --url")
+        raise click.UsageError("only a server can be pinged: name it, shmq --url URL ping")
     if not timeout > 0:
         raise click.BadParameter("it must be more than 0", param_hint="'--timeout'")
     times: list[float] = []
@@ -144,14 +151,16 @@ def ping(
         )
 
 
-@click.command(short_help="Make a token for remote clients.")
-@click.option("--hash", "given", is_flag=True, help="Read a token instead, and print its hash.")
+@click.command(epilog="Example: shmq token")
+@click.option(
+    "--hash", "given", is_flag=True, help="Read a token from standard input and print its hash."
+)
 @json_flag
 def token(given: bool, as_json: bool) -> None:
-    """Make a token, and the hash of it that a server's configuration has.
+    """Make a token for a client, and the hash of it for the server's configuration.
 
-    The token is for the client alone: nothing stores it here. With --hash it is read from
-    stdin, where a terminal does not show it.
+    The token is not stored. With --hash the token is read from standard input; a terminal
+    does not show it.
     """
     if not given:
         made = make_token()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -11,18 +12,17 @@ import click
 import shmq
 from shmq.cli.shared.broker_target import typed
 from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.flags import connected, json_flag, queue_name
+from shmq.cli.shared.flags import connected, json_flag
 from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
     QUEUE,
     STREAM,
     complete_names,
-    exchange_as_dict,
     found_of,
     kind_of,
     kinds_flag,
-    stream_activity,
+    queue_name,
 )
 from shmq.cli.shared.output import (
     age,
@@ -38,7 +38,7 @@ from shmq.cli.shared.output import (
 )
 from shmq.diagnose.journals import journal_problem
 
-__all__ = ["list_queues", "stats"]
+__all__ = ["list_all", "stats", "stream_activity"]
 
 _IN_BYTES = (
     "arena_bytes",
@@ -71,12 +71,8 @@ _GONE: Final = (
 )
 
 
-@click.command()
-@queue_name(
-    required=False,
-    help="A queue's name; without a name, everything in the namespace.",
-    complete=complete_names,
-)
+@click.command(epilog="Example: shmq stats orders")
+@queue_name(required=False, help="Only a queue of that name.", complete=complete_names)
 @kinds_flag
 @json_flag
 @click.pass_context
@@ -88,10 +84,9 @@ def stats(
     kinds: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show a queue, a stream or an exchange, or all of them, in numbers.
+    """Show depths, rates, totals and memory of one queue, stream or exchange, or of all.
 
-    Depths, the age of the oldest message, rates, totals and memory; of one queue or stream
-    also its options.
+    With a NAME it shows the options too.
     """
     if name is not None:
         if typed(context, "name"):
@@ -155,7 +150,7 @@ def _stream(broker: shmq.Broker, name: str) -> _Measured:
 def _exchange(broker: shmq.Broker, name: str) -> _Measured:
     for found in broker.list_exchanges():
         if found.name == name:
-            return exchange_as_dict(found), None
+            return _exchange_as_dict(found), None
     raise shmq.NoSuchExchange(f"there is no exchange {name!r} in namespace {broker.namespace!r}")
 
 
@@ -237,14 +232,14 @@ _MAKE: Final = {
 }
 
 
-@click.command("list")
+@click.command("list", epilog="Example: shmq list --kind queue --kind stream")
 @click.option(
-    "--names", is_flag=True, help="Print the queues' names alone, one a line: none is looked into."
+    "--names", is_flag=True, help="Print only the names of queues, one per line; this is fast."
 )
 @kinds_flag
 @json_flag
 @connected
-def list_queues(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: bool) -> None:
+def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: bool) -> None:
     """List the queues with their depths, the streams and the exchanges."""
     if names:
         _show_names(broker, kinds, as_json)
@@ -257,7 +252,7 @@ def list_queues(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], name
             [
                 *({"kind": QUEUE, **dataclasses.asdict(one)} for one in queues),
                 *({"kind": STREAM, **dataclasses.asdict(one)} for one in streams),
-                *(exchange_as_dict(one) for one in exchanges),
+                *(_exchange_as_dict(one) for one in exchanges),
             ]
         )
     elif queues or streams or exchanges:
@@ -270,7 +265,7 @@ def list_queues(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], name
 
 def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> None:
     if any(kind != QUEUE for kind in kinds):
-        raise click.UsageError("--names is of queues: drop --kind, or say --kind queue")
+        raise click.UsageError("--names lists queues: drop --kind, or use --kind queue")
     names = broker.queue_names()
     if as_json:
         show_json(names)
@@ -312,3 +307,25 @@ def _show(
 def _about_stream(one: shmq.StreamSummary) -> str:
     partitions = counted(one.partitions, "partition")
     return f"{partitions}, {amount(one.bytes)}, {one.durability}"
+
+
+def _exchange_as_dict(found: shmq.ExchangeSummary) -> dict[str, Any]:
+    """An exchange as JSON has it; ``type`` is the kind of exchange."""
+    return {
+        "kind": EXCHANGE,
+        "name": found.name,
+        "type": found.kind,
+        "alternate": found.alternate,
+        "bindings": found.bindings,
+    }
+
+
+def stream_activity(stream: shmq.Stream) -> dict[str, float]:
+    """A stream's ``records``, ``oldest_age`` in seconds and ``rate_in`` per second."""
+    offsets = stream.offsets()
+    oldest = [one.earliest_timestamp for one in offsets if one.earliest_timestamp is not None]
+    return {
+        "records": sum(one.latest - one.earliest for one in offsets),
+        "oldest_age": max(0.0, time.time() - min(oldest)) if oldest else 0.0,
+        "rate_in": sum(one.rate for one in stream.rates()),
+    }

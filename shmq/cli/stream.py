@@ -12,8 +12,8 @@ from shmq.cli.consumer_group import groups, reset
 from shmq.cli.queue import ask_first, delete_one
 from shmq.cli.record import append, read, tail
 from shmq.cli.shared import params
-from shmq.cli.shared.flags import connected, json_flag, yes_flag
-from shmq.cli.shared.names import STREAM, stream_argument
+from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
+from shmq.cli.shared.names import STREAM, stream_name
 from shmq.cli.shared.output import (
     amount,
     cell,
@@ -29,13 +29,16 @@ from shmq.cli.shared.output import (
 __all__ = ["create", "delete", "hot", "list_streams", "offsets", "repartition", "stream"]
 
 
-@click.group(short_help="Make, feed and read streams.")
+@click.group(cls=Group, epilog="Example: shmq stream read clicks --from 1h")
 def stream() -> None:
-    """Make, feed and read streams: records that many read and nobody takes away."""
+    """Make streams, append records, read them, and look after consumer groups.
+
+    A stream keeps its records when they are read, so that many readers get all of them.
+    """
 
 
-@click.command()
-@stream_argument
+@click.command(epilog="Example: shmq stream create visits --partitions 8 --retention 7d")
+@stream_name
 @click.option("--partitions", type=params.whole, metavar="N", help="Partitions, 1 to 1024 [4].")
 @click.option(
     "--ring-bytes",
@@ -88,7 +91,7 @@ def stream() -> None:
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
     """Make a stream.
 
-    Making it again with the same options changes nothing; with others it is refused.
+    Repeating the command with the same options changes nothing; other options are refused.
     """
     given: dict[str, Any] = {
         option: None if value is params.NONE else value
@@ -106,11 +109,11 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
         )
 
 
-@click.command("list")
+@click.command("list", epilog="Example: shmq stream list")
 @json_flag
 @connected
 def list_streams(broker: shmq.Broker, as_json: bool) -> None:
-    """List the streams, and how much is in them."""
+    """List the streams with their records and sizes."""
     streams = broker.list_streams()
     if as_json:
         show_json([dataclasses.asdict(stream) for stream in streams])
@@ -134,14 +137,14 @@ def _show_streams(streams: list[shmq.StreamSummary]) -> None:
     show_table(made)
 
 
-@click.command()
-@stream_argument
+@click.command(epilog="Example: shmq stream offsets clicks --at 5m")
+@stream_name
 @click.option(
     "--at",
     "when",
     type=params.moment,
     metavar="TIME",
-    help="Show the first offset from then on, too: seconds since 1970, or an age such as 5m.",
+    help="Show the first offset at or after TIME too: seconds since 1970, or an age such as 5m.",
 )
 @json_flag
 @connected
@@ -185,17 +188,22 @@ def _moment(timestamp: float | None) -> str:
     return "" if timestamp is None else clock(timestamp)
 
 
-@click.command()
-@stream_argument
+@click.command(epilog="Example: shmq stream hot clicks --over 1m")
+@stream_name
 @click.option(
-    "--over", type=params.seconds, metavar="TIME", default="10s", help="Rates of so long [10s]."
+    "--over",
+    type=params.seconds,
+    metavar="TIME",
+    default="10s",
+    show_default=True,
+    help="Rates over the last TIME.",
 )
 @json_flag
 @connected
 def hot(broker: shmq.Broker, name: str, over: float, as_json: bool) -> None:
-    """Show how many records a second each partition gets, the hottest first.
+    """Show the records per second of each partition.
 
-    Hot is one that gets more than 3 times the mean of all.
+    The highest rate is first. A partition is hot if its rate is over 3 times the mean.
     """
     with broker.stream(name) as stream:
         rates = sorted(stream.rates(over), key=lambda rate: -rate.rate)
@@ -212,40 +220,42 @@ def hot(broker: shmq.Broker, name: str, over: float, as_json: bool) -> None:
     show_table(made)
 
 
-@click.command()
-@stream_argument
+@click.command(epilog="Example: shmq stream repartition clicks --partitions 8")
+@stream_name
 @click.option(
     "--partitions",
     type=params.whole,
     metavar="N",
     required=True,
-    help="How many take records from now on; more than do so now.",
+    help="How many partitions are appended to; more than now.",
 )
 @json_flag
 @connected
 def repartition(broker: shmq.Broker, name: str, partitions: int, as_json: bool) -> None:
-    """Have records go to N new partitions, while the stream is used.
+    """Append to N new partitions from now on.
 
-    Those that took them until now keep what they have, and get no more. Members of groups read
-    the new ones once their group has committed all of the old ones, so that the records of a
-    key stay in order.
+    The stream may be in use. The old partitions keep their records and get no more. A consumer
+    group reads the new partitions once it has committed the old ones, so the records of a key
+    stay in order.
     """
     with broker.stream(name) as stream:
         opened = stream.repartition(partitions)
     if as_json:
         show_json({"name": name, "open": list(opened), "partitions": opened.stop})
     else:
-        show(f"records of stream {name!r} go to partitions {opened.start} to {opened.stop - 1} now")
+        show(
+            f"stream {name!r} is appended to in partitions {opened.start} to {opened.stop - 1} now"
+        )
 
 
-@click.command()
-@stream_argument
-@click.option("--group", metavar="NAME", help="Delete this group of it alone.")
+@click.command(epilog="Example: shmq stream delete clicks --yes")
+@stream_name
+@click.option("-g", "--group", metavar="NAME", help="Delete only this group of the stream.")
 @yes_flag
 @json_flag
 @connected
 def delete(broker: shmq.Broker, name: str, group: str | None, yes: bool, as_json: bool) -> None:
-    """Delete a stream, its records and its groups; or one group and its offsets."""
+    """Delete a stream with its records, or one of its groups."""
     if group is None:
         delete_one(broker, STREAM, name, yes=yes, as_json=as_json)
         return

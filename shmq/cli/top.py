@@ -36,14 +36,14 @@ _LEAST_INTERVAL = 0.05
 _AROUND = 5
 
 
-@click.command()
+@click.command(epilog="Example: shmq top --sort depth")
 @click.option(
     "--interval",
     type=params.seconds,
     default="1s",
     metavar="TIME",
     show_default=True,
-    help="How long a frame stands.",
+    help="The time between two updates.",
 )
 @click.option(
     "--sort",
@@ -51,9 +51,9 @@ _AROUND = 5
     type=click.Choice(list(ORDERS)),
     default="name",
     show_default=True,
-    help="What the queues are ordered by, the largest first.",
+    help="Sort by this column, the largest value first.",
 )
-@click.option("--once", is_flag=True, help="Print one frame, and end; so it is without a terminal.")
+@click.option("--once", is_flag=True, help="Print once and end; the default without a terminal.")
 @kinds_flag
 @json_flag
 @click.pass_context
@@ -69,8 +69,8 @@ def top(
 ) -> None:
     """Show what every queue and stream is doing, until q is pressed.
 
-    Depth, age of the oldest message, messages in flight, rates, dead letters, and who is
-    attached. The key s sorts by the next column.
+    The columns are depth, age of the oldest message, messages in flight, rates, dead letters
+    and attached processes. The key s sorts by the next column.
     """
     if interval < _LEAST_INTERVAL:
         raise click.BadParameter(

@@ -12,8 +12,9 @@ from rich.table import Table
 import shmq
 from shmq.cli.shared.broker_target import is_this_process
 from shmq.cli.shared.exit_codes import describe
-from shmq.cli.shared.names import EXCHANGE, QUEUE, STREAM, found_of, stream_activity
+from shmq.cli.shared.names import EXCHANGE, QUEUE, STREAM, found_of
 from shmq.cli.shared.output import age, cell, one_line, table
+from shmq.cli.stats import stream_activity
 from shmq.diagnose.journals import journal_problem
 
 __all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]

@@ -14,7 +14,8 @@ import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of, queues_flag
+from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
+from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import amount, note, show, show_json
 from shmq.errors import ShmqError
 from shmq.namespace.data_directory import chosen_directory
@@ -35,31 +36,36 @@ __all__ = ["persist", "snapshot"]
 log = logging.getLogger("shmq")
 
 
-@click.command(short_help="Keep durable queues on disk, without a server.")
+@click.command(epilog="Example: shmq persist --data-dir /var/lib/shmq")
 @data_dir_flag
-@click.option("-l", "--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option(
+    "-l",
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="The least severe events in the log.",
+)
 @click.option(
     "--idle",
     type=params.seconds,
     metavar="TIME",
-    help="End once nothing durable was in use for so long, and give way to one without this.",
+    help="End after TIME without anything durable in use; give way to a writer without --idle.",
 )
 @click.option(
     "--detach",
     is_flag=True,
-    help="Go on in the background, with writer.log in the data directory, and return once the "
-    "queues are back.",
+    help="Run in the background, with writer.log in the data directory; return after recovery.",
 )
 @click.pass_context
 def persist(
     context: click.Context, data_dir: Path | None, log_level: str, idle: float | None, detach: bool
 ) -> None:
-    """Bring back the durable queues of a namespace, and write them until SIGTERM or Ctrl-C.
+    """Recover the durable queues and streams of a namespace, and write them until stopped.
 
-    The first process that needs a durable queue starts one by itself, with --detach and
-    --idle; shmq serve does this, too. This is for those who look after the writer themselves,
-    with SHMQ_AUTOSTART=0. At its end the last snapshots are written; a second signal ends it
-    at once.
+    Programs start a writer by themselves when they need one, and shmq serve is a writer too.
+    Use this command to run the writer yourself, with SHMQ_AUTOSTART=0 set for the programs.
+    SIGTERM and Ctrl-C write the last snapshots; a second one ends it at once.
     """
     namespace = target_of(context).namespace
     directory = chosen_directory(namespace, data_dir)
@@ -113,14 +119,14 @@ def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> Non
         persistence.run(begun)
 
 
-@click.command(short_help="Write queues to disk now.")
-@queues_flag("every durable queue of the namespace")
+@click.command(epilog="Example: shmq snapshot invoices")
+@queue_names
 @json_flag
 @click.pass_context
 def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
-    """Write a snapshot of each queue now, and return once all are safe on disk.
+    """Write a snapshot of each queue now, and return once all are on disk.
 
-    shmq serve or shmq persist does it, and has to run.
+    Without a NAME, that is every durable queue. shmq serve or shmq persist must be running.
     """
     namespace = namespace_of(context)
     queues = durable_queues(namespace, names)

@@ -1,4 +1,4 @@
-"""Puts what text stands for, in batches, and counts what went in."""
+"""Messages given as flags or lines: their flags, their bodies, and batches that are put."""
 
 from __future__ import annotations
 
@@ -6,21 +6,85 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 import shmq
 from shmq.api.options import Confirm
+from shmq.cli.shared import params
 from shmq.cli.shared.stop_signal import Stop
 
-__all__ = ["CODECS", "Putting", "decode"]
+__all__ = ["CODECS", "Putting", "check_messages", "decode", "message_flags"]
 
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
 CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 #: How long one wait for space lasts before signals are looked for, in seconds.
 SLICE = 0.25
+
+
+_FLAGS = (
+    click.option(
+        "-m", "--message", "messages", multiple=True, metavar="TEXT",
+        help="A message; may be repeated.",
+    ),
+    click.option(
+        "--file", "path", metavar="FILE",
+        help="Each line of FILE is a message; - is standard input.",
+    ),
+    click.option(
+        "--priority", type=params.priority, metavar="N|low|normal|high",
+        help="A higher priority is delivered first.  [default: the middle one]",
+    ),
+    click.option(
+        "--group", type=params.text, metavar="NAME",
+        help="The group: its messages are delivered in order, one at a time.",
+    ),
+    click.option(
+        "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
+        help="A header; may be repeated.",
+    ),
+    click.option("--delay", type=params.seconds, metavar="TIME", help="Deliver only after TIME."),
+    click.option("--ttl", type=params.seconds, metavar="TIME", help="Expire after TIME."),
+    click.option(
+        "--dedupe-id", type=params.text, metavar="ID",
+        help="Drop the message if ID was put within the dedupe window; with one -m.",
+    ),
+    click.option(
+        "--codec", type=click.Choice(CODECS), default="text", show_default=True,
+        help="How bodies are stored; all but text and bytes are given as JSON.",
+    ),
+    click.option(
+        "--block/--no-block", default=None,
+        help="Wait while a queue is full, or fail.  [default: as its overflow option]",
+    ),
+    click.option(
+        "--timeout", type=params.seconds, metavar="TIME",
+        help="Wait for space at most TIME, counted from the last message put.",
+    ),
+    click.option(
+        "--confirm", type=click.Choice(["memory", "disk"]),
+        help="Where messages must be before they are counted.  [default: the queue's option]",
+    ),
+)  # fmt: skip
+
+
+def message_flags(command: F) -> F:
+    """The flags that give messages and their properties."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def check_messages(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
+    """Raise :class:`click.UsageError` for flags of :func:`message_flags` that contradict."""
+    if messages and path is not None:
+        raise click.UsageError("-m and --file exclude each other: drop one")
+    if dedupe_id is not None and len(messages) != 1:
+        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
 
 
 class Putting:

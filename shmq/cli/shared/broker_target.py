@@ -97,31 +97,34 @@ def target_flags(command: F) -> F:
             click.option(
                 "-n",
                 "--namespace",
+                metavar="NAME",
                 envvar="SHMQ_NAMESPACE",
-                show_envvar=True,
-                help="The namespace of the queues, on this host  [default: default-UID].",
+                help="A namespace of this host.  [$SHMQ_NAMESPACE]",
             ),
             click.option(
                 "--url",
+                metavar="URL",
                 envvar="SHMQ_URL",
-                show_envvar=True,
-                help="The server of the queues: shmq://HOST:PORT, with TLS shmqs://HOST:PORT.",
+                help="shmq://HOST:PORT, or shmqs:// with TLS.  [$SHMQ_URL]",
             ),
             click.option(
                 "--context",
                 metavar="NAME",
                 shell_complete=complete_contexts,
-                help="The context of the queues: see shmq context.",
+                help="A saved server or namespace: see shmq context.",
             ),
             click.option(
-                "--token", envvar="SHMQ_TOKEN", show_envvar=True, help="The token for the server."
+                "--token",
+                metavar="TOKEN",
+                envvar="SHMQ_TOKEN",
+                help="The token for the server.  [$SHMQ_TOKEN]",
             ),
             *(
-                click.option(f"--{name}", type=FILE, metavar="FILE", help=told)
-                for name, told in (
-                    ("cafile", "With TLS: whom to trust, instead of what the system does."),
-                    ("cert", "With mutual TLS: the certificate of this client."),
-                    ("key", "With mutual TLS: its key, unless the certificate's file has it."),
+                click.option(f"--{name}", type=FILE, metavar="FILE", help=text)
+                for name, text in (
+                    ("cafile", "TLS: the CAs; --cert, --key: this client's files."),
+                    ("cert", "The client's certificate, for mutual TLS."),
+                    ("key", "The key of the client's certificate."),
                 )
             ),
         )

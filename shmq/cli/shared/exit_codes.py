@@ -103,16 +103,13 @@ def describe(error: BaseException) -> str:
 
 
 def _hint(error: click.UsageError) -> str:
-    """What to write instead, where a flag or a name stands in the wrong place."""
+    """What to write instead of a flag or a name in the wrong place."""
     command = error.ctx.command if error.ctx is not None else None
     if isinstance(error, click.NoSuchOption) and error.option_name in {"-n", "--namespace"}:
-        return f" -n stands before the command: shmq -n NAME {command.name if command else ''}"
-    params = command.params if command is not None else []
-    takes_flag = any("-q" in param.opts for param in params) and not any(
-        param.name == "positional" for param in params
-    )
-    if takes_flag and "unexpected extra argument" in error.message:
-        return ": a queue is named with -q"
+        return f": put -n before the command: shmq -n NAME {command.name if command else ''}"
+    names = {param.name for param in command.params} if command is not None else set()
+    if "unexpected extra argument" in error.message and {"names", "streams"} <= names:
+        return ": name a queue with -q, a stream with --stream"
     return ""
 
 
