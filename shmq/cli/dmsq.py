@@ -20,7 +20,7 @@ from shmq.cli.shared.output import cell, counted, note, show, show_json, show_ta
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
-from shmq.storage.queue_files import Chain, read_file
+from shmq.storage.queue_files import QueueFiles, read_file
 from shmq.storage.stream_paths import CARD
 
 __all__ = ["dmsq", "writer_of"]
@@ -210,7 +210,7 @@ def _verified(path: str) -> dict[str, Any]:
             if Path(path).name == CARD:
                 return {**told, "sound": True, **verify_card(Path(path))}
             return {**told, **verify_segment(Path(path))}
-        with Chain([(path, read_file(path))], partial=True) as chain:
+        with QueueFiles([(path, read_file(path))], partial=True) as chain:
             return {**told, "sound": True, "torn": chain.torn, "messages": chain.messages}
     except shmq.DamagedFile as error:
         return {**told, "offset": error.offset, "what": error.what}
@@ -247,14 +247,14 @@ def _of_stream(one: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[Chain]:
-    with Chain([(path, read_file(path)) for path in paths], salvage, partial=True) as chain:
+def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[QueueFiles]:
+    with QueueFiles([(path, read_file(path)) for path in paths], salvage, partial=True) as chain:
         for skipped in chain.skipped:
             note(str(skipped))
         yield chain
 
 
-def _messages(chain: Chain) -> Iterator[StoredMessage]:
+def _messages(chain: QueueFiles) -> Iterator[StoredMessage]:
     return (StoredMessage(chain.name, fields) for fields in chain)
 
 
@@ -262,7 +262,7 @@ def _messages(chain: Chain) -> Iterator[StoredMessage]:
 _BATCH: Final = 10_000
 
 
-def writer_of(to: str) -> Callable[[str, Chain], None]:
+def writer_of(to: str) -> Callable[[str, QueueFiles], None]:
     """What writes a chain's messages to the file ``to``, by the end of its name.
 
     Raises :class:`click.UsageError` for another name, and :class:`click.ClickException`
@@ -287,7 +287,7 @@ class _Columns:
         self._arrow = arrow
         self._parquet = parquet
 
-    def write(self, to: str, chain: Chain) -> None:
+    def write(self, to: str, chain: QueueFiles) -> None:
         """Write the messages to a file that takes its name once it is whole."""
         schema = self._schema()
         aside = Path(f"{to}.part")
@@ -320,7 +320,7 @@ class _Columns:
         return a.schema(list(columns.items()))
 
 
-def _batches(chain: Chain) -> Iterator[list[dict[str, Any]]]:
+def _batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
     rows = []
     for fields in chain:
         rows.append(_row(StoredMessage(chain.name, fields), fields))

@@ -31,13 +31,13 @@ from shmq.cli.shared.output import (
 from shmq.cli.shared.stop_signal import Stop
 from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
-from shmq.diagnose.segments import MISSING, SOUND, Examined, Segment, examine, segments
+from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
 from shmq.diagnose.streams import examine_files
 from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
 from shmq.server.keeper import Keeper
-from shmq.storage.aside import Aside, files_aside
+from shmq.storage.aside import FileSetAside, files_aside
 
 __all__ = ["doctor", "fsck", "keeper"]
 
@@ -128,7 +128,7 @@ def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _restoring(namespace: str, one: Aside) -> str:
+def _restoring(namespace: str, one: FileSetAside) -> str:
     return shlex.join(["shmq", "-n", namespace, "restore", "--aside", one.file])
 
 
@@ -216,7 +216,7 @@ def fsck(
     context.exit(_code(found))
 
 
-def _show_examined(found: list[Examined]) -> None:
+def _show_examined(found: list[SegmentReport]) -> None:
     made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
     for one in found:
         for line in one.problems or [""]:
@@ -226,7 +226,7 @@ def _show_examined(found: list[Examined]) -> None:
     show_table(made)
 
 
-def _code(found: list[Examined]) -> Code:
+def _code(found: list[SegmentReport]) -> Code:
     states = {one.state for one in found}
     if states <= {SOUND}:
         return Code.OK
