@@ -32,7 +32,7 @@ __all__ = ["backup", "restore"]
 _KINDS: Final = ("queue", "stream", "file")
 
 
-@click.command(epilog="Example: shmq backup /backup/today --queue invoices")
+@click.command(epilog="Example: shmq backup ./backup --queue invoices")
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "-q",
@@ -89,7 +89,7 @@ def _as_dict(one: Saved) -> dict[str, Any]:
 Done: TypeAlias = Restored | RestoredStream | RestoredFile | SalvagedTransactions
 
 
-@click.command(epilog="Example: shmq restore /backup/today --queue invoices --as invoices-old")
+@click.command(epilog="Example: shmq restore ./backup --queue invoices --as invoices-old")
 @click.argument(
     "source", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False)
 )

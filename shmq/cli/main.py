@@ -27,7 +27,7 @@ _VERSION = (
 )
 
 _EPILOG = """Exit codes: 0 ok, 1 failed, 2 usage, 3 empty, 4 not found, 5 full, 6 exists,
-7 too large, 8 no memory, 9 damaged, 10 wrong, 11 no server, 12 denied."""
+7 too big, 8 no space, 9 damaged, 10 wrong, 11 offline, 12 denied, 130 ^C"""
 
 #: The commands under their headings, the everyday ones first: of each the module, with the name
 #: in there if that is another, and what it does in :data:`_SUMMARY` characters at most.

@@ -28,7 +28,7 @@ __all__ = ["ask_first", "create", "delete", "delete_one", "purge", "who"]
 _seconds_or_none = params.or_none(params.seconds)
 
 
-@click.command(epilog="Example: shmq create invoices --capacity 100000 --visibility-timeout 5m")
+@click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")
 @queue_name(help="The same as NAME: 1 to 100 of A-Z a-z 0-9 . _ : -")
 @click.option("--capacity", type=params.whole, metavar="N", help="Most messages [16384].")
 @click.option("--arena-bytes", type=params.size, metavar="SIZE", help="Bytes of bodies [16MiB].")

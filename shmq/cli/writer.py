@@ -36,7 +36,7 @@ __all__ = ["persist", "snapshot"]
 log = logging.getLogger("shmq")
 
 
-@click.command(epilog="Example: shmq persist --data-dir /var/lib/shmq")
+@click.command(epilog="Example: shmq persist --data-dir ./data")
 @data_dir_flag
 @click.option(
     "-l",
