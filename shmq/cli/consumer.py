@@ -1,4 +1,4 @@
-"""Taking messages from a queue and looking at them: ``shmq consume`` and ``shmq peek``."""
+"""``shmq consume`` and ``shmq peek``: messages taken from a queue, or shown."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class _Pump:
 def _writer(
     form: str | None, as_json: bool, delimiter: bytes | None
 ) -> Callable[[shmq.Message], bytes]:
-    """What turns a message into the bytes that are written of it."""
+    """The function that turns a message into its bytes of output."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} exclude each other: drop one")
     if as_json or form == "json":
@@ -186,7 +186,7 @@ def _outcome(seen: int, follow: bool, signal: int, outlet: Outlet) -> int:
     return Code.NOTHING
 
 
-#: The characters of a body that a table shows.
+#: A table shows so many characters of a body.
 _SHOWN = 200
 
 

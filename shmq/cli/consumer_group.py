@@ -1,4 +1,4 @@
-"""``shmq stream groups`` and ``shmq stream reset``: how far the groups of a stream are."""
+"""``shmq stream groups`` and ``shmq stream reset``: the consumer groups of a stream."""
 
 from __future__ import annotations
 

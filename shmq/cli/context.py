@@ -1,4 +1,4 @@
-"""``shmq context``: names for the places where queues are."""
+"""``shmq context``: saved servers and namespaces."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def remove(name: str) -> None:
 
 
 def _checked(made: Context) -> Context:
-    """The context, if it can be one. Raises an error that says what is wrong with it."""
+    """The context, checked. Raises an error that says what is wrong with it."""
     if (made.url is None) is (made.namespace is None):
         raise click.UsageError("give the --url of a server, or the --namespace of this host")
     if made.namespace is not None:
@@ -178,7 +178,7 @@ def _where(one: Context) -> str:
 
 
 def _shown(name: str, one: Context, *, current: bool) -> dict[str, Any]:
-    """The context for people and programs, without its token."""
+    """The context as it is shown, without its token."""
     return {
         "name": name,
         "current": current,

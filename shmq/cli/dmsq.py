@@ -132,7 +132,7 @@ def export(paths: tuple[str, ...], to: str, salvage: bool) -> None:
 
 
 def _records(data: bytes, start: int, salt: int) -> Iterator[dict[str, Any]]:
-    """Each record in turn, up to the first that is none."""
+    """Each record in turn; the last one tells where the records end."""
     at = start
     while at < len(data):
         how, kind, size, fields = read_record(data, at, salt)
@@ -203,7 +203,7 @@ def _when(ns: int) -> str:
 
 
 def _verified(path: str) -> dict[str, Any]:
-    """What is to be said of one file by itself."""
+    """The verdict on one file, as JSON has it."""
     told: dict[str, Any] = {"file": path, "sound": False, "offset": None, "what": None}
     try:
         if is_of_stream(Path(path), read_file(path)):
@@ -235,7 +235,7 @@ def _offsets(first: int, behind: int | None) -> str:
 
 
 def _of_stream(one: dict[str, Any]) -> str:
-    """What a whole file of a stream holds."""
+    """The content of an intact file of a stream, in words."""
     if "records" not in one:
         return f"{counted(one['partitions'], 'partition')}, {counted(one['groups'], 'group')}"
     end = "; its last batch is torn and does not count" if one["torn"] else ""
@@ -258,12 +258,12 @@ def _messages(chain: QueueFiles) -> Iterator[StoredMessage]:
     return (StoredMessage(chain.name, fields) for fields in chain)
 
 
-#: Rows that are made into columns at a time.
+#: So many rows are made into columns at a time.
 _BATCH: Final = 10_000
 
 
 def writer_of(to: str) -> Callable[[str, QueueFiles], None]:
-    """What writes a chain's messages to the file ``to``, by the end of its name.
+    """The function that writes messages to the file ``to``, by the suffix of its name.
 
     Raises :class:`click.UsageError` for another name, and :class:`click.ClickException`
     without pyarrow.
@@ -288,7 +288,7 @@ class _Columns:
         self._parquet = parquet
 
     def write(self, to: str, chain: QueueFiles) -> None:
-        """Write the messages to a file that takes its name once it is whole."""
+        """Write the messages to a file that gets its name when it is complete."""
         schema = self._schema()
         aside = Path(f"{to}.part")
         make = self._parquet.ParquetWriter if to.endswith(".parquet") else self._arrow.ipc.new_file

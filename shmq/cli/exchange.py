@@ -225,14 +225,14 @@ def _show_bindings(name: str, bindings: list[shmq.Binding], as_json: bool) -> No
 
 
 def _by(binding: shmq.Binding) -> str:
-    """By what a binding chooses, in one line."""
+    """The key or the headers of a binding, in one line."""
     if binding.headers is None:
         return binding.key
     each = (f"{k}={v}" if v is not None else k for k, v in binding.headers.items())
     return f"{binding.match}: {', '.join(each)}"
 
 
-#: The longest line, in bytes; what a queue takes, it says itself.
+#: The longest line, in bytes; each queue checks its own limit.
 _LONGEST = 1 << 30
 
 
@@ -281,7 +281,7 @@ def publish(
 
 
 class _Publishing:
-    """Publishes what texts stand for, and counts."""
+    """Publishes messages given as text, and counts the copies."""
 
     def __init__(
         self,

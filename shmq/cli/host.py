@@ -87,7 +87,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
 
 
 def _asked_for(context: click.Context) -> tuple[list[str], int]:
-    """The namespaces to look at, and how many files of other users there are in all."""
+    """The namespaces to check, and the number of files of other users."""
     target = target_of(context)
     if target.origin is None:
         return namespaces()
@@ -95,7 +95,7 @@ def _asked_for(context: click.Context) -> tuple[list[str], int]:
 
 
 def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
-    """What is set aside in the namespace's data directory; to ``found`` that it cannot be read."""
+    """The files set aside in the data directory; if it cannot be read, ``found`` gets that."""
     try:
         directory = Namespace.of(namespace).data_dir or chosen_directory(namespace)
     except InvalidOption:

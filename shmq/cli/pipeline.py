@@ -1,4 +1,4 @@
-"""``shmq pipeline``: jobs on Spark, each from a file of TOML."""
+"""``shmq pipeline``: jobs on Spark, each configured by a TOML file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["pipeline"]
 
-#: The least time between two lines of progress where they are kept, in seconds.
+#: The least time between two lines of progress without a terminal, in seconds.
 _PAUSE: Final = 10.0
 
-#: How Spark logs, in the form of its log4j.
+#: The configuration of Spark's log4j.
 _LOGGING: Final = """
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -110,7 +110,7 @@ def _run(name: str, path: Path, *, check: bool) -> None:
 
 
 def _place(context: click.Context) -> Mapping[str, str]:
-    """Where the command works, as options of the format: for tables that do not say it."""
+    """The place of the command as options of the format, for tables without one."""
     target = target_of(context)
     if target.origin is None:
         return {}
@@ -128,7 +128,7 @@ def _place(context: click.Context) -> Mapping[str, str]:
 
 
 def _let_find_modules() -> None:
-    """Let the functions that a file names be found from where the command was started."""
+    """Make modules of the current directory importable, here and in Spark's processes."""
     here = str(Path.cwd())
     if "" not in sys.path and here not in sys.path:
         sys.path.insert(0, here)
@@ -139,7 +139,7 @@ def _let_find_modules() -> None:
 
 @contextlib.contextmanager
 def _logging(level: str) -> Iterator[None]:
-    """Let Spark, started within, log that much, unless the environment says how it logs."""
+    """Set the log level of a Spark that starts in the block, unless the environment does."""
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOGGING.format(level=level))
         file.flush()
@@ -149,7 +149,7 @@ def _logging(level: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Callable[[Progress], None]]:
-    """What shows the progress: a line on stderr, kept up to date on a terminal."""
+    """The function that shows progress: a line on stderr, redrawn on a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         with Console(stderr=True).status(f"{name}: starting Spark") as status:
             yield lambda progress: status.update(_line(name, progress))

@@ -1,4 +1,4 @@
-"""Putting messages into a queue: ``shmq produce`` and ``shmq request``."""
+"""``shmq produce`` and ``shmq request``: messages put in a queue."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import click
 import shmq
 from shmq.api.options import Confirm
 from shmq.cli.shared import params, render
-from shmq.cli.shared.batch_put import CODECS, Putting, check_messages, decode, message_flags
+from shmq.cli.shared.batch_put import CODECS, BatchPut, check_messages, decode, message_flags
 from shmq.cli.shared.flags import connected, json_flag
-from shmq.cli.shared.input_lines import Lines, open_lines, progress
+from shmq.cli.shared.input_lines import InputLines, open_lines, progress
 from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
 from shmq.cli.shared.stop_signal import Stop
@@ -55,7 +55,7 @@ def produce(
     properties["headers"] = _headers(headers)
     with broker.queue(name) as queue, Stop() as stop:
         lines = None if messages else open_lines(path, queue.options.max_message_bytes)
-        putting = Putting(queue, stop, codec, properties, block, timeout, confirm)
+        putting = BatchPut(queue, stop, codec, properties, block, timeout, confirm)
         with _stopping(context, stop), _reporting(putting, as_json):
             if lines is not None:
                 _put_lines(putting, lines, stop)
@@ -74,7 +74,7 @@ def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
     return headers or None
 
 
-def _put_lines(putting: Putting, lines: Lines, stop: Stop) -> None:
+def _put_lines(putting: BatchPut, lines: InputLines, stop: Stop) -> None:
     if lines.typed:
         note("each line you type is a message; Ctrl-D ends the input")
     batches = iter(lines)
@@ -98,8 +98,8 @@ def _stopping(context: click.Context, stop: Stop) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _reporting(putting: Putting, as_json: bool) -> Iterator[None]:
-    """Say what was put, also when the rest was refused."""
+def _reporting(putting: BatchPut, as_json: bool) -> Iterator[None]:
+    """Print what was put, also after an error."""
     try:
         yield
     except BaseException:
@@ -109,7 +109,7 @@ def _reporting(putting: Putting, as_json: bool) -> Iterator[None]:
     _report(putting, as_json)
 
 
-def _report(putting: Putting, as_json: bool) -> None:
+def _report(putting: BatchPut, as_json: bool) -> None:
     one = putting.single
     if as_json:
         known = {"sequence": one.sequence, "duplicate": one.duplicate} if one else {}

@@ -155,7 +155,7 @@ def delete(
 
 
 def delete_one(broker: shmq.Broker, kind: str, name: str, *, yes: bool, as_json: bool) -> None:
-    """Delete what has that kind and name, after a question unless ``yes``; and say so."""
+    """Delete what has that kind and name; ask first unless ``yes``."""
     contents, remove = {
         QUEUE: (_of_queue, broker.delete_queue),
         STREAM: (_of_stream, broker.delete_stream),
@@ -193,23 +193,23 @@ def purge(broker: shmq.Broker, name: str, yes: bool, as_json: bool) -> None:
 
 
 def _of_queue(broker: shmq.Broker, name: str) -> str:
-    """What is lost with the queue; a damaged one can be deleted, but not counted."""
+    """What is deleted with the queue; the messages of a damaged one cannot be counted."""
     try:
         with broker.queue(name) as queue:
             numbers = queue.stats()
     except (shmq.SegmentError, shmq.FileError) as error:
-        return f"and whatever it holds ({error})"
+        return f"and all its contents ({error})"
     held = numbers.depth + numbers.delayed + numbers.in_flight
     return f"and the {counted(held, 'message')} in it"
 
 
 def _of_stream(broker: shmq.Broker, name: str) -> str:
-    """What is lost with the stream; a damaged one can be deleted, but not counted."""
+    """What is deleted with the stream; the records of a damaged one cannot be counted."""
     try:
         with broker.stream(name) as stream:
             held = sum(found.latest - found.earliest for found in stream.offsets())
     except (shmq.SegmentError, shmq.FileError) as error:
-        return f"and whatever it holds ({error})"
+        return f"and all its contents ({error})"
     return f"and the {counted(held, 'record')} in it"
 
 

@@ -97,7 +97,7 @@ def append(
 
 
 class _Appending:
-    """Appends lines, and knows what was appended."""
+    """Appends lines and counts the records."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``shmq schema``: what the bodies of a queue, or of a stream, are to be like."""
+"""``shmq schema``: the JSON Schema of a queue or a stream."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def serve(config: Path | None, **given: Any) -> None:
     supervisor.run()
 
 
-#: The most bytes that a PING carries.
+#: The largest PING, in bytes.
 _MOST = 64
 
 

@@ -128,7 +128,7 @@ def _planned(duration: float | None, seed: int, **flags: int) -> Plan:
 
 @contextmanager
 def _csv(path: str | None) -> Iterator[Watch]:
-    """What writes a sample as a row of the file."""
+    """The function that writes a sample as a row of the file."""
     if path is None:
         yield lambda _: None
         return
@@ -160,7 +160,7 @@ def _rounded(value: float) -> float:
 
 @contextmanager
 def _progress() -> Iterator[Watch]:
-    """What draws a sample: on stderr, and only on a terminal."""
+    """The function that shows a sample: on stderr, and only on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -28,7 +28,7 @@ from shmq.cli.shared.output import counted, note, one_line, show_json, show_tabl
 from shmq.cli.shared.stop_signal import Stop
 from shmq.cli.top_screen import ORDERS, Row, clipped, draw, look, ordered
 
-__all__ = ["Keys", "top"]
+__all__ = ["Keyboard", "top"]
 
 #: The shortest time between two frames, in seconds.
 _LEAST_INTERVAL = 0.05
@@ -106,7 +106,7 @@ def _redraw(broker: shmq.Broker, interval: float, order: str, kinds: Sequence[st
     """Draw until a key or a signal says so; the exit code."""
     console = Console(emoji=False, markup=False, highlight=False)
     orders = list(ORDERS)
-    with Stop() as stop, Keys() as keys:
+    with Stop() as stop, Keyboard() as keys:
         try:
             with Live(console=console, screen=True, auto_refresh=False) as live:
                 key = ""
@@ -152,7 +152,7 @@ def _counts(rows: Sequence[Row]) -> str:
     return ", ".join(counted(every[kind], kind) for kind in kinds)
 
 
-class Keys:
+class Keyboard:
     """While it is entered, the terminal gives keys one by one and does not echo them.
 
     Where standard input is no terminal there are none. Ctrl-C remains a signal.

@@ -1,4 +1,4 @@
-"""The messages that are written out and not yet settled."""
+"""The messages that are written and not yet acknowledged, and the output they go to."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["Outlet", "Pipe", "Window", "open_outlet"]
 
 #: How many bytes are gathered at most before they are written.
 GATHERED = 1 << 20
-#: How long a reader is waited for before the next message is written, in seconds.
+#: How long to wait for the reader before the next message is written, in seconds.
 PATIENCE = 0.5
 #: How long the end of a run waits for the reader of the last messages, in seconds.
 LINGER = 1.0
 
-#: How long one wait for a reader lasts before its caller may look around, in seconds.
+#: How long one wait for the reader lasts before signals are checked, in seconds.
 SLICE = 0.02
-#: What a pipe takes without blocking once it says that it takes anything.
+#: A pipe that is ready for writing takes so many bytes without blocking.
 _ATOMIC = select.PIPE_BUF
 
 
@@ -58,7 +58,7 @@ class Window:
         self._extended = time.monotonic()
         self._progress = self._extended
         self._unsettled: collections.deque[tuple[int, shmq.Message]] = collections.deque()
-        #: How many were written, but their lease had run out: they will come again.
+        #: Messages written after their lease had expired: they will be delivered again.
         self.late = 0
 
     def write(self, messages: list[shmq.Message], render: Callable[[shmq.Message], bytes]) -> int:
@@ -108,7 +108,7 @@ class Window:
         self._hold()
 
     def _await_reader(self) -> None:
-        """Wait until the reader has taken all, or may be given one more message."""
+        """Wait until the reader has read all, or may get one more message."""
         while self._unsettled:
             patient = time.monotonic() - self._progress < PATIENCE
             if not patient and len(self._unsettled) < self._ahead:
@@ -122,7 +122,7 @@ class Window:
         self.late += len(self._queue.ack_many(messages))
 
     def _hold(self) -> None:
-        """Extend the leases that would end while the reader takes its time."""
+        """Extend the leases that would expire while the reader is slow."""
         now = time.monotonic()
         if not self._unsettled:
             self._extended = now
@@ -186,7 +186,7 @@ class Outlet:
         self.written = 0
 
     def write(self, data: bytes, idle: Callable[[], None]) -> None:
-        """Write all of ``data``; call ``idle`` now and then while nobody takes it.
+        """Write all of ``data``; call ``idle`` about every :data:`SLICE` while it blocks.
 
         Raises OSError, BrokenPipeError among them, with :attr:`written` true.
         """
@@ -205,10 +205,10 @@ class Outlet:
         return self.written
 
     def wait(self) -> None:
-        """Wait a little for the reader: until it took all, or closed, or a slice is over."""
+        """Wait until the reader has read all or closed, at most :data:`SLICE`."""
 
     def abandoned(self) -> bool:
-        """Whether nobody will ever read what is written from now on."""
+        """Whether the reader is gone for good."""
         return bool(self._poll.poll(0))
 
     def _ready(self, seconds: float) -> bool:
@@ -218,7 +218,7 @@ class Outlet:
 
 
 class Pipe(Outlet):
-    """A pipe, whose reader takes what it wants."""
+    """A pipe: its reader may close it before it has read everything."""
 
     batch = 1
 
@@ -231,7 +231,7 @@ class Pipe(Outlet):
         return self.written - self._unread()
 
     def wait(self) -> None:
-        """Wait as described there: at first by yielding, as a reader may be quick."""
+        """Wait as the base class says; yield first, because a reader may be quick."""
         ends = time.monotonic() + SLICE
         pause = 0.0
         while self._unread() and time.monotonic() < ends:

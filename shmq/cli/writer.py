@@ -81,7 +81,7 @@ def persist(
 
 
 def _detached(directory: Path) -> Parent:
-    """Go on as a process of its own. Raises ShmqError, and SystemExit in the one that was."""
+    """Continue in a process of its own. Raises ShmqError, and SystemExit in this process."""
     try:
         Disk(directory).make()
         return detached_process.detach(directory / "writer.log")
@@ -98,7 +98,7 @@ def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> Non
     def hear(number: int) -> None:
         heard.append(number)
         if len(heard) > 1 and started:
-            # Its threads would be waited for; and it may be killed at any moment anyway.
+            # sys.exit would wait for the threads. The files allow a kill at any moment.
             os._exit(128 + number)
         if len(heard) > 1 or not started:
             raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)

@@ -15,7 +15,7 @@ from shmq.api.options import Confirm
 from shmq.cli.shared import params
 from shmq.cli.shared.stop_signal import Stop
 
-__all__ = ["CODECS", "Putting", "check_messages", "decode", "message_flags"]
+__all__ = ["CODECS", "BatchPut", "check_messages", "decode", "message_flags"]
 
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
 CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
@@ -87,7 +87,7 @@ def check_messages(messages: tuple[str, ...], path: str | None, dedupe_id: str |
         raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
 
 
-class Putting:
+class BatchPut:
     """Puts messages that share their properties.
 
     ``block`` and ``timeout`` are those of ``Queue.put``; the timeout counts from the
@@ -126,7 +126,7 @@ class Putting:
         return self._queue.name
 
     def put_one(self, text: bytes, dedupe_id: str | None) -> None:
-        """Put the one message that ``text`` stands for."""
+        """Put the one message of ``text``."""
         body = self._body(text, "the message")
         waits = self._patience > 0
         limit = self._patience if 0 < self._patience < float("inf") else None
@@ -141,7 +141,7 @@ class Putting:
         self.count += not put.duplicate
 
     def put_all(self, texts: list[bytes], place: Callable[[int], str]) -> None:
-        """Put what ``texts`` stand for, going on from the texts before.
+        """Put the messages of ``texts``, which follow those of earlier calls.
 
         Where one of them stands for nothing, those before it are put and its ``place``
         is named. Raises :class:`~shmq.Full` if not all of them went in.
@@ -181,7 +181,7 @@ class Putting:
                 raise KeyboardInterrupt
 
     def _slice(self, left: float) -> float | None:
-        """How long one put of many may wait; for the disk it waits in one piece."""
+        """The timeout of one put_many; a wait for the disk is not cut in slices."""
         if left <= 0:
             return None
         if self._confirms:
@@ -198,7 +198,7 @@ class Putting:
         )
 
     def _body(self, text: bytes, place: str) -> Any:
-        """The body that ``text`` stands for; raises an error that names its ``place``."""
+        """The body of ``text``. Raises an error that names its ``place``."""
         if len(text) > self._longest:
             raise shmq.MessageTooLarge(
                 f"{place} has {len(text)} bytes, more than the {self._longest} that the queue "
@@ -211,7 +211,7 @@ class Putting:
 
 
 def decode(text: bytes, codec: str) -> Any:
-    """The body that ``text`` stands for under ``codec``. Raises ValueError with the reason."""
+    """The body of ``text`` under ``codec``. Raises ValueError with the reason."""
     if codec == "bytes":
         return text
     try:
@@ -233,7 +233,7 @@ def decode(text: bytes, codec: str) -> Any:
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """Turn what a codec cannot hold into a refusal."""
+    """Turn the error of a codec that cannot hold a value into a refusal."""
     try:
         yield
     except shmq.ShmqError:

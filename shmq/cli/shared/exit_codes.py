@@ -18,7 +18,7 @@ class Code(enum.IntEnum):
     OK = 0
     #: Refused, or failed in a way that has no code of its own.
     REFUSED = 1
-    #: The command line is wrong, an option's value or a name included.
+    #: The command line is wrong, or an option's value, or a name.
     USAGE = 2
     #: There was no message to show or to consume, or no record at that offset.
     NOTHING = 3
@@ -34,12 +34,12 @@ class Code(enum.IntEnum):
     NO_SPACE = 8
     #: The segment, or a file, is damaged, foreign, or of another version.
     SEGMENT = 9
-    #: What was to be verified is not as it should be, or what is stale was left there.
+    #: A check found a problem, and did not fix it.
     WRONG = 10
     #: The server cannot be reached, the connection was lost, it is shutting down, or
-    #: nobody replied to a request in time.
+    #: no reply to a request came in time.
     UNREACHED = 11
-    #: The token is missing or wrong, or has not the right.
+    #: The token is missing or wrong, or lacks the right.
     DENIED = 12
     #: Ended by Ctrl-C.
     INTERRUPTED = 130
@@ -85,7 +85,7 @@ def code_of(error: BaseException) -> Code:
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong and what to do about it, in one line; empty if nothing is to be said."""
+    """What went wrong and what to do about it, in one line; empty for an interruption."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return ""
     if isinstance(error, click.UsageError):

@@ -35,7 +35,7 @@ __all__ = [
     "table",
 ]
 
-#: The width that a table is laid out in where no terminal bounds it.
+#: The width of a table without a terminal.
 _UNBOUNDED = 100_000
 
 
@@ -59,13 +59,13 @@ def show_json(value: Any) -> None:
 
 
 def note(line: str) -> None:
-    """Print ``line`` to stderr, as one line behind the command's name."""
+    """Print ``line`` to stderr, as one line after ``shmq:``."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"shmq: {one_line(line)}", err=True)
 
 
 class Warnings(logging.Handler):
-    """Prints what the library warns of as notes, each once."""
+    """Prints each warning of the library once, as a note."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -48,7 +48,7 @@ class WithBody(Protocol):
 
 
 class Readable(WithBody, Protocol):
-    """What is shown of a message, wherever it comes from."""
+    """The parts of a message that are shown; a queue or a file may have it."""
 
     @property
     def sequence(self) -> int:
@@ -108,7 +108,7 @@ def as_json(message: Readable) -> str:
 
 
 def as_dict(message: Readable) -> dict[str, Any]:
-    """The message with its properties, out of what JSON can hold.
+    """The message with its properties, as values of JSON.
 
     ``encoding`` says what ``body`` is: ``text`` (the body is that string), ``json``
     (the body is that value) or ``base64`` (of the body's bytes).
@@ -134,7 +134,7 @@ def _other_properties(message: Readable) -> dict[str, Any]:
 
 
 def body_of(message: WithBody) -> tuple[Any, str]:
-    """What JSON has of the body, and the ``encoding`` that :func:`as_dict` tells."""
+    """The body as a value of JSON, and the ``encoding`` of :func:`as_dict`."""
     body = _decoded(message)
     if isinstance(body, str):
         return body, "text"
@@ -149,7 +149,7 @@ def body_of(message: WithBody) -> tuple[Any, str]:
 
 
 def _decoded(message: WithBody) -> Any:
-    """The body as its codec has it, or its bytes where they are not what the codec says."""
+    """The decoded body, or its bytes if the codec cannot decode them."""
     try:
         return message.body
     except (shmq.ShmqError, ValueError, TypeError, RecursionError):
@@ -157,7 +157,7 @@ def _decoded(message: WithBody) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """``value`` out of what JSON has; bytes become ``{"base64": …}``, NaN its name."""
+    """``value`` as a value of JSON; bytes become ``{"base64": …}``, NaN its name."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -187,7 +187,7 @@ def dumps(value: Any) -> str:
 
 
 class _Seen:
-    """A record, as the functions that show messages want it."""
+    """A record with the attributes of :class:`WithBody`."""
 
     def __init__(self, record: shmq.Record) -> None:
         self._record = record
@@ -204,7 +204,7 @@ class _Seen:
 
 
 def record_as_dict(record: shmq.Record) -> dict[str, Any]:
-    """The record out of what JSON can hold; ``encoding`` says what ``value`` is."""
+    """The record as values of JSON; ``encoding`` says what ``value`` is."""
     value, encoding = body_of(_Seen(record))
     return {
         "partition": record.partition,
@@ -219,7 +219,7 @@ def record_as_dict(record: shmq.Record) -> dict[str, Any]:
 
 
 def record_writer(as_json: bool, with_key: bool) -> Callable[[shmq.Record], bytes]:
-    """What turns a record into the line that is written of it."""
+    """The function that turns a record into its line of output."""
     if as_json:
         return lambda record: dumps(record_as_dict(record)).encode() + b"\n"
 
