@@ -10,8 +10,7 @@
  * dedupe ring, whose entry becomes true when the put that it belongs to is committed.
  *
  * Everything here is an index or an offset, never a pointer, and is checked before use.
- * A change of any offset is a change of SHMQ_LAYOUT_VERSION. docs/architecture.md
- * explains the whole.
+ * A change of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
  */
 #ifndef SHMQ_QUEUE_LAYOUT_H
 #define SHMQ_QUEUE_LAYOUT_H
