@@ -24,7 +24,7 @@ from shmq.client.group.share import (
 from shmq.client.remote.group_store import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
 from shmq.errors import Empty, MemberFenced, Unsupported
 from shmq.native import _core, _stream
-from shmq.protocol.opcodes import Type
+from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
 
@@ -80,7 +80,7 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     asked = {**options, "shared": True}
     if on_damage == "skip":
         greeting = stream.connection.greeting
-        if greeting is None or "on-damage" not in greeting.features:
+        if greeting is None or Feature.ON_DAMAGE not in greeting.features:
             raise Unsupported(
                 f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
                 f"for a group that shares: it needs a newer version of shmq"

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgpack
 
 from shmq import errors
-from shmq.client.remote.stream_frames import error as error_of
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import stream_error_of
 
 __all__ = ["ACK", "Lender", "MemberRoster", "RemoteRoster", "ServerNamespace"]
 
@@ -131,7 +131,7 @@ class RemoteRoster:
                 f"member any more, or the partition is no longer its own"
             )
         if answer.status != Status.OK:
-            error = error_of(answer, self._stream.name)
+            error = stream_error_of(answer, self._stream.name)
             if member and isinstance(error, errors.StreamDeleted):
                 self._stream.offsets()  # raises the same if it is the stream that is gone
                 raise errors.StreamDeleted(f"the group {self._name!r} was deleted")
@@ -297,7 +297,7 @@ class MemberRoster(RemoteRoster):
         if answer.status == Status.FENCED:  # whose leases ended with it
             return receipts
         if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
-            raise error_of(answer, self._stream.name)
+            raise stream_error_of(answer, self._stream.name)
         return list(answer.refused)
 
 

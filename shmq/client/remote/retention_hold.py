@@ -14,7 +14,7 @@ from shmq import api
 from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.stream_reader import RemoteReader
 from shmq.errors import ShmqError, Unsupported
-from shmq.protocol.opcodes import Type
+from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteHeld"]
 
@@ -27,7 +27,7 @@ class RemoteHeld:
 
     def __init__(self, stream: Any, number: int) -> None:
         greeting = stream.connection.greeting
-        if greeting is None or "holds" not in greeting.features:
+        if greeting is None or Feature.HOLDS not in greeting.features:
             raise Unsupported(
                 f"policy='block': the server of stream {stream.name!r} cannot hold it back for "
                 f"others: it needs a newer version of shmq, or subscribe with policy='drop-oldest'"

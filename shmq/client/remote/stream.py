@@ -33,6 +33,7 @@ from shmq.client.shared.subscription import Subscription
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core, _stream
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import stream_error_of
 
 __all__ = ["RemoteStream", "attach"]
 
@@ -148,7 +149,7 @@ class RemoteStream(api.Stream):
 
     def _checked(self, answer: _core.Answer) -> _core.Answer:
         if answer.status != Status.OK:
-            raise frames.error(answer, self._name)
+            raise stream_error_of(answer, self._name)
         return answer
 
     def _ask_info(self) -> _core.Answer:

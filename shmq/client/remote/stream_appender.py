@@ -15,6 +15,7 @@ from shmq.client.remote.connection import Await, Backoff
 from shmq.client.remote.durable_wait import confirmed
 from shmq.native import _core, _stream
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import stream_error_of
 
 __all__ = ["Appender", "How"]
 
@@ -210,7 +211,7 @@ class Appender:
             left = None if how.until is None else how.until - time.monotonic()
             over = left is not None and left <= 0
             if answer.status != Status.QUEUE_FULL or over or not how.waits(self._options):
-                raise frames.error(answer, self._stream.name)
+                raise stream_error_of(answer, self._stream.name)
             backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
             time.sleep(backoff.pause(left))
 

@@ -6,12 +6,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from shmq import errors
-from shmq.client.remote.status_errors import refusal
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Flag, Status
+from shmq.protocol.status import senseless, whole
 
-__all__ = ["Done", "Part", "append", "done", "error", "fetch", "hold", "offset_at", "parts"]
+__all__ = ["Done", "Part", "append", "done", "fetch", "hold", "offset_at", "parts"]
 
 _APPEND: Final = struct.Struct("!QBIBII")
 _PRODUCER: Final = struct.Struct("!QQ")
@@ -23,8 +22,6 @@ _PLACE: Final = struct.Struct("!IQ")
 _PART: Final = struct.Struct("!IQQI")
 _AT: Final = struct.Struct("!QIQ")
 _REPARTITION: Final = struct.Struct("!QI")
-_RANGE: Final = struct.Struct("!QQQ")
-_SEQUENCE: Final = struct.Struct("!QQ")
 
 _COMPRESSIONS: Final = {None: 0, "lz4": 1, "zstd": 2}
 _MOST: Final = 0xFFFFFFFF
@@ -74,7 +71,7 @@ def append(
 
 def done(answer: _core.Answer) -> Done:
     """What the answer to an APPEND says."""
-    first, count, timestamp = _DONE.unpack_from(_whole(answer, _DONE.size))
+    first, count, timestamp = _DONE.unpack_from(whole(answer, _DONE.size))
     gone = first == (1 << 64) - 1
     return Done(-1 if gone else first, count, timestamp, answer.status == Status.DUPLICATE)
 
@@ -109,11 +106,11 @@ def parts(answer: _core.Answer) -> Iterator[Part]:
     at = 0
     while at < len(data):
         if len(data) - at < _PART.size:
-            raise _senseless(f"{len(data) - at} bytes are left over")
+            raise senseless(f"{len(data) - at} bytes are left over")
         partition, following, latest, size = _PART.unpack_from(data, at)
         at += _PART.size
         if size > len(data) - at:
-            raise _senseless(f"{size} bytes of entries are not there")
+            raise senseless(f"{size} bytes of entries are not there")
         yield Part(partition, following, latest, data[at : at + size])
         at += size
 
@@ -131,41 +128,3 @@ def repartition(identity: int, partitions: int) -> bytes:
 def opened(answer: _core.Answer) -> range:
     """The partitions that take records, as the answer to it says."""
     return range(answer.number >> 32, answer.number & 0xFFFFFFFF)
-
-
-def error(answer: _core.Answer, name: str) -> errors.ShmqError:
-    """What a refusal means for who has a handle of the stream."""
-    what = f"stream {name!r}"
-    if answer.status == Status.NO_QUEUE:
-        return errors.StreamDeleted(f"{what} was deleted")
-    if answer.status == Status.OUT_OF_RANGE:
-        asked, earliest, latest = _RANGE.unpack_from(_whole(answer, _RANGE.size))
-        told = (
-            f"{what} has no offset {asked} there yet: the next one is {latest}"
-            if asked > latest
-            else f"offset {asked} of {what} is gone: the oldest there is {earliest}; go on there, "
-            f"read sooner, or give the stream more ring_bytes"
-        )
-        return errors.OffsetOutOfRange(told, asked, earliest, latest)
-    if answer.status == Status.OUT_OF_SEQUENCE:
-        expected, given = _SEQUENCE.unpack_from(_whole(answer, _SEQUENCE.size))
-        told = f"{what} expects the sequence {expected} of this producer, not {given}"
-        told += (
-            ": append what is missing first"
-            if given > expected
-            else f": it has the records up to {expected - 1}, and not all of these; none was "
-            f"appended; go on with {expected}"
-        )
-        return errors.OutOfSequence(told, expected, given)
-    return refusal(answer, what)
-
-
-def _whole(answer: _core.Answer, size: int) -> bytes:
-    payload = answer.payload or b""
-    if len(payload) < size:
-        raise _senseless(f"it has {len(payload)} bytes, not {size}")
-    return payload
-
-
-def _senseless(why: str) -> errors.ServerError:
-    return errors.ServerError(f"the server's answer makes no sense: {why}")

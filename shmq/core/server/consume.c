@@ -29,16 +29,16 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
     if (!wish->subscribes)
         wish->until = end_of(shmq_read32(&r));
     *flags = shmq_read8(&r);
-    wish->settled = *flags & SHMQ_SETTLED;
-    if (*flags & SHMQ_WHERE && shmq_left(&r)) {
+    wish->settled = *flags & SHMQ_FLAG_SETTLED;
+    if (*flags & SHMQ_FLAG_WHERE && shmq_left(&r)) {
         wish->where_bytes = shmq_read16(&r);
         wish->where = shmq_read_bytes(&r, wish->where_bytes);
     }
-    if (wish->subscribes && *flags & SHMQ_TELLS && shmq_left(&r) == 1)
+    if (wish->subscribes && *flags & SHMQ_FLAG_TELLS && shmq_left(&r) == 1)
         wish->tells = shmq_read8(&r) == 1;
     if (!r.bad && !shmq_left(&r))
         return NULL;
-    if (*flags & SHMQ_WHERE)
+    if (*flags & SHMQ_FLAG_WHERE)
         return "behind the flags are u16 n and n bytes of an expression";
     return wish->subscribes ? "behind the name are u32 credit and u8 flags"
                             : "behind the name are u32 most, u32 wait and u8 flags";
@@ -47,9 +47,9 @@ static const char *read_wish(const struct shmq_frame *frame, const unsigned char
 /* A flag without what is to follow it is none: so it was before there were any. */
 static uint8_t known_flags(const struct shmq_wish *wish)
 {
-    uint8_t known = wish->tells ? SHMQ_SETTLED | SHMQ_TELLS : SHMQ_SETTLED;
+    uint8_t known = wish->tells ? SHMQ_FLAG_SETTLED | SHMQ_FLAG_TELLS : SHMQ_FLAG_SETTLED;
 
-    return wish->where ? known | SHMQ_WHERE : known;
+    return wish->where ? known | SHMQ_FLAG_WHERE : known;
 }
 
 /* Begins it, once its expression is understood. */

@@ -11,8 +11,7 @@ from shmq.client.local.stream import LocalStream
 from shmq.errors import DamagedFile, ShmqError
 from shmq.native._core import Session
 from shmq.protocol.opcodes import Status
-from shmq.server.handlers.error_status import refusal_of
-from shmq.server.handlers.request_errors import Refusal
+from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.stream_request import Fetch
 
 __all__ = ["Fetching"]

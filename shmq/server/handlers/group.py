@@ -18,12 +18,13 @@ from shmq.client.local.stream import LocalStream
 from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.namespace import group_files
 from shmq.native import _group as _roster
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
-from shmq.protocol.opcodes import Status, Type
+from shmq.native._core import Session
+from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.status import Refusal
 from shmq.server.auth.tokens import KNOWN
 from shmq.server.handlers.group_request import Asked, Places, Take, receipts_of
 from shmq.server.handlers.quotas import Quotas, Wish
-from shmq.server.handlers.request_errors import Refusal, map_of, packed, well_formed
+from shmq.server.handlers.request_errors import map_of, packed, well_formed
 
 __all__ = ["Members"]
 
@@ -39,9 +40,9 @@ _NONE: Final = (1 << 64) - 1
 _AT_ONCE: Final = 1024
 
 #: Either right is enough to look at a group.
-_LOOKS: Final = CONSUME_RIGHT | ADMIN_RIGHT
+_LOOKS: Final = Right.CONSUME | Right.ADMIN
 #: What a STREAM_GROUPS takes, by its action.
-_RIGHTS: Final = {"look": _LOOKS, "delete": ADMIN_RIGHT}
+_RIGHTS: Final = {"look": _LOOKS, "delete": Right.ADMIN}
 
 Key = tuple[int, str, int]
 
@@ -103,7 +104,7 @@ class Members:
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Asked(rest)
         options = asked.options()
-        stream = self._attached(session, name, asked, CONSUME_RIGHT)
+        stream = self._attached(session, name, asked, Right.CONSUME)
         with well_formed(), self._room_for(session, stream, asked.group):
             seat = self._seat(session, stream, asked.group, options)
         key = stream.identity, asked.group, seat.id
@@ -121,7 +122,7 @@ class Members:
             return Seat(grouping.group(group, **options).place, member)
         dead_letter = options.get("dead_letter")
         if isinstance(dead_letter, str):
-            self._need(session, dead_letter, PRODUCE_RIGHT)
+            self._need(session, dead_letter, Right.PRODUCE)
         share = grouping.share(group, member=member, **options)
         return Seat(share.place, member, share)
 
@@ -252,7 +253,7 @@ class Members:
 
     def _found(self, session: Session, name: str, asked: Asked) -> Seat:
         """The member's seat. Raises Refusal, NoSuchStream, MemberFenced."""
-        stream = self._attached(session, name, asked, CONSUME_RIGHT)
+        stream = self._attached(session, name, asked, Right.CONSUME)
         key = stream.identity, asked.group, asked.member
         seat = self._open.get(session, {}).get(key)
         if seat is None:
@@ -264,7 +265,7 @@ class Members:
 
     def _group(self, session: Session, name: str, asked: Asked) -> LocalGroup:
         """The group, for who may set it to other offsets."""
-        stream: Any = self._attached(session, name, asked, ADMIN_RIGHT)
+        stream: Any = self._attached(session, name, asked, Right.ADMIN)
         with self._room_for(session, stream, asked.group):
             group: LocalGroup = stream.group(asked.group)
         return group

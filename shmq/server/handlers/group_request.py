@@ -10,7 +10,8 @@ from typing import Any, Final
 from shmq.api.names import check_name
 from shmq.errors import InvalidName
 from shmq.protocol.opcodes import Status
-from shmq.server.handlers.request_errors import Refusal, map_of
+from shmq.protocol.status import Refusal
+from shmq.server.handlers.request_errors import map_of
 
 __all__ = ["Asked", "Places", "Take", "receipts_of"]
 

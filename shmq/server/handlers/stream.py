@@ -14,21 +14,14 @@ from shmq.client.local.stream import LocalStream
 from shmq.codec.compression import expand
 from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
 from shmq.native import _stream
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
-from shmq.protocol.opcodes import Status, Type
+from shmq.native._core import Session
+from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.durable_appends import Confirming
-from shmq.server.handlers.error_status import refusal_of
 from shmq.server.handlers.fetch import Fetching
 from shmq.server.handlers.group import Members
 from shmq.server.handlers.quotas import Quotas, Wish
-from shmq.server.handlers.request_errors import (
-    Refusal,
-    map_of,
-    nothing_in,
-    packed,
-    scarce,
-    well_formed,
-)
+from shmq.server.handlers.request_errors import map_of, nothing_in, packed, scarce, well_formed
 from shmq.server.handlers.retention_holds import Holding
 from shmq.server.handlers.stream_request import Append, At, Fetch, Hold, Repartition
 
@@ -152,7 +145,7 @@ class Streams:
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
-        if not held & ADMIN_RIGHT:
+        if not held & Right.ADMIN:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
             wanted = StreamOptions.given(given)
@@ -172,14 +165,14 @@ class Streams:
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
-        if not held & ADMIN_RIGHT:
+        if not held & Right.ADMIN:
             self._kept(name)  # or there is none
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         self._broker.delete_stream(name)
         return b""
 
-    def _list(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(name.encode() + rest)
+    def _list(self, session: Session, _: str, rest: bytes) -> bytes:
+        nothing_in(rest)
         found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
         return packed([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
 
@@ -208,7 +201,7 @@ class Streams:
             return None
 
     def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
-        stream = self.attached(session, name, PRODUCE_RIGHT, asked.identity)
+        stream = self.attached(session, name, Right.PRODUCE, asked.identity)
         if asked.durable and stream.options.durability != "journal":
             raise Refusal(Status.UNSUPPORTED, f"stream {name!r} keeps no journal")
         with well_formed():
@@ -238,13 +231,13 @@ class Streams:
 
     def _fetch(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Fetch.of(rest)
-        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        stream = self.attached(session, name, Right.CONSUME, asked.identity)
         with well_formed():
             return self._fetching.begin(session, stream, asked)
 
     def _hold(self, session: Session, name: str, rest: bytes) -> bytes | None:
         asked = Hold.of(rest)
-        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        stream = self.attached(session, name, Right.CONSUME, asked.identity)
         if not asked.places:
             self._holding.end(session, stream, asked.number)
             return b""
@@ -254,13 +247,13 @@ class Streams:
 
     def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = At.of(rest)
-        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        stream = self.attached(session, name, Right.CONSUME, asked.identity)
         with well_formed():
             return _OFFSET.pack(stream.at_ns(asked.timestamp, asked.partition))
 
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = Repartition.of(rest)
-        stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
+        stream = self.attached(session, name, Right.ADMIN, asked.identity)
         size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
         wish = Wish("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: wish):

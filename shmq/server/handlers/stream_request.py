@@ -10,7 +10,7 @@ from shmq.errors import InvalidOption
 from shmq.expression.parse import MOST_REMOTE
 from shmq.expression.record_fields import RecordWhere
 from shmq.protocol.opcodes import Flag, Status
-from shmq.server.handlers.request_errors import Refusal
+from shmq.protocol.status import Refusal
 
 __all__ = ["Append", "At", "Fetch", "Hold", "Repartition"]
 
