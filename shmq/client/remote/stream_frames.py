@@ -10,7 +10,7 @@ from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Flag, Status
 from shmq.protocol.status import senseless, whole
 
-__all__ = ["Done", "Part", "append", "done", "fetch", "hold", "offset_at", "parts"]
+__all__ = ["Done", "FramePart", "append", "done", "fetch", "hold", "offset_at", "parts"]
 
 _APPEND: Final = struct.Struct("!QBIBII")
 _PRODUCER: Final = struct.Struct("!QQ")
@@ -36,7 +36,7 @@ class Done(NamedTuple):
     duplicate: bool
 
 
-class Part(NamedTuple):
+class FramePart(NamedTuple):
     """What a FETCH has found in one partition."""
 
     partition: int
@@ -100,7 +100,7 @@ def hold(
     return b"".join((head, *(_PLACE.pack(*place) for place in position.items()), tail))
 
 
-def parts(answer: _core.Answer) -> Iterator[Part]:
+def parts(answer: _core.Answer) -> Iterator[FramePart]:
     """What a FETCH has found, by partition. Raises ServerError for what makes no sense."""
     data = memoryview(answer.payload or b"")
     at = 0
@@ -111,7 +111,7 @@ def parts(answer: _core.Answer) -> Iterator[Part]:
         at += _PART.size
         if size > len(data) - at:
             raise senseless(f"{size} bytes of entries are not there")
-        yield Part(partition, following, latest, data[at : at + size])
+        yield FramePart(partition, following, latest, data[at : at + size])
         at += size
 
 

@@ -20,7 +20,7 @@ from typing import Final
 from shmq.errors import InvalidOption
 from shmq.protocol.opcodes import Right
 
-__all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "Doors", "Token", "hash_of", "make_token"]
+__all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "AccessList", "Token", "hash_of", "make_token"]
 
 ALL_RIGHTS: Final = Right.PRODUCE | Right.CONSUME | Right.ADMIN
 
@@ -154,7 +154,7 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern)
 
 
-class Doors:
+class AccessList:
     """Who is let in. Without tokens, everybody."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
