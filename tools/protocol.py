@@ -6,6 +6,7 @@ the page, is checked in, so that a build needs no step before it; a test compare
 
 from __future__ import annotations
 
+import itertools
 import re
 import textwrap
 import tomllib
@@ -24,6 +25,7 @@ Rows = list[tuple[str, ...]]
 
 #: A number of a payload, which is always there.
 _NUMBER: Final = re.compile(r"u(8|16|32|64) ")
+_CODES: Final = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
 #: What the head of a request of a group's member has, but for the group's name.
 _MEMBER: Final = 2 + 8 + 8
 
@@ -55,7 +57,8 @@ def python(table: Table) -> str:
     return "".join(
         (
             '"""The numbers of the wire protocol: opcodes.toml, by tools/protocol.py."""\n\n',
-            "from __future__ import annotations\n\nimport enum\nfrom typing import Final\n\n",
+            "from __future__ import annotations\n\n",
+            "import enum\nimport struct\nfrom typing import Final\n\n",
             "from shmq import errors\n\n",
             *_python_names(table),
             *_python_limits(table),
@@ -84,6 +87,7 @@ def python(table: Table) -> str:
                 "What a server can do beside what every one of version 1 can: a HELLO names it.",
                 [(_constant(name), f'"{name}"', []) for name in table["feature"]],
             ),
+            *_python_heads(table),
             *_python_errors(table),
         )
     )
@@ -93,7 +97,7 @@ def _python_names(table: Table) -> Iterator[str]:
     names = sorted(
         [
             *("DEFAULT_PORT", "HEADER", "MAGIC", "PROTOCOL_VERSION", "UNUSED_TYPE"),
-            *("ERRORS", "RIGHTS", "TEXTS", *table["limits"]),
+            *("ERRORS", "HEADS", "RIGHTS", "TEXTS", *table["limits"]),
         ]
     )
     names += sorted(["Feature", "Flag", "Right", "Status", "Type"])
@@ -134,8 +138,24 @@ def _constant(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
+def _python_heads(table: Table) -> Iterator[str]:
+    yield "\n\n#: The numbers that a payload begins with, behind the name or the member.\n"
+    yield "HEADS: Final[dict[Type, struct.Struct]] = {\n"
+    for name, each in table["operation"].items():
+        numbers = itertools.takewhile(_NUMBER.match, _behind(each))
+        codes = "".join(_CODES[part.partition(" ")[0]] for part in numbers)
+        if codes and each["by"] != "server":
+            yield f'    Type.{name}: struct.Struct("!{codes}"),\n'
+    yield "}\n"
+
+
+def _behind(each: Table) -> list[str]:
+    """What a payload has behind the name, or behind the member."""
+    return [part for part in each["request"] if part not in ("name", "member")]
+
+
 def _python_errors(table: Table) -> Iterator[str]:
-    yield "\n\n#: The right that a type needs, where that does not depend on what it asks for.\n"
+    yield "\n#: The right that a type needs, where that does not depend on what it asks for.\n"
     yield "RIGHTS: Final[dict[Type, Right]] = {\n"
     for name, each in table["operation"].items():
         right = each.get("right", "")

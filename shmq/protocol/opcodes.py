@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import struct
 from typing import Final
 
 from shmq import errors
@@ -12,6 +13,7 @@ __all__ = [
     "ERRORS",
     "FOREVER",
     "HEADER",
+    "HEADS",
     "MAGIC",
     "MAX_FRAME",
     "MAX_HELLO",
@@ -183,6 +185,35 @@ class Feature(enum.StrEnum):
     HANDED = "handed"
     ON_DAMAGE = "on-damage"
 
+
+#: The numbers that a payload begins with, behind the name or the member.
+HEADS: Final[dict[Type, struct.Struct]] = {
+    Type.PRODUCE: struct.Struct("!B"),
+    Type.PRODUCE_BATCH: struct.Struct("!BI"),
+    Type.CONSUME: struct.Struct("!IIB"),
+    Type.SUBSCRIBE: struct.Struct("!IB"),
+    Type.UNSUBSCRIBE: struct.Struct("!I"),
+    Type.NACK: struct.Struct("!I"),
+    Type.EXTEND: struct.Struct("!I"),
+    Type.COLUMNS: struct.Struct("!III"),
+    Type.LEASE_RUN: struct.Struct("!IQI"),
+    Type.LEASE_AGAIN: struct.Struct("!I"),
+    Type.READ_RUN: struct.Struct("!I"),
+    Type.ROUTE: struct.Struct("!I"),
+    Type.HOLD: struct.Struct("!QII"),
+    Type.STAGE: struct.Struct("!I"),
+    Type.HANDED: struct.Struct("!I"),
+    Type.PEEK: struct.Struct("!I"),
+    Type.REDRIVE: struct.Struct("!I"),
+    Type.APPEND: struct.Struct("!QBIBII"),
+    Type.FETCH: struct.Struct("!QIIII"),
+    Type.OFFSET_AT: struct.Struct("!QIQ"),
+    Type.SEATS: struct.Struct("!B"),
+    Type.HEARTBEAT: struct.Struct("!Q"),
+    Type.SHARE_TAKE: struct.Struct("!IB"),
+    Type.SHARE_SETTLE: struct.Struct("!BQ"),
+    Type.REPARTITION: struct.Struct("!QI"),
+}
 
 #: The right that a type needs, where that does not depend on what it asks for.
 RIGHTS: Final[dict[Type, Right]] = {

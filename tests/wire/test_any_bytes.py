@@ -20,12 +20,9 @@ from tests.serving import Server
 from tests.wire import frames, stream_guesses
 from tests.wire.client import Address, Wire
 from tests.wire.conftest import Serve
-from tests.wire.frames import Frame, S, T, frame
+from tests.wire.frames import SILENT, Frame, S, T, frame
 from tests.wire.guesses import QUEUES, TAILS, mostly, names, short
 from tests.wire.stream_guesses import PAYLOADS
-
-#: Types whose id 0 is answered by nothing.
-SILENT = {T.PRODUCE, T.PRODUCE_BATCH, T.ACK, T.NACK, T.REJECT, T.EXTEND}
 
 # --- what is sent ----------------------------------------------------------------------
 

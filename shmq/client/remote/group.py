@@ -22,7 +22,6 @@ from shmq.client.group.share import (
     share_options,
 )
 from shmq.client.remote.group_store import (
-    ACK,
     Lender,
     MemberGroupStore,
     RemoteGroupStore,
@@ -30,6 +29,7 @@ from shmq.client.remote.group_store import (
 )
 from shmq.errors import Empty, MemberFenced, Unsupported
 from shmq.native import _core, _stream
+from shmq.protocol.messages.group import Settlement
 from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
@@ -166,7 +166,7 @@ class RemoteShare(LocalShare):
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
         """See :class:`shmq.api.Share`."""
         self._check_open()
-        return self._group.settle(self._id, ACK, checked_receipts(receipts))
+        return self._group.settle(self._id, Settlement.ACK, checked_receipts(receipts))
 
     def _lend(self, limit: int) -> list[LentRecord]:
         try:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from shmq import api
-from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.stream_reader import RemoteReader
 from shmq.errors import ShmqError, Unsupported
+from shmq.protocol.messages.stream import Hold
 from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteRetentionHold"]
@@ -59,7 +59,7 @@ class RemoteRetentionHold:
         self._end(wait=False)
 
     def _said(self, position: Mapping[int, int]) -> bytes:
-        return frames.hold(self._stream.identity, self._number, position)
+        return Hold(self._stream.identity, self._number, list(position.items())).pack()
 
     def _end(self, *, wait: bool) -> None:
         """With a connection that is lost the server has dropped what it held."""

@@ -15,22 +15,21 @@ from shmq.codec.compression import expand
 from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
 from shmq.native import _stream
 from shmq.native._core import Session
+from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
+from shmq.protocol.messages.stream import Append, Appended, Fetch, Hold, OffsetAt, Repartition
 from shmq.protocol.opcodes import Right, Status, Type
 from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.durable_appends import DurableAppends
 from shmq.server.handlers.fetch import FetchHandler
 from shmq.server.handlers.group import Members
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import map_of, nothing_in, packed, scarce, well_formed
+from shmq.server.handlers.request_errors import scarce, well_formed
 from shmq.server.handlers.retention_holds import RetentionHolds
-from shmq.server.handlers.stream_request import Append, At, Fetch, HoldRequest, Repartition
 
 __all__ = ["Streams"]
 
 
-_APPENDED: Final = struct.Struct("!QIQ")
 _OFFSET: Final = struct.Struct("!Q")
-_RANGE: Final = struct.Struct("!II")
 
 #: How many streams stay attached to.
 _MOST_KEPT: Final = 256
@@ -141,7 +140,7 @@ class Streams:
     # ---- one request each ----
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        given = map_of(rest) if rest else {}
+        given = unpack_map(rest) if rest else {}
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
@@ -161,7 +160,7 @@ class Streams:
         return b""
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
@@ -172,14 +171,14 @@ class Streams:
         return b""
 
     def _list(self, session: Session, _: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
-        return packed([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
+        return pack_map([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
 
     def _info(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         stream = self.attached(session, name)
-        return packed(
+        return pack_map(
             {
                 "name": name,
                 "identity": stream.identity,
@@ -191,7 +190,7 @@ class Streams:
         )
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = Append.of(rest)
+        asked = Append.unpack(rest)
         try:
             return self._appended(session, name, asked)
         except (Refusal, ShmqError) as error:
@@ -219,7 +218,7 @@ class Streams:
                 sequence=asked.sequence,
                 gaps=asked.gaps,
             )
-        payload = _APPENDED.pack(done.first & (1 << 64) - 1, done.count, done.timestamp_ns)
+        payload = Appended(done.first, done.count, done.timestamp_ns, done.duplicate).pack()
         status = Status.DUPLICATE if done.duplicate else Status.OK
         if asked.durable or stream.options.confirm == "disk":
             end = done.first + done.count if done.first >= 0 else 0
@@ -230,13 +229,13 @@ class Streams:
         return payload
 
     def _fetch(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = Fetch.of(rest)
+        asked = Fetch.unpack(rest)
         stream = self.attached(session, name, Right.CONSUME, asked.identity)
         with well_formed():
             return self._fetching.begin(session, stream, asked)
 
     def _hold(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = HoldRequest.of(rest)
+        asked = Hold.unpack(rest)
         stream = self.attached(session, name, Right.CONSUME, asked.identity)
         if not asked.places:
             self._holding.end(session, stream, asked.number)
@@ -246,19 +245,19 @@ class Streams:
             return self._fetching.begin(session, stream, asked.fetch) if asked.fetch else b""
 
     def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = At.of(rest)
+        asked = OffsetAt.unpack(rest)
         stream = self.attached(session, name, Right.CONSUME, asked.identity)
         with well_formed():
             return _OFFSET.pack(stream.at_ns(asked.timestamp, asked.partition))
 
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = Repartition.of(rest)
+        asked = Repartition.unpack(rest)
         stream = self.attached(session, name, Right.ADMIN, asked.identity)
         size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
         quota_request = QuotaRequest("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: quota_request):
             opened = stream.repartition(asked.partitions)
-        return _RANGE.pack(opened.start, opened.stop)
+        return Repartition.pack_answer(opened)
 
 
 def _disk_error(stream: LocalStream) -> str | None:
