@@ -9,7 +9,7 @@ from _record cimport shmq_record, shmq_taken
 
 cdef extern from "queue/change_hints.h" nogil:
     void shmq_wake_writer(shmq_queue *q)
-    void shmq_ring_synced(shmq_queue *q)
+    void shmq_wake_synced(shmq_queue *q)
 
 
 cdef extern from "file/change_scan.h" nogil:

@@ -15,7 +15,7 @@
 
 /* Of shared memory. */
 struct crowd {
-    sem_t bells[2];
+    sem_t semaphores[2];
     uint32_t deaths; /* a worker dies once in so many steps; 0: never */
     bool recovers;   /* the queue is recovered from time to time      */
     _Atomic uint32_t put[CROWD_PRODUCERS];

@@ -393,7 +393,7 @@ TEST("so it is where somebody waits for the first writer to come")
 
     disk_bytes = 0;
     put_text(q, "poison");
-    shmq_want_synced(q, 1);
+    shmq_request_sync(q, 1);
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     bury(q, graves, true);
     put_text(q, "nobody waits for this one");
@@ -554,7 +554,7 @@ TEST("the writer waits for what it is woken for")
     put_text(q, "one");
     CHECK_EQ(shmq_attend(&f, SECOND, 1000, 0, 0), SHMQ_OK);
     CHECK_EQ(shmq_attend(&f, 1000000, SECOND, 0, 0), SHMQ_TIMED_OUT); /* it lingers */
-    shmq_want_synced(q, 1);
+    shmq_request_sync(q, 1);
     CHECK_EQ(shmq_attend(&f, SECOND, SECOND, 0, 0), SHMQ_OK);
     CHECK_EQ(shmq_wait_synced(q, 1, 1000000), SHMQ_TIMED_OUT);
     CHECK_TEXT(sync_all(&f), "P1");

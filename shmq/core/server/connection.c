@@ -358,7 +358,7 @@ static void keep(struct shmq_session *session, const unsigned char *at, size_t s
 
 /* The bytes of the frame that is kept in part, its header included; 0 if even that is not
  * whole. */
-static size_t wanted(const struct shmq_session *session)
+static size_t bytes_needed(const struct shmq_session *session)
 {
     if (session->kept_used < SHMQ_FRAME_HEADER)
         return 0;
@@ -369,7 +369,7 @@ static size_t wanted(const struct shmq_session *session)
  * come, so that a length costs nothing. */
 static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
 {
-    size_t most = wanted(session), room = session->kept_room;
+    size_t most = bytes_needed(session), room = session->kept_room;
     unsigned char *kept;
 
     if (session->kept_used == room) {
@@ -390,7 +390,7 @@ static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
  * that could go into the queue as it comes. */
 static bool gathers(const struct shmq_session *session)
 {
-    return session->kept_used >= MOST_PREFIX && wanted(session) > SHMQ_SCRATCH;
+    return session->kept_used >= MOST_PREFIX && bytes_needed(session) > SHMQ_SCRATCH;
 }
 
 unsigned char *shmq_session_space(struct shmq_session *session, size_t *size)
@@ -461,7 +461,7 @@ void shmq_session_received(struct shmq_session *session, size_t size)
         go_on_large_body(session, size);
     } else if (gathers(session)) {
         session->kept_used += size;
-        if (session->kept_used >= wanted(session))
+        if (session->kept_used >= bytes_needed(session))
             carry_out_range(session, session->kept, session->kept + session->kept_used);
     } else {
         carry_out_range(session, scratch, scratch + session->kept_used + size);

@@ -89,7 +89,7 @@ def test_a_namespace_in_use_is_healthy(shell: Shell, queue: shmq.Queue) -> None:
     environment = {one["name"]: one["value"] for one in told["environment"]}
     assert environment["python"] == sys.version.split()[0]
     assert environment["/dev/shm bytes"] > environment["/dev/shm bytes free"] > 0
-    assert "nothing is stale in 1 namespace" in shell("doctor").text
+    assert "nothing is left behind in 1 namespace" in shell("doctor").text
     held.ack()
 
 
@@ -308,9 +308,9 @@ def test_without_a_namespace_it_looks_at_all(shell: Shell) -> None:
     lines = done.stdout.splitlines()
     assert str(int(Code.WRONG)) in lines
     assert '"namespaces": ["one", "two"]' in done.stdout
-    assert "nothing is stale in 1 namespace" in lines
+    assert "nothing is left behind in 1 namespace" in lines
     assert not any(
-        "two" in line for line in lines[lines.index("nothing is stale in 1 namespace") :]
+        "two" in line for line in lines[lines.index("nothing is left behind in 1 namespace") :]
     )
 
 

@@ -108,7 +108,7 @@ def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
         assert "go on at 101" in ran.error
         ran = shell("stream", "read", "s", "--on-damage", "skip")
         assert ran.out.count(b"\n") == 1999
-        assert "1 record passed over" in ran.error
+        assert "1 record skipped" in ran.error
         ran = shell("subscribe", "s", "--history", "none", "--timeout", "0", "--on-damage", "skip")
         assert ran.out.count(b"\n") == 1999
-        assert "1 record passed over" in ran.error
+        assert "1 record skipped" in ran.error

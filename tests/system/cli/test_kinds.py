@@ -102,7 +102,7 @@ def test_delete_finds_what_has_the_name(invoke: Invoke, kinds: shmq.Broker) -> N
     assert (kinds.list_streams(), kinds.list_exchanges()) == ([], [])
     gone = invoke("delete", "orders", "-y")
     assert gone.exit_code == Code.NO_QUEUE
-    assert "there is no queue or stream or exchange 'orders'" in gone.stderr
+    assert "there is no queue, stream or exchange 'orders'" in gone.stderr
 
 
 def test_delete_asks_which_kind_is_meant_by_a_name_of_two(

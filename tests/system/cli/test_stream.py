@@ -119,7 +119,7 @@ def test_the_offsets_and_the_rates_are_shown(invoke: Invoke, stream: shmq.Stream
 
 def test_it_gets_more_partitions(invoke: Invoke, stream: shmq.Stream) -> None:
     told = invoke("stream", "repartition", "events", "--partitions", "3")
-    assert told.stdout == "records of stream 'events' go to partitions 2 to 4 now\n"
+    assert told.stdout == "stream 'events' is appended to in partitions 2 to 4 now\n"
     refused = invoke("stream", "repartition", "events", "--partitions", "2")
     assert (refused.exit_code, "only more" in refused.stderr) == (Code.USAGE, True)
     made = json.loads(invoke("stream", "repartition", "events", "--partitions=4", "--json").stdout)
@@ -128,7 +128,7 @@ def test_it_gets_more_partitions(invoke: Invoke, stream: shmq.Stream) -> None:
 
 
 def test_the_groups_are_shown_and_reset(invoke: Invoke, stream: shmq.Stream) -> None:
-    assert "nobody" in invoke("stream", "groups", "events").stderr
+    assert "no consumer groups" in invoke("stream", "groups", "events").stderr
     with stream.group("g").join("somebody") as member:
         member.poll()
         member.commit()
@@ -145,7 +145,7 @@ def test_the_groups_are_shown_and_reset(invoke: Invoke, stream: shmq.Stream) -> 
     reset = invoke("stream", "reset", "events", "-g", "g", "-p", "0", "--offset", "2", "--json")
     assert json.loads(reset.stdout)["committed"] == {"0": 2}
     assert (
-        "goes on with offset 0"
+        "continues at offset 0"
         in invoke("stream", "reset", "events", "-g", "g", "--to", "earliest").stdout
     )
     assert invoke("stream", "reset", "events", "-g", "none", "--to", "latest").exit_code == 4

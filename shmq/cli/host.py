@@ -1,9 +1,11 @@
-"""``shmq doctor``: find what is stale and, if asked to, remove it."""
+"""``shmq doctor``, ``fsck`` and ``keeper``: the state of this host."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +15,8 @@ from shmq.api.names import check_name
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.names import queue_names
 from shmq.cli.shared.output import (
     amount,
     cell,
@@ -25,35 +28,38 @@ from shmq.cli.shared.output import (
     show_table,
     table,
 )
+from shmq.cli.shared.stop_signal import Stop
 from shmq.diagnose.leftovers import Finding, namespaces, sweep
 from shmq.diagnose.machine import Condition, conditions
-from shmq.diagnose.segments import Segment, segments
+from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
+from shmq.diagnose.streams import examine_files
 from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
+from shmq.server.keeper import Keeper
 from shmq.storage.aside import FileSetAside, files_aside
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "fsck", "keeper"]
 
 
-@click.command(short_help="Find and remove what the dead have left.")
-@click.option("--fix", is_flag=True, help="Remove what is stale; nothing that is in use.")
+@click.command(epilog="Example: shmq doctor --fix")
+@click.option("--fix", is_flag=True, help="Remove what is left behind; nothing that is in use.")
 @click.option(
     "--timeout",
     type=params.seconds,
     default="30s",
     metavar="TIME",
     show_default=True,
-    help="How long the look at one queue may take.",
+    help="How long the check of one queue may take.",
 )
 @json_flag
 @click.pass_context
 def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> None:
-    """Find what dead processes have left, and what is wrong with the machine.
+    """Find what dead processes have left behind, and problems of this host.
 
-    In all namespaces of this user, or in the one that is named. What is in use is never
-    touched; a queue that is damaged is reported, and left to shmq delete. Files that are set
-    aside on disk are listed, with what restores and what removes them.
+    It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.
+    A damaged queue is reported; delete it with shmq delete. Files that are set aside on disk
+    are listed with the commands that restore and remove them.
     """
     names, others = _asked_for(context)
     found = [one for name in names for one in sweep(name, fix, timeout)]
@@ -81,7 +87,7 @@ def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> 
 
 
 def _asked_for(context: click.Context) -> tuple[list[str], int]:
-    """The namespaces to look at, and how many files of other users there are in all."""
+    """The namespaces to check, and the number of files of other users."""
     target = target_of(context)
     if target.origin is None:
         return namespaces()
@@ -89,7 +95,7 @@ def _asked_for(context: click.Context) -> tuple[list[str], int]:
 
 
 def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
-    """What is set aside in the namespace's data directory; to ``found`` that it cannot be read."""
+    """The files set aside in the data directory; if it cannot be read, ``found`` gets that."""
     try:
         directory = Namespace.of(namespace).data_dir or chosen_directory(namespace)
     except InvalidOption:
@@ -155,9 +161,9 @@ def _show(
             made.add_row(*(cell(value) for value in row))
         show_table(made)
         if any(not one.fixed for one in found):
-            note("what is stale is removed by shmq doctor --fix; an unusable queue, by shmq delete")
+            note("shmq doctor --fix removes what is left behind, shmq delete a damaged queue")
     else:
-        show(f"nothing is stale in {counted(len(names), 'namespace')}")
+        show(f"nothing is left behind in {counted(len(names), 'namespace')}")
 
 
 def _show_segments(lying: list[Segment]) -> None:
@@ -169,3 +175,91 @@ def _show_segments(lying: list[Segment]) -> None:
         row = (one.namespace, one.queue, layout, one.owner, one.mode)
         made.add_row(*(cell(value) for value in (*row, amount(one.size), amount(one.taken))))
     show_table(made)
+
+
+@click.command(epilog="Example: shmq fsck orders")
+@queue_names
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    default="30s",
+    metavar="TIME",
+    show_default=True,
+    help="How long the check of one queue may take.",
+)
+@json_flag
+@click.pass_context
+def fsck(
+    context: click.Context,
+    names: tuple[str, ...],
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Check every invariant of queues; change nothing.
+
+    Without a NAME it checks every queue of the namespace, and reads all records in the files
+    of its durable streams. The queues may be in use.
+    """
+    namespace = namespace_of(context)
+    # Not the broker's list: making it removes queues that are half made.
+    checked = names or Namespace.of(namespace).queue_names()
+    found = [examine(namespace, name, timeout) for name in checked]
+    if not names:
+        found = [one for one in found if one.state != MISSING]  # deleted meanwhile
+        found += examine_files(namespace)
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+    elif found:
+        _show_examined(found)
+    else:
+        note(f"namespace {namespace!r} has no queues")
+    context.exit(_code(found))
+
+
+def _show_examined(found: list[SegmentReport]) -> None:
+    made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
+    for one in found:
+        for line in one.problems or [""]:
+            made.add_row(
+                *(cell(value) for value in (one.name, one.state, line)[: len(made.columns)])
+            )
+    show_table(made)
+
+
+def _code(found: list[SegmentReport]) -> Code:
+    states = {one.state for one in found}
+    if states <= {SOUND}:
+        return Code.OK
+    return Code.NO_QUEUE if states <= {SOUND, MISSING} else Code.SEGMENT
+
+
+@click.command(epilog="Example: shmq keeper --once")
+@click.option(
+    "--interval",
+    type=params.seconds,
+    default="50ms",
+    metavar="TIME",
+    show_default=True,
+    help="The time between two checks.",
+)
+@click.option("--once", is_flag=True, help="Check once, and end.")
+@click.pass_context
+def keeper(context: click.Context, interval: float, once: bool) -> None:
+    """Expire leases, delays and TTLs on time in queues that no process uses, until stopped.
+
+    Queues in use need no keeper. It also returns messages that dead processes had leased.
+    """
+    if not interval > 0:
+        raise click.BadParameter("it must be more than 0", param_hint="'--interval'")
+    namespace = namespace_of(context)
+    kept = Keeper(namespace, interval)
+    with Stop() as stop, contextlib.closing(kept):
+        kept.tend()
+        if once:
+            return
+        note(f"keeping namespace {namespace!r}; Ctrl-C or SIGTERM ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                with stop.interruptible():
+                    time.sleep(interval)
+                kept.tend()

@@ -10,19 +10,20 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli.shared.flags import connected, count_flag, json_flag, queue_name
+from shmq.cli.shared.flags import connected, count_flag, json_flag
+from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, show, show_json
 
 __all__ = ["redrive"]
 
 
-@click.command()
-@queue_name(help="The queue whose dead letters go back, or the dead-letter queue itself.")
-@count_flag("How many to send back at most.")
+@click.command(epilog='Example: shmq redrive orders --where "age < 2h"')
+@queue_name(help="The same as NAME: the queue, or its dead-letter queue.")
+@count_flag("Send back at most COUNT.  [default: all]")
 @click.option(
     "--where",
     metavar="EXPR",
-    help="Send back those alone for which EXPR is true; @FILE reads it from FILE.",
+    help="Only dead letters for which EXPR is true; @FILE reads EXPR from FILE. See docs/cli.md.",
 )
 @click.option(
     "--row",
@@ -30,7 +31,7 @@ __all__ = ["redrive"]
     type=click.IntRange(min=1),
     multiple=True,
     metavar="N",
-    help="Of a FILE that triage wrote, row N alone; may be repeated.",
+    help="Only row N of a FILE written by shmq pipeline triage; may be repeated.",
 )
 @json_flag
 @connected
@@ -42,10 +43,10 @@ def redrive(
     rows: Sequence[int],
     as_json: bool,
 ) -> None:
-    """Send dead letters back where they came from."""
-    meant = _expression(where, rows)
+    """Send dead letters back to the queue that they came from."""
+    expression = _expression(where, rows)
     with broker.queue(name) as queue:
-        redriven = queue.redrive(count, where=meant)
+        redriven = queue.redrive(count, where=expression)
     if as_json:
         show_json({"queue": name, "redriven": redriven})
     else:
@@ -53,10 +54,12 @@ def redrive(
 
 
 def _expression(where: str | None, rows: Sequence[int]) -> str | None:
-    """What was given, or what stands in the file that was named."""
+    """The expression of the command line, or of the file that it names."""
     if where is None or not where.startswith("@"):
         if rows:
-            raise click.UsageError("--row takes a file that triage wrote: --where @FILE")
+            raise click.UsageError(
+                "--row needs a file written by shmq pipeline triage: add --where @FILE"
+            )
         return where
     path = Path(where[1:])
     try:
@@ -66,18 +69,19 @@ def _expression(where: str | None, rows: Sequence[int]) -> str | None:
     if text.lstrip().startswith("{"):
         return _of_triage(where, text, rows)
     if rows:
-        raise click.UsageError(f"--row: {path} has an expression, and no rows of a triage")
+        raise click.UsageError(f"--row: {path} is an expression and has no rows: drop --row")
     return text
 
 
 def _of_triage(where: str, text: str, rows: Sequence[int]) -> str:
-    """The rows of a triage as one expression: what is meant by any of them."""
+    """The rows of a triage as one expression: true where any of them is."""
     try:
         found: Any = json.loads(text)["rows"]
         known = {int(row["row"]): str(row["where"]) for row in found}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise click.UsageError(
-            f"--where {where}: that is no file that triage wrote: {type(error).__name__}: {error}"
+            f"--where {where}: this file was not written by shmq pipeline triage: "
+            f"{type(error).__name__}: {error}"
         ) from None
     missing = [row for row in rows if row not in known]
     if missing or not known:

@@ -1,4 +1,4 @@
-"""``shmq stream groups`` and ``shmq stream reset``: how far the groups of a stream are."""
+"""``shmq stream groups`` and ``shmq stream reset``: the consumer groups of a stream."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import click
 import shmq
 from shmq.api import GroupStart
 from shmq.cli.shared import params
-from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.flags import connected, json_flag, partition_flag
+from shmq.cli.shared.names import group_name, stream_name
 from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
-from shmq.cli.shared.stream_name import partition_flag, stream_argument
 
 __all__ = ["groups", "reset"]
 
 
-@click.command()
-@stream_argument
-@click.option("-g", "--group", metavar="NAME", help="Show the partitions of this group.")
+@click.command(epilog="Example: shmq stream groups clicks billing")
+@stream_name
+@group_name(required=False, help="The same as GROUP: show its partitions and members.")
 @json_flag
 @connected
 def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> None:
-    """Show the groups of a stream, their members and what they have not done yet."""
+    """Show the groups of a stream, or the partitions of one."""
     with broker.stream(name) as stream:
         found = stream.groups()
         if group is None:
@@ -31,7 +31,9 @@ def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> 
             return
         kind = _kind_of(name, group, found)
         if kind == "shared":
-            raise click.UsageError(f"group {group!r} shares its records: it has no partitions")
+            raise click.UsageError(
+                f"group {group!r} is a share group: it has no partitions to show"
+            )
         opened = stream.group(group)
         partitions, members = opened.partitions(), opened.members()
     if as_json:
@@ -47,18 +49,18 @@ def groups(broker: shmq.Broker, name: str, group: str | None, as_json: bool) -> 
 
 
 def _kind_of(name: str, group: str, found: list[shmq.GroupSummary]) -> str:
-    """The group's assignment. Raises NoSuchGroup: a look makes none."""
+    """The group's assignment. Raises NoSuchGroup; the group is not made."""
     for one in found:
         if one.name == group:
             return one.assignment
-    raise shmq.NoSuchGroup(f"the stream {name!r} has no group {group!r}")
+    raise shmq.NoSuchGroup(f"stream {name!r} has no group {group!r}: see shmq stream groups {name}")
 
 
 def _show_groups(name: str, found: list[shmq.GroupSummary], as_json: bool) -> None:
     if as_json:
         show_json([dataclasses.asdict(one) for one in found])
     elif not found:
-        note(f"nobody has read stream {name!r} as a group yet")
+        note(f"stream {name!r} has no consumer groups")
     else:
         numbers = ("members", "lag", "rebalances", "evicted", "held")
         broken = any(one.problem for one in found)
@@ -82,17 +84,19 @@ def _show_partitions(partitions: list[shmq.GroupPartition], members: list[shmq.M
     show_table(made)
 
 
-@click.command()
-@stream_argument
-@click.option("-g", "--group", metavar="NAME", required=True, help="The group.")
+@click.command(epilog="Example: shmq stream reset clicks billing --to earliest")
+@stream_name
+@group_name(required=True, help="The same as GROUP.")
 @click.option(
     "--to",
     type=params.moment_or_end,
     metavar="earliest|latest|TIME",
-    help="Where it goes on: the oldest record, the end, or the first record from then on.",
+    help="Continue at the oldest record, at the end, or at the first record since TIME.",
 )
-@click.option("--offset", type=params.whole, metavar="N", help="Or there, in one partition.")
-@partition_flag("The partition alone.")
+@click.option(
+    "--offset", type=params.whole, metavar="N", help="Continue at offset N of the partition -p."
+)
+@partition_flag("Only partition N.  [default: all]")
 @json_flag
 @connected
 def reset(
@@ -104,9 +108,9 @@ def reset(
     partition: int | None,
     as_json: bool,
 ) -> None:
-    """Let a group without members go on elsewhere."""
+    """Set the offsets of a group that has no members."""
     if (to is None) == (offset is None) or (offset is not None and partition is None):
-        raise click.UsageError("give --to, or --offset with -p: one of the two")
+        raise click.UsageError("give either --to, or --offset with -p")
     where = {partition: offset} if partition is not None and offset is not None else to
     with broker.stream(name) as stream:
         _kind_of(name, group, stream.groups())
@@ -117,4 +121,4 @@ def reset(
         show_json({"group": group, "committed": found})
     else:
         for number, at in sorted(found.items()):
-            show(f"partition {number}: group {group!r} goes on with offset {at}")
+            show(f"partition {number}: group {group!r} continues at offset {at}")

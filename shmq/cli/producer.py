@@ -1,4 +1,4 @@
-"""``shmq produce``: put messages from the command line, a file or standard input."""
+"""``shmq produce`` and ``shmq request``: messages put in a queue."""
 
 from __future__ import annotations
 
@@ -11,59 +11,20 @@ import click
 
 import shmq
 from shmq.api.options import Confirm
-from shmq.cli.shared import params
-from shmq.cli.shared.batch_put import CODECS, Putting
-from shmq.cli.shared.flags import connected, json_flag, queue_name
-from shmq.cli.shared.input_lines import Lines, open_lines
+from shmq.cli.shared import params, render
+from shmq.cli.shared.batch_put import CODECS, BatchPut, check_messages, decode, message_flags
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.input_lines import InputLines, open_lines, progress
+from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import counted, note, show, show_json
-from shmq.cli.shared.progress import progress
 from shmq.cli.shared.stop_signal import Stop
 
-__all__ = ["produce"]
+__all__ = ["produce", "request"]
 
 
-@click.command()
+@click.command(epilog="Example: seq 1 1000 | shmq produce orders --priority low")
 @queue_name()
-@click.option("-m", "--message", "messages", multiple=True, metavar="TEXT", help="Put TEXT.")
-@click.option("--file", "path", metavar="FILE", help="Put each line of FILE; - is stdin.")
-@click.option(
-    "--priority",
-    type=params.priority,
-    metavar="N|low|normal|high",
-    help="Higher is served first [the middle one].",
-)
-@click.option("--group", type=params.text, metavar="NAME", help="In order, one in flight a group.")
-@click.option(
-    "--header",
-    "headers",
-    type=params.header,
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A header; may be repeated.",
-)
-@click.option("--delay", type=params.seconds, metavar="TIME", help="Visible only after TIME.")
-@click.option("--ttl", type=params.seconds, metavar="TIME", help="Not delivered after TIME.")
-@click.option(
-    "--dedupe-id", type=params.text, metavar="ID", help="Put the message once in the window."
-)
-@click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default="text",
-    show_default=True,
-    help="What the messages are; all but text and bytes are given as JSON.",
-)
-@click.option(
-    "--block/--no-block", default=None, help="Wait while the queue is full [as its overflow says]."
-)
-@click.option(
-    "--timeout", type=params.seconds, metavar="TIME", help="Wait for space at most TIME each time."
-)
-@click.option(
-    "--confirm",
-    type=click.Choice(["memory", "disk"]),
-    help="Where the messages are when it says that they were put [as the queue's option says].",
-)
+@message_flags
 @json_flag
 @click.pass_context
 @connected
@@ -83,18 +44,18 @@ def produce(
     as_json: bool,
     **properties: Any,
 ) -> None:
-    """Put messages, given as flags or lines.
+    """Put messages in a queue.
 
-    Each -m TEXT is a message, or else each line of FILE or of standard input.
-    However it ends, it says how many messages were put.
+    Each -m TEXT is a message. Without -m, each line of FILE or of standard input is a message.
+    The last line of output says how many messages were put, also after an error.
     """
-    _check(messages, path, dedupe_id)
+    check_messages(messages, path, dedupe_id)
     if block is False and timeout is not None:
         raise click.UsageError("--no-block and --timeout exclude each other: drop one")
     properties["headers"] = _headers(headers)
     with broker.queue(name) as queue, Stop() as stop:
         lines = None if messages else open_lines(path, queue.options.max_message_bytes)
-        putting = Putting(queue, stop, codec, properties, block, timeout, confirm)
+        putting = BatchPut(queue, stop, codec, properties, block, timeout, confirm)
         with _stopping(context, stop), _reporting(putting, as_json):
             if lines is not None:
                 _put_lines(putting, lines, stop)
@@ -102,13 +63,6 @@ def produce(
                 putting.put_one(os.fsencode(messages[0]), dedupe_id)
             else:
                 putting.put_all([os.fsencode(text) for text in messages], "message {}".format)
-
-
-def _check(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
-    if messages and path is not None:
-        raise click.UsageError("-m and --file exclude each other: drop one")
-    if dedupe_id is not None and len(messages) != 1:
-        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
 
 
 def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
@@ -120,9 +74,9 @@ def _headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str] | None:
     return headers or None
 
 
-def _put_lines(putting: Putting, lines: Lines, stop: Stop) -> None:
+def _put_lines(putting: BatchPut, lines: InputLines, stop: Stop) -> None:
     if lines.typed:
-        note("each line you type is a message; Ctrl-D ends it")
+        note("each line you type is a message; Ctrl-D ends the input")
     batches = iter(lines)
     with progress(lines) as advance:
         while True:
@@ -144,8 +98,8 @@ def _stopping(context: click.Context, stop: Stop) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _reporting(putting: Putting, as_json: bool) -> Iterator[None]:
-    """Say what was put, also when the rest was refused."""
+def _reporting(putting: BatchPut, as_json: bool) -> Iterator[None]:
+    """Print what was put, also after an error."""
     try:
         yield
     except BaseException:
@@ -155,7 +109,7 @@ def _reporting(putting: Putting, as_json: bool) -> Iterator[None]:
     _report(putting, as_json)
 
 
-def _report(putting: Putting, as_json: bool) -> None:
+def _report(putting: BatchPut, as_json: bool) -> None:
     one = putting.single
     if as_json:
         known = {"sequence": one.sequence, "duplicate": one.duplicate} if one else {}
@@ -166,3 +120,47 @@ def _report(putting: Putting, as_json: bool) -> None:
         show(f"message {one.sequence} put on queue {putting.queue!r}")
     else:
         show(f"{counted(putting.count, 'message')} put on queue {putting.queue!r}")
+
+
+@click.command(epilog="Example: shmq request sums -m '[1, 2]' --codec json")
+@queue_name()
+@click.option("-m", "--message", "text", metavar="TEXT", required=True, help="The request.")
+@click.option(
+    "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
+    help="A header; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--codec", type=click.Choice(CODECS), default="text", show_default=True,
+    help="How the request is stored; all but text and bytes are given as JSON.",
+)  # fmt: skip
+@click.option(
+    "--timeout", type=params.seconds, default="10s", metavar="TIME", show_default=True,
+    help="Wait for the reply at most TIME.",
+)  # fmt: skip
+@json_flag
+@connected
+def request(
+    broker: shmq.Broker,
+    /,
+    name: str,
+    text: str,
+    headers: tuple[tuple[str, str], ...],
+    codec: str,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Put a request in a queue, wait for its reply, and print the reply.
+
+    A Python process answers with serve(). If its handler fails, the error is printed and the
+    exit code is 1. If no reply comes in time, the exit code is 11.
+    """
+    try:
+        body = decode(os.fsencode(text), codec)
+    except ValueError as error:
+        raise click.ClickException(f"the request: {error}") from None
+    with Stop() as stop, stop.interruptible():
+        reply = broker.request(name, body, timeout, codec=codec, headers=dict(headers) or None)
+    if as_json:
+        show_json(render.as_dict(reply))
+    else:
+        show(render.as_text(reply))

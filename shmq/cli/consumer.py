@@ -1,4 +1,4 @@
-"""``shmq consume``: lease messages, write them out, acknowledge what was taken."""
+"""``shmq consume`` and ``shmq peek``: messages taken from a queue, or shown."""
 
 from __future__ import annotations
 
@@ -10,50 +10,59 @@ import click
 
 import shmq
 from shmq.cli.shared import params, render
-from shmq.cli.shared.escape import printable
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import connected, count_flag, queue_name, where_flag
-from shmq.cli.shared.output import counted, note
-from shmq.cli.shared.output_pipe import Outlet, open_outlet
+from shmq.cli.shared.flags import connected, count_flag, json_flag, where_flag
+from shmq.cli.shared.names import queue_name
+from shmq.cli.shared.output import (
+    amount,
+    cell,
+    counted,
+    note,
+    printable,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.cli.shared.stop_signal import Stop
-from shmq.cli.shared.unacked_window import Window
+from shmq.cli.unacked_window import Outlet, Window, open_outlet
 
-__all__ = ["consume"]
+__all__ = ["consume", "peek"]
 
 #: How long one wait for a message lasts before the loop looks for signals, in seconds.
 SLICE = 0.25
 
 
-@click.command()
+@click.command(epilog="Example: shmq consume orders -n 10 --format json")
 @queue_name()
-@click.option("--follow", is_flag=True, help="Go on waiting for messages until stopped.")
+@click.option("--follow", is_flag=True, help="Wait for more messages until stopped.")
 @count_flag("Stop after COUNT messages.")
-@where_flag("Take those alone that EXPR means, and leave the others.")
+@where_flag("Take only messages for which EXPR is true: see docs/cli.md.")
 @click.option(
     "--timeout",
     type=params.seconds,
     metavar="TIME",
-    help="Stop when no message came for TIME [0 s; with --follow: never].",
+    help="Stop if no message arrives for TIME.  [default: 0s; with --follow: never]",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(render.FORMATS),
-    help="What to write of a message [body]; json is one object per line.",
+    help="What to print of a message; json is one object per line.  [default: body]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--delimiter",
     type=params.delimiter,
     metavar="TEXT",
-    help=r"What follows each message, instead of a newline; \0, \n, \t are understood.",
+    help=r"Print TEXT after each message, not a newline; \0, \n, \r\n, \t are escapes.",
 )
 @click.option(
     "--ahead",
     type=click.IntRange(min=1),
     default=64,
+    show_default=True,
     metavar="COUNT",
-    help="Into a pipe: how many messages its slow reader may leave unread.  [default: 64]",
+    help="In a pipe: how many messages to write ahead of a slow reader.",
 )
 @click.pass_context
 @connected
@@ -70,11 +79,11 @@ def consume(
     delimiter: bytes | None,
     ahead: int,
 ) -> None:
-    """Write messages out and remove them.
+    """Take messages from a queue, print them, and acknowledge them.
 
-    Without --follow, -n or --timeout it writes what is there and ends. A message is
-    acknowledged once it is written out, and to a pipe once its reader has read it; what
-    could not be written goes back to the queue.
+    Without --follow, -n or --timeout it stops when the queue is empty. A message is
+    acknowledged once it is written; in a pipe, once the reader has read it. A message that
+    cannot be written goes back to the queue.
     """
     outlet = open_outlet()
     write = _writer(form, as_json, delimiter)
@@ -143,12 +152,12 @@ class _Pump:
 def _writer(
     form: str | None, as_json: bool, delimiter: bytes | None
 ) -> Callable[[shmq.Message], bytes]:
-    """What turns a message into the bytes that are written of it."""
+    """The function that turns a message into its bytes of output."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} exclude each other: drop one")
     if as_json or form == "json":
         if delimiter is not None:
-            raise click.UsageError("--delimiter goes with the formats body and raw: drop it")
+            raise click.UsageError("--delimiter works with the formats body and raw: drop it")
         return lambda message: render.as_json(message).encode() + b"\n"
     end = b"\n" if delimiter is None else delimiter
     if form == "raw":
@@ -164,8 +173,8 @@ def _shown_safely(message: shmq.Message) -> str:
 def _report(window: Window) -> None:
     if window.late:
         note(
-            f"{counted(window.late, 'message')} written after the lease had run out will come "
-            f"again: make the queue with a longer --visibility-timeout"
+            f"{counted(window.late, 'message')} written after the lease had expired will be "
+            f"delivered again: make the queue with a longer --visibility-timeout"
         )
 
 
@@ -175,3 +184,64 @@ def _outcome(seen: int, follow: bool, signal: int, outlet: Outlet) -> int:
     if seen or outlet.abandoned():
         return Code.OK
     return Code.NOTHING
+
+
+#: A table shows so many characters of a body.
+_SHOWN = 200
+
+
+@click.command(epilog="Example: shmq peek orders -n 3")
+@queue_name()
+@count_flag("Show at most COUNT messages.  [default: 10]", default=10)
+@where_flag("Show only messages for which EXPR is true: see docs/cli.md.")
+@json_flag
+@click.pass_context
+@connected
+def peek(
+    broker: shmq.Broker,
+    context: click.Context,
+    name: str,
+    count: int,
+    where: str | None,
+    as_json: bool,
+) -> None:
+    """Show the next messages of a queue without taking them."""
+    with broker.queue(name) as queue:
+        messages = queue.peek(count, where=where)
+        if as_json:
+            show_json([render.as_dict(message) for message in messages])
+        elif messages:
+            _show(messages)
+    context.exit(Code.OK if messages else Code.NOTHING)
+
+
+def _show(messages: list[shmq.Message]) -> None:
+    columns = ["sequence", "priority", "deliveries", "group", "codec", "size"]
+    dead = any(message.dead for message in messages)
+    made = table(
+        [*columns, *(["dead letter"] if dead else []), "body"],
+        right=("sequence", "priority", "deliveries", "size"),
+    )
+    for message in messages:
+        row = [
+            message.sequence,
+            message.priority,
+            message.delivery_count,
+            message.group or "",
+            message.codec,
+            amount(len(render.raw(message))),
+            *([_why(message)] if dead else []),
+            _shortened(render.as_text(message)),
+        ]
+        made.add_row(*(cell(value) for value in row))
+    show_table(made)
+
+
+def _why(message: shmq.Message) -> str:
+    if message.dead is None:
+        return ""
+    return f"{message.dead.reason} in {message.dead.queue} after {message.dead.deliveries}"
+
+
+def _shortened(body: str) -> str:
+    return body if len(body) <= _SHOWN else body[: _SHOWN - 1] + "…"

@@ -1,9 +1,16 @@
-"""The messages that are written out and not yet settled."""
+"""The messages that are written and not yet acknowledged, and the output they go to."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import fcntl
+import os
+import select
+import stat
+import struct
+import sys
+import termios
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -12,18 +19,20 @@ from typing import Self
 import click
 
 import shmq
-from shmq.cli.shared.output_pipe import Outlet
 
-__all__ = ["Window"]
+__all__ = ["Outlet", "Pipe", "Window", "open_outlet"]
 
 #: How many bytes are gathered at most before they are written.
 GATHERED = 1 << 20
-
-#: How long a reader is waited for before the next message is written, in seconds.
+#: How long to wait for the reader before the next message is written, in seconds.
 PATIENCE = 0.5
-
 #: How long the end of a run waits for the reader of the last messages, in seconds.
 LINGER = 1.0
+
+#: How long one wait for the reader lasts before signals are checked, in seconds.
+SLICE = 0.02
+#: A pipe that is ready for writing takes so many bytes without blocking.
+_ATOMIC = select.PIPE_BUF
 
 
 class Window:
@@ -49,7 +58,7 @@ class Window:
         self._extended = time.monotonic()
         self._progress = self._extended
         self._unsettled: collections.deque[tuple[int, shmq.Message]] = collections.deque()
-        #: How many were written, but their lease had run out: they will come again.
+        #: Messages written after their lease had expired: they will be delivered again.
         self.late = 0
 
     def write(self, messages: list[shmq.Message], render: Callable[[shmq.Message], bytes]) -> int:
@@ -99,7 +108,7 @@ class Window:
         self._hold()
 
     def _await_reader(self) -> None:
-        """Wait until the reader has taken all, or may be given one more message."""
+        """Wait until the reader has read all, or may get one more message."""
         while self._unsettled:
             patient = time.monotonic() - self._progress < PATIENCE
             if not patient and len(self._unsettled) < self._ahead:
@@ -113,7 +122,7 @@ class Window:
         self.late += len(self._queue.ack_many(messages))
 
     def _hold(self) -> None:
-        """Extend the leases that would end while the reader takes its time."""
+        """Extend the leases that would expire while the reader is slow."""
         now = time.monotonic()
         if not self._unsettled:
             self._extended = now
@@ -160,3 +169,90 @@ class Window:
                 self._unsettled.clear()
         finally:
             self._give_back()
+
+
+class Outlet:
+    """A descriptor to write to: a file, a terminal, a socket."""
+
+    #: How many messages are written at a time.
+    batch = 64
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._chunk = 1 << 20
+        self._poll = select.poll()
+        self._poll.register(descriptor, 0)
+        #: The bytes written so far.
+        self.written = 0
+
+    def write(self, data: bytes, idle: Callable[[], None]) -> None:
+        """Write all of ``data``; call ``idle`` about every :data:`SLICE` while it blocks.
+
+        Raises OSError, BrokenPipeError among them, with :attr:`written` true.
+        """
+        rest = memoryview(data)
+        while rest:
+            if not self._ready(SLICE):
+                idle()
+                continue
+            with contextlib.suppress(BlockingIOError):
+                taken = os.write(self._descriptor, rest[: self._chunk])
+                self.written += taken
+                rest = rest[taken:]
+
+    def taken(self) -> int:
+        """How many of the bytes written can no longer be lost with the reader."""
+        return self.written
+
+    def wait(self) -> None:
+        """Wait until the reader has read all or closed, at most :data:`SLICE`."""
+
+    def abandoned(self) -> bool:
+        """Whether the reader is gone for good."""
+        return bool(self._poll.poll(0))
+
+    def _ready(self, seconds: float) -> bool:
+        writable = select.poll()
+        writable.register(self._descriptor, select.POLLOUT)
+        return bool(writable.poll(seconds * 1000))
+
+
+class Pipe(Outlet):
+    """A pipe: its reader may close it before it has read everything."""
+
+    batch = 1
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self._chunk = _ATOMIC
+
+    def taken(self) -> int:
+        """How many of the bytes written were read."""
+        return self.written - self._unread()
+
+    def wait(self) -> None:
+        """Wait as the base class says; yield first, because a reader may be quick."""
+        ends = time.monotonic() + SLICE
+        pause = 0.0
+        while self._unread() and time.monotonic() < ends:
+            if pause < 0.001:
+                os.sched_yield()
+                pause += 0.00002
+            elif self._poll.poll(pause * 1000):
+                return
+            else:
+                pause *= 2
+
+    def _unread(self) -> int:
+        counted = fcntl.ioctl(self._descriptor, termios.FIONREAD, struct.pack("i", 0))
+        return int(struct.unpack("i", counted)[0])
+
+
+def open_outlet() -> Outlet:
+    """Standard output. Raises :class:`click.ClickException` if it is closed."""
+    if sys.stdout is None:
+        raise click.ClickException("standard output is closed, so nothing was consumed: open it")
+    sys.stdout.flush()
+    descriptor = sys.stdout.fileno()
+    mode = os.fstat(descriptor).st_mode
+    return Pipe(descriptor) if stat.S_ISFIFO(mode) else Outlet(descriptor)
