@@ -18,7 +18,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .SECONDARY:
 .PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
 .PHONY: lint-python core-test model
-.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout clean
+.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout protocol clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -35,6 +35,7 @@ help:
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make layout             write the tables of the segments from the headers'
+	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
@@ -100,6 +101,9 @@ reference: $(VENV)/built
 
 layout: $(VENV)/built
 	$(BIN)/python docs/layout.py
+
+protocol: $(VENV)/tools
+	$(BIN)/python tools/protocol.py
 
 # Another row, fewer turns: make bench BENCH='--only one-call --quick'
 bench: $(VENV)/bench

@@ -190,7 +190,7 @@ static void purge(struct shmq_session *session, const struct shmq_frame *frame, 
 
 static void put_off(struct shmq_session *session, const struct shmq_frame *frame)
 {
-    if (frame->type == SHMQ_T_STREAMS)
+    if (frame->type == SHMQ_T_STREAM_LIST)
         host.ticket = shmq_durable_reply_later(session, frame->id);
     else if (!shmq_answer_later(session))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "too many wait");
@@ -201,7 +201,7 @@ static void answer(struct shmq_session *session, const struct shmq_frame *frame,
 {
     int at = index_of(name);
 
-    if (host.late && frame->type >> 4 == SHMQ_T_STREAMS >> 4)
+    if (host.late && (frame->type == SHMQ_T_LIST || frame->type == SHMQ_T_STREAM_LIST))
         put_off(session, frame);
     else if (frame->type == SHMQ_T_HELLO)
         hello(session, frame, rest, bytes);

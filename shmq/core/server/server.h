@@ -32,12 +32,7 @@
 #define SHMQ_WHY_BYTES 256u        /* of a text that policy gives for a refusal           */
 #define SHMQ_DURABLE_REPLIES 65536u /* answers that wait for the disk: then nothing is begun */
 
-enum shmq_right {
-    SHMQ_MAY_PRODUCE = 1,
-    SHMQ_MAY_CONSUME = 2,
-    SHMQ_MAY_ADMIN = 4,
-    SHMQ_NOT_ASKED = 8,
-};
+#define SHMQ_NOT_ASKED 8u /* beside enum shmq_right: policy has not been asked yet        */
 
 struct shmq_session;
 struct shmq_attached_queue;
