@@ -281,7 +281,7 @@ cdef extern from "queue/message.h" nogil:
     enum: SHMQ_LATER_BYTES
     uint32_t shmq_later_bytes(const shmq_queue *q, const shmq_put *put)
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
-    int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_commit_staged(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
     int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
     int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,

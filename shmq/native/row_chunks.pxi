@@ -368,7 +368,7 @@ cdef class _RowMover(_Lessor):
                     if not publish:
                         shmq_abandon(&self.q, run.receipts[i])
                         continue
-                    status = shmq_publish(&self.q, run.receipts[i], now)
+                    status = shmq_commit_staged(&self.q, run.receipts[i], now)
                     if status == SHMQ_OK:
                         run.published += 1
                     elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:

@@ -166,8 +166,8 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* What the publishing of a row needs beside its slot: it stands behind the body, and whoever
- * publishes the row finds it there. */
+/* What the commit of a row needs beside its slot: it stands behind the body, and whoever
+ * commits the row finds it there. */
 struct later {
     uint64_t hash[2];
     int64_t delay;
@@ -259,7 +259,7 @@ int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *pu
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* Reads what a row brings to its publishing; false if it is out of bounds. */
+/* Reads what a row brings to its commit; false if it is out of bounds. */
 static bool read_later(struct shmq_queue *q, struct shmq_slot *s, struct later *later)
 {
     const unsigned char *body = shmq_body_of(q, s);
@@ -275,7 +275,7 @@ static bool read_later(struct shmq_queue *q, struct shmq_slot *s, struct later *
     return true;
 }
 
-int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
+int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
     struct later later = {{0, 0}, 0, 0};
