@@ -60,7 +60,7 @@ enum shmq_state {
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
 #define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see transfer.h   */
-#define SHMQ_F_LATER 0x20ull   /* STAGED: what its commit needs stands behind the body */
+#define SHMQ_F_DEFERRED 0x20ull /* STAGED: what its commit needs stands behind the body */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8

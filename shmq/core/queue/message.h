@@ -73,10 +73,10 @@ int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t id
                    uint64_t *receipt);
 
 /* The bytes that a row takes beside body and properties until it is committed: none, or
- * SHMQ_LATER_BYTES if it has a delay or a dedupe id. */
-#define SHMQ_LATER_BYTES 32u
+ * SHMQ_DEFERRED_PUT_BYTES if it has a delay or a dedupe id. */
+#define SHMQ_DEFERRED_PUT_BYTES 32u
 
-uint32_t shmq_later_bytes(const struct shmq_queue *q, const struct shmq_put *put);
+uint32_t shmq_deferred_put_bytes(const struct shmq_queue *q, const struct shmq_put *put);
 
 /* Makes a staged message a message: SHMQ_OK, STALE. Of a row, SHMQ_DUPLICATE, too: then it is
  * gone, as its dedupe id is known; and FULL, NO_SPACE: it stays staged until there is room for

@@ -165,7 +165,7 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
 
 /* ---- the gets' side ---- */
 
-static void enter(struct shmq_queue *q, uint32_t at)
+static void enter_order(struct shmq_queue *q, uint32_t at)
 {
     struct shmq_slot *s = shmq_slot_at(q, at);
     uint64_t word = shmq_word(s);
@@ -201,7 +201,7 @@ void shmq_inbox_take(struct shmq_queue *q, uint32_t most)
     for (uint32_t i = 0; i < count && !q->damaged; i++, head++) {
         if (i + AHEAD < count)
             shmq_fetch_to_write(&q->slots[h->inbox[RING(head + AHEAD)]]);
-        enter(q, h->inbox[RING(head)]);
+        enter_order(q, h->inbox[RING(head)]);
     }
     store_counter(&h->inbox_head, head);
 }
