@@ -278,10 +278,10 @@ cdef extern from "queue/message.h" nogil:
     int shmq_stage(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now)
     int shmq_stage_row(shmq_queue *q, const shmq_put *put, uint32_t ids, int64_t now,
                        uint64_t *receipt)
-    enum: SHMQ_LATER_BYTES
-    uint32_t shmq_later_bytes(const shmq_queue *q, const shmq_put *put)
+    enum: SHMQ_DEFERRED_PUT_BYTES
+    uint32_t shmq_deferred_put_bytes(const shmq_queue *q, const shmq_put *put)
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
-    int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_commit_staged(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
     int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
     int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,

@@ -144,7 +144,7 @@ cdef extern from "stream/log.h" nogil:
     int shmq_stream_sleep(shmq_stream *stream, uint32_t wakeup, int64_t ns)
     uint32_t shmq_log_room(shmq_log *log)
     int shmq_log_wait_room(shmq_log *log, uint32_t room, int64_t ns)
-    void shmq_log_publish(shmq_log *log, uint64_t offset)
+    void shmq_log_mark_synced(shmq_log *log, uint64_t offset)
     void shmq_log_fail(shmq_log *log, uint32_t error)
     int shmq_log_wait_synced(shmq_log *log, uint64_t offset, int64_t ns)
     uint64_t shmq_log_committed(const shmq_log *log)

@@ -41,7 +41,7 @@
 enum shmq_state {
     SHMQ_FREE = 0,    /* nobody's; may keep a block for the next message of its size   */
     SHMQ_FILLING = 1, /* its owner writes the body; not a message yet                  */
-    SHMQ_STAGED = 2,  /* whole, but invisible until its owner publishes it             */
+    SHMQ_STAGED = 2,  /* whole, but invisible until its owner commits it               */
     SHMQ_READY = 3,   /* visible: in the order, or behind the front of its group       */
     SHMQ_DELAYED = 4, /* becomes READY at `deadline`                                   */
     SHMQ_LEASED = 5,  /* its owner's until `deadline`; the serial is in the receipt    */
@@ -59,7 +59,7 @@ enum shmq_state {
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
 #define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see transfer.h   */
-#define SHMQ_F_LATER 0x20ull   /* STAGED: what its publishing needs stands behind the body */
+#define SHMQ_F_DEFERRED 0x20ull /* STAGED: what its commit needs stands behind the body */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8

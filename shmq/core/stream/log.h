@@ -265,7 +265,7 @@ int shmq_log_wait_room(struct shmq_log *log, uint32_t room, int64_t ns);
 void shmq_log_wake_room(struct shmq_log *log);
 
 /* The persistence writer's: all before `offset` is on disk; or its disk failed. */
-void shmq_log_publish(struct shmq_log *log, uint64_t offset);
+void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset);
 void shmq_log_fail(struct shmq_log *log, uint32_t error);
 
 /* Waits until all before `offset` is on disk, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED,
