@@ -17,7 +17,6 @@ from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, Queu
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
 from shmq.cli.shared.option_flags import default_in_words, flag_of, metavar_of
-from shmq.native._core import NAME_BYTES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -145,12 +144,11 @@ def _keywords(table: type[Options], *but: str) -> str:
 
 def _members(header: str, struct: str) -> str:
     """The struct of the header, as Cython declares it."""
-    text = (ROOT / "shmq/core" / header).read_text()
-    body = text.split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
+    core = ROOT / "shmq/core"
+    (name_bytes,) = re.findall(r"SHMQ_NAME_BYTES (\d+)", (core / "queue/layout.h").read_text())
+    body = (core / header).read_text().split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
     found = re.findall(r"^ +(\w+ \w+(?:\[\w+\])?);", body, re.MULTILINE)
-    return "".join(f"        {member}\n" for member in found).replace(
-        "SHMQ_NAME_BYTES", str(NAME_BYTES)
-    )
+    return "".join(f"        {m}\n" for m in found).replace("SHMQ_NAME_BYTES", name_bytes)
 
 
 def _transfer(table: type[Options], struct: str) -> str:

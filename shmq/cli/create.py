@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 import shmq
+from shmq.api.names import MAX_NAME
 from shmq.api.options import QueueOptions
 from shmq.cli.shared.flags import connected, json_flag, queue_name
 from shmq.cli.shared.option_flags import given_options, option_flags
@@ -16,7 +17,7 @@ __all__ = ["create"]
 
 
 @click.command()
-@queue_name(help="The queue's name: 1 to 100 of A-Z a-z 0-9 . _ : -")
+@queue_name(help=f"The queue's name: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -")
 @option_flags(QueueOptions)
 @json_flag
 @connected

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from shmq.api import Message
-from shmq.api.names import dead_letter_name, staging_name
+from shmq.api.names import MAX_NAME, dead_letter_name, staging_name
 from shmq.api.options import QueueOptions
 from shmq.client.local.broker import LocalBroker, LocalQueue
 from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
@@ -289,7 +289,9 @@ class Control:
         if answer is None:
             raise Refusal(Status.UNSUPPORTED, "this server has no such type")
         if kind in self.streams.answers and not name and kind != Type.STREAM_LIST:
-            raise Refusal(Status.BAD_REQUEST, "a name is 1 to 100 characters: A-Z a-z 0-9 . _ : -")
+            raise Refusal(
+                Status.BAD_REQUEST, f"a name is 1 to {MAX_NAME} characters: A-Z a-z 0-9 . _ : -"
+            )
         return answer
 
     def failed(self, error: BaseException) -> None:
