@@ -29,7 +29,7 @@ __all__ = [
 class QueueKeywords(TypedDict, total=False):
     """What ``create_queue`` and ``ensure_queue`` take: see :class:`shmq.QueueOptions`."""
 
-    # made by `make options`: keywords of a queue
+    # keywords of a queue: made by tools/options.py
     capacity: int
     arena_bytes: int
     max_message_bytes: int
@@ -52,7 +52,7 @@ class QueueKeywords(TypedDict, total=False):
 class StreamKeywords(TypedDict, total=False):
     """What ``create_stream`` takes beside ``partitions``: see :class:`shmq.StreamOptions`."""
 
-    # made by `make options`: keywords of a stream
+    # keywords of a stream: made by tools/options.py
     ring_bytes: int
     retention_bytes: int | None
     retention_seconds: float | None

@@ -2,7 +2,7 @@
 
 A class of options is a table: a field is an option, with its type and its default, and its
 :class:`Option` is the rest of the row. From the table come the checks below, the flags of the
-command line and, by ``make options``, the keywords of the calls, the transfer to the struct of
+command line and, by tools/options.py, the keywords of the calls, the transfer to the struct of
 the core and the tables of the documents. See also :mod:`shmq.api.stream_options`.
 
 Options are fixed when a queue is made and stored in its segment, so every process that

@@ -23,7 +23,7 @@ def partition_bytes(dict options):
     return geo.segment_bytes
 
 
-# made by `make options`: transfer of a stream
+# transfer of a stream: made by tools/options.py
 _DURABILITY = ("memory", "journal")
 _OVERFLOW = ("drop-oldest", "block")
 _CONFIRM = ("memory", "disk")

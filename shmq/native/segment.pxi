@@ -12,7 +12,7 @@ def forked():
     """Tell the core that this process is a fork's child: handles attach anew."""
     global fork_generation
     fork_generation += 1
-    shmq_ring_forked()
+    shmq_wakeups_forked()
 
 
 def generation():
@@ -45,7 +45,7 @@ cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given)
     return _pack_given(o, given)
 
 
-# made by `make options`: transfer of a queue
+# transfer of a queue: made by tools/options.py
 _ON_EXPIRED = ("dead-letter", "drop")
 _OVERFLOW = ("reject", "block", "drop-oldest")
 _DURABILITY = ("memory", "snapshot", "journal")
@@ -155,7 +155,7 @@ cdef class Segment:
         if status == SHMQ_OK:
             status = shmq_prepare(&q, &o)
         if status == SHMQ_NO_SPACE:
-            raise _no_space(fd, q.wanted)
+            raise _no_space(fd, q.refused_bytes)
         if status != SHMQ_OK:
             raise _errors.SegmentError(f"the lock of queue {name!r} cannot be made")
         if publish:

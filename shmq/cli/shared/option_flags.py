@@ -11,7 +11,7 @@ import click
 from shmq.api.options import Option, Options
 from shmq.cli.shared import params
 
-__all__ = ["default_in_words", "flag_of", "given_options", "metavar_of", "option_flags"]
+__all__ = ["given_options", "option_flags"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,32 +46,27 @@ def given_options(flags: dict[str, Any]) -> dict[str, Any]:
 
 def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
     text = row.text.replace("`", "") + (f"; none: {row.none}" if row.none else "")
-    shown = default_in_words(row, default).replace("`", "")
+    shown = _default_in_words(row, default).replace("`", "")
     convert = _TYPES.get(row.kind)
     if row.none and convert is not None:
         convert = params.or_none(convert)
     return click.option(
-        flag_of(name, row),
+        "--" + (row.flag or name.replace("_", "-")),
         name,
         type=click.Choice(row.choices) if convert is None else convert,
-        metavar=None if convert is None else metavar_of(row),
+        metavar=None if convert is None else _metavar_of(row),
         help=f"{text} [{shown}].",
     )
 
 
-def flag_of(name: str, row: Option) -> str:
-    """The flag of an option."""
-    return "--" + (row.flag or name.replace("_", "-"))
-
-
-def metavar_of(row: Option) -> str:
+def _metavar_of(row: Option) -> str:
     """What stands behind the flag."""
     if row.kind == "choice":
         return "|".join(row.choices)
     return _METAVARS[row.kind] + ("|none" if row.none else "")
 
 
-def default_in_words(row: Option, default: Any) -> str:
+def _default_in_words(row: Option, default: Any) -> str:
     """The default as one types it, or what it follows."""
     if row.follows or default is None:
         return str(row.follows or "none")
