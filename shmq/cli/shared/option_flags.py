@@ -15,12 +15,12 @@ __all__ = ["given_options", "option_flags"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_METAVARS: Final = {"count": "N", "bytes": "SIZE", "seconds": "TIME", "name": "NAME"}
-_TYPES: Final[dict[str, Callable[[str], Any]]] = {
-    "count": params.whole,
-    "bytes": params.size,
-    "seconds": params.seconds,
-    "name": str,
+#: How a value is read, and what stands for it in the help; words are a choice.
+_READ: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "count": (params.whole, "N"),
+    "bytes": (params.size, "SIZE"),
+    "seconds": (params.seconds, "TIME"),
+    "name": (str, "NAME"),
 }
 
 
@@ -47,23 +47,19 @@ def given_options(flags: dict[str, Any]) -> dict[str, Any]:
 def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
     text = row.text.replace("`", "") + (f"; none: {row.none}" if row.none else "")
     shown = _default_in_words(row, default).replace("`", "")
-    convert = _TYPES.get(row.kind)
-    if row.none and convert is not None:
-        convert = params.or_none(convert)
+    kind: Any = click.Choice(row.choices)
+    metavar = None
+    if row.kind in _READ:
+        kind, metavar = _READ[row.kind]
+        if row.none:
+            kind, metavar = params.or_none(kind), f"{metavar}|none"
     return click.option(
         "--" + (row.flag or name.replace("_", "-")),
         name,
-        type=click.Choice(row.choices) if convert is None else convert,
-        metavar=None if convert is None else _metavar_of(row),
+        type=kind,
+        metavar=metavar,
         help=f"{text} [{shown}].",
     )
-
-
-def _metavar_of(row: Option) -> str:
-    """What stands behind the flag."""
-    if row.kind == "choice":
-        return "|".join(row.choices)
-    return _METAVARS[row.kind] + ("|none" if row.none else "")
 
 
 def _default_in_words(row: Option, default: Any) -> str:
