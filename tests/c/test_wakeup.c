@@ -1,4 +1,4 @@
-/* Bells: who is rung, how often, and what is left by those who die or leave. */
+/* Wakeups: who is woken, how often, and what is left by those who die or leave. */
 #define _GNU_SOURCE
 #include "queue/wakeup.h"
 #include "queue/attachments.h"
@@ -15,13 +15,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static struct shmq_watch watch(enum shmq_bell event, uint32_t n)
+static struct shmq_watch watch(enum shmq_event event, uint32_t n)
 {
     return (struct shmq_watch){.event = event, .n = n, .place = SHMQ_NIL, .seen = INT64_MIN};
 }
 
 /* Party n of the handle's process arms; its watch. */
-static struct shmq_watch arm(struct shmq_queue *q, enum shmq_bell event, uint32_t n)
+static struct shmq_watch arm(struct shmq_queue *q, enum shmq_event event, uint32_t n)
 {
     struct shmq_watch w = watch(event, n);
 
@@ -29,17 +29,17 @@ static struct shmq_watch arm(struct shmq_queue *q, enum shmq_bell event, uint32_
     return w;
 }
 
-/* Ends the critical section and begins the next one: the places that it rang. */
-static uint64_t rings(struct shmq_queue *q)
+/* Ends the critical section and begins the next one: the parties that it woke. */
+static uint64_t parties_woken(struct shmq_queue *q)
 {
     uint32_t post[2];
-    uint64_t ring;
+    uint64_t woken;
 
     shmq_unlock(q, post);
-    ring = atomic_exchange(&q->ring, 0);
+    woken = atomic_exchange(&q->to_wake, 0);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
     CHECK_WELL(q);
-    return ring;
+    return woken;
 }
 
 static uint64_t armed(struct shmq_queue *q)
@@ -47,38 +47,38 @@ static uint64_t armed(struct shmq_queue *q)
     return shmq_armed(q->h, SHMQ_NOT_EMPTY) | shmq_armed(q->h, SHMQ_NOT_FULL);
 }
 
-TEST("nobody is rung where nothing came")
+TEST("nobody is woken where nothing came")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
 
     put_text(q, "a");
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(drain(q), 1);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     arm(q, SHMQ_NOT_EMPTY, 1);
     arm(q, SHMQ_NOT_FULL, 2);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(armed(q), 3);
 }
 
-TEST("each message rings one party, and each party once")
+TEST("each message wakes one party, and each party once")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
 
     for (uint32_t n = 0; n < 3; n++)
         arm(q, SHMQ_NOT_EMPTY, n);
     put_text(q, "a");
-    CHECK_EQ(__builtin_popcountll(rings(q)), 1);
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 1);
     CHECK_EQ(__builtin_popcountll(armed(q)), 2);
     put_text(q, "b");
     put_text(q, "c");
     put_text(q, "d");
-    CHECK_EQ(__builtin_popcountll(rings(q)), 2);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 2);
+    CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(armed(q), 0);
 }
 
-TEST("a party that arms twice has one entry, and is rung once")
+TEST("a party that arms twice has one entry, and is woken once")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 5);
@@ -86,24 +86,24 @@ TEST("a party that arms twice has one entry, and is rung once")
     CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 5).place, w.place);
     CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
     put_text(q, "a");
-    CHECK_EQ(rings(q), 1ull << w.place);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 0);
 }
 
-TEST("parties are rung in turn, whoever arms first again")
+TEST("parties are woken in turn, whoever arms first again")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     uint32_t times[3] = {0};
 
     for (int round = 0; round < 30; round++) {
-        uint64_t ring;
+        uint64_t woken;
 
         for (uint32_t n = 0; n < 3; n++)
             arm(q, SHMQ_NOT_EMPTY, n);
         put_text(q, "a");
-        ring = rings(q);
-        CHECK_EQ(__builtin_popcountll(ring), 1);
-        times[__builtin_ctzll(ring)]++;
+        woken = parties_woken(q);
+        CHECK_EQ(__builtin_popcountll(woken), 1);
+        times[__builtin_ctzll(woken)]++;
         CHECK_EQ(drain(q), 1);
     }
     for (uint32_t n = 0; n < 3; n++)
@@ -117,29 +117,29 @@ TEST("a sleeper on the queue is served before any party")
 
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     put_text(q, "a");
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     put_text(q, "b");
-    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
     shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
 }
 
-TEST("a post that its sleeper took with it into death keeps nobody from being rung")
+TEST("a post that its sleeper took with it into death keeps nobody from being woken")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8), *dead = another_handle(q);
     struct shmq_watch w;
 
     shmq_fall_asleep(dead, SHMQ_NOT_EMPTY);
     put_text(q, "a");
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     shmq_reclaim(q, dead->attachment, q->attachments[dead->attachment].process, now);
     CHECK_EQ(drain(q), 1);
     CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 1);
     w = arm(q, SHMQ_NOT_EMPTY, 1);
     put_text(q, "b");
-    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
 }
 
-TEST("each slot that becomes free rings one who waits for room, a purge all of them")
+TEST("each slot that becomes free wakes one who waits for room, a purge all of them")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     uint64_t removed;
@@ -148,25 +148,25 @@ TEST("each slot that becomes free rings one who waits for room, a purge all of t
         put_text(q, "a");
     for (uint32_t n = 0; n < 4; n++)
         arm(q, SHMQ_NOT_FULL, n);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);
-    CHECK_EQ(__builtin_popcountll(rings(q)), 1);
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 1);
     CHECK_EQ(shmq_purge(q, &removed), SHMQ_OK);
-    CHECK_EQ(__builtin_popcountll(rings(q)), 3);
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 3);
 }
 
-TEST("the end of the queue rings everybody")
+TEST("the end of the queue wakes everybody")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
     uint32_t post[2];
 
     arm(q, SHMQ_NOT_FULL, 2);
-    CHECK(!shmq_stirs(q, &w, true));
+    CHECK(!shmq_is_woken(q, &w, true));
     SET(q->h->state, SHMQ_GONE);
     shmq_unlock(q, post);
-    CHECK_EQ(atomic_exchange(&q->ring, 0), 3);
-    CHECK(shmq_stirs(q, &w, false));
+    CHECK_EQ(atomic_exchange(&q->to_wake, 0), 3);
+    CHECK(shmq_is_woken(q, &w, false));
 }
 
 TEST("a party beyond the last entry is refused, and still sees what comes")
@@ -177,53 +177,53 @@ TEST("a party beyond the last entry is refused, and still sees what comes")
     for (uint32_t n = 0; n < SHMQ_PARTIES; n++)
         arm(q, SHMQ_NOT_EMPTY, n);
     CHECK_EQ(shmq_arm(q, &late, PROCESS), SHMQ_CROWDED);
-    CHECK(!shmq_stirs(q, &late, false) && !shmq_stirs(q, &late, true));
+    CHECK(!shmq_is_woken(q, &late, false) && !shmq_is_woken(q, &late, true));
     put_text(q, "a");
-    CHECK_EQ(__builtin_popcountll(rings(q)), 1);
-    CHECK(!shmq_stirs(q, &late, false) && shmq_stirs(q, &late, true));
+    CHECK_EQ(__builtin_popcountll(parties_woken(q)), 1);
+    CHECK(!shmq_is_woken(q, &late, false) && shmq_is_woken(q, &late, true));
     shmq_disarm(q, &late);
     CHECK_EQ(__builtin_popcountll(armed(q)), SHMQ_PARTIES - 1);
 }
 
-TEST("who was rung stirs, even if the waker died before it rang")
+TEST("a party that was chosen counts as woken, even if the waker died before the post")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1);
 
-    CHECK(!shmq_stirs(q, &w, true));
+    CHECK(!shmq_is_woken(q, &w, true));
     put_text(q, "a");
-    CHECK(!shmq_stirs(q, &w, false) && shmq_stirs(q, &w, true));
-    CHECK_EQ(rings(q), 1ull << w.place); /* and nobody rings */
+    CHECK(!shmq_is_woken(q, &w, false) && shmq_is_woken(q, &w, true));
+    CHECK_EQ(parties_woken(q), 1ull << w.place); /* and nobody posts */
     CHECK_EQ(drain(q), 1);
-    CHECK(shmq_stirs(q, &w, false));
+    CHECK(shmq_is_woken(q, &w, false));
     CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
-    CHECK(!shmq_stirs(q, &w, true));
+    CHECK(!shmq_is_woken(q, &w, true));
 }
 
-TEST("one who waits for room stirs while there is some")
+TEST("a party that waits for room counts as woken while there is some")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
     struct shmq_watch w;
 
     put_text(q, "a");
     w = arm(q, SHMQ_NOT_FULL, 1);
-    CHECK(!shmq_stirs(q, &w, true));
+    CHECK(!shmq_is_woken(q, &w, true));
     CHECK_EQ(drain(q), 1);
-    CHECK(shmq_stirs(q, &w, true));
+    CHECK(shmq_is_woken(q, &w, true));
 }
 
-TEST("who disarms is not rung, and keeps its entry")
+TEST("who disarms is not woken, and keeps its entry")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
     struct shmq_watch w = arm(q, SHMQ_NOT_EMPTY, 1), other = arm(q, SHMQ_NOT_EMPTY, 2);
 
     shmq_disarm(q, &w);
     put_text(q, "a");
-    CHECK_EQ(rings(q), 1ull << other.place);
+    CHECK_EQ(parties_woken(q), 1ull << other.place);
     CHECK_EQ(arm(q, SHMQ_NOT_EMPTY, 1).place, w.place);
 }
 
-TEST("who leaves after it was rung has another one told, as long as there is something")
+TEST("who leaves after it was woken has another one told, as long as there is something")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
     struct shmq_watch other, w;
@@ -232,14 +232,14 @@ TEST("who leaves after it was rung has another one told, as long as there is som
     other = arm(q, SHMQ_NOT_FULL, 1);
     w = arm(q, SHMQ_NOT_FULL, 2);
     CHECK_EQ(drain(q), 1);
-    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
     shmq_disarm(q, &w);
-    CHECK_EQ(rings(q), 1ull << other.place);
+    CHECK_EQ(parties_woken(q), 1ull << other.place);
 
     other = arm(q, SHMQ_NOT_FULL, 1);
     put_text(q, "b");
     shmq_disarm(q, &w);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(armed(q), 1ull << other.place);
 }
 
@@ -256,10 +256,10 @@ TEST("what is due is done by who watches, once it is due")
     now += SECOND / 4; /* the next tick has passed, and nothing is due */
     shmq_watch_time(q, &w, now);
     CHECK_EQ(shmq_watch_due(q, &w), now + SECOND / 4);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     now += SECOND / 4;
     shmq_watch_time(q, &w, now);
-    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
 }
 
 TEST("what comes later and is due earlier is seen without the lock")
@@ -323,23 +323,23 @@ TEST("an entry that is another's by now is not touched by who had it")
 
 static char stem[64];
 
-static sem_t *new_bell(uint32_t n)
+static sem_t *new_wakeup(uint32_t n)
 {
-    char name[SHMQ_BELL_NAME];
+    char name[SHMQ_WAKEUP_NAME];
     sem_t *semaphore;
 
-    (void)snprintf(stem, sizeof stem, "/shmq-core-test-%d@bell.", getpid());
-    shmq_bell_name(name, stem, PROCESS, n);
+    (void)snprintf(stem, sizeof stem, "/shmq-core-test-%d@wakeup.", getpid());
+    shmq_wakeup_name(name, stem, PROCESS, n);
     semaphore = sem_open(name, O_CREAT | O_EXCL, 0600, 0);
     CHECK(semaphore != SEM_FAILED);
     return semaphore;
 }
 
-static void remove_bell(uint32_t n)
+static void remove_wakeup(uint32_t n)
 {
-    char name[SHMQ_BELL_NAME];
+    char name[SHMQ_WAKEUP_NAME];
 
-    shmq_bell_name(name, stem, PROCESS, n);
+    shmq_wakeup_name(name, stem, PROCESS, n);
     CHECK(!sem_unlink(name));
 }
 
@@ -351,45 +351,45 @@ static int value_of(sem_t *semaphore)
     return value;
 }
 
-TEST("more bells than are kept open are all rung, and one that is gone is passed over")
+TEST("more wakeups than are kept open are all woken, and one that is gone is passed over")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
-    sem_t *bells[SHMQ_PARTIES + 10];
+    sem_t *wakeups[SHMQ_PARTIES + 10];
 
     for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
         uint32_t post[2];
 
-        bells[n] = new_bell(n);
-        q->bells = stem;
+        wakeups[n] = new_wakeup(n);
+        q->wakeup_prefix = stem;
         arm(q, SHMQ_NOT_EMPTY, n);
         put_text(q, "a");
         shmq_unlock(q, post);
-        CHECK(shmq_must_ring(q));
-        shmq_ring(q);
-        CHECK(!shmq_must_ring(q));
+        CHECK(shmq_must_wake(q));
+        shmq_wake_parties(q);
+        CHECK(!shmq_must_wake(q));
         CHECK_EQ(shmq_lock(q), SHMQ_OK);
         CHECK_EQ(drain(q), 1);
         q->h->parties[0].process = 0; /* its place is free again */
-        CHECK_EQ(value_of(bells[n]), 1);
+        CHECK_EQ(value_of(wakeups[n]), 1);
     }
     arm(q, SHMQ_NOT_EMPTY, 99999);
     put_text(q, "a");
-    CHECK_EQ(rings(q), 1);
-    atomic_store(&q->ring, 1);
-    shmq_ring(q);
+    CHECK_EQ(parties_woken(q), 1);
+    atomic_store(&q->to_wake, 1);
+    shmq_wake_parties(q);
     CHECK_EQ(drain(q), 1);
     arm(q, SHMQ_NOT_EMPTY, SHMQ_PARTIES + 9); /* posted already, so not posted again */
     put_text(q, "a");
-    atomic_store(&q->ring, rings(q));
-    shmq_ring(q);
+    atomic_store(&q->to_wake, parties_woken(q));
+    shmq_wake_parties(q);
     for (uint32_t n = 0; n < SHMQ_PARTIES + 10; n++) {
-        CHECK_EQ(value_of(bells[n]), 1);
-        remove_bell(n);
-        CHECK(!sem_close(bells[n]));
+        CHECK_EQ(value_of(wakeups[n]), 1);
+        remove_wakeup(n);
+        CHECK(!sem_close(wakeups[n]));
     }
 }
 
-/* ---- threads: each waits on two queues at once, with one bell ---- */
+/* ---- threads: each waits on two queues at once, with one wakeup ---- */
 
 #define QUEUES 2
 #define PRODUCERS 2u
@@ -401,7 +401,7 @@ struct worker {
     pthread_t thread;
     struct shmq_queue *q[QUEUES];
     uint32_t n;
-    sem_t *bell;
+    sem_t *wakeup;
     _Atomic uint32_t *taken;
 };
 
@@ -420,8 +420,8 @@ static void leave(struct shmq_queue *q)
 
     shmq_unlock(q, post);
     CHECK_EQ(post[0] + post[1], 0);
-    if (shmq_must_ring(q))
-        shmq_ring(q);
+    if (shmq_must_wake(q))
+        shmq_wake_parties(q);
 }
 
 static bool try_put(struct shmq_queue *q)
@@ -449,7 +449,7 @@ static bool try_take(struct shmq_queue *q)
     return status == SHMQ_OK;
 }
 
-/* One round of waiting. The bell is posted once, and once more by each who does so in the
+/* One round of waiting. The wakeup is posted once, and once more by each who does so in the
  * same moment. */
 static void wait_for(struct worker *w, struct shmq_watch watches[QUEUES],
                      bool (*attempt)(struct shmq_queue *))
@@ -465,17 +465,17 @@ static void wait_for(struct worker *w, struct shmq_watch watches[QUEUES],
     for (int i = 0; i < QUEUES && !done; i++)
         if ((done = attempt(w->q[i])))
             atomic_fetch_add(w->taken, 1);
-    CHECK(value_of(w->bell) <= (int)(PRODUCERS + CONSUMERS));
+    CHECK(value_of(w->wakeup) <= (int)(PRODUCERS + CONSUMERS));
     if (done)
         return;
-    (void)shmq_sleep(w->bell, SLICE);
-    while (!sem_trywait(w->bell))
+    (void)shmq_sleep(w->wakeup, SLICE);
+    while (!sem_trywait(w->wakeup))
         ;
     for (int i = 0; i < QUEUES; i++)
-        (void)(shmq_stirs(w->q[i], &watches[i], true) || shmq_watch_due(w->q[i], &watches[i]));
+        (void)(shmq_is_woken(w->q[i], &watches[i], true) || shmq_watch_due(w->q[i], &watches[i]));
 }
 
-static void work(struct worker *w, enum shmq_bell event, uint32_t until,
+static void work(struct worker *w, enum shmq_event event, uint32_t until,
                  bool (*attempt)(struct shmq_queue *))
 {
     struct shmq_watch watches[QUEUES];
@@ -503,7 +503,7 @@ static void *consume(void *argument)
     return NULL;
 }
 
-TEST("threads that wait on two queues with one bell each get everything")
+TEST("threads that wait on two queues with one wakeup each get everything")
 {
     struct shmq_queue *queues[QUEUES] = {NEW_QUEUE(.capacity = 5), NEW_QUEUE(.capacity = 7)};
     struct worker workers[PRODUCERS + CONSUMERS];
@@ -514,10 +514,10 @@ TEST("threads that wait on two queues with one bell each get everything")
         struct worker *w = &workers[n];
 
         *w = (struct worker){
-            .n = n, .bell = new_bell(n), .taken = n < PRODUCERS ? &put[n] : &taken};
+            .n = n, .wakeup = new_wakeup(n), .taken = n < PRODUCERS ? &put[n] : &taken};
         for (int i = 0; i < QUEUES; i++) {
             w->q[i] = another_handle(queues[i]);
-            w->q[i]->bells = stem;
+            w->q[i]->wakeup_prefix = stem;
         }
     }
     for (int i = 0; i < QUEUES; i++)
@@ -527,8 +527,8 @@ TEST("threads that wait on two queues with one bell each get everything")
                               &workers[n]));
     for (uint32_t n = 0; n < PRODUCERS + CONSUMERS; n++) {
         CHECK(!pthread_join(workers[n].thread, NULL));
-        remove_bell(n);
-        CHECK(!sem_close(workers[n].bell));
+        remove_wakeup(n);
+        CHECK(!sem_close(workers[n].wakeup));
     }
     for (int i = 0; i < QUEUES; i++) {
         enter(queues[i]);
@@ -541,44 +541,44 @@ static struct shmq_watch arm_filtered(struct shmq_queue *q, uint32_t n)
 {
     struct shmq_watch w = watch(SHMQ_NOT_EMPTY, n);
 
-    w.choosy = true;
+    w.filtered = true;
     CHECK_EQ(shmq_arm(q, &w, PROCESS), SHMQ_OK);
     return w;
 }
 
-TEST("who is choosy is not rung for what was there, but for all that arrives")
+TEST("a filtered party is not woken for what was there, but for all that arrives")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
     struct shmq_watch first, second;
 
     put_text(q, "a");
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     first = arm_filtered(q, 1);
     second = arm_filtered(q, 2);
-    CHECK_EQ(rings(q), 0);
-    CHECK(!shmq_stirs(q, &first, true));
+    CHECK_EQ(parties_woken(q), 0);
+    CHECK(!shmq_is_woken(q, &first, true));
     put_text(q, "b");
-    CHECK_EQ(rings(q), 1ull << first.place | 1ull << second.place);
-    CHECK(shmq_stirs(q, &first, false) && shmq_stirs(q, &second, false));
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 1ull << first.place | 1ull << second.place);
+    CHECK(shmq_is_woken(q, &first, false) && shmq_is_woken(q, &second, false));
+    CHECK_EQ(parties_woken(q), 0);
 }
 
-TEST("who is choosy takes nobody's ring or post")
+TEST("a filtered party takes the place of no other in a wake or a post")
 {
     struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
-    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), choosy = arm_filtered(q, 1);
+    struct shmq_watch plain = arm(q, SHMQ_NOT_EMPTY, 1), filtered = arm_filtered(q, 1);
     uint32_t post[2];
 
-    CHECK(plain.place != choosy.place);
+    CHECK(plain.place != filtered.place);
     put_text(q, "a");
-    CHECK_EQ(rings(q), 1ull << plain.place | 1ull << choosy.place);
+    CHECK_EQ(parties_woken(q), 1ull << plain.place | 1ull << filtered.place);
     CHECK_EQ(drain(q), 1);
     (void)arm_filtered(q, 1);
     shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
     put_text(q, "b");
     shmq_unlock(q, post);
     CHECK_EQ(post[SHMQ_NOT_EMPTY], 1);
-    CHECK_EQ(atomic_exchange(&q->ring, 0), 1ull << choosy.place);
+    CHECK_EQ(atomic_exchange(&q->to_wake, 0), 1ull << filtered.place);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
 }
 
@@ -591,13 +591,13 @@ TEST("what comes back, is due, or follows in its group, arrives")
     PUT(q, .group = 7);
     PUT(q, .group = 7);
     view = take_next(q);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     w = arm_filtered(q, 1);
     CHECK_EQ(shmq_nack(q, view.receipt, 0, now), SHMQ_OK);
-    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
     view = take_next(q);
     w = arm_filtered(q, 1);
-    CHECK_EQ(rings(q), 0);
+    CHECK_EQ(parties_woken(q), 0);
     CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
-    CHECK_EQ(rings(q), 1ull << w.place);
+    CHECK_EQ(parties_woken(q), 1ull << w.place);
 }
