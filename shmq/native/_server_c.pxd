@@ -6,8 +6,6 @@ from _queue_c cimport *
 
 
 cdef extern from "server/server.h":
-    enum: SHMQ_MAY_PRODUCE, SHMQ_MAY_CONSUME, SHMQ_MAY_ADMIN
-
     struct shmq_outbox:
         pass
 

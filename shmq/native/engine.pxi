@@ -1,10 +1,6 @@
 # The server's end of the wire protocol: see shmq/core/server/server.h. All but the I/O of Session
 # is C.
 
-PRODUCE_RIGHT = SHMQ_MAY_PRODUCE
-CONSUME_RIGHT = SHMQ_MAY_CONSUME
-ADMIN_RIGHT = SHMQ_MAY_ADMIN
-
 
 @cython.no_gc_clear
 cdef class Engine:

@@ -30,16 +30,16 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
     if (!request->subscribes)
         request->until = end_of(shmq_read32(&r));
     *flags = shmq_read8(&r);
-    request->settled = *flags & SHMQ_SETTLED;
-    if (*flags & SHMQ_WHERE && shmq_left(&r)) {
+    request->settled = *flags & SHMQ_FLAG_SETTLED;
+    if (*flags & SHMQ_FLAG_WHERE && shmq_left(&r)) {
         request->where_bytes = shmq_read16(&r);
         request->where = shmq_read_bytes(&r, request->where_bytes);
     }
-    if (request->subscribes && *flags & SHMQ_TELLS && shmq_left(&r) == 1)
+    if (request->subscribes && *flags & SHMQ_FLAG_TELLS && shmq_left(&r) == 1)
         request->tells = shmq_read8(&r) == 1;
     if (!r.bad && !shmq_left(&r))
         return NULL;
-    if (*flags & SHMQ_WHERE)
+    if (*flags & SHMQ_FLAG_WHERE)
         return "behind the flags are u16 n and n bytes of an expression";
     return request->subscribes ? "behind the name are u32 credit and u8 flags"
                                : "behind the name are u32 most, u32 wait and u8 flags";
@@ -48,9 +48,9 @@ static const char *read_request(const struct shmq_frame *frame, const unsigned c
 /* A flag without what is to follow it is none: so it was before there were any. */
 static uint8_t known_flags(const struct shmq_consume_request *request)
 {
-    uint8_t known = request->tells ? SHMQ_SETTLED | SHMQ_TELLS : SHMQ_SETTLED;
+    uint8_t known = request->tells ? SHMQ_FLAG_SETTLED | SHMQ_FLAG_TELLS : SHMQ_FLAG_SETTLED;
 
-    return request->where ? known | SHMQ_WHERE : known;
+    return request->where ? known | SHMQ_FLAG_WHERE : known;
 }
 
 /* Begins it, once its expression is understood. */

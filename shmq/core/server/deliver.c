@@ -43,8 +43,8 @@ static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint
     at = shmq_store64(at, receipt);
     at = shmq_store16(at, (uint16_t)deliveries);
     *at++ = view->priority;
-    *at++ = (unsigned char)((props ? SHMQ_WITH_PROPERTIES : 0) |
-                            (deliveries > 1 ? SHMQ_REDELIVERED : 0));
+    *at++ = (unsigned char)((props ? SHMQ_FLAG_PROPERTIES : 0) |
+                            (deliveries > 1 ? SHMQ_FLAG_REDELIVERED : 0));
     if (props) {
         at = shmq_store32(at, worded.size);
         at = shmq_properties_write(at, &worded);

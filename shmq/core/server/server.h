@@ -22,7 +22,6 @@
 #include "queue/properties.h"
 #include "queue/queue.h"
 
-#define SHMQ_NAME_MAX 100
 #define SHMQ_SCRATCH (256u << 10)  /* bytes received at once                              */
 #define SHMQ_DIRECT (32u << 10)    /* bodies from here on are received and sent in place  */
 #define SHMQ_OUT_HIGH (512u << 10) /* with so much to send nothing more is begun          */
@@ -32,12 +31,7 @@
 #define SHMQ_WHY_BYTES 256u        /* of a text that policy gives for a refusal           */
 #define SHMQ_DURABLE_REPLIES 65536u /* answers that wait for the disk: then nothing is begun */
 
-enum shmq_right {
-    SHMQ_MAY_PRODUCE = 1,
-    SHMQ_MAY_CONSUME = 2,
-    SHMQ_MAY_ADMIN = 4,
-    SHMQ_NOT_ASKED = 8,
-};
+#define SHMQ_NOT_ASKED 8u /* beside enum shmq_right: policy has not been asked yet        */
 
 struct shmq_session;
 struct shmq_attached_queue;
