@@ -13,7 +13,7 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction import transaction_log

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.client.local.broker import attach
+from shmq.client.local.queue import attach
 from shmq.persistence.snapshot_thread import Shutter
 from shmq.persistence.snapshot_writer import Kept
 from tests.persistence.conftest import SMALL, Desk

@@ -28,8 +28,8 @@ _TURN: Final = 0.1
 class _Share:
     """What one queue gets of a batch."""
 
-    queue: shmq.Queue
-    publisher: str
+    queue: str
+    publisher: shmq.StagedPublisher
     batch: int
     parts: list[str]
 
@@ -39,7 +39,7 @@ class _Share:
         Raises :class:`~shmq.NotConfirmed` if there is no timeout and the disk fails.
         """
         try:
-            self.queue.publish(self.publisher, self.batch, self.parts, timeout=timeout)
+            self.publisher.commit_batch(self.batch, self.parts, timeout=timeout)
         except Full:
             return False
         except NotConfirmed:
@@ -61,7 +61,7 @@ def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> N
         _publish_all(shares, sink.timeout)
         if forget:
             for share in shares:
-                share.queue.discard(share.publisher)
+                share.publisher.discard()
 
 
 def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_Share]:
@@ -71,7 +71,8 @@ def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_Sha
         edition = message.edition
         for name in message.queues:
             if name not in shares:
-                shares[name] = _Share(broker.queue(name), edition.publisher, edition.batch, [])
+                publisher = broker.queue(name).staged_publisher(edition.publisher)
+                shares[name] = _Share(name, publisher, edition.batch, [])
             shares[name].parts.append(edition.part)
     return list(shares.values())
 
@@ -84,7 +85,7 @@ def _publish_all(shares: Sequence[_Share], timeout: float | None) -> None:
         turn = left if len(waiting) == 1 else _TURN if left is None else min(_TURN, left)
         waiting = [share for share in waiting if not share.publish(turn)]
         if waiting and until is not None and time.monotonic() >= until:
-            names = ", ".join(repr(share.queue.name) for share in waiting)
+            names = ", ".join(repr(share.queue) for share in waiting)
             raise Full(
                 f"there was no room in {names} for all of the batch, or its journal did not have "
                 f"it, within publishTimeout={timeout:g} s: have its messages consumed, or wait "
@@ -105,7 +106,7 @@ def discard(sink: Sink, publisher: str, messages: Iterable[Staged | None]) -> No
             names |= {sink.topic} if sink.topic is not None else _targets(there, publisher)
             for name in names.intersection(there):
                 with broker.queue(name) as queue:
-                    queue.discard(publisher)
+                    queue.staged_publisher(publisher).discard()
     except (ShmqError, OSError) as error:
         log.warning("what %s has staged in %s stays there: %s", publisher, sink.address, error)
 
