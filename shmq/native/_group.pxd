@@ -1,4 +1,4 @@
-# What _roster.pyx takes from the C core.
+# What _group_state.pyx takes from the C core.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

@@ -44,9 +44,11 @@ cdef class _Gatherer:
         self.count += 1
         return 0
 
-    cdef int flush(self) except -1:
+    # Waits for the lock as a get with `block` and `timeout` does.
+    cdef int flush(self, block=False, timeout=None) except -1:
+        cdef int64_t until = UNKNOWN
         if self.count and self.generation == fork_generation:
-            self.handle._lock_gets()
+            self.handle._lock_until(False, SHMQ_NOT_EMPTY, block, timeout, &until)
             self.flush_locked()
             self.handle._unlock()
             self.handle._after()
@@ -204,10 +206,10 @@ cdef class Consumer:
 
     # A lease counts from the hand-out, not from when the message was leased ahead: one of
     # which more than an eighth is over begins anew, with all that wait behind it.
-    cdef int _renew(self) except -1:
-        cdef int64_t now
+    cdef int _renew(self, bint wait) except -1:
+        cdef int64_t now, until = UNKNOWN
         cdef int i
-        self.handle._lock_gets()
+        self.handle._lock_until(False, SHMQ_NOT_EMPTY, wait and self.block, self.timeout, &until)
         now = shmq_now()
         for i in range(self.next, self.held):
             if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
@@ -217,10 +219,10 @@ cdef class Consumer:
         return 0
 
     # The next message that is still ours, or None if its lease ran out before.
-    cdef Message _hand_out(self, int64_t now):
+    cdef Message _hand_out(self, int64_t now, bint wait):
         cdef shmq_view *view = &self.views[self.next]
         if view.deadline - now < self.lease_time - self.lease_time // 8:
-            self._renew()
+            self._renew(wait)
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None
@@ -237,10 +239,10 @@ cdef class Consumer:
                 raise self.handle._closed_error()
             now = shmq_time(&self.handle.q)
             if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
-                self.gatherer.flush()
+                self.gatherer.flush(wait and self.block, self.timeout)
             if self.next >= self.held and not self._get_more(wait):
                 return None
-            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now)
+            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now, wait)
             if message is not None:
                 return message
         return None

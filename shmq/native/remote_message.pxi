@@ -360,7 +360,7 @@ cdef object _ring_postman = None
 cdef bint postman_walks = False
 
 
-def install_postman(ring):
+def install_ack_flusher(ring):
     """Set what is called when acknowledgements gather and the postman does not walk."""
     global _ring_postman
     _ring_postman = ring

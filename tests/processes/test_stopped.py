@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, LockTimeout, Queue
-from tests.conformance.tools import in_thread
+from tests.conformance.tools import in_thread, outcome
 from tests.stopped import lock_of_partition, locks_of_group, locks_of_queue, stopped_inside
 
 from .tools import HOUR, PATIENCE, Start, asleep, drain, eventually, is_sound
@@ -115,6 +115,22 @@ def test_what_is_awaited_ends_with_its_timeout_and_names_who_holds_the_lock(
         begin = time.monotonic()
         refused(lambda: asyncio.run(AWAITED[deed](queue, timeout)), holder.pid)
         assert time.monotonic() - begin >= timeout
+
+
+def test_a_consumer_waits_for_the_lock_as_long_as_for_messages(broker: Broker) -> None:
+    queue = broker.create_queue("q", visibility_timeout=HOUR)
+    queue.put_many([b"1", b"2"])
+    consumer = queue.consume(prefetch=2)
+    next(consumer).ack()
+    with locks_of_queue(broker.namespace, "q")["gets"].held_by_stopped() as holder:
+        refused(queue.qsize, holder.pid)  # the acknowledgement is due meanwhile
+        second = in_thread(next, consumer)
+        for _ in range(3):  # each for as long as an operation waits that is done at once
+            refused(queue.qsize, holder.pid)
+        assert not second.done()
+
+    assert outcome(second).body == b"2"
+    consumer.close()
 
 
 def test_a_settlement_ends_too_and_may_be_repeated(broker: Broker) -> None:

@@ -29,8 +29,8 @@ from shmq.client.local.queue_segments import (
 from shmq.client.local.waiting import wait_thread
 from shmq.client.shared import definitions, durability
 from shmq.client.shared.docstrings import document
-from shmq.client.shared.rpc_client import REPLY_OPTIONS, Asker
-from shmq.client.shared.schema_methods import Registrar
+from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
+from shmq.client.shared.schema_methods import SchemaMethods
 from shmq.client.transaction.recover import look, settle_all
 from shmq.errors import (
     FileError,
@@ -68,7 +68,7 @@ def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
     )
 
 
-class LocalBroker(Asker, Registrar):
+class LocalBroker(RpcClient, SchemaMethods):
     """The queues, streams and exchanges of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:

@@ -26,7 +26,14 @@ from shmq.native import _core
 if TYPE_CHECKING:
     from shmq.expression.parse import Where
 
-__all__ = ["DeadLetters", "Taken", "bury", "move", "resolve_orphans", "wait_until_written"]
+__all__ = [
+    "DeadLetters",
+    "TakenDeadLetter",
+    "move",
+    "move_to_dead_letters",
+    "resolve_orphans",
+    "wait_until_written",
+]
 
 log = logging.getLogger("shmq")
 
@@ -41,7 +48,7 @@ _PAUSE = 0.05
 _REASONS = ("", "rejected", "max_deliveries", "expired")
 
 
-class Taken(NamedTuple):
+class TakenDeadLetter(NamedTuple):
     """A message that the mover has taken; it goes on, or back where it was."""
 
     receipt: int
@@ -56,7 +63,7 @@ class Taken(NamedTuple):
     came: bool
 
 
-class Doors(Protocol):
+class QueueOpener(Protocol):
     """Opens the other queues that a move needs."""
 
     def queue_of(self, source: _core.Handle) -> _core.Handle:
@@ -99,52 +106,52 @@ class DeadLetters(Generic[_Queue]):
     ) -> None:
         self._namespace = namespace
         self._open_queue = open_queue
-        self._graves: _Queue | None = None
+        self._queue: _Queue | None = None
         #: When messages that could not move are tried again, on time.monotonic().
         self.retry_at = 0.0
 
-    def bury(self, source: _core.Handle, limit: int) -> None:
+    def move_dying(self, source: _core.Handle, limit: int) -> None:
         """Move up to ``limit`` dying messages on; one that cannot move now is tried again."""
         if time.monotonic() < self.retry_at:
             return
         try:
-            if bury(source, self, limit):
+            if move_to_dead_letters(source, self, limit):
                 return
         except (ShmqError, OSError) as error:
             log.warning("queue %s: dead letters wait, %s", source.name, error)
-            self._graves = None
+            self._queue = None
         self.retry_at = time.monotonic() + _PAUSE
 
     def queue_of(self, source: _core.Handle) -> _Queue:
         """The source's dead-letter queue, made anew if it was deleted."""
-        if self._graves is None or self._graves.segment.deleted:
+        if self._queue is None or self._queue.segment.deleted:
             options = QueueOptions(**source.segment.options)
             assert options.dead_letter is not None
             segment = ensure_dead_letters(self._namespace, source.name, options)
-            self._graves = self._open_queue(self._namespace, options.dead_letter, segment)
-        return self._graves
+            self._queue = self._open_queue(self._namespace, options.dead_letter, segment)
+        return self._queue
 
     def open_by_name(self, name: str) -> _Queue | None:
-        """See :class:`Doors`."""
+        """See :class:`QueueOpener`."""
         try:
             return self._open_queue(self._namespace, name, self._namespace.open_segment(name))
         except (NoSuchQueue, SegmentError):
             return None
 
     def open_by_id(self, hash_key: int) -> Any:
-        """See :class:`Doors`."""
+        """See :class:`QueueOpener`."""
         name = self._namespace.find(hash_key)
         return None if name is None else self.open_by_name(name)
 
     def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
-        """See :class:`Doors`."""
+        """See :class:`QueueOpener`."""
         settle_copy(self._namespace, target, process, sequence)
 
     def close(self) -> None:
         """Detach from the dead-letter queue."""
-        if self._graves is not None:
-            self._graves.close()
-            self._graves = None
+        if self._queue is not None:
+            self._queue.close()
+            self._queue = None
 
 
 class Targets(Generic[_Queue]):
@@ -180,7 +187,7 @@ class Targets(Generic[_Queue]):
 
 
 def redrive(
-    graves: _core.Handle,
+    source: _core.Handle,
     letters: Iterable[tuple[int, int]],
     targets: Targets[_Queue],
     most: int,
@@ -195,19 +202,19 @@ def redrive(
     ordered = sorted(letters)
     if ordered:
         last = ordered[:most][-1] if meant is None else ordered[-1]
-        wait_until_written(graves, last[0])
+        wait_until_written(source, last[0])
     for sequence, at in ordered:
         if moved == most:
             break
-        copy = graves.copy_at(at, sequence)
+        copy = source.copy_at(at, sequence)
         if copy is not None and meant is not None and not meant.matches(copy, now):
             continue
         target = targets.of(copy.dead) if copy is not None else None
-        row = graves.take(at, sequence) if target is not None else None
+        row = source.take(at, sequence) if target is not None else None
         if target is None or row is None:
             continue
         try:
-            send_back(graves, target, Taken(*row))
+            send_back(source, target, TakenDeadLetter(*row))
         except (Full, NoSpace):
             if not moved:
                 raise
@@ -226,7 +233,7 @@ def dead_letter(properties: dict[str, Any]) -> DeadLetter:
     )
 
 
-def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
+def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) -> bool:
     """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
 
     A message without a reason to die was being redriven, or its rows published, when its
@@ -237,14 +244,14 @@ def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
         row = source.take_dead()
         if row is None:
             return True
-        taken = Taken(*row)
+        taken = TakenDeadLetter(*row)
         try:
             if taken.came:
                 wait_until_written(source, taken.sequence)
             if taken.reason:
-                _bury_one(source, doors.queue_of(source), taken)
+                _move_one(source, opener.queue_of(source), taken)
             else:
-                _put_back(source, doors, taken)
+                _put_back(source, opener, taken)
         except BaseException as error:
             source.give_up(taken.receipt)
             if isinstance(error, Full | NoSpace):
@@ -264,10 +271,10 @@ def wait_until_written(source: _core.Handle, sequence: int) -> None:
         source.wait_synced(sequence, _WRITTEN)
 
 
-def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
+def _put_back(source: _core.Handle, opener: QueueOpener, taken: TakenDeadLetter) -> None:
     letter = unpack_properties(taken.meta).get("dead")
     name = letter["queue"] if letter else staging_target(source.name)
-    target = doors.open_by_name(name) if name else None
+    target = opener.open_by_name(name) if name else None
     if target is not None:
         with contextlib.closing(target):
             moved = 0 if letter else taken.deliveries  # what counts the rows of a chunk
@@ -275,7 +282,7 @@ def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
     source.untake(taken.receipt)
 
 
-def _bury_one(source: _core.Handle, target: _core.Handle, taken: Taken) -> None:
+def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter) -> None:
     properties = unpack_properties(taken.meta)
     properties["dead"] = {
         "reason": _REASONS[taken.reason],
@@ -286,20 +293,26 @@ def _bury_one(source: _core.Handle, target: _core.Handle, taken: Taken) -> None:
     move(source, target, taken, pack_properties(properties), None)
 
 
-def send_back(graves: _core.Handle, target: _core.Handle, taken: Taken) -> None:
+def send_back(
+    dead_letter_queues: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
+) -> None:
     """Move a dead letter, taken, to where it came from. Raises Full, NoSpace."""
     try:
         properties = unpack_properties(taken.meta)
         properties.pop("dead", None)
         meta = pack_properties(properties) if properties else b""
-        move(graves, target, taken, meta, properties.get("group"))
+        move(dead_letter_queues, target, taken, meta, properties.get("group"))
     except BaseException:
-        graves.give_up(taken.receipt)
+        dead_letter_queues.give_up(taken.receipt)
         raise
 
 
 def move(
-    source: _core.Handle, target: _core.Handle, taken: Taken, meta: bytes, group: str | None
+    source: _core.Handle,
+    target: _core.Handle,
+    taken: TakenDeadLetter,
+    meta: bytes,
+    group: str | None,
 ) -> None:
     """Move a taken message. Raises Full, NoSpace; it is back in the source then."""
     try:
@@ -327,7 +340,7 @@ def move(
         raise
 
 
-def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
+def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:
     """Decide on copies whose mover died: void if the source still has the message.
 
     Void copies are removed by the source's next mover, which is set to work here.
@@ -339,11 +352,11 @@ def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
             if (origin_queue, origin_sequence) in void:
                 continue
             if is_transaction(origin_sequence):
-                doors.settle_copy(target, origin_queue, origin_sequence)
+                opener.settle_copy(target, origin_queue, origin_sequence)
                 void.add((origin_queue, origin_sequence))
                 continue
             if origin_queue not in sources:
-                source = doors.open_by_id(origin_queue) if origin_queue else None
+                source = opener.open_by_id(origin_queue) if origin_queue else None
                 sources[origin_queue] = source
                 if source is not None:
                     stack.callback(source.close)

@@ -202,8 +202,8 @@ class LocalQueue(_core.Handle, api.Queue):
             if not waits or timeout == 0:
                 raise
         # Encoded once for all further attempts: it is put as it is now.
-        parcel = self.wrap(body, **properties)
-        return await async_get.put(self._namespace, self, parcel, timeout)
+        prepared = self.wrap(body, **properties)
+        return await async_get.put(self._namespace, self, prepared, timeout)
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
@@ -364,7 +364,7 @@ class LocalQueue(_core.Handle, api.Queue):
         self._bury()
 
     def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
-        self._dead_letters.bury(self, limit)
+        self._dead_letters.move_dying(self, limit)
 
     def dead_letter_queue(self) -> LocalQueue:
         """The queue's dead-letter queue, made anew if it was deleted."""
@@ -381,14 +381,14 @@ class LocalQueue(_core.Handle, api.Queue):
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
         meant = None if where is None else _meant(where)
         with contextlib.closing(dead_letters.Targets(self._dead_letters, may)) as targets:
-            graves = self
+            source = self
             if self.options.dead_letter is not None:
                 self.qsize()  # those that are still on their way are dead letters too
-                graves = self.dead_letter_queue()
+                source = self.dead_letter_queue()
                 targets.only(self)
-            graves.qsize()
-            letters = ((sequence, at) for at, sequence, _ in graves._visible())
-            return dead_letters.redrive(graves, letters, targets, most, meant)
+            source.qsize()
+            letters = ((sequence, at) for at, sequence, _ in source._visible())
+            return dead_letters.redrive(source, letters, targets, most, meant)
 
     # ---- very many messages at once ----
 

@@ -37,22 +37,22 @@ def find_segment(namespace: Namespace, name: str) -> _core.Segment | None:
 
 def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) -> _core.Segment:
     """The segment of the queue's dead-letter queue, made if there is none."""
-    graves = options.dead_letter
-    assert graves is not None
+    dead_letter = options.dead_letter
+    assert dead_letter is not None
     with namespace.locked():
-        segment = find_segment(namespace, graves)
+        segment = find_segment(namespace, dead_letter)
         if segment is None:
-            return namespace.make_segment(graves, options.for_dead_letters())
+            return namespace.make_segment(dead_letter, options.for_dead_letters())
     found = QueueOptions(**segment.options)
     if found.dead_letter is not None or found.max_deliveries is not None:
         raise InvalidOption(
-            f"dead_letter={graves!r}: that queue has a delivery limit or a dead-letter queue of "
-            f"its own, so it cannot take the dead letters of {name!r}: name another"
+            f"dead_letter={dead_letter!r}: that queue has a delivery limit or a dead-letter queue "
+            f"of its own, so it cannot take the dead letters of {name!r}: name another"
         )
     if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
         raise InvalidOption(
-            f"dead_letter={graves!r}: its arena_bytes={found.arena_bytes} cannot hold a message "
-            f"of {options.max_message_bytes} bytes from {name!r}: name a larger one"
+            f"dead_letter={dead_letter!r}: its arena_bytes={found.arena_bytes} cannot hold a "
+            f"message of {options.max_message_bytes} bytes from {name!r}: name a larger one"
         )
     return segment
 

@@ -81,7 +81,7 @@ def _options_for(target: str, staging_bytes: int) -> QueueOptions:
     )
 
 
-class _Commit:
+class _CommitProgress:
     """How far the commit of a batch has come."""
 
     def __init__(self, until: float | None, most: int | None = None) -> None:
@@ -148,7 +148,7 @@ class LocalStagedPublisher(api.StagedPublisher):
     ) -> int:
         """See :class:`shmq.api.StagedPublisher`."""
         _core.check_timeout(timeout)
-        how = _Commit(None if timeout is None else time.monotonic() + timeout)
+        how = _CommitProgress(None if timeout is None else time.monotonic() + timeout)
         self._commit(batch, parts, how)
         return how.rows
 
@@ -157,14 +157,14 @@ class LocalStagedPublisher(api.StagedPublisher):
 
         How many became messages, and why it is not done yet; None: it is.
         """
-        how = _Commit(time.monotonic(), most)
+        how = _CommitProgress(time.monotonic(), most)
         try:
             self._commit(batch, parts, how)
         except (Full, NotConfirmed) as error:
             return how.rows, str(error)
         return how.rows, None
 
-    def _commit(self, batch: int, parts: Sequence[str], how: _Commit) -> None:
+    def _commit(self, batch: int, parts: Sequence[str], how: _CommitProgress) -> None:
         batch = check_batch(batch)
         parts = [check_part(part) for part in parts]
         queue = self._queue_if_any()
@@ -324,7 +324,9 @@ def _no_room(queue: Any, size: int, most: int) -> Full:
 # ---- committing ----
 
 
-def _commit(target: Any, queue: Any, batch: int, parts: Sequence[str], how: _Commit) -> None:
+def _commit(
+    target: Any, queue: Any, batch: int, parts: Sequence[str], how: _CommitProgress
+) -> None:
     """Publish the parts of a batch, unless that was done.
 
     What an earlier batch has left is published first. Raises Full if there was no room, or
@@ -357,7 +359,7 @@ def _sweep_unsealed(queue: Any, keep: str | None) -> int:
 
 
 @contextlib.contextmanager
-def _turn(queue: Any, how: _Commit) -> Iterator[None]:
+def _turn(queue: Any, how: _CommitProgress) -> Iterator[None]:
     """Hold the publisher's turn: a process commits alone, so that the order is kept."""
     receipt = _take_turn(queue)
     while receipt is None:
@@ -424,7 +426,7 @@ def _sweep(queue: Any, marker: Marker) -> None:
             queue.remove(chunk.at, chunk.sequence)
 
 
-def _finish(target: Any, queue: Any, marker: Marker, how: _Commit) -> None:
+def _finish(target: Any, queue: Any, marker: Marker, how: _CommitProgress) -> None:
     """Publish what is left of a sealed batch, in its order. Needs the turn."""
     place = {part: at for at, part in enumerate(marker.parts)}
     _settle_orphans(target, queue, how)
@@ -445,7 +447,7 @@ def _finish(target: Any, queue: Any, marker: Marker, how: _Commit) -> None:
     _settle_orphans(target, queue, how)
 
 
-def _settle_orphans(target: Any, queue: Any, how: _Commit) -> None:
+def _settle_orphans(target: Any, queue: Any, how: _CommitProgress) -> None:
     """Have what a dead publisher left half done settled, before anything comes behind it."""
     while True:
         target.look_for_dead()
@@ -468,7 +470,7 @@ def _no_room_to_commit(target: Any, queue: Any, marker: Marker) -> Full:
     )
 
 
-def _wait_until_written(target: Any, how: _Commit) -> None:
+def _wait_until_written(target: Any, how: _CommitProgress) -> None:
     """Have the rows on disk, where a journal is to have them. Raises NotConfirmed."""
     if target.options.durability != "journal":
         return

@@ -22,7 +22,7 @@ _ROUND = 0.005
 _IDLE_ROUNDS = 100
 
 
-class _Postman:
+class _AckFlusher:
     """The thread, and what it looks at."""
 
     def __init__(self) -> None:
@@ -72,8 +72,8 @@ class _Postman:
         return bool(gathering)
 
 
-_postman = _Postman()
-look_after = _postman.look_after
+_flusher = _AckFlusher()
+look_after = _flusher.look_after
 
-_core.install_postman(_postman.ring)
-os.register_at_fork(after_in_child=_postman.renew)
+_core.install_ack_flusher(_flusher.ring)
+os.register_at_fork(after_in_child=_flusher.renew)

@@ -24,7 +24,7 @@ from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
-from shmq.client.remote.get import Getting
+from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
@@ -516,7 +516,7 @@ class RemoteQueue(api.Queue):
         """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        getting = Getting(self, 1, self._asked(where))
+        getting = RemoteGet(self, 1, self._asked(where))
         messages: list[api.Message] = getting.run(block, timeout)
         if messages:
             _core.hand_over(messages)
@@ -549,7 +549,7 @@ class RemoteQueue(api.Queue):
         wanted = check_whole("max", max, 1, None)
         _core.check_timeout(timeout)
         most = min(wanted, most or wanted, self._options.capacity)
-        return Getting(self, most).run(block, timeout)
+        return RemoteGet(self, most).run(block, timeout)
 
     def get_many(
         self,
@@ -564,7 +564,7 @@ class RemoteQueue(api.Queue):
             return _core.hand_over(self._many(max, block, timeout))
         most = min(check_whole("max", max, 1, None), self._options.capacity)
         _core.check_timeout(timeout)
-        return _core.hand_over(Getting(self, most, self._asked(where)).run(block, timeout))
+        return _core.hand_over(RemoteGet(self, most, self._asked(where)).run(block, timeout))
 
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
         """See :class:`shmq.api.Queue`."""
@@ -601,7 +601,7 @@ class RemoteQueue(api.Queue):
             # One packed batch may hold all that is wanted, so few are leased at a time.
             alone = records == len(messages)
             most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
-            more = Getting(self, min(most, 64)).run(False, None)
+            more = RemoteGet(self, min(most, 64)).run(False, None)
             if not more:
                 break
             messages += self._no_more_than(more, wanted - records)
@@ -693,7 +693,7 @@ class RemoteQueue(api.Queue):
         """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        getting = Getting(self, 1, self._asked(where))
+        getting = RemoteGet(self, 1, self._asked(where))
         messages: list[api.Message] = await getting.arun(timeout)
         if messages:
             _core.hand_over(messages)
