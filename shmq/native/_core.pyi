@@ -566,9 +566,6 @@ def marks() -> int: ...
 
 # ---- the server's end of the wire protocol ----
 
-PRODUCE_RIGHT: int
-CONSUME_RIGHT: int
-ADMIN_RIGHT: int
 WANTS_WRITE: int
 PAUSED: int
 ENDING: int
@@ -585,7 +582,7 @@ class Engine:
     ``detach(queue)``
         closes such a handle, as soon as that can be done.
     ``rights(session, name)``
-        PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
+        bits of :class:`shmq.protocol.opcodes.Right`; 0: the session may not know of the queue.
     ``answer(session, kind, name, rest)``
         carries out a HELLO, CREATE, DELETE, PURGE, LIST, STATS, PEEK or REDRIVE; `rest` is
         the payload behind the name. Returns the status and the payload of the REPLY; of a

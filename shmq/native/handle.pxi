@@ -252,7 +252,7 @@ cdef class Handle(_RowMover):
         """Make a staged message visible; whether it was still there."""
         cdef int status
         self._lock()
-        status = shmq_publish(&self.q, receipt, shmq_now())
+        status = shmq_commit_staged(&self.q, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 

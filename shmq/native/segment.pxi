@@ -9,7 +9,7 @@ def forked():
     """Tell the core that this process is a fork's child: handles attach anew."""
     global fork_generation
     fork_generation += 1
-    shmq_ring_forked()
+    shmq_wakeups_forked()
 
 
 def generation():
@@ -148,7 +148,7 @@ cdef class Segment:
         if status == SHMQ_OK:
             status = shmq_prepare(&q, &o)
         if status == SHMQ_NO_SPACE:
-            raise _no_space(fd, q.wanted)
+            raise _no_space(fd, q.refused_bytes)
         if status != SHMQ_OK:
             raise _errors.SegmentError(f"the lock of queue {name!r} cannot be made")
         if publish:

@@ -11,7 +11,6 @@ from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of
 from shmq.client.remote.group_store import (
-    ACK,
     RemoteGroupState,
     RemoteGroupStore,
     RemoteMemberState,
@@ -22,7 +21,8 @@ from shmq.client.shared.member import member_name
 from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import MemberFenced, Unsupported
 from shmq.native import _core
-from shmq.protocol.opcodes import Type
+from shmq.protocol.messages.group import Settlement
+from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteLender", "delete_group", "groups_of", "open_group", "open_share"]
 
@@ -44,7 +44,7 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     asked = {**options, "shared": True}
     if on_damage == "skip":
         greeting = stream.connection.greeting
-        if greeting is None or "on-damage" not in greeting.features:
+        if greeting is None or Feature.ON_DAMAGE not in greeting.features:
             raise Unsupported(
                 f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
                 f"for a group that shares: it needs a newer version of shmq"
@@ -117,7 +117,7 @@ class RemoteLender(Lender):
 
     def ack_many(self, receipts: list[int]) -> list[int]:
         """See :class:`Lender`."""
-        return self._state.settle(self._id, ACK, receipts)
+        return self._state.settle(self._id, Settlement.ACK, receipts)
 
     def leave(self) -> None:
         """See :class:`Lender`."""
