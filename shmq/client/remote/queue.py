@@ -8,25 +8,26 @@ import dataclasses
 import functools
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgpack
 
 from shmq import api, errors
 from shmq.api.names import check_name
-from shmq.api.options import STAGING_BYTES, Confirm, QueueOptions, check_whole
+from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.remote import batch as runs
-from shmq.client.remote import put_backlog, staging
+from shmq.client.remote import put_backlog
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
-from shmq.client.remote.bulk import RemoteBulk
+from shmq.client.remote.bulk import RemoteBulkQueue
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
 from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
+from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
@@ -46,7 +47,7 @@ _MOST_PACKED = 4096
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
 
-class RemoteQueue(RemoteBulk):
+class RemoteQueue(api.Queue):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
     A handle that is used in a fork's child connects there anew, and so does one that is
@@ -492,38 +493,15 @@ class RemoteQueue(RemoteBulk):
         is_durable(self, confirm)
         return RemotePipeline(self, check_whole("window", window, 1), confirm)
 
-    # ---- staging ----
+    # ---- very many messages at once ----
 
-    def stage(
-        self,
-        publisher: str,
-        batch: int,
-        part: str,
-        rows: Sequence[api.Row] | api.Rows,
-        *,
-        staging_bytes: int = STAGING_BYTES,
-    ) -> None:
+    def bulk(self) -> api.BulkQueue:
         """See :class:`shmq.api.Queue`."""
-        staging.stage(self, publisher, batch, part, rows, staging_bytes)
+        return RemoteBulkQueue(self)
 
-    def publish(
-        self, publisher: str, batch: int, parts: Sequence[str], *, timeout: float | None = None
-    ) -> int:
+    def staged_publisher(self, publisher: str) -> api.StagedPublisher:
         """See :class:`shmq.api.Queue`."""
-        return staging.publish(self, publisher, batch, parts, timeout)
-
-    def sealed(self, publisher: str) -> int | None:
-        """See :class:`shmq.api.Queue`."""
-        sealed: int | None = staging.ask(self, publisher, "sealed")["sealed"]
-        return sealed
-
-    def sweep(self, publisher: str, keep: str | None = None) -> int:
-        """See :class:`shmq.api.Queue`."""
-        return int(staging.ask(self, publisher, "sweep", keep)["removed"])
-
-    def discard(self, publisher: str) -> None:
-        """See :class:`shmq.api.Queue`."""
-        staging.ask(self, publisher, "discard")
+        return RemoteStagedPublisher(self, publisher)
 
     @property
     def largest_frame(self) -> int:

@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 from shmq.api import Message
 from shmq.api.names import dead_letter_name, staging_name
 from shmq.api.options import QueueOptions
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqError
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import MOST_REMOTE, Where
@@ -429,7 +430,7 @@ class Control:
 
             batch, part = asked.number("batch"), asked.text("part")
             with self.quotas.room_for(session, wished):
-                queue.stage(asked.publisher, batch, part, rows, staging_bytes=size)
+                queue.staged_publisher(asked.publisher).stage(batch, part, rows, staging_bytes=size)
         return b""
 
     def _publish(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -437,7 +438,8 @@ class Control:
             asked = StagingRequest(map_of(rest))
             batch, parts = asked.number("batch"), asked.texts("parts")
         with self._staging(session, name) as queue, well_formed():
-            rows, left = queue.publish_some(asked.publisher, batch, parts, _PUBLISHED)
+            publisher = queue.staged_publisher(asked.publisher)
+            rows, left = publisher.commit_some(batch, parts, _PUBLISHED)
         return packed({"rows": rows, "left": left})
 
     def _staged(self, session: Session, name: str, rest: bytes) -> bytes:
@@ -445,12 +447,13 @@ class Control:
             asked = StagingRequest(map_of(rest))
             action = asked.action
         with self._staging(session, name) as queue, well_formed():
+            publisher = queue.staged_publisher(asked.publisher)
             removed = 0
             if action == "sweep":
-                removed = queue.sweep(asked.publisher, asked.keep)
+                removed = publisher.sweep(asked.keep)
             elif action == "discard":
-                queue.discard(asked.publisher)
-            return packed({"sealed": queue.sealed(asked.publisher), "removed": removed})
+                publisher.discard()
+            return packed({"sealed": publisher.sealed(), "removed": removed})
 
     def _schema(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():

@@ -368,10 +368,10 @@ def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost
     broker: shmq.Broker, orders: shmq.Queue, gone: set[int]
 ) -> None:
     orders.put_many(bodies(100))
-    run = orders.lease_run(100)
+    run = orders.bulk().lease_run(100)
     part = QueueInputPartition("orders", orders.identity, run.slots, run.sequences)
     for n in gone:
-        orders.ack_run(run.receipts[8 * n : 8 * n + 8])
+        orders.bulk().ack_run(run.receipts[8 * n : 8 * n + 8])
 
     def read(**given: str) -> list[bytes]:
         here = {"url": broker.namespace, "subscribe": "orders"}

@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from shmq.client.local.broker import LocalQueue
+from shmq.client.local.queue import LocalQueue
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import make_semaphores
 from tests.support.processes import why_not

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import shmq
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 
 LARGE = 32 * 1024 * 1024
 

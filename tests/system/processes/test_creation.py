@@ -17,7 +17,8 @@ import pytest
 
 import shmq
 from shmq import Broker
-from shmq.client.local.broker import LocalBroker, LocalQueue
+from shmq.client.local.broker import LocalBroker
+from shmq.client.local.queue import LocalQueue
 from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import bell_stem, make_semaphores, remove_semaphores, semaphore_names
 from shmq.native import _core

@@ -211,7 +211,7 @@ def test_a_message_longer_than_max_frame_is_too_large(serve: Serve) -> None:
         assert wire.status(T.READ_RUN, read_run("q", *rows)) == S.TOO_LARGE
         remote = shmq.connect(server.url)
         with remote, pytest.raises(shmq.MessageTooLarge, match="max_frame"):
-            remote.queue("q").read_columns()
+            remote.queue("q").bulk().read_columns()
 
 
 @pytest.mark.parametrize(
