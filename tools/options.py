@@ -38,6 +38,13 @@ _PART: Final = re.compile(
 )
 
 
+#: A key of CREATE that is no option.
+_OWN: Final = (
+    "| `own` | bool: the queue goes with this connection; see "
+    "[Requests and replies](#requests-and-replies) | false |\n"
+)
+
+
 def render(text: str) -> str:
     """The text of a file with its parts as the tables are now."""
     return _PART.sub(lambda part: part["begin"] + PARTS[part["name"]]() + part["end"], text)
@@ -178,7 +185,7 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "options of a stream": lambda: _page_of_options(StreamOptions),
     "options of a group": lambda: _page_of_options(GroupOptions),
     "options of a share": lambda: _page_of_options(ShareOptions),
-    "keys of a queue": lambda: _page_of_keys(QueueOptions),
+    "keys of a queue": lambda: _page_of_keys(QueueOptions) + _OWN,
     "keys of a stream": lambda: _page_of_keys(StreamOptions),
     "keywords of a queue": lambda: _keywords(QueueOptions),
     "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),
