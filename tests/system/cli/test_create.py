@@ -86,6 +86,7 @@ def test_making_it_again_with_other_options_is_refused_and_says_which(shell: She
     assert "capacity" in shell("create", "-q", "jobs", "--capacity", "11", code=Code.EXISTS).error
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

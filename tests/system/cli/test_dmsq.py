@@ -66,6 +66,7 @@ def test_a_file_without_messages_ends_as_an_empty_queue_does(shell: Shell, tmp_p
     assert shell("dmsq", "dump", str(path), code=Code.NOTHING).out == b""
 
 
+@pytest.mark.prove
 def test_inspect_shows_the_header_and_what_is_in_a_file(
     shell: Shell, files: tuple[Path, Path]
 ) -> None:
@@ -87,6 +88,7 @@ def test_verify_finds_whole_files_sound(shell: Shell, files: tuple[Path, Path]) 
     ]
 
 
+@pytest.mark.prove
 def test_verify_says_where_the_damage_is(shell: Shell, files: tuple[Path, Path]) -> None:
     data = bytearray(files[0].read_bytes())
     at = data.index(b"hello")
@@ -109,6 +111,7 @@ def test_verify_takes_a_torn_end_for_what_it_is(shell: Shell, files: tuple[Path,
     assert told.endswith("sound, 1 message; its last batch is torn and does not count")
 
 
+@pytest.mark.prove
 def test_a_newer_version_is_refused_with_its_number(shell: Shell, files: tuple[Path, Path]) -> None:
     data = bytearray(files[0].read_bytes())
     data[4] = 9
@@ -118,6 +121,7 @@ def test_a_newer_version_is_refused_with_its_number(shell: Shell, files: tuple[P
         assert "format version 9" in error
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("suffix", [".arrow", ".parquet"])
 def test_an_export_is_a_table_of_the_messages(
     shell: Shell, files: tuple[Path, Path], tmp_path: Path, suffix: str
@@ -185,6 +189,7 @@ def test_verify_reads_all_of_a_streams_files(shell: Shell, segments: list[Path])
     ]
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("at", [20, 3000])
 def test_verify_says_which_records_of_a_stream_are_damaged(
     shell: Shell, segments: list[Path], at: int

@@ -45,6 +45,7 @@ def test_without_a_journal_it_is_refused(shell: Shell, broker: shmq.Broker) -> N
     assert broker.queue("plain").qsize() == 0
 
 
+@pytest.mark.prove
 def test_a_queue_that_nobody_keeps_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
     queue.put(b"x")
     for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
@@ -57,6 +58,7 @@ def test_a_queue_that_nobody_keeps_is_told_of(shell: Shell, queue: shmq.Queue) -
         shell("doctor")
 
 
+@pytest.mark.prove
 def test_the_slots_that_wait_for_a_missing_writer_are_counted(
     shell: Shell, queue: shmq.Queue
 ) -> None:
@@ -76,6 +78,7 @@ def test_the_slots_that_wait_for_a_missing_writer_are_counted(
     assert told in shell("stats", "-q", "jobs").error
 
 
+@pytest.mark.prove
 def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
     with persisting(shell.namespace) as persister:
         persister.follows(queue)
@@ -89,6 +92,7 @@ def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
         assert row["journal_lag"] == 1
 
 
+@pytest.mark.prove
 def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
     shell: Shell, broker: shmq.Broker
 ) -> None:

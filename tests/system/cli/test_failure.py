@@ -115,6 +115,7 @@ def test_an_error_that_nobody_foresaw_says_how_to_learn_more() -> None:
     assert "SHMQ_TRACEBACK=1" in line
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -143,6 +144,7 @@ def test_wrong_usage_is_one_line_with_a_suggestion(
     assert ran.out == b""
 
 
+@pytest.mark.prove
 @hypothesis.given(
     command=strategies.sampled_from(COMMANDS),
     arguments=strategies.lists(
@@ -174,6 +176,7 @@ def test_no_command_line_ends_in_a_traceback(
     assert len(result.stderr.splitlines()) <= 1
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 def test_a_damaged_queue_is_refused_and_does_not_hide_the_others(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
@@ -239,6 +242,7 @@ def test_a_narrow_locale_is_no_reason_to_fail(shell: Shell, queue: shmq.Queue) -
     assert ran.text.count("snow") == 2
 
 
+@pytest.mark.prove
 def test_without_a_command_the_help_is_shown(shell: Shell) -> None:
     ran = shell(code=Code.USAGE)
 

@@ -33,6 +33,7 @@ def test_peek_shows_what_would_be_served_first_and_takes_nothing(
     assert (queue.qsize(), queue.stats().in_flight) == (2, 0)
 
 
+@pytest.mark.prove
 def test_peek_shows_those_that_are_meant(shell: Shell, queue: shmq.Queue) -> None:
     queue.put({"total": 3}, headers={"region": "eu"})
     queue.put({"total": 9}, headers={"region": "eu"})
@@ -53,6 +54,7 @@ def test_peek_shows_no_more_than_the_count(shell: Shell, queue: shmq.Queue) -> N
     assert len(shell("peek", "-q", "jobs", "-n", "25", "--json").json) == 25
 
 
+@pytest.mark.prove
 def test_a_packed_batch_is_shown_as_its_records(shell: Shell, queue: shmq.Queue) -> None:
     queue.put_packed(b"aabbb", [2, 3])
     with queue.loan(20, codec="packed") as view:
@@ -69,6 +71,7 @@ def test_a_packed_batch_is_shown_as_its_records(shell: Shell, queue: shmq.Queue)
     assert consumed[1] == "it is not; it is not"
 
 
+@pytest.mark.prove
 def test_peek_tells_the_same_as_consume_in_json(shell: Shell, queue: shmq.Queue) -> None:
     queue.put(b"\xff", headers={"a": 1})
 
@@ -79,6 +82,7 @@ def test_peek_tells_the_same_as_consume_in_json(shell: Shell, queue: shmq.Queue)
     assert {**peeked, "delivery_count": 1} == consumed
 
 
+@pytest.mark.prove
 def test_peek_of_an_empty_queue_has_an_exit_code_of_its_own(
     shell: Shell, queue: shmq.Queue
 ) -> None:
@@ -86,6 +90,7 @@ def test_peek_of_an_empty_queue_has_an_exit_code_of_its_own(
     assert shell("peek", "-q", "jobs", "--json", code=Code.NOTHING).json == []
 
 
+@pytest.mark.prove
 def test_peek_tells_why_a_letter_is_dead(shell: Shell, queue: shmq.Queue) -> None:
     queue.put("poison")
     queue.get().reject()
@@ -95,6 +100,7 @@ def test_peek_tells_why_a_letter_is_dead(shell: Shell, queue: shmq.Queue) -> Non
     assert (dead["dead"]["reason"], dead["dead"]["queue"]) == ("rejected", "jobs")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
@@ -125,6 +131,7 @@ def test_peek_shortens_a_long_body(shell: Shell, queue: shmq.Queue) -> None:
     assert "97.7 KiB" in row
 
 
+@pytest.mark.prove
 def test_list_tells_every_queue_with_its_depths(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
@@ -153,11 +160,13 @@ def test_list_tells_every_queue_with_its_depths(
     lease.ack()
 
 
+@pytest.mark.prove
 def test_the_names_alone_are_a_line_each_or_an_array(shell: Shell, queue: shmq.Queue) -> None:
     assert shell("list", "--names").out == b"jobs\njobs.dlq\n"
     assert shell("list", "--names", "--json").json == ["jobs", "jobs.dlq"]
 
 
+@pytest.mark.prove
 def test_a_namespace_without_queues_is_an_empty_list(shell: Shell) -> None:
     ran = shell("list")
 
@@ -202,6 +211,7 @@ def test_stats_of_a_queue_are_shown_with_units(shell: Shell, queue: shmq.Queue) 
     assert "ttl none" in lines
 
 
+@pytest.mark.prove
 def test_stats_without_a_name_are_those_of_every_queue(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
@@ -217,6 +227,7 @@ def test_stats_without_a_name_are_those_of_every_queue(
     assert rows[0].split()[1] == "1"
 
 
+@pytest.mark.prove
 def test_who_tells_the_processes_attached_but_not_itself(shell: Shell, queue: shmq.Queue) -> None:
     queue.put_many(["a", "b"])
     held = queue.get_many(2)
@@ -233,6 +244,7 @@ def test_who_tells_the_processes_attached_but_not_itself(shell: Shell, queue: sh
     queue.ack_many(held)
 
 
+@pytest.mark.prove
 def test_nobody_attached_is_an_empty_list(shell: Shell) -> None:
     shell("create", "-q", "jobs")
 
@@ -273,6 +285,7 @@ def test_a_wrong_namespace_is_wrong_usage(
     assert "namespace" in result.stderr
 
 
+@pytest.mark.prove
 @pytest.mark.debris
 def test_a_list_has_a_row_for_each_queue_that_cannot_be_used(
     shell: Shell, broker: shmq.Broker, queue: shmq.Queue

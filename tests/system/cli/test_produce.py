@@ -104,6 +104,7 @@ def test_a_message_past_its_ttl_is_not_served(shell: Shell, queue: shmq.Queue) -
     eventually(queue.empty, "the message expired")
 
 
+@pytest.mark.prove
 def test_a_duplicate_is_told_with_the_first_ones_sequence(
     shell: Shell, broker: shmq.Broker
 ) -> None:
@@ -278,6 +279,7 @@ def test_a_producer_that_waits_for_a_line_stops_at_ctrl_c(shell: Shell, queue: s
     )
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import Shell
@@ -32,6 +34,7 @@ def test_a_schema_is_set_shown_and_listed(shell: Shell, queue: shmq.Queue) -> No
     assert "id" in shell("schema", "list", "-q", "jobs").text
 
 
+@pytest.mark.prove
 def test_what_breaks_the_rule_is_found_wrong_with_its_field(
     shell: Shell, queue: shmq.Queue
 ) -> None:

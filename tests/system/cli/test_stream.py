@@ -43,6 +43,7 @@ def test_a_stream_is_made_listed_and_deleted(invoke: Invoke) -> None:
     assert invoke("stream", "read", "s").exit_code == Code.NO_QUEUE
 
 
+@pytest.mark.prove
 def test_records_are_appended_from_flags_and_lines(
     invoke: Invoke, shell: Shell, stream: shmq.Stream
 ) -> None:

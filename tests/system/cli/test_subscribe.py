@@ -32,6 +32,7 @@ def test_the_newest_that_match_are_written(shell: Shell, stream: shmq.Stream) ->
     assert (as_json["key"], as_json["value"]) == ("orders.0", "order 4")
 
 
+@pytest.mark.prove
 def test_nothing_in_time_has_a_code_of_its_own(shell: Shell, stream: shmq.Stream) -> None:
     assert shell("subscribe", "events", "--timeout", "10ms", code=Code.NOTHING).out == b""
     assert "nowhere" in shell("subscribe", "nowhere", code=Code.NO_QUEUE).error

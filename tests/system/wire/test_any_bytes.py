@@ -24,6 +24,8 @@ from tests.system.wire.frames import Frame, S, T, frame
 from tests.system.wire.guesses import QUEUES, TAILS, mostly, names, short
 from tests.system.wire.stream_guesses import PAYLOADS
 
+pytestmark = pytest.mark.prove
+
 #: Types whose id 0 is answered by nothing.
 SILENT = {T.PRODUCE, T.PRODUCE_BATCH, T.ACK, T.NACK, T.REJECT, T.EXTEND}
 
