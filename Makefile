@@ -16,9 +16,10 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: help demo test test-all test-lint test-c test-contract test-system prove prove-all prove-c
+.PHONY: help demo test test-lint test-c test-contract test-system prove prove-c
 .PHONY: prove-contract prove-death prove-spark lint lint-core lint-python core-test core-test-build
-.PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference clean
+.PHONY: model powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: options protocol clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -34,6 +35,9 @@ help:
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make reference          write docs/reference.md from the docstrings'
+	@echo 'make layout             write the tables of the segments from the headers'
+	@echo 'make options            write what is made from the tables of options'
+	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
@@ -125,8 +129,17 @@ KILLS := 24
 spark-soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak.spark --kills $(KILLS)
 
+options: $(VENV)/built
+	$(BIN)/python tools/options.py
+
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
+
+layout: $(VENV)/built
+	$(BIN)/python docs/layout.py
+
+protocol: $(VENV)/tools
+	$(BIN)/python tools/protocol.py
 
 # Another row, fewer turns: make bench BENCH='--only one-call --quick'
 bench: $(VENV)/bench

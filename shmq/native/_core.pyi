@@ -11,6 +11,9 @@ from shmq.api import Packed as PackedContract
 from shmq.api import Run as RunContract
 
 LAYOUT_VERSION: Final[int]
+MAX_CAPACITY: Final[int]
+MAX_PRIORITIES: Final[int]
+MAX_NAME: Final[int]
 HAS_CRASHPOINTS: Final[bool]
 EVENT_NOT_EMPTY: Final[int]
 EVENT_NOT_FULL: Final[int]
@@ -566,9 +569,6 @@ def marks() -> int: ...
 
 # ---- the server's end of the wire protocol ----
 
-PRODUCE_RIGHT: int
-CONSUME_RIGHT: int
-ADMIN_RIGHT: int
 WANTS_WRITE: int
 PAUSED: int
 ENDING: int
@@ -585,7 +585,7 @@ class Engine:
     ``detach(queue)``
         closes such a handle, as soon as that can be done.
     ``rights(session, name)``
-        PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
+        bits of :class:`shmq.protocol.opcodes.Right`; 0: the session may not know of the queue.
     ``answer(session, kind, name, rest)``
         carries out a HELLO, CREATE, DELETE, PURGE, LIST, STATS, PEEK or REDRIVE; `rest` is
         the payload behind the name. Returns the status and the payload of the REPLY; of a

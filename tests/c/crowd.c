@@ -31,7 +31,7 @@ struct crowd *crowd_new(uint32_t deaths)
                            0);
 
     CHECK(c != MAP_FAILED);
-    CHECK(!sem_init(&c->bells[0], 1, 0) && !sem_init(&c->bells[1], 1, 0));
+    CHECK(!sem_init(&c->semaphores[0], 1, 0) && !sem_init(&c->semaphores[1], 1, 0));
     c->deaths = deaths;
     return c;
 }
@@ -62,21 +62,21 @@ void crowd_unlock(struct shmq_queue *q, struct crowd *c)
     uint32_t post[2];
 
     shmq_unlock(q, post);
-    for (int bell = 0; bell < 2; bell++)
-        for (uint32_t i = 0; i < post[bell]; i++)
-            CHECK(!sem_post(&c->bells[bell]));
+    for (int event = 0; event < 2; event++)
+        for (uint32_t i = 0; i < post[event]; i++)
+            CHECK(!sem_post(&c->semaphores[event]));
 }
 
 /* Waits, having been counted in by shmq_fall_asleep. */
-static void sleep_on(struct shmq_queue *q, struct crowd *c, enum shmq_bell bell)
+static void sleep_on(struct shmq_queue *q, struct crowd *c, enum shmq_event event)
 {
     int status, left = 0;
 
-    (void)shmq_spin(q, bell, SPIN);
-    status = shmq_sleep(&c->bells[bell], SLICE);
+    (void)shmq_spin(q, event, SPIN);
+    status = shmq_sleep(&c->semaphores[event], SLICE);
     crowd_lock(q);
-    CHECK(!sem_getvalue(&c->bells[bell], &left));
-    shmq_wake_up(q, bell, status == SHMQ_OK, left);
+    CHECK(!sem_getvalue(&c->semaphores[event], &left));
+    shmq_wake_up(q, event, status == SHMQ_OK, left);
     crowd_unlock(q, c);
 }
 
@@ -446,7 +446,7 @@ static void read_batch(struct shelf *shelf, size_t size)
     }
 }
 
-/* One batch; or, of a writer that is killed before it is published, none. */
+/* One batch; or, of a writer that is killed before it is synced, none. */
 static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shelf *shelf, bool dies)
 {
     struct shmq_out out = {shelf->bytes, shelf->bytes + SHELF};
@@ -456,7 +456,7 @@ static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shel
     if (dies)
         return;
     read_batch(shelf, (size_t)(out.at - shelf->bytes));
-    shmq_publish_synced(f, 1, 1, 1);
+    shmq_mark_synced(f, 1, 1, 1);
     while (more) {
         crowd_lock(f->q);
         more = shmq_release(f, 16);

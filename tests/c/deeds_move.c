@@ -73,12 +73,12 @@ void do_pass_time(struct actor *a)
 
 void do_sleep(struct actor *a)
 {
-    enum shmq_bell bell = (enum shmq_bell)below(a, 2);
+    enum shmq_event event = (enum shmq_event)below(a, 2);
 
     if (one_in(a, 2))
-        shmq_fall_asleep(a->q, bell);
+        shmq_fall_asleep(a->q, event);
     else
-        shmq_wake_up(a->q, bell, one_in(a, 2), (int)below(a, 3));
+        shmq_wake_up(a->q, event, one_in(a, 2), (int)below(a, 3));
 }
 
 void do_starve(struct actor *a)

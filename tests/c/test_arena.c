@@ -97,7 +97,7 @@ TEST("without memory the arena serves what it has, and says how much it wanted")
     starve(q);
     CHECK_EQ(take(q, backed - 1), 1);
     CHECK_EQ(shmq_arena_take(q, 1, &block), SHMQ_NO_SPACE);
-    CHECK(q->wanted >= 64);
+    CHECK(q->refused_bytes >= 64);
     CHECK_EQ(q->h->units_used, backed);
     feed(q);
     CHECK_EQ(take(q, 1), backed);

@@ -4,8 +4,8 @@
 #include "server/durable_reply.h"
 #include "wire_host.h"
 
-#define WAITS (SHMQ_T_STREAMS + 1)
-#define PROMISED SHMQ_T_STREAMS
+#define WAITS SHMQ_T_LIST
+#define PROMISED SHMQ_T_STREAM_LIST
 #define MINUTE (60 * SECOND)
 
 static struct shmq_session *begin(void)

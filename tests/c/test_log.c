@@ -162,7 +162,7 @@ TEST("what is not on disk yet is not overwritten")
     while (append_piece(log, 1, 8000, &first) == SHMQ_OK)
         CHECK(first < 10);
     CHECK_EQ(bounds_of(log).earliest, 0);
-    shmq_log_publish(log, 3);
+    shmq_log_mark_synced(log, 3);
     CHECK_EQ(append_piece(log, 1, 8000, &first), SHMQ_OK);
     CHECK(bounds_of(log).earliest > 0 && bounds_of(log).earliest <= 3);
     end_logs();

@@ -62,12 +62,12 @@ static void *follow(void *log)
     uint64_t offset = 0;
 
     while (offset < RECORDS) {
-        uint32_t bell = shmq_log_arm(log);
+        uint32_t wakeup = shmq_log_arm(log);
         uint64_t got = read_some(log, offset, 50);
 
         offset += got;
         if (!got)
-            (void)shmq_stream_sleep(((struct shmq_log *)log)->stream, bell, 1000000000);
+            (void)shmq_stream_sleep(((struct shmq_log *)log)->stream, wakeup, 1000000000);
     }
     return NULL;
 }

@@ -15,8 +15,8 @@
 
 static int64_t now = START;
 
-static struct shmq_group_state *new_roster(const struct shmq_group_state_options *wanted,
-                                           uint32_t partitions)
+static struct shmq_group_state *new_group_state(const struct shmq_group_state_options *wanted,
+                                                uint32_t partitions)
 {
     static struct shmq_group_state r;
     struct shmq_group_state_options options = *wanted;
@@ -34,9 +34,9 @@ static struct shmq_group_state *new_roster(const struct shmq_group_state_options
     return &r;
 }
 #define NEW_GROUP(partitions, ...) \
-    new_roster(&(struct shmq_group_state_options){.session = SECOND, __VA_ARGS__}, partitions)
+    new_group_state(&(struct shmq_group_state_options){.session = SECOND, __VA_ARGS__}, partitions)
 #define NEW_SHARE(partitions, ...)                                               \
-    new_roster(                                                                  \
+    new_group_state(                                                             \
         &(struct shmq_group_state_options){                                      \
             .assignment = SHMQ_SHARED, .lease = SECOND, .held = 8, __VA_ARGS__}, \
         partitions)

@@ -9,14 +9,14 @@
 #include <time.h>
 
 /* Ends the critical section and begins the next one: what it posted. */
-static uint32_t posts(struct shmq_queue *q, enum shmq_bell bell)
+static uint32_t posts(struct shmq_queue *q, enum shmq_event event)
 {
     uint32_t post[2];
 
     shmq_unlock(q, post);
     CHECK_EQ(shmq_lock(q), SHMQ_OK);
-    CHECK_EQ(post[!bell], 0);
-    return post[bell];
+    CHECK_EQ(post[!event], 0);
+    return post[event];
 }
 
 TEST("nobody is posted where nobody sleeps")

@@ -173,7 +173,7 @@ TEST("without memory for more slots those that were set free are used")
     for (uint32_t i = 1; i < backed; i++)
         CHECK_EQ(try_put(q, 0), SHMQ_OK);
     CHECK_EQ(try_put(q, 0), SHMQ_NO_SPACE);
-    CHECK(q->wanted > 0);
+    CHECK(q->refused_bytes > 0);
     CHECK_WELL(q);
     ack_next(q);
     CHECK_EQ(try_put(q, 0), SHMQ_OK);

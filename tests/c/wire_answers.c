@@ -114,8 +114,8 @@ static void read_deliver(const struct shmq_frame *frame, const unsigned char *pa
     CHECK(sequence && shmq_read16(&r));
     CHECK(shmq_read8(&r) < 16);
     flags = shmq_read8(&r);
-    CHECK(!(flags & ~(SHMQ_WITH_PROPERTIES | SHMQ_REDELIVERED)));
-    if (flags & SHMQ_WITH_PROPERTIES) {
+    CHECK(!(flags & ~(SHMQ_FLAG_PROPERTIES | SHMQ_FLAG_REDELIVERED)));
+    if (flags & SHMQ_FLAG_PROPERTIES) {
         const unsigned char *properties;
 
         bytes = shmq_read32(&r);

@@ -98,7 +98,7 @@ static void restore(void)
             memcpy(saved[at][i].at, saved[at][i].was, saved[at][i].bytes);
         *host.queues[at] = handles[at][0];
         *host.others[at] = handles[at][1];
-        host.waiting[at] = host.choosing[at] = host.confirming[at] = NULL;
+        host.waiting[at] = host.filtered[at] = host.confirming[at] = NULL;
         host.views[at] = 0;
         host.deleted[at] = host.damaged[at] = false;
     }
@@ -134,8 +134,8 @@ static uint16_t attach(struct shmq_session *session, struct shmq_attached_queue 
         return SHMQ_S_INTERNAL;
     attached_queue->q = host.queues[at];
     attached_queue->views = &host.views[at];
-    for (int bell = 0; bell < 2; bell++)
-        attached_queue->semaphores[bell] = &semaphores[bell];
+    for (int event = 0; event < 2; event++)
+        attached_queue->semaphores[event] = &semaphores[event];
     return SHMQ_S_OK;
 }
 
@@ -145,8 +145,8 @@ static void detach(struct shmq_engine *engine, struct shmq_attached_queue *attac
     for (int at = 0; at < HOST_QUEUES; at++) {
         if (host.waiting[at] == attached_queue)
             host.waiting[at] = NULL;
-        if (host.choosing[at] == attached_queue)
-            host.choosing[at] = NULL;
+        if (host.filtered[at] == attached_queue)
+            host.filtered[at] = NULL;
         if (host.confirming[at] == attached_queue)
             host.confirming[at] = NULL;
     }
@@ -190,7 +190,7 @@ static void purge(struct shmq_session *session, const struct shmq_frame *frame, 
 
 static void put_off(struct shmq_session *session, const struct shmq_frame *frame)
 {
-    if (frame->type == SHMQ_T_STREAMS)
+    if (frame->type == SHMQ_T_STREAM_LIST)
         host.ticket = shmq_durable_reply_later(session, frame->id);
     else if (!shmq_answer_later(session))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "too many wait");
@@ -201,7 +201,7 @@ static void answer(struct shmq_session *session, const struct shmq_frame *frame,
 {
     int at = index_of(name);
 
-    if (host.late && frame->type >> 4 == SHMQ_T_STREAMS >> 4)
+    if (host.late && (frame->type == SHMQ_T_LIST || frame->type == SHMQ_T_STREAM_LIST))
         put_off(session, frame);
     else if (frame->type == SHMQ_T_HELLO)
         hello(session, frame, rest, bytes);
@@ -225,24 +225,24 @@ static void tend(struct shmq_attached_queue *attached_queue)
     attached_queue->q->look_for_dead = false;
 }
 
-static void wait_for(struct shmq_attached_queue *attached_queue, bool choosy)
+static void wait_for(struct shmq_attached_queue *attached_queue, bool filtered)
 {
-    (choosy ? host.choosing : host.waiting)[index_of(attached_queue->name)] = attached_queue;
+    (filtered ? host.filtered : host.waiting)[index_of(attached_queue->name)] = attached_queue;
 }
 
 /* Of an expression its bytes: as a program, if they are one. */
-static struct shmq_wanted *compile(struct shmq_engine *engine, const unsigned char *text,
-                                   uint32_t bytes, char why[SHMQ_WHY_BYTES])
+static struct shmq_filter_request *compile(struct shmq_engine *engine, const unsigned char *text,
+                                           uint32_t bytes, char why[SHMQ_WHY_BYTES])
 {
-    struct shmq_wanted *wanted = calloc(1, sizeof *wanted + bytes);
+    struct shmq_filter_request *request = calloc(1, sizeof *request + bytes);
 
     (void)engine;
-    CHECK(wanted);
-    memcpy(wanted->code, text, bytes);
-    wanted->filter = (struct shmq_filter){wanted->code, bytes};
-    if (!shmq_filter_fault(&wanted->filter))
-        return wanted;
-    free(wanted);
+    CHECK(request);
+    memcpy(request->code, text, bytes);
+    request->filter = (struct shmq_filter){request->code, bytes};
+    if (!shmq_filter_fault(&request->filter))
+        return request;
+    free(request);
     memcpy(why, "no", sizeof "no");
     return NULL;
 }
@@ -287,8 +287,8 @@ void host_begin(bool token)
 
     if (!shmq_clock_set) { /* none yet, or they ended with a test */
         make_all();
-        for (int bell = 0; bell < 2; bell++)
-            CHECK_EQ(sem_init(&semaphores[bell], 0, 0), 0);
+        for (int event = 0; event < 2; event++)
+            CHECK_EQ(sem_init(&semaphores[event], 0, 0), 0);
     }
     shmq_clock_set = now = 1000 * SECOND;
     restore();
@@ -328,10 +328,10 @@ void host_settle(void)
             attached_queue->awaited = false;
             host.waiting[at] = NULL;
         }
-        attached_queue = host.choosing[at];
-        if (attached_queue && !shmq_attached_queue_choose(attached_queue, true)) {
+        attached_queue = host.filtered[at];
+        if (attached_queue && !shmq_attached_queue_serve_filtered(attached_queue, true)) {
             attached_queue->filtered_awaited = false;
-            host.choosing[at] = NULL;
+            host.filtered[at] = NULL;
         }
     }
     shmq_engine_settle(&host.engine);
@@ -376,7 +376,7 @@ void host_end(void)
         uint32_t post[2];
 
         CHECK_EQ(host.views[at], 0);
-        CHECK(!host.waiting[at] && !host.choosing[at] && !host.confirming[at]);
+        CHECK(!host.waiting[at] && !host.filtered[at] && !host.confirming[at]);
         if (host.deleted[at] || host.damaged[at])
             continue;
         CHECK_EQ(shmq_lock(host.queues[at]), SHMQ_OK);

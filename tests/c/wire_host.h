@@ -17,7 +17,7 @@ struct host {
     struct shmq_queue *queues[HOST_QUEUES];    /* the engine's handles                    */
     struct shmq_queue *others[HOST_QUEUES];    /* of another process, which lives        */
     struct shmq_attached_queue *waiting[HOST_QUEUES]; /* hooks->wait was called                 */
-    struct shmq_attached_queue *choosing[HOST_QUEUES]; /* the same for those who are choosy      */
+    struct shmq_attached_queue *filtered[HOST_QUEUES]; /* the same for those who are filtered    */
     struct shmq_attached_queue
         *confirming[HOST_QUEUES]; /* hooks->confirm was called              */
     uint32_t views[HOST_QUEUES];

@@ -317,7 +317,7 @@ static void step_produce(struct connection *c, struct script *s)
     unsigned char *at = write_name(payload, queue);
     struct request request = {.payload = payload, .type = SHMQ_T_PRODUCE, .how = how};
 
-    *at++ = properties ? SHMQ_WITH_PROPERTIES : 0;
+    *at++ = properties ? SHMQ_FLAG_PROPERTIES : 0;
     if (properties) {
         uint32_t which = properties % (sizeof PROPERTIES / sizeof *PROPERTIES);
 

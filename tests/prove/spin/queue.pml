@@ -246,7 +246,7 @@ inline post_one(event)
 
 #define CHOSEN 16 /* times a bit of `ring`: its bell had no post, and is to be posted */
 
-/* shmq_post_bell: a look, and a step later the post. */
+/* shmq_post_wakeup: a look, and a step later the post. */
 inline look_at_bell(worker)
 {
     ring = ring - (1 << worker);
@@ -267,7 +267,7 @@ inline ring_one(worker)
     assert(bell[worker] <= BELL_BOUND)
 }
 
-/* _post, then shmq_ring */
+/* _post, then shmq_wake_parties */
 inline post_all()
 {
     do
@@ -654,7 +654,7 @@ arm: /* Watch.arm; then it tries once more */
 watch:
     party = 2;
     post_all();
-end_watch: /* Bell.sleep: it is rung, or the end of a slice, and shmq_stirs says so */
+end_watch: /* Bell.sleep: it is rung, or the end of a slice, and shmq_is_woken says so */
     if
     :: atomic { bell[me] > 0 -> bell[me] = 0 }
     :: atomic { MAY_SLICE -> SLICE_ENDS }

@@ -9,7 +9,7 @@ from click.testing import Result
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -53,8 +53,8 @@ def test_one_message_has_its_properties(
     )
 
 
-def test_lines_are_messages(shell: Shell, orders: shmq.Exchange, queue: shmq.Queue) -> None:
-    ran = shell("publish", "orders", "-k", "orders.x", "--json", stdin=b"1\n\n3\n")
+def test_lines_are_messages(quick: Quick, orders: shmq.Exchange, queue: shmq.Queue) -> None:
+    ran = quick("publish", "orders", "-k", "orders.x", "--json", stdin=b"1\n\n3\n")
 
     assert ran.json == {"exchange": "orders", "delivered": 3, "duplicates": 0}
     assert bodies(queue) == ["1", "", "3"]
@@ -87,7 +87,7 @@ def test_a_duplicate_is_told(invoke: Invoke, broker: shmq.Broker) -> None:
     flags = ("publish", "x", "-m", "a", "--dedupe-id", "1")
     invoke(*flags)
 
-    assert invoke(*flags).stdout == "0 messages put by exchange 'x', 1 known already\n"
+    assert invoke(*flags).stdout == "0 messages put by exchange 'x', 1 dropped as duplicates\n"
 
 
 def test_the_bindings_are_listed(invoke: Invoke, orders: shmq.Exchange, queue: shmq.Queue) -> None:
@@ -107,9 +107,9 @@ def test_the_bindings_are_listed(invoke: Invoke, orders: shmq.Exchange, queue: s
 def test_what_is_bound_already_or_not_bound_is_told(invoke: Invoke, orders: shmq.Exchange) -> None:
     again = ("orders", "-q", "jobs", "-k", "orders.#")
 
-    assert "is bound so already" in invoke("exchange", "bind", *again).stdout
+    assert "is already bound in this way" in invoke("exchange", "bind", *again).stdout
     assert "is unbound from" in invoke("exchange", "unbind", *again).stdout
-    assert "was not bound so" in invoke("exchange", "unbind", *again).stdout
+    assert "is not bound in this way" in invoke("exchange", "unbind", *again).stdout
 
 
 def test_deleting_asks_first(invoke: Invoke, orders: shmq.Exchange, broker: shmq.Broker) -> None:

@@ -86,7 +86,7 @@ def test_check_says_that_a_file_is_right_and_runs_nothing(invoke: Invoke, tmp_pa
 
     done = invoke("pipeline", "archive", str(path), "--check")
 
-    assert (done.exit_code, done.stdout) == (Code.OK, f"{path}: right for archive\n")
+    assert (done.exit_code, done.stdout) == (Code.OK, f"{path}: valid for archive\n")
     assert sorted(tmp_path.iterdir()) == [path]
 
 

@@ -116,7 +116,7 @@ def test_a_message_whose_lease_ran_out_unread_is_announced_to_come_again(
 
     ran = ended(consumer)
     assert ran.code == 0
-    assert ran.error.startswith("1 message written after the lease had run out will come again")
+    assert ran.error.startswith("1 message written after the lease had expired will be delivered")
     message.ack()
 
 

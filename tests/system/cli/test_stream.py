@@ -13,6 +13,7 @@ from click.testing import Result
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -43,9 +44,8 @@ def test_a_stream_is_made_listed_and_deleted(invoke: Invoke) -> None:
     assert invoke("stream", "read", "s").exit_code == Code.NO_QUEUE
 
 
-@pytest.mark.prove
 def test_records_are_appended_from_flags_and_lines(
-    invoke: Invoke, shell: Shell, stream: shmq.Stream
+    invoke: Invoke, quick: Quick, stream: shmq.Stream
 ) -> None:
     one = invoke("stream", "append", "events", "-m", "x", "-p", "1", "--header", "k=v", "--json")
     assert json.loads(one.stdout) == {
@@ -56,14 +56,14 @@ def test_records_are_appended_from_flags_and_lines(
     }
     (record,) = stream.read(1, 1)
     assert (record.body, record.headers) == ("x", {"k": "v"})
-    many = shell("stream", "append", "events", "--key-separator", ":", stdin=b"a:1\nb:2\n")
+    many = quick("stream", "append", "events", "--key-separator", ":", stdin=b"a:1\nb:2\n")
     assert "2 records appended" in many.text
     assert {record.key for p in range(2) for record in stream.read(p, 0)} >= {b"a", b"b"}
-    bad = shell(
+    bad = quick(
         "stream", "append", "events", "--key-separator", ":", stdin=b"none\n", code=Code.REFUSED
     )
     assert "0 records appended" in bad.text
-    half = shell(
+    half = quick(
         "stream",
         "append",
         "events",
@@ -120,7 +120,7 @@ def test_the_offsets_and_the_rates_are_shown(invoke: Invoke, stream: shmq.Stream
 
 def test_it_gets_more_partitions(invoke: Invoke, stream: shmq.Stream) -> None:
     told = invoke("stream", "repartition", "events", "--partitions", "3")
-    assert told.stdout == "records of stream 'events' go to partitions 2 to 4 now\n"
+    assert told.stdout == "stream 'events' is appended to in partitions 2 to 4 now\n"
     refused = invoke("stream", "repartition", "events", "--partitions", "2")
     assert (refused.exit_code, "only more" in refused.stderr) == (Code.USAGE, True)
     made = json.loads(invoke("stream", "repartition", "events", "--partitions=4", "--json").stdout)
@@ -129,7 +129,7 @@ def test_it_gets_more_partitions(invoke: Invoke, stream: shmq.Stream) -> None:
 
 
 def test_the_groups_are_shown_and_reset(invoke: Invoke, stream: shmq.Stream) -> None:
-    assert "nobody" in invoke("stream", "groups", "events").stderr
+    assert "no consumer groups" in invoke("stream", "groups", "events").stderr
     with stream.group("g").join("somebody") as member:
         member.poll()
         member.commit()
@@ -146,7 +146,7 @@ def test_the_groups_are_shown_and_reset(invoke: Invoke, stream: shmq.Stream) -> 
     reset = invoke("stream", "reset", "events", "-g", "g", "-p", "0", "--offset", "2", "--json")
     assert json.loads(reset.stdout)["committed"] == {"0": 2}
     assert (
-        "goes on with offset 0"
+        "continues at offset 0"
         in invoke("stream", "reset", "events", "-g", "g", "--to", "earliest").stdout
     )
     assert invoke("stream", "reset", "events", "-g", "none", "--to", "latest").exit_code == 4

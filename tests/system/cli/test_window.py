@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 import shmq
-from shmq.cli.shared import render, unacked_window
-from shmq.cli.shared.output_pipe import Pipe
-from shmq.cli.shared.unacked_window import Window
+from shmq.cli import unacked_window
+from shmq.cli.shared import render
+from shmq.cli.unacked_window import Pipe, Window
 
 FOR_EVER = 3600.0
 

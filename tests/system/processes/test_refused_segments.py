@@ -449,7 +449,7 @@ REGIONS = {
     "header, gets": bytes_between("lock", "returned_out"),
     "header, inbox": bytes_between("inbox", "inbox")[:128],
     "header, returned": bytes_between("returned", "returned")[:128],
-    "header, the rest": bytes_between("slots_made", "rung"),
+    "header, the rest": bytes_between("slots_made", "last_woken"),
     "header, parties": bytes_between("parties", "parties")[:32],
     "attachments": [*range(PAGE, PAGE + value_of("sizeof(struct shmq_attachment)"))],
     "slots": [*range(SLOTS, SLOTS + 4 * value_of("sizeof(struct shmq_slot)"))],

@@ -14,6 +14,7 @@ from tests.support.namespaces import own_namespace
 from tests.support.peer import Frame, Peer, name_of
 from tests.support.serving import Server, serve
 from tests.system.server.conftest import Serve
+from tests.system.wire.frames import OF_QUEUES, OPERATIONS
 
 RIGHTS = ("produce", "consume", "admin")
 
@@ -37,21 +38,7 @@ _ONE = struct.pack("!I", 1)
 
 #: Requests for a queue, and the right that each takes; None: any of them.
 REQUESTS: dict[str, tuple[int, bytes, str | None]] = {
-    "PRODUCE": (Type.PRODUCE, b"\0x", "produce"),
-    "PRODUCE_BATCH": (Type.PRODUCE_BATCH, b"\0" + _ONE + b"\0" + _ONE + b"x", "produce"),
-    "CONSUME": (Type.CONSUME, _ONE + bytes(5), "consume"),
-    "SUBSCRIBE": (Type.SUBSCRIBE, _ONE + b"\0", "consume"),
-    "PEEK": (Type.PEEK, _ONE, "consume"),
-    "ACK": (Type.ACK, b"", "consume"),
-    "NACK": (Type.NACK, bytes(4), "consume"),
-    "REJECT": (Type.REJECT, b"", "consume"),
-    "EXTEND": (Type.EXTEND, bytes(4), "consume"),
-    "RETURN": (Type.RETURN, b"", "consume"),
-    "CREATE": (Type.CREATE, msgpack.packb({"dead_letter": None}), "admin"),
-    "PURGE": (Type.PURGE, b"", "admin"),
-    "REDRIVE": (Type.REDRIVE, _ONE, "admin"),
-    "DELETE": (Type.DELETE, b"", "admin"),
-    "STATS": (Type.STATS, b"", None),
+    kind.name: (kind, OPERATIONS[kind].rest, OPERATIONS[kind].right) for kind in sorted(OF_QUEUES)
 }
 
 #: Requests for an exchange that is bound to the queue ``shop``.

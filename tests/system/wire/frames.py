@@ -51,8 +51,14 @@ class T(enum.IntEnum):
     ROUTE = 0x55
     EXCHANGES = 0x56
     HOLD = 0x57
+    STAGE = 0x58
+    PUBLISH = 0x59
+    STAGED = 0x5A
     HANDED = 0x5B
     SCHEMA = 0x5C
+    RETURN = 0x5D
+    PEEK = 0x5E
+    REDRIVE = 0x5F
     STREAM_CREATE = 0x60
     STREAM_DELETE = 0x61
     STREAM_LIST = 0x62
@@ -70,6 +76,12 @@ class T(enum.IntEnum):
     STREAM_GROUPS = 0x6E
     REPARTITION = 0x6F
     REPLY = 0x7F
+
+
+#: A type that will never be used.
+UNUSED = 0x7E
+#: The types that only a server sends.
+ANSWERS = {T.DELIVER, T.REPLY}
 
 
 class S(enum.IntEnum):
@@ -235,3 +247,102 @@ def receipts(queue: str, *numbers: int) -> bytes:
 def timed(queue: str, ms: int, *numbers: int) -> bytes:
     """The payload of NACK and EXTEND."""
     return name(queue) + u32(ms) + u64(*numbers)
+
+
+# --- the operations --------------------------------------------------------------------
+
+
+class Operation(NamedTuple):
+    """A request of a type that is well formed, and what is true of the type."""
+
+    #: Behind the name; of a type that takes no name, all of the payload.
+    rest: bytes
+    #: The name is of a queue, an exchange or a stream; empty: there is none.
+    about: str = ""
+    #: To that, the others are forbidden; None: any of them is enough, or none is needed.
+    right: str | None = None
+    #: A message id of 0 asks for no answer.
+    silent: bool = False
+
+
+def _map(**keys: object) -> bytes:
+    return u32(len(pack(keys))) + pack(keys)
+
+
+_MEMBER = name("group") + u64(0, 1)
+
+#: What a client may send, one well-formed request of each type. On a queue that has a message
+#: those about queues are OK, but for what only a staging queue has.
+OPERATIONS: dict[T, Operation] = {
+    T.HELLO: Operation(pack({"client": "a test"})),
+    T.PING: Operation(b"pong"),
+    T.CREATE: Operation(pack({"dead_letter": None}), "queue", "admin"),
+    T.DELETE: Operation(b"", "queue", "admin"),
+    T.PURGE: Operation(b"", "queue", "admin"),
+    T.LIST: Operation(b""),
+    T.STATS: Operation(b"", "queue"),
+    T.PRODUCE: Operation(message(b"body", {"pri": 2}), "queue", "produce", silent=True),
+    T.PRODUCE_BATCH: Operation(
+        b"\0" + u32(2) + item(b"one") + item(b"two", {"ttl": 90_000}),
+        "queue",
+        "produce",
+        silent=True,
+    ),
+    T.CONSUME: Operation(u32(1, 0) + b"\0", "queue", "consume"),
+    T.SUBSCRIBE: Operation(u32(1) + b"\0", "queue", "consume"),
+    T.UNSUBSCRIBE: Operation(u32(1)),
+    T.ACK: Operation(b"", "queue", "consume", silent=True),
+    T.NACK: Operation(u32(1), "queue", "consume", silent=True),
+    T.REJECT: Operation(b"", "queue", "consume", silent=True),
+    T.EXTEND: Operation(u32(1000), "queue", "consume", silent=True),
+    T.COLUMNS: Operation(u32(0, FOREVER, 1 << 20), "queue", "consume"),
+    T.LEASE_RUN: Operation(u32(1) + u64(1) + u32(1000), "queue", "consume"),
+    T.LEASE_AGAIN: Operation(u32(1000), "queue", "consume"),
+    T.READ_RUN: Operation(u32(1 << 20), "queue", "consume"),
+    T.EXCHANGE: Operation(pack({"action": "look"}), "exchange"),
+    T.ROUTE: Operation(_map() + u32(0) + u32(1) + b"x", "exchange", "produce"),
+    T.EXCHANGES: Operation(pack({})),
+    T.HOLD: Operation(u64(0) + u32(1, 0), "stream", "consume"),
+    T.STAGE: Operation(
+        _map(publisher="p", batch=1, part="a", staging_bytes=1 << 20) + u32(0),
+        "queue",
+        "produce",
+    ),
+    T.PUBLISH: Operation(pack({"publisher": "p", "batch": 1, "parts": []}), "queue", "produce"),
+    T.STAGED: Operation(pack({"publisher": "p", "action": "sealed"}), "queue", "produce"),
+    T.HANDED: Operation(u32(1)),
+    T.SCHEMA: Operation(pack({"action": "get"}), "queue"),
+    T.RETURN: Operation(b"", "queue", "consume"),
+    T.PEEK: Operation(u32(1), "queue", "consume"),
+    T.REDRIVE: Operation(u32(1), "queue", "admin"),
+    T.STREAM_CREATE: Operation(pack({"partitions": 1}), "stream", "admin"),
+    T.STREAM_DELETE: Operation(b"", "stream", "admin"),
+    T.STREAM_LIST: Operation(b""),
+    T.STREAM_INFO: Operation(b"", "stream"),
+    T.APPEND: Operation(
+        u64(0) + b"\0" + u32(0) + b"\0" + u32(1, 0) + bytes(48), "stream", "produce"
+    ),
+    T.FETCH: Operation(u64(0) + u32(1, 1, 0, 1, 0) + u64(0), "stream", "consume"),
+    T.OFFSET_AT: Operation(u64(0) + u32(0) + u64(0), "stream", "consume"),
+    T.SEATS: Operation(_MEMBER + b"\0", "stream", "consume"),
+    T.JOIN: Operation(_MEMBER + pack({}), "stream", "consume"),
+    T.HEARTBEAT: Operation(_MEMBER + u64(0), "stream", "consume"),
+    T.COMMIT: Operation(_MEMBER, "stream", "consume"),
+    T.LEAVE: Operation(_MEMBER, "stream", "consume"),
+    T.SHARE_TAKE: Operation(_MEMBER + u32(1) + b"\0", "stream", "consume"),
+    T.SHARE_SETTLE: Operation(_MEMBER + b"\1" + u64(0), "stream", "consume"),
+    T.STREAM_GROUPS: Operation(pack({"action": "list"}), "stream"),
+    T.REPARTITION: Operation(u64(0) + u32(8), "stream", "admin"),
+}
+
+#: The types whose message id of 0 asks for no answer.
+SILENT = {each for each, operation in OPERATIONS.items() if operation.silent}
+#: The types that begin with a name, and those of them whose name is a queue's.
+NAMED = {each for each, operation in OPERATIONS.items() if operation.about}
+OF_QUEUES = {each for each in NAMED if OPERATIONS[each].about == "queue"}
+
+
+def request(kind: T, queue: str | bytes) -> bytes:
+    """The well-formed request of that type, with that name if it takes one."""
+    rest, about, *_ = OPERATIONS[kind]
+    return name(queue) + rest if about else rest

@@ -120,12 +120,12 @@ TAILS: dict[int, st.SearchStrategy[bytes]] = {
     T.REJECT: receipts,
     T.NACK: st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
     T.EXTEND: st.builds(lambda n, r: frames.u32(n) + r, numbers, receipts),
-    0x58: st.builds(
+    T.STAGE: st.builds(
         lambda m, n, b: frames.u32(len(m)) + m + frames.u32(n) + b, maps, numbers, bodies
     ),
-    0x59: maps,
-    0x5A: maps,
-    0x5D: receipts,
-    0x5E: numbers.map(frames.u32),
-    0x5F: numbers.map(frames.u32),
+    T.PUBLISH: maps,
+    T.STAGED: maps,
+    T.RETURN: receipts,
+    T.PEEK: numbers.map(frames.u32),
+    T.REDRIVE: numbers.map(frames.u32),
 }

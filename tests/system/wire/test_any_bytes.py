@@ -20,14 +20,11 @@ from tests.support.serving import Server
 from tests.system.wire import frames, stream_guesses
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve
-from tests.system.wire.frames import Frame, S, T, frame
+from tests.system.wire.frames import SILENT, Frame, S, T, frame
 from tests.system.wire.guesses import QUEUES, TAILS, mostly, names, short
 from tests.system.wire.stream_guesses import PAYLOADS
 
 pytestmark = pytest.mark.prove
-
-#: Types whose id 0 is answered by nothing.
-SILENT = {T.PRODUCE, T.PRODUCE_BATCH, T.ACK, T.NACK, T.REJECT, T.EXTEND}
 
 # --- what is sent ----------------------------------------------------------------------
 

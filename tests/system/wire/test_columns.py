@@ -251,23 +251,17 @@ def test_what_is_not_of_the_form_is_bad_request_and_leases_nothing(
 def test_each_needs_a_queue_the_right_to_consume_and_a_message_id(
     serve: Serve, wire: Wire, name: str, type: T
 ) -> None:
-    payloads: dict[T, Callable[[str], bytes]] = {
-        T.COLUMNS: columns,
-        T.LEASE_RUN: lease,
-        T.LEASE_AGAIN: again,
-        T.READ_RUN: read_run,
-    }
-    assert wire.status(type, payloads[type](name)) == S.NO_QUEUE
+    assert wire.status(type, frames.request(type, name)) == S.NO_QUEUE
     tokens = {"p" * 32: {"produce": ["*"], "admin": ["*"]}, "c" * 32: {"consume": ["*"]}}
     with serve(workers=1, tokens=tokens) as server:
         with Wire(server.address) as producer:
             producer.ok(T.HELLO, frames.pack({"client": "t", "token": "p" * 32}))
             producer.create("q")
-            assert producer.status(type, payloads[type]("q")) == S.FORBIDDEN
+            assert producer.status(type, frames.request(type, "q")) == S.FORBIDDEN
         with Wire(server.address) as consumer:
             consumer.ok(T.HELLO, frames.pack({"client": "t", "token": "c" * 32}))
-            assert consumer.status(type, payloads[type]("q")) == S.OK
-            answer = consumer.ask(type, payloads[type]("q"), id=0)
+            assert consumer.status(type, frames.request(type, "q")) == S.OK
+            answer = consumer.ask(type, frames.request(type, "q"), id=0)
             assert answer.status == S.BAD_REQUEST
 
 

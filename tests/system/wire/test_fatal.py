@@ -9,7 +9,7 @@ import pytest
 
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
-from tests.system.wire.frames import FOREVER, MAGIC, Frame, S, T, frame
+from tests.system.wire.frames import FOREVER, MAGIC, UNUSED, Frame, S, T, frame
 
 TOO_LONG = 0xFFFFFFFF
 
@@ -37,7 +37,7 @@ def test_another_version_is_bad_version_with_the_headers_id(wire: Wire, version:
     assert (answer.status, answer.id) == (S.BAD_VERSION, 0x01020304)
 
 
-@pytest.mark.parametrize("type", [T.PING, T.PRODUCE, T.HELLO, 0x99])
+@pytest.mark.parametrize("type", [T.PING, T.PRODUCE, T.HELLO, UNUSED])
 def test_a_length_beyond_max_frame_is_refused_on_the_header_alone(wire: Wire, type: int) -> None:
     answer = fatal(wire, frame(type, b"", 0xABCD, length=TOO_LONG))
 

@@ -13,8 +13,6 @@ from tests.system.wire.frames import FOREVER, S, T
 
 SETTLED = 0x01
 WHERE = 0x04
-PEEK = 0x5E
-REDRIVE = 0x5F
 EU = b"header.region = 'eu'"
 
 
@@ -167,11 +165,11 @@ def test_a_peek_shows_what_is_meant_the_body_included(wire: Wire, queue: str) ->
     put(wire, queue, "us", "eu")
     peek = frames.name(queue) + frames.u32(9)
 
-    wire.post(PEEK, peek + EU, 9)
+    wire.post(T.PEEK, peek + EU, 9)
     assert [delivery.body for delivery in wire.taken(9)] == [b"eu"]
-    assert wire.status(PEEK, peek + b"size = 9") == S.QUEUE_EMPTY
-    assert wire.status(PEEK, peek + b"size") == S.BAD_REQUEST
-    assert wire.status(PEEK, peek[:-1]) == S.BAD_REQUEST
+    assert wire.status(T.PEEK, peek + b"size = 9") == S.QUEUE_EMPTY
+    assert wire.status(T.PEEK, peek + b"size") == S.BAD_REQUEST
+    assert wire.status(T.PEEK, peek[:-1]) == S.BAD_REQUEST
 
 
 def test_an_expression_of_too_many_comparisons_names_the_limit(
@@ -183,8 +181,8 @@ def test_an_expression_of_too_many_comparisons_names_the_limit(
     many = "size in (" + ", ".join("1" for _ in range(257)) + ")"
     for kind, payload in (
         (T.CONSUME, consume(queue, many.encode())),
-        (PEEK, frames.name(queue) + (1).to_bytes(4, "big") + many.encode()),
-        (REDRIVE, frames.name(queue) + (1).to_bytes(4, "big") + many.encode()),
+        (T.PEEK, frames.name(queue) + (1).to_bytes(4, "big") + many.encode()),
+        (T.REDRIVE, frames.name(queue) + (1).to_bytes(4, "big") + many.encode()),
     ):
         refused = wire.ask(kind, payload)
         assert refused.status == S.BAD_REQUEST

@@ -19,7 +19,7 @@ from tests.support.serving import Server
 from tests.system.wire import frames
 from tests.system.wire.client import Address, Wire
 from tests.system.wire.conftest import Serve
-from tests.system.wire.frames import FOREVER, S, T, frame
+from tests.system.wire.frames import FOREVER, UNUSED, S, T, frame
 from tests.system.wire.test_frames import REQUESTS
 
 MIB = 1 << 20
@@ -54,13 +54,13 @@ def test_garbage_is_answered_by_one_fatal_frame_and_a_close(address: Address, se
     assert [(each.status, each.id) for each in answers] == [(S.BAD_MAGIC, 0)]
 
 
-@pytest.mark.parametrize("type", REQUESTS)
+@pytest.mark.parametrize("type", REQUESTS, ids=lambda each: each.name)
 def test_whoever_disconnects_within_a_frame_changes_nothing(
-    address: Address, wire: Wire, queue: str, type: str
+    address: Address, wire: Wire, queue: str, type: T
 ) -> None:
     wire.put(queue, b"there")
     before = wire.stats(queue)
-    whole = REQUESTS[type](queue)
+    whole = frame(type, frames.request(type, queue), 77)
     for at in range(1, len(whole)):
         with Wire(address) as victim:
             victim.send(whole[:at])
@@ -112,7 +112,7 @@ def stuff(wire: Wire, data: bytes, most: int) -> int:
         frame(T.LIST),
         frame(T.STATS, frames.name("hostile")),
         frame(T.STATS, frames.name("absent")),
-        frame(0x77),
+        frame(UNUSED),
         frame(T.CONSUME, frames.consume("hostile", 1000, 0)),
         frame(T.ACK, frames.receipts("hostile", *range(1000))),
     ],

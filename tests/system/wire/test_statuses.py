@@ -18,7 +18,7 @@ from tests.support.serving import Server
 from tests.system.wire import frames
 from tests.system.wire.client import Wire
 from tests.system.wire.conftest import Serve
-from tests.system.wire.frames import FOREVER, Frame, S, T, frame
+from tests.system.wire.frames import FOREVER, UNUSED, Frame, S, T, frame
 
 #: What a command begins with that has a /dev/shm of its own, of a megabyte.
 SMALL_SHM = (
@@ -55,7 +55,7 @@ ORDINARY: dict[S, Callable[[Wire], Frame]] = {
     S.TOO_LARGE: lambda wire: wire.ask(T.PRODUCE, frames.produce("q", bytes(101))),
     S.LEASE_EXPIRED: lambda wire: wire.ask(T.ACK, frames.receipts("q", 5)),
     S.DUPLICATE: _twice,
-    S.UNSUPPORTED: lambda wire: wire.ask(0x7E),
+    S.UNSUPPORTED: lambda wire: wire.ask(UNUSED),
     S.FORBIDDEN: lambda wire: wire.ask(T.DELETE, frames.name("q")),
     S.BAD_MAGIC: lambda wire: _sent(wire, frame(T.PING, magic=0)),
     S.BAD_VERSION: lambda wire: _sent(wire, frame(T.PING, version=2)),

@@ -250,7 +250,7 @@ def test_a_module_that_fails_says_why_and_where(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["tests.system.workers.handlers:act"], "Missing option '-q'"),
+        (["tests.system.workers.handlers:act"], "declares no queue: name one"),
         (["no.such:act", "-q", "jobs"], "there is no module 'no'"),
         ([ACT, "-q", "jobs", "--mode", "fifo", "--prefetch", "2"], "does not go with mode='fifo'"),
     ],

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import struct
+from typing import Any
 
 import pytest
 
 from shmq.api.options import QueueOptions
 from shmq.api.stream_options import StreamOptions
-from shmq.protocol.opcodes import DEFAULT_PORT, HEADER, MAGIC, MAX_HELLO, MORE, Flag, Status, Type
+from shmq.protocol.opcodes import DEFAULT_PORT, HEADER, MAGIC, MAX_HELLO, MORE, Status, Type
 from tests.unit.protocol.page import PAGE, Frame, frames
 
+
+def _generator() -> Any:
+    path = PAGE.parents[1] / "tools/protocol.py"
+    spec = importlib.util.spec_from_file_location("protocol_generator", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = _generator()
 TEXT = PAGE.read_text()
 FRAMES = frames()
 
@@ -25,36 +39,31 @@ def rows(heading: str) -> list[list[str]]:
     return [line.split(" | ") for line in lines[2:]]
 
 
-def test_the_types_are_those_of_the_sources() -> None:
-    told = {row[1]: int(row[0], 0) for row in rows("Types")}
-
-    assert told == {kind.name: kind.value for kind in Type}
-
-
-def test_the_statuses_are_those_of_the_sources() -> None:
-    told = {row[1]: int(row[0], 0) for row in rows("Status")}
-
-    assert told == {status.name: status.value for status in Status} | {"MORE": MORE}
+def test_what_is_made_of_the_definition_is_as_the_definition_says() -> None:
+    for path, text in GENERATOR.made().items():
+        assert path.read_text() == text, f"{path} is older than opcodes.toml: make protocol"
 
 
-def test_the_flags_are_those_of_the_sources() -> None:
-    told = {(int(row[0], 0), on.strip()) for row in rows("Flags") for on in row[1].split(",")}
-
-    assert told == {
-        (Flag.PROPERTIES, "PRODUCE"),
-        (Flag.PROPERTIES, "a message of a PRODUCE_BATCH"),
-        (Flag.PROPERTIES, "DELIVER"),
-        (Flag.DURABLE, "PRODUCE"),
-        (Flag.DURABLE, "PRODUCE_BATCH itself"),
-        (Flag.SETTLED, "CONSUME"),
-        (Flag.SETTLED, "SUBSCRIBE"),
-        (Flag.CHOSEN, "CONSUME"),
-        (Flag.CHOSEN, "SUBSCRIBE"),
-        (Flag.REDELIVERED, "DELIVER"),
-        (Flag.DURABLE, "APPEND"),
-        (Flag.PRODUCER, "APPEND"),
-        (Flag.GAPS, "APPEND"),
+def test_a_change_of_the_definition_shows_in_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = GENERATOR.read()
+    table["operation"]["COUNT"] = {
+        "number": 0x15,
+        "request": ["name", "u32 most"],
+        "answer": "REPLY: u64 messages",
+        "by": "policy",
+        "about": "queue",
+        "right": "consume",
     }
+    monkeypatch.setattr(GENERATOR, "read", lambda: table)
+
+    made = GENERATOR.made()
+
+    assert "COUNT = 0x15" in made[GENERATOR.PYTHON]
+    assert "Type.COUNT: Right.CONSUME" in made[GENERATOR.PYTHON]
+    dispatched = made[GENERATOR.HEADER].partition("[SHMQ_T_COUNT] = ")[2].partition("[")[0]
+    assert ".path = SHMQ_PATH_QUEUE" in dispatched
+    assert ".least = 4" in dispatched
+    assert "| 0x15 | [COUNT](#count) | name, u32 most | REPLY: u64 messages |" in made[PAGE]
 
 
 def test_the_options_of_create_are_those_of_a_queue() -> None:

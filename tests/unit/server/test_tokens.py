@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import shmq
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
+from shmq.protocol.opcodes import Right
 from shmq.server.auth.tokens import ALL_RIGHTS, KNOWN, AccessList, Token, hash_of, make_token
 from shmq.server.connection.peer import Peer
 
@@ -61,16 +61,16 @@ def test_patterns_match_whole_names_and_case(
 ) -> None:
     allowed = token(consume=[pattern])
 
-    assert {allowed.rights(name) for name in matched} == {CONSUME_RIGHT}
+    assert {allowed.rights(name) for name in matched} == {Right.CONSUME}
     assert {allowed.rights(name) for name in not_matched} <= {0}
 
 
 def test_no_right_includes_another() -> None:
     each = token(produce=["p", "all"], consume=["c", "all"], admin=["a", "all"])
 
-    assert each.rights("p") == PRODUCE_RIGHT
-    assert each.rights("c") == CONSUME_RIGHT
-    assert each.rights("a") == ADMIN_RIGHT
+    assert each.rights("p") == Right.PRODUCE
+    assert each.rights("c") == Right.CONSUME
+    assert each.rights("a") == Right.ADMIN
     assert each.rights("all") == ALL_RIGHTS
     assert each.rights("other") == 0
 
@@ -78,21 +78,21 @@ def test_no_right_includes_another() -> None:
 def test_a_pattern_of_a_stream_is_for_all_its_groups() -> None:
     allowed = token(consume=["events*"], admin=["events"])
 
-    assert allowed.stream_rights("events") == CONSUME_RIGHT | ADMIN_RIGHT
-    assert allowed.stream_rights("events", "g") == CONSUME_RIGHT | ADMIN_RIGHT
-    assert allowed.stream_rights("events2", "g") == CONSUME_RIGHT
+    assert allowed.stream_rights("events") == Right.CONSUME | Right.ADMIN
+    assert allowed.stream_rights("events", "g") == Right.CONSUME | Right.ADMIN
+    assert allowed.stream_rights("events2", "g") == Right.CONSUME
     assert allowed.stream_rights("other", "g") == 0
 
 
 def test_a_pattern_of_groups_is_for_these_alone_and_lets_their_members_read_the_stream() -> None:
     allowed = token(consume=["events/bill*"], admin=["events/billing", "events/old"])
 
-    assert allowed.stream_rights("events", "billing") == CONSUME_RIGHT | ADMIN_RIGHT
-    assert allowed.stream_rights("events", "bills") == CONSUME_RIGHT
-    assert allowed.stream_rights("events", "old") == ADMIN_RIGHT
+    assert allowed.stream_rights("events", "billing") == Right.CONSUME | Right.ADMIN
+    assert allowed.stream_rights("events", "bills") == Right.CONSUME
+    assert allowed.stream_rights("events", "old") == Right.ADMIN
     assert allowed.stream_rights("events", "other") == 0
     assert allowed.stream_rights("other", "billing") == 0
-    assert allowed.stream_rights("events") == CONSUME_RIGHT | KNOWN
+    assert allowed.stream_rights("events") == Right.CONSUME | KNOWN
     assert allowed.stream_rights("other") == 0
     assert allowed.rights("events") == 0, "a queue of that name is none of its business"
 
@@ -101,7 +101,7 @@ def test_who_may_only_look_after_a_group_may_know_of_its_stream() -> None:
     allowed = token(admin=["*/g"])
 
     assert allowed.stream_rights("events") == KNOWN
-    assert allowed.stream_rights("events", "g") == ADMIN_RIGHT
+    assert allowed.stream_rights("events", "g") == Right.ADMIN
     assert allowed.stream_rights("events", "h") == 0
 
 
