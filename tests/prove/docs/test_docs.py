@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from shmq.protocol.opcodes import DEFAULT_PORT
-from tests.conftest import own_namespace
 from tests.support import console
+from tests.support.namespaces import own_namespace
 from tests.support.serving import serve
 
 ROOT = Path(__file__).resolve().parents[3]

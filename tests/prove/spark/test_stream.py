@@ -95,6 +95,7 @@ def eventually(there: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.smoke
 def test_all_there_is_comes_once_and_is_acknowledged(stream: Stream, orders: shmq.Queue) -> None:
     orders.put_many(bodies(2000))
     stream.run()
@@ -113,6 +114,7 @@ def test_what_comes_later_is_in_a_later_run(stream: Stream, orders: shmq.Queue) 
     assert len(stream.batches) == 3
 
 
+@pytest.mark.smoke
 def test_nothing_is_acknowledged_before_spark_has_committed_it(
     stream: Stream, orders: shmq.Queue
 ) -> None:

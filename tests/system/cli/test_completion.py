@@ -50,6 +50,7 @@ def completed(environment: dict[str, str], *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(not BASH, reason="there is no bash here")
 def test_bash_completes_commands_flags_and_queues(
     environment: dict[str, str], queue: shmq.Queue
@@ -62,6 +63,7 @@ def test_bash_completes_commands_flags_and_queues(
     assert completed(environment, "shmq", "completion", "z") == ["zsh"]
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(not BASH, reason="there is no bash here")
 def test_the_key_completes_the_name_of_a_queue_in_an_interactive_bash(
     shell: Shell, environment: dict[str, str], broker: shmq.Broker
@@ -106,6 +108,7 @@ def test_a_shell_without_completion_is_wrong_usage(shell: Shell) -> None:
     assert "'bash', 'zsh', 'fish'" in shell("completion", "tcsh", code=Code.USAGE).error
 
 
+@pytest.mark.prove
 def test_the_package_is_the_command(shell: Shell) -> None:
     for module in ("shmq", "shmq.cli"):
         done = subprocess.run(

@@ -78,6 +78,7 @@ def queue(namespace: str) -> Iterator[LocalQueue]:
         yield broker.create_queue("q")
 
 
+@pytest.mark.prove
 @given(HEADERS, EXPRESSIONS)
 @settings(max_examples=400)
 def test_a_filter_means_what_its_expression_does(headers: dict[str, Any], where: str) -> None:

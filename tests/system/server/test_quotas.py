@@ -16,6 +16,8 @@ from shmq.protocol.opcodes import Status, Type
 from tests.support.peer import Peer, name_of
 from tests.system.server.conftest import Serve
 
+pytestmark = pytest.mark.prove
+
 ONE, TWO = "1" * 40, "2" * 40
 SMALL: QueueKeywords = {"capacity": 16, "arena_bytes": 1 << 16, "dead_letter": None}
 RING = 1 << 20
