@@ -132,7 +132,7 @@ def open_lender(
 ) -> LocalLender:
     """Join the group of that name that shares the stream, made if there is none."""
     check_one_of("on_damage", on_damage, ("raise", "skip"))
-    options, called = share_options(**given), member_name(member)
+    options, called = share_options(given), member_name(member)
     queues = DeadLetterQueues(functools.partial(attach, "queue", namespace))
     if options["dead_letter"] is not None:
         queues.checked(options["dead_letter"])

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, Self
 
 from shmq import api
-from shmq.api.names import check_name
-from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.api.options import check_seconds, check_whole, checked
+from shmq.api.share import ShareOptions
 from shmq.client.shared.member import SLICE
 from shmq.client.shared.reader import behind_damage
 from shmq.errors import DamagedFile, Empty, LeaseExpired, OffsetOutOfRange, ShmqError
 from shmq.native import _core, _stream
-from shmq.native._group import MOST_HELD
 from shmq.native.lock_holder import until_locked
 
 __all__ = ["Lender", "Lent", "LentRecord", "Settler", "Share", "share_options"]
@@ -28,26 +27,17 @@ _AT_ONCE: Final = 1024
 _TRIED_AGAIN: Final = 1_000_000_000
 
 
-def share_options(
-    *,
-    lease: float = 30.0,
-    max_deliveries: int | None = 5,
-    dead_letter: str | None = None,
-    held: int = 4096,
-    start: api.GroupStart = "earliest",
-) -> dict[str, Any]:
+def share_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a group that shares is made with. Raises TypeError, InvalidOption, InvalidName."""
-    check_one_of("start", start, ("earliest", "latest"))
+    options = checked(ShareOptions, given)
     return {
         "session": 0,
-        "lease": round(check_seconds("lease", lease, least=0.001) * 1e9),
+        "lease": round(options.lease * 1e9),
         "assignment": "shared",
-        "latest": start == "latest",
-        "max_deliveries": None
-        if max_deliveries is None
-        else check_whole("max_deliveries", max_deliveries, 1, 65_535),
-        "held": check_whole("held", held, 1, MOST_HELD),
-        "dead_letter": None if dead_letter is None else check_name(dead_letter),
+        "latest": options.start == "latest",
+        "max_deliveries": options.max_deliveries,
+        "held": options.held,
+        "dead_letter": options.dead_letter,
     }
 
 
