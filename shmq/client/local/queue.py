@@ -122,14 +122,6 @@ class LocalQueue(_core.Handle, api.Queue):
         """Whether the queue was deleted."""
         return self.segment.deleted
 
-    def put_nowait(self, body: api.Body, **properties: Any) -> api.Put:
-        """See :class:`shmq.api.Queue`."""
-        return self.put(body, False, **properties)
-
-    def get_nowait(self, *, where: str | None = None) -> api.Message:
-        """See :class:`shmq.api.Queue`."""
-        return self.get(False, where=where)
-
     def consume(
         self,
         prefetch: int = 64,

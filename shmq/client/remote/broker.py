@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgpack
@@ -19,7 +19,6 @@ from shmq.client.remote.connect import Greeting
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_own
-from shmq.client.remote.schemas import ask, versions_of
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.streams import RemoteStreams
 from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
@@ -225,7 +224,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
     def schemas(self, name: str) -> list[api.SchemaVersion]:
         """See :class:`shmq.api.Broker`."""
-        return versions_of(name, self._schema(name, action="get"))
+        return _versions_of(name, self._schema(name, action="get"))
 
     def _schema(self, name: str, **asked: Any) -> dict[str, Any]:
         self._check_open()
@@ -243,7 +242,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
             self._check(answer, name)
             return answer
 
-        return ask(send, name, **asked)
+        return _ask_schema(send, name, **asked)
 
     # ---- exchanges ----
 
@@ -361,3 +360,31 @@ def _sent(wanted: QueueOptions, given: Mapping[str, Any]) -> dict[str, Any]:
 def _summary(row: Mapping[str, Any]) -> api.QueueSummary:
     numbers = {"depth": 0, "delayed": 0, "in_flight": 0, "capacity": 0}
     return api.QueueSummary(**(numbers | {key: row[key] for key in _FIELDS if key in row}))
+
+
+#: Sends a SCHEMA with this map, and returns the answer if it is OK.
+_SendSchema = Callable[[bytes], _core.Answer]
+
+
+def _ask_schema(send: _SendSchema, name: str, **asked: Any) -> dict[str, Any]:
+    """The map of the answer. Raises SchemaError where the server refuses the schema."""
+    answer = send(msgpack.packb(asked))
+    found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
+    if not isinstance(found, dict):
+        raise errors.ServerError(f"the server's answer about the schema of {name!r} is no map")
+    if "refused" in found:
+        raise errors.SchemaError(str(found["refused"]), name, str(found.get("field", "")))
+    return found
+
+
+def _versions_of(name: str, found: dict[str, Any]) -> list[api.SchemaVersion]:
+    """The versions that an answer tells. Raises ServerError."""
+    try:
+        return [
+            api.SchemaVersion(name=name, version=version, schema=schema, compatibility=rule, at=at)
+            for version, schema, rule, at in found.get("versions", ())
+        ]
+    except (TypeError, ValueError) as error:
+        raise errors.ServerError(
+            f"the server's answer about the schema of {name!r} makes no sense: {error}"
+        ) from error

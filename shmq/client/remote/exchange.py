@@ -11,7 +11,7 @@ import msgpack
 
 from shmq import api, errors
 from shmq.client.remote.connection import Backoff, Connection
-from shmq.client.remote.put_encoding import encode
+from shmq.client.remote.put import encode
 from shmq.client.shared import exchange_delivery
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type

@@ -17,7 +17,6 @@ from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, QueueOptions, check_whole
 from shmq.client.remote import batch as runs
-from shmq.client.remote import put_backlog
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
 from shmq.client.remote.bulk import RemoteBulkQueue
@@ -26,7 +25,14 @@ from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
 from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.loan import RemoteLoan
-from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
+from shmq.client.remote.put import (
+    Item,
+    check_size,
+    encode,
+    waiting_put,
+    waiting_puts,
+    with_id,
+)
 from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import Where
@@ -267,7 +273,7 @@ class RemoteQueue(api.Queue):
                 left = None if until is None else until - time.monotonic()
                 if not waits or (left is not None and left <= 0):
                     raise self._full(self._why_unwritten())
-                with put_backlog.waiting(self._key):
+                with waiting_put(self._key):
                     time.sleep(backoff.pause(left))
                 began = time.monotonic()  # what was refused was not taken
             else:
@@ -396,7 +402,7 @@ class RemoteQueue(api.Queue):
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
                 break
-            with put_backlog.waiting(self._key):
+            with waiting_put(self._key):
                 time.sleep(backoff.pause(left))
         return done
 
@@ -485,7 +491,7 @@ class RemoteQueue(api.Queue):
                 return
             if not waits or (left is not None and left <= 0):
                 raise self._full(self._why_unwritten())
-            with put_backlog.waiting(self._key):
+            with waiting_put(self._key):
                 time.sleep(backoff.pause(left))
 
     def pipeline(self, window: int = 64, *, confirm: Confirm | None = None) -> api.Pipeline:
@@ -740,7 +746,7 @@ class RemoteQueue(api.Queue):
             left = None if until is None else until - time.monotonic()
             if not waits or (left is not None and left <= 0):
                 raise self._full(await self._awhy_unwritten())
-            with put_backlog.waiting(self._key):
+            with waiting_put(self._key):
                 await asyncio.sleep(backoff.pause(left))
 
     def aconsume(
@@ -819,7 +825,7 @@ class RemoteQueue(api.Queue):
             if field.default is dataclasses.MISSING
         }
         numbers |= _known(api.QueueStats, found)
-        numbers["waiting_put"] += put_backlog.count(self._key)
+        numbers["waiting_put"] += waiting_puts(self._key)
         return api.QueueStats(**numbers)
 
     def attachments(self) -> list[api.Attachment]:

@@ -15,7 +15,7 @@ from shmq import api, errors
 from shmq.api.bulk import check_batch, check_part, check_publisher
 from shmq.api.options import STAGING_BYTES
 from shmq.client.remote.connection import Backoff
-from shmq.client.remote.put_encoding import encode
+from shmq.client.remote.put import encode
 from shmq.codec.codecs import pack_properties
 from shmq.native import _core
 from shmq.protocol.opcodes import Type
