@@ -48,6 +48,7 @@ cdef extern from "base/status.h" nogil:
 cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
+    enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
 
     struct shmq_sample:
@@ -59,13 +60,30 @@ cdef extern from "queue/layout.h" nogil:
         uint32_t head, tail
 
     struct shmq_options:
-        uint64_t queue_id, arena_bytes, max_message_bytes
-        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window, snapshot_interval
+        # struct of a queue: made by tools/options.py
+        uint64_t queue_id
+        uint64_t arena_bytes
+        uint64_t max_message_bytes
+        int64_t created_at
+        int64_t visibility
+        int64_t ttl
+        int64_t retry
+        int64_t retry_max
+        int64_t dedupe_window
+        int64_t snapshot_interval
         uint64_t hash_key
-        uint32_t capacity, priorities, max_deliveries
-        uint8_t overflow, drop_expired, dead_letters, durability, confirm
+        uint32_t capacity
+        uint32_t priorities
+        uint32_t max_deliveries
+        uint8_t overflow
+        uint8_t drop_expired
+        uint8_t dead_letters
+        uint8_t durability
+        uint8_t confirm
+        uint8_t reserved[7]
         char name[104]
         char dead_letter[104]
+        # end
 
     struct shmq_journal:
         uint32_t error

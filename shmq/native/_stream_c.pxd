@@ -33,15 +33,27 @@ cdef extern from "stream/entry.h" nogil:
 
 cdef extern from "stream/layout.h" nogil:
     enum: SHMQ_LOG_VERSION, SHMQ_STREAM_VERSION, SHMQ_GROUP_STATE_BYTES, SHMQ_HOLDS
-    enum: SHMQ_HOLD_FREE, SHMQ_HOLD_PIN, SHMQ_HOLD_CURSOR
+    enum: SHMQ_MAX_PARTITIONS, SHMQ_HOLD_FREE, SHMQ_HOLD_PIN, SHMQ_HOLD_CURSOR
     struct shmq_log_options:
-        uint64_t stream_id, identity, ring_bytes, max_record_bytes, retention_bytes
-        int64_t retention, created_at
+        # struct of a stream: made by tools/options.py
+        uint64_t stream_id
+        uint64_t identity
+        uint64_t ring_bytes
+        uint64_t max_record_bytes
+        uint64_t retention_bytes
+        int64_t retention
+        int64_t created_at
         uint64_t segment_bytes
-        uint32_t partitions, partition
-        uint8_t overflow, durability, confirm
+        uint32_t partitions
+        uint32_t partition
+        uint8_t overflow
+        uint8_t durability
+        uint8_t confirm
+        uint8_t reserved[5]
         uint64_t first
         char name[104]
+        # end
+
     struct shmq_stream:
         uint64_t published
         shmq_log_options options

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.layout import place_of
+from tests.support.layout import place_of
 
 __all__ = [
     "Lock",

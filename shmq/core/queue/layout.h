@@ -31,6 +31,7 @@
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
 #define SHMQ_PARTIES 64u      /* of whom one queue keeps to wake: a bit each              */
+#define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
 #define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
@@ -334,26 +335,27 @@ _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 320, "options layout");
+_Static_assert(sizeof(struct shmq_options) == 320, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
-_Static_assert(offsetof(struct shmq_header, segment_bytes) == 328, "header layout");
-_Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
-_Static_assert(offsetof(struct shmq_header, journal_epoch) == 444, "header layout");
-_Static_assert(offsetof(struct shmq_header, put_lock) == 448, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox_seen) == 512, "what a put changes is one line");
-_Static_assert(offsetof(struct shmq_header, lock) == 704, "header layout");
-_Static_assert(offsetof(struct shmq_header, leases) == 768, "header layout");
-_Static_assert(offsetof(struct shmq_header, fifo) == 832, "header layout");
-_Static_assert(offsetof(struct shmq_header, free) == 960, "header layout");
-_Static_assert(offsetof(struct shmq_header, spent_tail) == 1128, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox) == 1152, "header layout");
-_Static_assert(offsetof(struct shmq_header, slots_made) == 2176, "header layout");
-_Static_assert(offsetof(struct shmq_header, dedupe_head) == 2240, "header layout");
-_Static_assert(offsetof(struct shmq_header, recoveries) == 2304, "header layout");
-_Static_assert(offsetof(struct shmq_header, posted) == 2368, "header layout");
-_Static_assert(offsetof(struct shmq_header, parties) == 2384, "header layout");
-_Static_assert(offsetof(struct shmq_header, journal) == 3456, "header layout");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
+
+/* What threads write at the same time lies on lines of its own. */
+#define SHMQ_BEGINS_A_LINE(member) \
+    _Static_assert(offsetof(struct shmq_header, member) % 64 == 0, #member " begins a line")
+SHMQ_BEGINS_A_LINE(next_tick);
+SHMQ_BEGINS_A_LINE(put_lock);
+SHMQ_BEGINS_A_LINE(inbox_seen);
+SHMQ_BEGINS_A_LINE(lock);
+SHMQ_BEGINS_A_LINE(leases);
+SHMQ_BEGINS_A_LINE(fifo);
+SHMQ_BEGINS_A_LINE(free);
+SHMQ_BEGINS_A_LINE(inbox);
+SHMQ_BEGINS_A_LINE(slots_made);
+SHMQ_BEGINS_A_LINE(dedupe_head);
+SHMQ_BEGINS_A_LINE(recoveries);
+SHMQ_BEGINS_A_LINE(posted);
+SHMQ_BEGINS_A_LINE(journal);
+#undef SHMQ_BEGINS_A_LINE
 
 #endif

@@ -22,7 +22,6 @@
 #include "queue/properties.h"
 #include "queue/queue.h"
 
-#define SHMQ_NAME_MAX 100
 #define SHMQ_SCRATCH (256u << 10)  /* bytes received at once                              */
 #define SHMQ_DIRECT (32u << 10)    /* bodies from here on are received and sent in place  */
 #define SHMQ_OUT_HIGH (512u << 10) /* with so much to send nothing more is begun          */

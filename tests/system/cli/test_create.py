@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import shmq
+from shmq.api.options import options_of
 from shmq.cli.shared.exit_codes import Code
 from tests.system.cli.conftest import Quick
 
@@ -16,7 +17,7 @@ def test_a_queue_is_made_with_the_default_options(quick: Quick, broker: shmq.Bro
     assert broker.queue("jobs").options == shmq.QueueOptions.for_queue("jobs", {})
 
 
-def test_every_option_has_its_flag(quick: Quick, broker: shmq.Broker) -> None:
+def test_options_are_set_by_their_flags(quick: Quick, broker: shmq.Broker) -> None:
     flags = {
         "--capacity": "100",
         "--arena-bytes": "1MiB",
@@ -57,7 +58,14 @@ def test_every_option_has_its_flag(quick: Quick, broker: shmq.Broker) -> None:
         confirm="disk",
     )
     assert broker.queue("jobs").options == options
-    assert {flag[2:].replace("-", "_") for flag in flags} == set(options.as_dict())
+
+
+def test_every_option_has_a_flag_that_tells_its_default(quick: Quick) -> None:
+    said = quick("create", "--help").text
+
+    for name in options_of(shmq.QueueOptions):
+        assert f"--{name.replace('_', '-')} " in said
+    assert said.count("].") == len(options_of(shmq.QueueOptions))
 
 
 def test_none_switches_limits_and_dead_letters_off(quick: Quick, broker: shmq.Broker) -> None:
