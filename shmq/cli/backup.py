@@ -157,7 +157,7 @@ def restore(
         for one in done:
             _show(one)
     if not done:
-        note("there are no queues and no streams to restore")
+        note("there are no queues to restore, and no streams")
     context.exit(Code.WRONG if any(one.state == DAMAGED for one in done) else Code.OK)
 
 
