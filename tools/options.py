@@ -17,6 +17,7 @@ from shmq.api.group import GroupOptions
 from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
 from shmq.api.share import ShareOptions
 from shmq.api.stream_options import StreamOptions
+from shmq.cli.shared.option_flags import size_in_words
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -105,10 +106,7 @@ def _number(row: Option, value: float) -> str:
     if value == MAX_SECONDS:
         return "10⁹"
     if row.kind == "bytes":
-        for unit in ("GiB", "MiB", "KiB"):
-            size = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}[unit]
-            if value >= size and value % size == 0:
-                return f"{int(value) // size} {unit}"
+        return size_in_words(int(value))
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 

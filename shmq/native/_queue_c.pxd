@@ -211,7 +211,7 @@ cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
         cbool filtered
-        uint32_t n, place
+        uint32_t n, party
         int64_t seen, due
     uint64_t shmq_armed(const shmq_header *h, int event)
     int shmq_arm(shmq_queue *q, shmq_watch *w, uint64_t process)

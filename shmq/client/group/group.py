@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from shmq import api
 from shmq.api.group import GroupOptions
-from shmq.api.options import check_one_of, check_whole
+from shmq.api.options import check_one_of, check_whole, checked
 from shmq.client.group.group_context import GroupContext
 from shmq.client.group.member import LocalMember
 from shmq.client.group.member_name import member_name
@@ -55,9 +55,8 @@ def group_options(
 ) -> dict[str, Any]:
     """What a group is made with. Raises TypeError, InvalidOption."""
     given = {"assignment": assignment, "session_timeout": session_timeout}
-    options = GroupOptions.checked(
-        {"start": start, **{key: value for key, value in given.items() if value is not None}}
-    )
+    named = {key: value for key, value in given.items() if value is not None}
+    options = checked(GroupOptions, {"start": start, **named})
     return {
         "session": round(options.session_timeout * 1e9),
         "lease": 0,

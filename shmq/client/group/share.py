@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from shmq import api
-from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.api.options import check_one_of, check_seconds, check_whole, checked
 from shmq.api.share import ShareOptions
 from shmq.client.group.dead_letters import DeadLetterTarget, move_to_dead_letters
 from shmq.client.group.group_context import GroupContext
@@ -63,7 +63,7 @@ def open_share(
 
 def share_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a group that shares is made with. Raises TypeError, InvalidOption, InvalidName."""
-    options = ShareOptions.checked(given)
+    options = checked(ShareOptions, given)
     return {
         "session": 0,
         "lease": round(options.lease * 1e9),
