@@ -58,7 +58,7 @@ def _flag(name: str, row: Option, default: Any) -> Callable[[F], F]:
         name,
         type=kind,
         metavar=metavar,
-        help=f"{text} [{shown}].",
+        help=f"{text}.  [default: {shown}]",
     )
 
 

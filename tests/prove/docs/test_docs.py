@@ -47,7 +47,7 @@ def examples(page: Path) -> str:
             continue
         program += "\n" * (text.count("\n", 0, block.start(2)) - program.count("\n"))
         step = _step(block[1], block[2])
-        helpers = helpers or "from tests import console as _page; " * (step != block[2])
+        helpers = helpers or "from tests.support import console as _page; " * (step != block[2])
         program += step
     return helpers + program
 
