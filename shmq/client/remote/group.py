@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-import msgpack
-
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of, check_whole
@@ -30,6 +28,7 @@ from shmq.client.remote.group_store import (
 from shmq.errors import Empty, MemberFenced, Unsupported
 from shmq.native import _core, _stream
 from shmq.protocol.messages.group import Settlement
+from shmq.protocol.messages.payload import pack_map, unpack_rows
 from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
@@ -100,15 +99,15 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
     """See ``groups`` of :class:`shmq.api.Stream`."""
-    asked = msgpack.packb({"identity": stream.identity, "action": "list"})
-    rows = msgpack.unpackb(stream.ask(Type.STREAM_GROUPS, asked).payload or b"\x90")
+    asked = pack_map({"identity": stream.identity, "action": "list"})
+    rows = unpack_rows(stream.ask(Type.STREAM_GROUPS, asked))
     return [api.GroupSummary(**row) for row in rows]
 
 
 def delete_group(stream: Any, name: str) -> None:
     """See ``delete_group`` of :class:`shmq.api.Stream`."""
     asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
-    stream.ask(Type.STREAM_GROUPS, msgpack.packb(asked))
+    stream.ask(Type.STREAM_GROUPS, pack_map(asked))
 
 
 def _context(stream: Any, name: str, group_state: RemoteGroupStore) -> GroupContext:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import array
-import struct
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-
-import msgpack
 
 from shmq import errors
 from shmq.api import Row, Rows
@@ -18,12 +13,19 @@ from shmq.client.remote.connection import Backoff
 from shmq.client.remote.put_encoding import encode
 from shmq.codec.codecs import pack_properties
 from shmq.native import _core
+from shmq.protocol.messages.staging import (
+    Publish,
+    Published,
+    Stage,
+    Staged,
+    StagedState,
+    StageRow,
+)
 from shmq.protocol.opcodes import Type
 
 __all__ = ["ask", "publish", "stage"]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
-_SIZE: Final = struct.Struct("!I")
 #: What a STAGE has beside its rows, at most, in bytes: a name, and the map.
 _BESIDE: Final = 1024
 
@@ -32,19 +34,12 @@ def stage(
     queue: Any, publisher: str, batch: int, part: str, rows: Sequence[Row] | Rows, most: int
 ) -> None:
     """See :class:`shmq.api.Queue`."""
-    head = msgpack.packb(
-        {
-            "publisher": check_publisher(publisher),
-            "batch": check_batch(batch),
-            "part": check_part(part),
-            "staging_bytes": most,
-        }
-    )
+    asked = Stage(check_publisher(publisher), check_batch(batch), check_part(part), most)
     items = _from_columns(rows) if isinstance(rows, Rows) else _from_rows(queue, rows)
     for body, meta in items:
         queue.check_size(body, meta)
     for some in _frames(items, queue.largest_frame - _BESIDE):
-        queue.ask(Type.STAGE, _SIZE.pack(len(head)) + head + _packed(some))
+        queue.ask(Type.STAGE, asked.pack(some))
 
 
 def publish(
@@ -53,43 +48,33 @@ def publish(
     """See :class:`shmq.api.Queue`."""
     _core.check_timeout(timeout)
     until = None if timeout is None else time.monotonic() + timeout
-    asked = {
-        "publisher": check_publisher(publisher),
-        "batch": check_batch(batch),
-        "parts": [check_part(part) for part in parts],
-    }
+    asked = Publish(
+        check_publisher(publisher), check_batch(batch), [check_part(part) for part in parts]
+    ).pack()
     backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
     rows = 0
     while True:
-        told = _map_of(queue.ask(Type.PUBLISH, msgpack.packb(asked), again=True))
-        rows += int(told["rows"])
-        if told["left"] is None:
+        told = Published.unpack(queue.ask(Type.PUBLISH, asked, again=True))
+        rows += told.rows
+        if told.left is None:
             return rows
-        if told["rows"]:
+        if told.rows:
             backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0:
-            raise errors.Full(told["left"])
-        if not told["rows"]:
+            raise errors.Full(told.left)
+        if not told.rows:
             time.sleep(backoff.pause(left))
 
 
-def ask(queue: Any, publisher: str, action: str, keep: str | None = None) -> dict[str, Any]:
+def ask(queue: Any, publisher: str, action: str, keep: str | None = None) -> StagedState:
     """What the server says of the publisher's staging queue, once the action is done."""
-    asked = {"publisher": check_publisher(publisher), "action": action, "keep": keep}
-    return _map_of(queue.ask(Type.STAGED, msgpack.packb(asked), again=True))
+    asked = Staged(check_publisher(publisher), action, keep).pack()
+    return StagedState.unpack(queue.ask(Type.STAGED, asked, again=True))
 
 
-def _map_of(answer: Any) -> dict[str, Any]:
-    found: dict[str, Any] = msgpack.unpackb(answer.payload, strict_map_key=False)
-    return found
-
-
-_Item = tuple[Any, bytes]
-
-
-def _from_rows(queue: Any, rows: Sequence[Row]) -> list[_Item]:
-    items: list[_Item] = []
+def _from_rows(queue: Any, rows: Sequence[Row]) -> list[StageRow]:
+    items: list[StageRow] = []
     for row in rows:
         if type(row) is bytes:
             items.append((row, b""))
@@ -105,7 +90,7 @@ def _from_rows(queue: Any, rows: Sequence[Row]) -> list[_Item]:
     return items
 
 
-def _from_columns(rows: Rows) -> list[_Item]:
+def _from_columns(rows: Rows) -> list[StageRow]:
     bodies = _slices(rows.data, rows.offsets)
     if rows.metas is not None:
         metas = [bytes(meta) for meta in _slices(rows.metas, rows.meta_offsets)]
@@ -121,9 +106,9 @@ def _slices(data: Any, offsets: Any) -> list[memoryview]:
     return [view[places[i] : places[i + 1]] for i in range(len(places) - 1)]
 
 
-def _frames(items: list[_Item], most: int) -> Iterator[list[_Item]]:
+def _frames(items: list[StageRow], most: int) -> Iterator[list[StageRow]]:
     """The rows, as many at once as go into a frame; none are a frame, too."""
-    some: list[_Item] = []
+    some: list[StageRow] = []
     size = 0
     for item in items:
         bytes_ = len(item[0]) + len(item[1]) + 8
@@ -134,13 +119,3 @@ def _frames(items: list[_Item], most: int) -> Iterator[list[_Item]]:
         size += bytes_
     if some or not items:
         yield some
-
-
-def _packed(items: list[_Item]) -> bytes:
-    lengths = array.array("I", [len(body) for body, _ in items] + [len(meta) for _, meta in items])
-    if sys.byteorder == "little":
-        lengths.byteswap()
-    parts = [_SIZE.pack(len(items)), lengths.tobytes()]
-    parts += [meta for _, meta in items]
-    parts += [body for body, _ in items]
-    return b"".join(parts)
