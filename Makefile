@@ -18,7 +18,8 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .SECONDARY:
 .PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
 .PHONY: lint-python core-test model
-.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference protocol clean
+.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference layout
+.PHONY: options protocol clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -34,6 +35,8 @@ help:
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make reference          write docs/reference.md from the docstrings'
+	@echo 'make layout             write the tables of the segments from the headers'
+	@echo 'make options            write what is made from the tables of options'
 	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
@@ -95,8 +98,14 @@ KILLS := 24
 spark-soak: $(VENV)/test
 	$(BIN)/python -m tests.prove.soak.spark --kills $(KILLS)
 
+options: $(VENV)/built
+	$(BIN)/python tools/options.py
+
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
+
+layout: $(VENV)/built
+	$(BIN)/python docs/layout.py
 
 protocol: $(VENV)/tools
 	$(BIN)/python tools/protocol.py

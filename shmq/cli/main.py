@@ -37,7 +37,7 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "consume": ("consumer", "Take messages and ack them"),
         "peek": ("consumer", "Show messages, take none"),
         "redrive": ("dead_letter", "Send dead letters back"),
-        "request": ("producer", "Send one, await its reply"),
+        "request": ("producer", "Put a request, get a reply"),
         "worker": ("worker", "Run a handler in Python"),
     },
     "Queues": {
@@ -59,12 +59,12 @@ _COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "exchange": ("exchange", "Make and bind exchanges"),
     },
     "Durable": {
-        "persist": ("writer", "Write to disk, no server"),
+        "persist": ("writer", "Run the persistence writer"),
         "snapshot": ("writer", "Write snapshots now"),
         "backup": ("backup", "Copy queues and streams"),
         "restore": ("backup", "Restore from a backup"),
         "dmsq": ("dmsq", "Look into .dmsq files"),
-        "pipeline": ("pipeline", "Archive, replay, on Spark"),
+        "pipeline": ("pipeline", "Archive or replay on Spark"),
     },
     "Server": {
         "serve": ("server", "Serve queues over TCP"),

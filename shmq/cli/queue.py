@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 import shmq
-from shmq.cli.shared import params
+from shmq.api.names import MAX_NAME
+from shmq.api.options import QueueOptions
 from shmq.cli.shared.broker_target import is_this_process, typed
 from shmq.cli.shared.flags import connected, json_flag, yes_flag
 from shmq.cli.shared.names import (
@@ -21,89 +22,15 @@ from shmq.cli.shared.names import (
     kind_of,
     queue_name,
 )
+from shmq.cli.shared.option_flags import given_options, option_flags
 from shmq.cli.shared.output import cell, clock, counted, note, show, show_json, show_table, table
 
 __all__ = ["ask_first", "create", "delete", "delete_one", "purge", "who"]
 
-_seconds_or_none = params.or_none(params.seconds)
-
 
 @click.command(epilog="Example: shmq create shipments --capacity 100000 --visibility-timeout 5m")
-@queue_name(help="The same as NAME: 1 to 100 of A-Z a-z 0-9 . _ : -")
-@click.option("--capacity", type=params.whole, metavar="N", help="Most messages [16384].")
-@click.option("--arena-bytes", type=params.size, metavar="SIZE", help="Bytes of bodies [16MiB].")
-@click.option(
-    "--max-message-bytes",
-    type=params.size,
-    metavar="SIZE",
-    help="Largest message [a quarter of the arena].",
-)
-@click.option(
-    "--visibility-timeout",
-    type=params.seconds,
-    metavar="TIME",
-    help="How long a lease lasts [30s].",
-)
-@click.option(
-    "--max-deliveries",
-    type=params.or_none(params.whole),
-    metavar="N|none",
-    help="Deliveries before a message becomes a dead letter [5].",
-)
-@click.option(
-    "--dead-letter",
-    type=params.or_none(str),
-    metavar="NAME|none",
-    help="The queue for dead letters; none drops them [NAME.dlq].",
-)
-@click.option(
-    "--ttl",
-    type=_seconds_or_none,
-    metavar="TIME|none",
-    help="How long a message may wait [none: for ever].",
-)
-@click.option(
-    "--on-expired",
-    type=click.Choice(["dead-letter", "drop"]),
-    help="What becomes of a message past its ttl [dead-letter].",
-)
-@click.option("--priorities", type=params.whole, metavar="N", help="Priorities, 1 to 16 [3].")
-@click.option(
-    "--retry-delay",
-    type=params.seconds,
-    metavar="TIME",
-    help="The first delay of a returned message, doubled each time [1s].",
-)
-@click.option(
-    "--retry-delay-max", type=params.seconds, metavar="TIME", help="The longest such delay [300s]."
-)
-@click.option(
-    "--dedupe-window",
-    type=params.seconds,
-    metavar="TIME",
-    help="How long a dedupe id is remembered [0: off].",
-)
-@click.option(
-    "--overflow",
-    type=click.Choice(["reject", "block", "drop-oldest"]),
-    help="What a put to a full queue does [reject].",
-)
-@click.option(
-    "--durability",
-    type=click.Choice(["memory", "snapshot", "journal"]),
-    help="What outlives the machine: nothing, the newest snapshot, every message [memory].",
-)
-@click.option(
-    "--snapshot-interval",
-    type=params.seconds,
-    metavar="TIME",
-    help="How often a queue with snapshots is written to disk [30s].",
-)
-@click.option(
-    "--confirm",
-    type=click.Choice(["memory", "disk"]),
-    help="Where a message is when its put returns; disk takes a journal [memory].",
-)
+@queue_name(help=f"The same as NAME: 1 to {MAX_NAME} of A-Z a-z 0-9 . _ : -")
+@option_flags(QueueOptions)
 @json_flag
 @connected
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
@@ -112,12 +39,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
     Repeating the command with the same options changes nothing; other options are refused.
     Sizes are 4096, 64KiB or 16MiB; times are 30, 30s, 500ms, 5m or 2h.
     """
-    given: dict[str, Any] = {
-        option: None if value is params.NONE else value
-        for option, value in flags.items()
-        if value is not None
-    }
-    with broker.create_queue(name, **given) as queue:
+    with broker.create_queue(name, **given_options(flags)) as queue:
         options = queue.options.as_dict()
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})

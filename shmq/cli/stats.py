@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 import shmq
+from shmq.api.options import QueueOptions, options_of
 from shmq.cli.shared.broker_target import typed
 from shmq.cli.shared.exit_codes import Code, code_of, describe
 from shmq.cli.shared.flags import connected, json_flag
@@ -40,24 +41,14 @@ from shmq.diagnose.journals import journal_problem
 
 __all__ = ["list_all", "stats", "stream_activity"]
 
-_IN_BYTES = (
-    "arena_bytes",
-    "arena_used",
-    "arena_largest_free",
-    "shm_bytes",
-    "max_message_bytes",
-    "journal_bytes",
-)
-_IN_SECONDS = (
-    "oldest_age",
-    "visibility_timeout",
-    "ttl",
-    "retry_delay",
-    "retry_delay_max",
-    "dedupe_window",
-    "snapshot_interval",
-    "snapshot_age",
-)
+_IN_BYTES: Final = {
+    *(name for name, row in options_of(QueueOptions).items() if row.kind == "bytes"),
+    *("arena_used", "arena_largest_free", "shm_bytes", "journal_bytes"),
+}
+_IN_SECONDS: Final = {
+    *(name for name, row in options_of(QueueOptions).items() if row.kind == "seconds"),
+    *("oldest_age", "snapshot_age"),
+}
 _PER_SECOND = ("rate_in", "rate_out")
 #: What is told of one as JSON, and what is wrong with it.
 _Measured = tuple[dict[str, Any], str | None]

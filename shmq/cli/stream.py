@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 import shmq
+from shmq.api.stream_options import StreamOptions
 from shmq.cli.consumer_group import groups, reset
 from shmq.cli.queue import ask_first, delete_one
 from shmq.cli.record import append, read, tail
 from shmq.cli.shared import params
 from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
 from shmq.cli.shared.names import STREAM, stream_name
+from shmq.cli.shared.option_flags import given_options, option_flags
 from shmq.cli.shared.output import (
     amount,
     cell,
@@ -39,53 +41,7 @@ def stream() -> None:
 
 @click.command(epilog="Example: shmq stream create visits --partitions 8 --retention 7d")
 @stream_name
-@click.option("--partitions", type=params.whole, metavar="N", help="Partitions, 1 to 1024 [4].")
-@click.option(
-    "--ring-bytes",
-    type=params.size,
-    metavar="SIZE",
-    help="Room of each partition in shared memory [16MiB].",
-)
-@click.option(
-    "--retention-bytes",
-    type=params.or_none(params.size),
-    metavar="SIZE|none",
-    help="Of each partition, older records than so many bytes go [none].",
-)
-@click.option(
-    "--retention",
-    "retention_seconds",
-    type=params.or_none(params.seconds),
-    metavar="TIME|none",
-    help="Records that are older go [none].",
-)
-@click.option(
-    "--durability",
-    type=click.Choice(["memory", "journal"]),
-    help="What outlives the machine: nothing, or every record [memory].",
-)
-@click.option(
-    "--overflow",
-    type=click.Choice(["drop-oldest", "block"]),
-    help="What an append to a full partition does [drop-oldest].",
-)
-@click.option(
-    "--max-record-bytes",
-    type=params.size,
-    metavar="SIZE",
-    help="Largest record [a quarter of the ring].",
-)
-@click.option(
-    "--confirm",
-    type=click.Choice(["memory", "disk"]),
-    help="Where a record is when its append returns; disk takes a journal [memory].",
-)
-@click.option(
-    "--segment-bytes",
-    type=params.size,
-    metavar="SIZE",
-    help="With a journal: how long a file grows before the next one begins [64MiB].",
-)
+@option_flags(StreamOptions)
 @json_flag
 @connected
 def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
@@ -93,12 +49,7 @@ def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> No
 
     Repeating the command with the same options changes nothing; other options are refused.
     """
-    given: dict[str, Any] = {
-        option: None if value is params.NONE else value
-        for option, value in flags.items()
-        if value is not None
-    }
-    with broker.create_stream(name, **given) as stream:
+    with broker.create_stream(name, **given_options(flags)) as stream:
         options = stream.options.as_dict()
     if as_json:
         show_json({"namespace": broker.namespace, "name": name, "options": options})

@@ -11,6 +11,9 @@ from shmq.api import Packed as PackedContract
 from shmq.api import Run as RunContract
 
 LAYOUT_VERSION: Final[int]
+MAX_CAPACITY: Final[int]
+MAX_PRIORITIES: Final[int]
+MAX_NAME: Final[int]
 HAS_CRASHPOINTS: Final[bool]
 EVENT_NOT_EMPTY: Final[int]
 EVENT_NOT_FULL: Final[int]

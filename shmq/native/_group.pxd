@@ -14,7 +14,7 @@ cdef extern from "base/lock_holder.h":
 cdef extern from "stream/group_state.h":
     enum: SHMQ_OK, SHMQ_FULL, SHMQ_EMPTY, SHMQ_STALE, SHMQ_DELETED, SHMQ_BUSY
     enum: SHMQ_TRUNCATED, SHMQ_INCOMPATIBLE, SHMQ_NOT_READY, SHMQ_CROWDED
-    enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_SEATS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME, SHMQ_GONE
+    enum: SHMQ_MAX_MEMBERS, SHMQ_MAX_GROUP_PARTITIONS, SHMQ_MAX_HELD, SHMQ_MEMBER_NAME, SHMQ_GONE
     enum: SHMQ_NAME_BYTES
     uint64_t SHMQ_NO_OFFSET
 
@@ -53,7 +53,7 @@ cdef extern from "stream/group_state.h":
         int64_t joined_at
         char name[32]
 
-    struct shmq_seat:
+    struct shmq_group_partition:
         uint64_t owner
         uint64_t plan
         uint64_t committed
@@ -64,7 +64,7 @@ cdef extern from "stream/group_state.h":
     struct shmq_group_state:
         shmq_group_state_header *h
         shmq_member *members
-        shmq_seat *seats
+        shmq_group_partition *partitions
         uint32_t capacity
 
     uint64_t shmq_group_state_bytes(const shmq_group_state_options *options)
@@ -82,9 +82,9 @@ cdef extern from "stream/group_state.h":
     bint shmq_group_state_watch(shmq_group_state *r, int64_t ns, int64_t now)
     uint64_t shmq_group_state_silent(const shmq_group_state *r, int64_t now)
     int shmq_group_state_plan(shmq_group_state *r, uint64_t epoch, const uint64_t *whom, uint32_t n)
-    int shmq_seat_claim(shmq_group_state *r, uint32_t partition, uint64_t id)
-    int shmq_seat_release(shmq_group_state *r, uint32_t partition, uint64_t id)
-    int shmq_seat_commit(shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
+    int shmq_group_partition_claim(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_group_partition_release(shmq_group_state *r, uint32_t partition, uint64_t id)
+    int shmq_group_partition_commit(shmq_group_state *r, uint32_t partition, uint64_t id, uint64_t offset,
                          int64_t wall)
 
 cdef extern from "stream/shared_group.h":

@@ -18,7 +18,7 @@ from shmq.native import lock_holder as _holders
 cdef enum:
     MOST_LENT = 1024       # records that one call lends
 
-MOST_PARTITIONS = <int>SHMQ_MAX_SEATS
+MOST_PARTITIONS = <int>SHMQ_MAX_GROUP_PARTITIONS
 MOST_MEMBERS = <int>SHMQ_MAX_MEMBERS
 MOST_HELD = <int>SHMQ_MAX_HELD
 NAME_BYTES = <int>SHMQ_MEMBER_NAME - 1
@@ -149,7 +149,7 @@ cdef class GroupState:
 
     @property
     def partitions(self):
-        return min(self.group_state.h.partitions, SHMQ_MAX_SEATS)
+        return min(self.group_state.h.partitions, SHMQ_MAX_GROUP_PARTITIONS)
 
     @property
     def epoch(self):
@@ -186,10 +186,10 @@ cdef class GroupState:
     def seats(self):
         cdef list found = []
         cdef uint32_t p
-        cdef shmq_seat s
+        cdef shmq_group_partition s
         self._lock()
         for p in range(self.group_state.h.partitions):
-            s = self.group_state.seats[p]
+            s = self.group_state.partitions[p]
             found.append((s.owner, s.plan, None if s.committed == SHMQ_NO_OFFSET else s.committed,
                           s.committed_at, None if s.next == SHMQ_NO_OFFSET else s.next, s.moves))
         self._unlock()
@@ -197,9 +197,9 @@ cdef class GroupState:
 
     def committed(self, uint32_t partition):
         cdef uint64_t offset
-        if partition >= SHMQ_MAX_SEATS:
+        if partition >= SHMQ_MAX_GROUP_PARTITIONS:
             return None
-        offset = self.group_state.seats[partition].committed
+        offset = self.group_state.partitions[partition].committed
         return None if offset == SHMQ_NO_OFFSET else offset
 
     # ---- membership ----
@@ -210,7 +210,7 @@ cdef class GroupState:
         self._unlock()
         if status:
             raise _errors.InvalidOption(
-                f"a stream of {partitions} partitions has more than the {SHMQ_MAX_SEATS} "
+                f"a stream of {partitions} partitions has more than the {SHMQ_MAX_GROUP_PARTITIONS} "
                 f"that a group can read")
 
     def join(self, uint64_t process, bytes name):
@@ -259,13 +259,13 @@ cdef class GroupState:
             if id:
                 members.append(id)
         for at in range(self.group_state.h.partitions):
-            owners.append(self.group_state.seats[at].owner)
+            owners.append(self.group_state.partitions[at].owner)
         self._unlock()
         members.sort()
         return epoch, members, owners
 
     def plan(self, uint64_t epoch, list whom):
-        cdef uint64_t meant[SHMQ_MAX_SEATS]
+        cdef uint64_t meant[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t n = len(whom), p
         cdef int status
         for p in range(n):
@@ -277,19 +277,19 @@ cdef class GroupState:
 
     def claim(self, uint32_t partition, uint64_t id):
         self._lock()
-        cdef int status = shmq_seat_claim(&self.group_state, partition, id)
+        cdef int status = shmq_group_partition_claim(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def release(self, uint32_t partition, uint64_t id):
         self._lock()
-        cdef int status = shmq_seat_release(&self.group_state, partition, id)
+        cdef int status = shmq_group_partition_release(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def commit(self, uint32_t partition, uint64_t id, uint64_t offset):
         self._lock()
-        cdef int status = shmq_seat_commit(&self.group_state, partition, id, offset, shmq_wall())
+        cdef int status = shmq_group_partition_commit(&self.group_state, partition, id, offset, shmq_wall())
         self._unlock()
         return status == SHMQ_OK
 
@@ -320,7 +320,7 @@ cdef class GroupState:
         return [_lent(&lent[at]) for at in range(count)]
 
     def lows(self):
-        cdef uint64_t lows[SHMQ_MAX_SEATS]
+        cdef uint64_t lows[SHMQ_MAX_GROUP_PARTITIONS]
         cdef uint32_t partitions, p
         self._lock()
         partitions = self.group_state.h.partitions

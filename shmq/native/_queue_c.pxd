@@ -48,6 +48,7 @@ cdef extern from "base/status.h" nogil:
 cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
+    enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
 
     struct shmq_sample:
@@ -59,13 +60,30 @@ cdef extern from "queue/layout.h" nogil:
         uint32_t head, tail
 
     struct shmq_options:
-        uint64_t queue_id, arena_bytes, max_message_bytes
-        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window, snapshot_interval
+        # struct of a queue: made by tools/options.py
+        uint64_t queue_id
+        uint64_t arena_bytes
+        uint64_t max_message_bytes
+        int64_t created_at
+        int64_t visibility
+        int64_t ttl
+        int64_t retry
+        int64_t retry_max
+        int64_t dedupe_window
+        int64_t snapshot_interval
         uint64_t hash_key
-        uint32_t capacity, priorities, max_deliveries
-        uint8_t overflow, drop_expired, dead_letters, durability, confirm
+        uint32_t capacity
+        uint32_t priorities
+        uint32_t max_deliveries
+        uint8_t overflow
+        uint8_t drop_expired
+        uint8_t dead_letters
+        uint8_t durability
+        uint8_t confirm
+        uint8_t reserved[7]
         char name[104]
         char dead_letter[104]
+        # end
 
     struct shmq_journal:
         uint32_t error
@@ -193,7 +211,7 @@ cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
         cbool filtered
-        uint32_t n, place
+        uint32_t n, party
         int64_t seen, due
     uint64_t shmq_armed(const shmq_header *h, int event)
     int shmq_arm(shmq_queue *q, shmq_watch *w, uint64_t process)
@@ -278,10 +296,10 @@ cdef extern from "queue/message.h" nogil:
     int shmq_stage(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now)
     int shmq_stage_row(shmq_queue *q, const shmq_put *put, uint32_t ids, int64_t now,
                        uint64_t *receipt)
-    enum: SHMQ_LATER_BYTES
-    uint32_t shmq_later_bytes(const shmq_queue *q, const shmq_put *put)
+    enum: SHMQ_DEFERRED_PUT_BYTES
+    uint32_t shmq_deferred_put_bytes(const shmq_queue *q, const shmq_put *put)
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
-    int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_commit_staged(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
     int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
     int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,

@@ -10,6 +10,7 @@ from shmq.api import Record as RecordContract
 from shmq.api import Records as RecordsContract
 
 COMPRESSIONS: Final[tuple[str | None, ...]]
+MAX_PARTITIONS: Final[int]
 HAS_CRASHPOINTS: Final[bool]
 END_OF_TIME: Final[int]
 

@@ -539,7 +539,7 @@ cdef class Partition(Segment):
 
     def publish(self, int64_t offset):
         """All before ``offset`` is on disk."""
-        shmq_log_publish(&self.c, offset)
+        shmq_log_mark_synced(&self.c, offset)
 
     def fail(self, uint32_t error):
         """The disk fails with that errno."""

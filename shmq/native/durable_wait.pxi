@@ -70,7 +70,7 @@ cdef class _Confirmer(_Attachment):
         if confirm != "disk":
             raise _errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
         if not self.q.journaled:
-            durability = _DURABILITIES[self.q.h.options.durability % 3]
+            durability = _DURABILITY[self.q.h.options.durability % 3]
             raise _errors.InvalidOption(
                 f"confirm='disk': queue {self.name!r} keeps no journal "
                 f"(durability={durability!r}): make it with durability='journal', or put with "

@@ -100,7 +100,7 @@ cdef class _RowMover(_Lessor):
     cdef uint64_t _put_size(self, const shmq_put *put) except 0:
         cdef uint32_t more = 0
         if put.delay > 0 or put.dedupe != NULL:
-            more = SHMQ_LATER_BYTES
+            more = SHMQ_DEFERRED_PUT_BYTES
         if shmq_fits(&self.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
             raise self._too_large(put.body_bytes, put.meta_bytes)
         return shmq_row_bytes(put)
@@ -301,7 +301,7 @@ cdef class _RowMover(_Lessor):
 
     # A large row is written without the lock, into space that is ours and pinned.
     cdef int _stage_large(self, _RowRun *run, shmq_put *put, bint asleep_if_full) except -1:
-        cdef uint32_t more = shmq_later_bytes(&self.q, put)
+        cdef uint32_t more = shmq_deferred_put_bytes(&self.q, put)
         cdef uint64_t seq = 0
         cdef int64_t now
         cdef shmq_view view
@@ -368,7 +368,7 @@ cdef class _RowMover(_Lessor):
                     if not publish:
                         shmq_abandon(&self.q, run.receipts[i])
                         continue
-                    status = shmq_publish(&self.q, run.receipts[i], now)
+                    status = shmq_commit_staged(&self.q, run.receipts[i], now)
                     if status == SHMQ_OK:
                         run.published += 1
                     elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:

@@ -26,13 +26,13 @@ struct actor *actor_new(struct shmq_queue *q, struct chance chance, uint64_t mos
 
 /* Each as often as it stands here. */
 static deed *const deeds[] = {
-    do_put,         do_put,        do_put,       do_put,       do_quick_put, do_quick_put,
-    do_quick_put,   do_quick_put,  do_reserve,   do_reserve,   do_fill,      do_fill,
-    do_stage,       do_publish,    do_abandon,   do_lease,     do_lease,     do_lease,
-    do_lease,       do_hand,       do_settle,    do_settle,    do_settle,    do_settle,
-    do_mark_acked,  do_mark_acked, do_finish,    do_pin,       do_unpin,     do_die,
-    do_close,       do_recover,    do_take,      do_take,      do_move,      do_move,
-    do_void_copies, do_purge,      do_pass_time, do_pass_time, do_sleep,     do_starve,
+    do_put,         do_put,           do_put,       do_put,       do_quick_put, do_quick_put,
+    do_quick_put,   do_quick_put,     do_reserve,   do_reserve,   do_fill,      do_fill,
+    do_stage,       do_commit_staged, do_abandon,   do_lease,     do_lease,     do_lease,
+    do_lease,       do_hand,          do_settle,    do_settle,    do_settle,    do_settle,
+    do_mark_acked,  do_mark_acked,    do_finish,    do_pin,       do_unpin,     do_die,
+    do_close,       do_recover,       do_take,      do_take,      do_move,      do_move,
+    do_void_copies, do_purge,         do_pass_time, do_pass_time, do_sleep,     do_starve,
 };
 
 /* What is in the queue and what has left it is what was put. */

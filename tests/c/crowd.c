@@ -446,7 +446,7 @@ static void read_batch(struct shelf *shelf, size_t size)
     }
 }
 
-/* One batch; or, of a writer that is killed before it is published, none. */
+/* One batch; or, of a writer that is killed before it is synced, none. */
 static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shelf *shelf, bool dies)
 {
     struct shmq_out out = {shelf->bytes, shelf->bytes + SHELF};
@@ -456,7 +456,7 @@ static void write_batch(struct shmq_change_scan *f, struct crowd *c, struct shel
     if (dies)
         return;
     read_batch(shelf, (size_t)(out.at - shelf->bytes));
-    shmq_publish_synced(f, 1, 1, 1);
+    shmq_mark_synced(f, 1, 1, 1);
     while (more) {
         crowd_lock(f->q);
         more = shmq_release(f, 16);

@@ -41,7 +41,7 @@ void crowd_pass_by(struct shmq_queue *q, struct crowd *c, uint64_t seed);
 
 /* The persistence writer of the queue: what it has on disk is what the messages that it
  * wrote, and did not write the end of, are. So long, and until the last settlement is there;
- * a writer that is `restarted` now and then claims and does not publish. */
+ * a writer that is `restarted` now and then claims and does not mark it as synced. */
 void crowd_follow(struct shmq_queue *q, struct crowd *c, uint64_t seed);
 
 /* In a critical section, waited for as long as it takes. */

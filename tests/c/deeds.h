@@ -6,7 +6,7 @@
 
 typedef void deed(struct actor *a);
 
-deed do_put, do_quick_put, do_reserve, do_fill, do_stage, do_publish, do_abandon;
+deed do_put, do_quick_put, do_reserve, do_fill, do_stage, do_commit_staged, do_abandon;
 
 deed do_lease, do_hand, do_mark_acked, do_finish, do_settle;
 

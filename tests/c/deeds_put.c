@@ -174,11 +174,11 @@ void do_stage(struct actor *a)
     keep(a, r);
 }
 
-void do_publish(struct actor *a)
+void do_commit_staged(struct actor *a)
 {
     struct actor_receipt r = pick(a, SHMQ_STAGED);
     bool good = is_good(a, r.receipt, SHMQ_STAGED);
-    int status = shmq_publish(a->q, r.receipt, now);
+    int status = shmq_commit_staged(a->q, r.receipt, now);
 
     MUST_BE(status, good ? SHMQ_OK : SHMQ_STALE);
     if (good)

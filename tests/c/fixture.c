@@ -202,7 +202,7 @@ void refuse(struct shmq_queue *q, uint64_t receipt)
     CHECK_EQ(shmq_return(q, receipt, now), SHMQ_STALE);
     CHECK_EQ(shmq_hand(q, receipt, now), SHMQ_STALE);
     CHECK_EQ(shmq_pin(q, receipt, now, &view), SHMQ_STALE);
-    CHECK_EQ(shmq_publish(q, receipt, now), SHMQ_STALE);
+    CHECK_EQ(shmq_commit_staged(q, receipt, now), SHMQ_STALE);
     CHECK_EQ(shmq_abandon(q, receipt), SHMQ_STALE);
     CHECK_EQ(shmq_fill(q, receipt, &(struct shmq_put){0}, now, &seq), SHMQ_STALE);
     CHECK_EQ(shmq_stage(q, receipt, &(struct shmq_put){0}, now), SHMQ_STALE);

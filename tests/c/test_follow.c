@@ -44,17 +44,18 @@ static int collect_into(struct shmq_change_scan *f, size_t bytes, size_t *writte
     return status;
 }
 
-static void publish(struct shmq_change_scan *f, size_t written)
+static void mark_synced(struct shmq_change_scan *f, size_t written)
 {
     memcpy(disk + disk_bytes, room, written);
     disk_bytes += written;
-    shmq_publish_synced(f, 1, disk_bytes, written);
+    shmq_mark_synced(f, 1, disk_bytes, written);
     while (shmq_release(f, 2))
         ;
     CHECK_WELL(f->q);
 }
 
-/* Collects, publishes and returns what the batch says: "P1 P2 S1 U3 D2", by type and number. */
+/* Collects, marks as synced and returns what the batch says: "P1 P2 S1 U3 D2", by type and
+ * number. */
 static const char *sync_all(struct shmq_change_scan *f)
 {
     static char text[4096];
@@ -72,7 +73,7 @@ static const char *sync_all(struct shmq_change_scan *f)
                                                 : r.type == SHMQ_R_DEDUPE ? r.count
                                                                           : r.seq));
     }
-    publish(f, written);
+    mark_synced(f, written);
     return text;
 }
 
@@ -134,7 +135,7 @@ TEST("a logged message that is settled keeps its slot until that is on disk")
     CHECK_EQ(put_status(q, &(struct shmq_put){.body = "x", .body_bytes = 1}, &seq), SHMQ_FULL);
     CHECK_EQ(collect_into(&f, ROOM, &written), SHMQ_OK);
     CHECK_EQ(put_status(q, &(struct shmq_put){.body = "x", .body_bytes = 1}, &seq), SHMQ_FULL);
-    publish(&f, written);
+    mark_synced(&f, written);
     CHECK_EQ(q->h->spent, 0);
     CHECK_EQ(put_status(q, &(struct shmq_put){.body = "x", .body_bytes = 1}, &seq), SHMQ_OK);
     shmq_unscan(&f);
@@ -233,15 +234,15 @@ TEST("a batch that has no room for all goes on in the next")
         put_bytes(q, 100);
     while (collect_into(&f, 500, &written) == SHMQ_FULL) {
         CHECK(written > 0 && written <= 500);
-        publish(&f, written);
+        mark_synced(&f, written);
         CHECK(q->h->journal.synced > last && q->h->journal.synced < 50);
         last = q->h->journal.synced;
     }
-    publish(&f, written);
+    mark_synced(&f, written);
     CHECK_EQ(q->h->journal.synced, 50);
     CHECK_EQ(collect_into(&f, 500, &written), SHMQ_OK);
     CHECK_EQ(written, 0);
-    publish(&f, 0);
+    mark_synced(&f, 0);
     put_bytes(q, 1000);
     CHECK_EQ(collect_into(&f, 500, &written), SHMQ_FULL);
     CHECK(f.needed > 1000);
@@ -274,7 +275,7 @@ TEST("without private memory nothing is collected, and nothing is forgotten")
     CHECK_EQ(q->h->spent, 1);
     while (q->h->journal.synced < MANY) {
         CHECK(collect_into(&f, ROOM, &written) != SHMQ_NO_SPACE);
-        shmq_publish_synced(&f, 1, 1, written);
+        shmq_mark_synced(&f, 1, 1, written);
         (void)shmq_release(&f, 1);
     }
     CHECK_EQ(q->h->journal.puts, MANY);
@@ -294,7 +295,7 @@ TEST("what a dead writer had claimed is claimed anew")
     CHECK_TEXT(sync_all(&dead), "P1");
     put_text(q, "two");
     put_text(q, "three");
-    CHECK_EQ(collect_into(&dead, ROOM, &written), SHMQ_OK); /* never published */
+    CHECK_EQ(collect_into(&dead, ROOM, &written), SHMQ_OK); /* never marked as synced */
     ack_next(q);
     ack_next(q);
     shmq_unscan(&dead);
@@ -308,7 +309,7 @@ TEST("what a dead writer had claimed is claimed anew")
 /* ---- moves ---- */
 
 /* Moves the dying message of `source`, as the application's side does it. */
-static void bury(struct shmq_queue *source, struct shmq_queue *target, bool publishes)
+static void bury(struct shmq_queue *source, struct shmq_queue *target, bool commits)
 {
     struct shmq_view dead, copy;
 
@@ -321,8 +322,8 @@ static void bury(struct shmq_queue *source, struct shmq_queue *target, bool publ
                         now),
              SHMQ_OK);
     CHECK_EQ(shmq_moved(source, dead.receipt), SHMQ_OK);
-    if (publishes)
-        CHECK_EQ(shmq_publish(target, copy.receipt, now), SHMQ_OK);
+    if (commits)
+        CHECK_EQ(shmq_commit_staged(target, copy.receipt, now), SHMQ_OK);
 }
 
 static bool waits(struct shmq_queue *target, uint64_t seq)
@@ -480,7 +481,7 @@ TEST("a slot that was seen in passing is not set free for another message")
     CHECK_EQ(shmq_reject(q, take_next(q).receipt, now), SHMQ_OK);
     bury(q, graves, false);
     CHECK_EQ(q->h->spent, 1);
-    publish(&f, 0);
+    mark_synced(&f, 0);
     CHECK_EQ(q->h->spent, 1);
     CHECK_TEXT(sync_all(&f), "P2");
     shmq_unscan(&f);
@@ -513,7 +514,7 @@ static void put_copy(struct shmq_queue *q)
                         &(struct shmq_put){.body_bytes = 4, .origin_queue = 9, .origin_seq = 2},
                         now),
              SHMQ_OK);
-    CHECK_EQ(shmq_publish(q, copy.receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(q, copy.receipt, now), SHMQ_OK);
     CHECK_EQ(q->slots[0].origin_queue, 9);
 }
 

@@ -80,7 +80,7 @@ TEST("a dead message is moved: it leaves the one queue and is served by the othe
     CHECK(shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
     CHECK_EQ(shmq_moved(source, taken.receipt), SHMQ_OK);
     CHECK(!shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
-    CHECK_EQ(shmq_publish(target, staged, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, staged, now), SHMQ_OK);
     view = take_next(target);
     CHECK(body_is(&view, "body"));
     CHECK_EQ(source->h->live, 0);
@@ -192,7 +192,7 @@ TEST("a message with group and ttl that is taken leaves its group to the next")
     CHECK_EQ(next_seq(q), 3);
 }
 
-TEST("a staged message that is published takes its place behind what came before")
+TEST("a staged message that is committed takes its place behind what came before")
 {
     struct shmq_queue *source = new_source(), *target = new_target();
     struct shmq_view taken;
@@ -203,8 +203,8 @@ TEST("a staged message that is published takes its place behind what came before
     taken = take_dead(source);
     staged = stage(target, &taken);
     CHECK_EQ(put_text(target, "put"), 1);
-    CHECK_EQ(shmq_publish(target, staged, now), SHMQ_OK);
-    CHECK_EQ(shmq_publish(target, staged, now), SHMQ_STALE);
+    CHECK_EQ(shmq_commit_staged(target, staged, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, staged, now), SHMQ_STALE);
     CHECK_EQ(next_seq(target), 1);
     CHECK_EQ(next_seq(target), 2);
 }
@@ -236,7 +236,7 @@ TEST("a staged message does not hold back its group")
     CHECK_EQ(shmq_stage(target, view.receipt, &put, now), SHMQ_OK);
     PUT(target, .group = 6);
     CHECK_EQ(next_seq(target), 1);
-    CHECK_EQ(shmq_publish(target, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, view.receipt, now), SHMQ_OK);
     CHECK_WELL(target);
     CHECK_EQ(next_seq(target), 0);
 }
@@ -263,14 +263,14 @@ TEST("a mover that dies before the commit leaves a void copy, which the next one
     CHECK(!has_orphan(target, &orphan));
     CHECK_EQ(target->h->staged, 1);
     CHECK_EQ(shmq_moved(source, taken.receipt), SHMQ_OK);
-    CHECK_EQ(shmq_publish(target, staged, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, staged, now), SHMQ_OK);
     CHECK_EQ(drain(target), 1);
     CHECK_EQ(source->h->live + target->h->live, 0);
     CHECK_WELL(source);
     CHECK_WELL(target);
 }
 
-TEST("a mover that dies after the commit leaves the message, which anyone publishes")
+TEST("a mover that dies after the commit leaves the message, which anyone commits")
 {
     struct shmq_queue *source = new_source(), *target = new_target();
     struct shmq_queue *dead_there = another_handle(target);
@@ -285,7 +285,7 @@ TEST("a mover that dies after the commit leaves the message, which anyone publis
     die(dead_there, target);
     CHECK(has_orphan(target, &orphan));
     CHECK(!shmq_still_moves(source, taken.seq, SHMQ_NO_ROW));
-    CHECK_EQ(shmq_publish(target, orphan, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, orphan, now), SHMQ_OK);
     CHECK(!has_orphan(target, &orphan));
     CHECK_EQ(drain(target), 1);
     CHECK_WELL(target);
@@ -320,7 +320,7 @@ TEST("a visible message whose mover died is not served again before a copy is lo
     die(dead_there, target);
     CHECK_WELL(source);
     CHECK_EQ(next_seq(source), 0);
-    CHECK(shmq_still_moves(source, 1, SHMQ_NO_ROW)); /* so that nobody publishes the copy */
+    CHECK(shmq_still_moves(source, 1, SHMQ_NO_ROW)); /* so that nobody commits the copy */
     taken = take_dead(source);
     CHECK_EQ(taken.reason, SHMQ_ALIVE);
     shmq_void_copies(target, SOURCE, 1, 0);
@@ -344,8 +344,8 @@ TEST("copies of other messages are left alone")
     shmq_void_copies(target, TARGET, 1, 0);
     CHECK_EQ(target->h->staged, 2);
     shmq_void_copies(target, SOURCE, 1, 0);
-    CHECK_EQ(shmq_publish(target, one, now), SHMQ_STALE);
-    CHECK_EQ(shmq_publish(target, two, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, one, now), SHMQ_STALE);
+    CHECK_EQ(shmq_commit_staged(target, two, now), SHMQ_OK);
 }
 
 TEST("orphans are found one after the other")
@@ -419,23 +419,23 @@ TEST("of the rows that a dead mover left those are void that had not moved")
     CHECK_EQ(origin.receipt, left);
     CHECK_EQ(origin.row, 2);
     shmq_void_copies(target, SOURCE, 1, 2);
-    CHECK_EQ(shmq_publish(target, left, now), SHMQ_STALE);
-    CHECK_EQ(shmq_publish(target, moved, now), SHMQ_OK);
-    CHECK_EQ(shmq_publish(target, other, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, left, now), SHMQ_STALE);
+    CHECK_EQ(shmq_commit_staged(target, moved, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, other, now), SHMQ_OK);
     CHECK_WELL(target);
     CHECK_EQ(drain(target), 2);
 }
 
-TEST("a row's delay and its dedupe id count from its publishing")
+TEST("a row's delay and its dedupe id count from its commit")
 {
     struct shmq_queue *target = NEW_QUEUE(.capacity = 8, .dedupe_window = 1000000000);
     const uint64_t id[2] = {7, 8};
     uint64_t first = stage_row(target, 1, 0, id, 500), second = stage_row(target, 1, 1, id, 0);
 
     now += 1000;
-    CHECK_EQ(shmq_publish(target, first, now), SHMQ_OK);
+    CHECK_EQ(shmq_commit_staged(target, first, now), SHMQ_OK);
     CHECK_EQ(target->h->delayed, 1);
-    CHECK_EQ(shmq_publish(target, second, now), SHMQ_DUPLICATE);
+    CHECK_EQ(shmq_commit_staged(target, second, now), SHMQ_DUPLICATE);
     CHECK_EQ(target->h->staged, 0);
     CHECK_EQ(target->h->live, 1);
     CHECK_WELL(target);

@@ -14,7 +14,8 @@ _SOURCES = Path(__file__).resolve().parents[2] / "shmq/core"
 
 _PROGRAM = """
 #include <stdio.h>
-#include "queue/layout.h"
+#include "stream/group_state.h"
+#include "stream/layout.h"
 
 int main(void)
 {{
@@ -26,7 +27,7 @@ int main(void)
 
 @functools.cache
 def value_of(expression: str) -> int:
-    """What the compiler makes of a C expression over layout.h."""
+    """What the compiler makes of a C expression over the layout of segments."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder) / "ask.c", Path(folder) / "ask"
         source.write_text(_PROGRAM.format(expression=expression))

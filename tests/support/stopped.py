@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.layout import place_of
+
 __all__ = [
     "Lock",
     "lock_of_partition",
@@ -22,8 +24,6 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 SHM = Path("/dev/shm")
 
-#: Where the locks are: docs/architecture.md, which a test compares with the compiler.
-PUT_LOCK, LOCK, LOG_LOCK, ROSTER_LOCK = 448, 704, 320, 192
 #: The bytes of glibc's mutex on x86-64, and on aarch64 of its beginning, which is alike.
 MUTEX_BYTES = 40
 
@@ -75,18 +75,25 @@ class Lock:
 def locks_of_queue(namespace: str, queue: str) -> dict[str, Lock]:
     """Its two locks, by their sides."""
     path = SHM / f"shmq@{namespace}@{queue}"
-    return {"gets": Lock(path, LOCK), "puts": Lock(path, PUT_LOCK)}
+    return {
+        "gets": Lock(path, place_of("lock").start),
+        "puts": Lock(path, place_of("put_lock").start),
+    }
 
 
 def lock_of_partition(namespace: str, stream: str, partition: int = 0) -> Lock:
     """The lock of its appenders."""
-    return Lock(SHM / f"log.shmq@{namespace}@{stream}@{partition}", LOG_LOCK)
+    return Lock(
+        SHM / f"log.shmq@{namespace}@{stream}@{partition}",
+        place_of("lock", "shmq_log_header").start,
+    )
 
 
 def locks_of_group(namespace: str, group: str) -> list[Lock]:
     """The locks of all groups of that name."""
     found = SHM.glob(f"group.shmq@{namespace}@*@{group}")
-    return [Lock(path, ROSTER_LOCK) for path in sorted(found)]
+    at = place_of("lock", "shmq_group_state_header").start
+    return [Lock(path, at) for path in sorted(found)]
 
 
 @contextlib.contextmanager

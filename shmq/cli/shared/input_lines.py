@@ -42,6 +42,10 @@ class InputLines:
 
         Memory is bounded by that: by ``longest`` bytes and a chunk.
         """
+        with self._file:
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[list[bytes]]:
         begun: list[bytes] = []
         held, number = 0, 1
         while chunk := self._read():

@@ -210,14 +210,19 @@ def kind_of(broker: shmq.Broker, name: str, kinds: Sequence[str] = ()) -> str:
     Raises :class:`~shmq.NoSuchQueue` if nothing has the name, and :class:`click.UsageError`
     if several kinds have it.
     """
-    having = [
-        kind for kind in KINDS if any(one.name == name for one in found_of(broker, kind, kinds))
-    ]
+    names = {kind: [one.name for one in found_of(broker, kind, kinds)] for kind in KINDS}
+    having = [kind for kind in KINDS if name in names[kind]]
     if not having:
+        import difflib  # noqa: PLC0415 - for the error alone
+
+        near = difflib.get_close_matches(
+            name, [one for known in names.values() for one in known], 1
+        )
+        hint = f"did you mean {near[0]!r}?" if near else "see shmq list"
         *others, last = kinds or KINDS
         wanted = f"{', '.join(others)} or {last}" if others else last
         raise shmq.NoSuchQueue(
-            f"there is no {wanted} {name!r} in namespace {broker.namespace!r}: see shmq list"
+            f"there is no {wanted} {name!r} in namespace {broker.namespace!r}: {hint}"
         )
     if len(having) > 1:
         raise click.UsageError(f"{name!r} names a {' and a '.join(having)}: say which with --kind")

@@ -83,7 +83,7 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     """See ``share`` of :class:`shmq.api.Stream`."""
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
-    share_options(**options)
+    share_options(options)
     asked = {**options, "shared": True}
     if on_damage == "skip":
         greeting = stream.connection.greeting

@@ -322,15 +322,15 @@ static bool claim(struct shmq_change_scan *f, uint32_t at, uint64_t seq)
 void shmq_disclaim(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
-    uint64_t published = tail_of(&q->h->journal.batch);
+    uint64_t synced = tail_of(&q->h->journal.batch);
 
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
 
-        if (GET_ATOMIC(logged->batch) > published && is_kept(shmq_word(&q->slots[at])))
+        if (GET_ATOMIC(logged->batch) > synced && is_kept(shmq_word(&q->slots[at])))
             shmq_set_logged(logged, 0);
     }
-    f->batch = published + 1;
+    f->batch = synced + 1;
     f->all = true;
 }
 
@@ -652,8 +652,7 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
 
 /* ---- afterwards ---- */
 
-void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
-                         uint64_t bytes)
+void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
 {
     struct shmq_journal *j = &f->q->h->journal;
 
@@ -769,7 +768,7 @@ int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t
         int64_t until = end;
         int status;
 
-        if (shmq_peeked_entry(&f->q->h->state) != SHMQ_OPEN)
+        if (shmq_peek(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
         if (is_sync_awaited(f)) {
             await_crowd(f, crowd, patience);

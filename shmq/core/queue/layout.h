@@ -10,8 +10,7 @@
  * dedupe ring, whose entry becomes true when the put that it belongs to is committed.
  *
  * Everything here is an index or an offset, never a pointer, and is checked before use.
- * A change of any offset is a change of SHMQ_LAYOUT_VERSION. docs/architecture.md
- * explains the whole.
+ * A change of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
  */
 #ifndef SHMQ_QUEUE_LAYOUT_H
 #define SHMQ_QUEUE_LAYOUT_H
@@ -32,6 +31,7 @@
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
 #define SHMQ_PARTIES 64u      /* of whom one queue keeps to wake: a bit each              */
+#define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
 #define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
@@ -42,7 +42,7 @@
 enum shmq_state {
     SHMQ_FREE = 0,    /* nobody's; may keep a block for the next message of its size   */
     SHMQ_FILLING = 1, /* its owner writes the body; not a message yet                  */
-    SHMQ_STAGED = 2,  /* whole, but invisible until its owner publishes it             */
+    SHMQ_STAGED = 2,  /* whole, but invisible until its owner commits it               */
     SHMQ_READY = 3,   /* visible: in the order, or behind the front of its group       */
     SHMQ_DELAYED = 4, /* becomes READY at `deadline`                                   */
     SHMQ_LEASED = 5,  /* its owner's until `deadline`; the serial is in the receipt    */
@@ -60,7 +60,7 @@ enum shmq_state {
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
 #define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see transfer.h   */
-#define SHMQ_F_LATER 0x20ull   /* STAGED: what its publishing needs stands behind the body */
+#define SHMQ_F_DEFERRED 0x20ull /* STAGED: what its commit needs stands behind the body */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8
@@ -101,8 +101,8 @@ struct shmq_slot {
     int64_t expires;       /* ttl: monotonic ns                                        */
     uint64_t group;        /* hash of the group's name; never 0 where F_GROUPED        */
     uint32_t group_at;     /* its group's record; derived                              */
-    uint32_t timer_pos;    /* its place in the timer heap; derived                     */
-    uint32_t order_pos;    /* its place in the order heap; derived                     */
+    uint32_t timer_pos;    /* its position in the timer heap; derived                  */
+    uint32_t order_pos;    /* its position in the order heap; derived                  */
     uint32_t child;        /* first child in the group's heap; derived                 */
     int64_t dead_at;       /* DEAD, MOVING: when it died, ns since 1970                */
     uint64_t origin_queue; /* of a copy: the id of the queue it was moved from; or 0,  */
@@ -335,26 +335,27 @@ _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 320, "options layout");
+_Static_assert(sizeof(struct shmq_options) == 320, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
-_Static_assert(offsetof(struct shmq_header, segment_bytes) == 328, "header layout");
-_Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
-_Static_assert(offsetof(struct shmq_header, journal_epoch) == 444, "header layout");
-_Static_assert(offsetof(struct shmq_header, put_lock) == 448, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox_seen) == 512, "what a put changes is one line");
-_Static_assert(offsetof(struct shmq_header, lock) == 704, "header layout");
-_Static_assert(offsetof(struct shmq_header, leases) == 768, "header layout");
-_Static_assert(offsetof(struct shmq_header, fifo) == 832, "header layout");
-_Static_assert(offsetof(struct shmq_header, free) == 960, "header layout");
-_Static_assert(offsetof(struct shmq_header, spent_tail) == 1128, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox) == 1152, "header layout");
-_Static_assert(offsetof(struct shmq_header, slots_made) == 2176, "header layout");
-_Static_assert(offsetof(struct shmq_header, dedupe_head) == 2240, "header layout");
-_Static_assert(offsetof(struct shmq_header, recoveries) == 2304, "header layout");
-_Static_assert(offsetof(struct shmq_header, posted) == 2368, "header layout");
-_Static_assert(offsetof(struct shmq_header, parties) == 2384, "header layout");
-_Static_assert(offsetof(struct shmq_header, journal) == 3456, "header layout");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
+
+/* What threads write at the same time lies on lines of its own. */
+#define SHMQ_BEGINS_A_LINE(member) \
+    _Static_assert(offsetof(struct shmq_header, member) % 64 == 0, #member " begins a line")
+SHMQ_BEGINS_A_LINE(next_tick);
+SHMQ_BEGINS_A_LINE(put_lock);
+SHMQ_BEGINS_A_LINE(inbox_seen);
+SHMQ_BEGINS_A_LINE(lock);
+SHMQ_BEGINS_A_LINE(leases);
+SHMQ_BEGINS_A_LINE(fifo);
+SHMQ_BEGINS_A_LINE(free);
+SHMQ_BEGINS_A_LINE(inbox);
+SHMQ_BEGINS_A_LINE(slots_made);
+SHMQ_BEGINS_A_LINE(dedupe_head);
+SHMQ_BEGINS_A_LINE(recoveries);
+SHMQ_BEGINS_A_LINE(posted);
+SHMQ_BEGINS_A_LINE(journal);
+#undef SHMQ_BEGINS_A_LINE
 
 #endif

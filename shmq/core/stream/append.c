@@ -173,8 +173,8 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
         if (size <= SHMQ_AHEAD)
             own_ahead(log, &spot, size);
         write_one(log, item, piece, plan, sequence, flags, timestamp, log->ring + spot.at);
-        if (begin / SHMQ_PLACE_STEP != last / SHMQ_PLACE_STEP || !begin)
-            shmq_log_place(log, last, begin, plan->offset, plan->seen);
+        if (begin / SHMQ_INDEX_STEP != last / SHMQ_INDEX_STEP || !begin)
+            shmq_log_index(log, last, begin, plan->offset, plan->seen);
         plan->offset += item->count;
         sequence += item->count;
         last = begin;
@@ -185,7 +185,7 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
 
 /* The store that makes all of it visible; what hangs on it comes after, and is derived anew
  * if we die in between. */
-static void publish(struct shmq_log *log, const struct plan *plan, uint64_t last_begin)
+static void commit(struct shmq_log *log, const struct plan *plan, uint64_t last_begin)
 {
     struct shmq_log_header *h = log->h;
 
@@ -222,7 +222,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     if ((status = shmq_log_make_room(log, plan.end, &plan.wrap)))
         return status;
     write_all(log, piece, &plan, &last_begin);
-    publish(log, &plan, last_begin);
+    commit(log, &plan, last_begin);
     if (piece->produced)
         shmq_log_remember(log, piece->producer, piece->sequence, out->first,
                           (uint32_t)plan.records);

@@ -26,7 +26,7 @@ static void wake_all(_Atomic uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A reader arms, then looks once more, then sleeps; an appender publishes, then looks whether
+/* A reader arms, then looks once more, then sleeps; an appender commits, then looks whether
  * somebody has armed: one of them sees the other. Whoever wakes disarms, so that a reader that
  * died asleep costs one wake in vain. */
 void shmq_log_wake(struct shmq_log *log)
@@ -154,7 +154,7 @@ void shmq_log_wake_all(struct shmq_log *log)
 }
 
 /* The position comes first: what may be overwritten is never more than what is on disk. */
-void shmq_log_publish(struct shmq_log *log, uint64_t offset)
+void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_extent extent;
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import secrets
@@ -22,7 +23,7 @@ from shmq.stress.journal import GOT, Journal, Record, read_all
 from shmq.stress.worker_processes import Crew
 from tests.prove.soak import links, workers
 from tests.prove.soak.draining import check, drain
-from tests.prove.soak.stops import Stops
+from tests.prove.soak.stops import Stops, insist
 from tests.support.processes import PATIENCE, eventually
 from tests.support.serving import Server, serve
 
@@ -106,6 +107,17 @@ def consume_locally(namespace: str, directory: Path, _: int, worker: int) -> Non
     workers.consume(namespace, directory, worker)
 
 
+def _create(broker: shmq.Broker, durability: Any) -> shmq.Queue:
+    return broker.create_queue(
+        "work",
+        capacity=500,
+        visibility_timeout=3600,
+        max_deliveries=60_000,
+        dedupe_window=600,
+        durability=durability,
+    )
+
+
 def soak(
     seconds: float,
     seed: int,
@@ -129,14 +141,8 @@ def soak(
     crew, stops = None, Stops()
     try:
         with serve(namespace, **settings) as server:
-            queue = broker.create_queue(
-                "work",
-                capacity=500,
-                visibility_timeout=3600,
-                max_deliveries=60_000,
-                dedupe_window=600,
-                durability="memory" if data_dir is None else "journal",
-            )
+            durability = "memory" if data_dir is None else "journal"
+            queue = insist(functools.partial(_create, broker, durability))
             front = Front(server, **settings)
             crew = Crew(namespace, directory, front.port)
             remote, local = [links.produce, links.consume], [produce_locally, consume_locally]
@@ -163,7 +169,7 @@ def soak(
         if crew is not None:
             crew.dismiss()
         for name in ("work", "work.dlq"):
-            broker.delete_queue(name)
+            insist(functools.partial(broker.delete_queue, name))
         broker.close()
         shutil.rmtree(directory)
 

@@ -72,9 +72,9 @@ def soak(
             return _judge(broker, records, messages, killed)
         finally:
             for stream in STREAMS:
-                broker.delete_stream(stream)
+                insist(functools.partial(broker.delete_stream, stream))
             for queue in QUEUES:
-                broker.delete_queue(queue)
+                insist(functools.partial(broker.delete_queue, queue))
 
 
 def _fill(broker: Broker, records: int, messages: int) -> None:
@@ -83,12 +83,11 @@ def _fill(broker: Broker, records: int, messages: int) -> None:
         "dead_letter": None,
         "max_deliveries": None,
     }
-    source = broker.create_stream("source", PARTITIONS)
-    broker.create_stream("sink", PARTITIONS)
+    source, _ = (insist(functools.partial(broker.create_stream, s, PARTITIONS)) for s in STREAMS)
     for n in range(records):
         source.append(b"%d" % n, key=b"%d" % (n % KEYS))
-    broker.create_queue("results", **room)
-    broker.create_queue("jobs", **room).put_many([b"job %d" % n for n in range(messages)])
+    _, jobs = (insist(functools.partial(broker.create_queue, q, **room)) for q in QUEUES)
+    jobs.put_many([b"job %d" % n for n in range(messages)])
 
 
 # ---- workers ----

@@ -159,7 +159,7 @@ born:
        :: else
        fi;
        die();
-       /* written and synced; then shmq_publish_synced */
+       /* written and synced; then shmq_mark_synced */
        d_step {
            if :: settle -> has[settle] = false :: else fi;
            if :: put -> has[put] = true :: else fi;

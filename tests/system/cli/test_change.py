@@ -15,6 +15,7 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import Shell, ended, eventually, read_until, terminal
+from tests.system.cli.conftest import Quick
 
 
 def names(broker: shmq.Broker) -> list[str]:
@@ -22,39 +23,39 @@ def names(broker: shmq.Broker) -> list[str]:
 
 
 def test_delete_takes_the_queue_and_leaves_its_dead_letters(
-    shell: Shell, broker: shmq.Broker, queue: shmq.Queue
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
     queue.put("x")
 
-    assert shell("delete", "-q", "jobs", "--yes").text == "queue 'jobs' is deleted\n"
+    assert quick("delete", "-q", "jobs", "--yes").text == "queue 'jobs' is deleted\n"
     assert names(broker) == ["jobs.dlq"]
-    assert shell("delete", "-q", "jobs.dlq", "-y", "--json").json == {
-        "namespace": shell.namespace,
+    assert quick("delete", "-q", "jobs.dlq", "-y", "--json").json == {
+        "namespace": quick.namespace,
         "kind": "queue",
         "deleted": "jobs.dlq",
     }
     assert names(broker) == []
 
 
-def test_purge_removes_what_is_visible_or_delayed(shell: Shell, queue: shmq.Queue) -> None:
+def test_purge_removes_what_is_visible_or_delayed(quick: Quick, queue: shmq.Queue) -> None:
     queue.put_many(["a", "b", "c"])
     queue.put("d", delay=3600)
     lease = queue.get()
 
-    assert shell("purge", "-q", "jobs", "--yes", "--json").json == {"queue": "jobs", "purged": 3}
+    assert quick("purge", "-q", "jobs", "--yes", "--json").json == {"queue": "jobs", "purged": 3}
 
     assert (queue.qsize(), queue.stats().in_flight) == (0, 1)
     lease.ack()
-    assert shell("purge", "-q", "jobs", "--yes").text == "0 messages removed from queue 'jobs'\n"
+    assert quick("purge", "-q", "jobs", "--yes").text == "0 messages removed from queue 'jobs'\n"
 
 
 @pytest.mark.parametrize("command", ["delete", "purge"])
 def test_what_cannot_be_undone_needs_a_yes_where_nobody_can_be_asked(
-    shell: Shell, queue: shmq.Queue, command: str
+    quick: Quick, queue: shmq.Queue, command: str
 ) -> None:
     queue.put("x")
 
-    ran = shell(command, "-q", "jobs", stdin=b"y\n", code=Code.USAGE)
+    ran = quick(command, "-q", "jobs", stdin=b"y\n", code=Code.USAGE)
 
     assert "--yes" in ran.error
     assert queue.qsize() == 1
@@ -110,22 +111,22 @@ def test_ctrl_c_at_the_question_changes_nothing(
 @pytest.mark.parametrize("command", ["delete", "purge"])
 @pytest.mark.parametrize("flags", [[], ["--yes"]])
 def test_a_missing_queue_is_missing_before_anyone_is_asked(
-    shell: Shell, command: str, flags: list[str]
+    quick: Quick, command: str, flags: list[str]
 ) -> None:
-    assert "'nowhere'" in shell(command, "-q", "nowhere", *flags, code=Code.NO_QUEUE).error
+    assert "'nowhere'" in quick(command, "-q", "nowhere", *flags, code=Code.NO_QUEUE).error
 
 
 @pytest.mark.parametrize("name", ["jobs", "jobs.dlq"])
-def test_redrive_sends_dead_letters_back(shell: Shell, queue: shmq.Queue, name: str) -> None:
+def test_redrive_sends_dead_letters_back(quick: Quick, queue: shmq.Queue, name: str) -> None:
     queue.put_many(["a", "b", "c"])
     for message in queue.get_many(3):
         message.reject()
 
-    assert shell("redrive", "-q", name, "-n", "1", "--json").json == {"queue": name, "redriven": 1}
+    assert quick("redrive", "-q", name, "-n", "1", "--json").json == {"queue": name, "redriven": 1}
     assert queue.qsize() == 1
-    assert shell("redrive", "-q", name).text == "2 dead letters sent back\n"
+    assert quick("redrive", "-q", name).text == "2 dead letters sent back\n"
     assert queue.qsize() == 3
-    assert shell("redrive", "-q", name).text == "0 dead letters sent back\n"
+    assert quick("redrive", "-q", name).text == "0 dead letters sent back\n"
 
 
 def bury(queue: shmq.Queue, body: object, **properties: Any) -> None:
@@ -135,30 +136,30 @@ def bury(queue: shmq.Queue, body: object, **properties: Any) -> None:
 
 @pytest.mark.parametrize("name", ["jobs", "jobs.dlq"])
 def test_redrive_sends_back_those_that_the_expression_means(
-    shell: Shell, queue: shmq.Queue, name: str
+    quick: Quick, queue: shmq.Queue, name: str
 ) -> None:
     bury(queue, "a", headers={"source": "web"})
     bury(queue, "b")
 
-    told = shell("redrive", "-q", name, "--where", "header.source = 'web'", "--json")
+    told = quick("redrive", "-q", name, "--where", "header.source = 'web'", "--json")
 
     assert told.json == {"queue": name, "redriven": 1}
     assert queue.get(timeout=0).body == "a"
 
 
 def test_redrive_reads_the_expression_from_a_file(
-    shell: Shell, queue: shmq.Queue, tmp_path: Path
+    quick: Quick, queue: shmq.Queue, tmp_path: Path
 ) -> None:
     bury(queue, "a", group="x")
     bury(queue, "b")
     file = tmp_path / "which"
     file.write_text("group = 'x'\n  and reason = 'rejected'\n")
 
-    assert shell("redrive", "-q", "jobs", "--where", f"@{file}").text == "1 dead letter sent back\n"
+    assert quick("redrive", "-q", "jobs", "--where", f"@{file}").text == "1 dead letter sent back\n"
     assert queue.get(timeout=0).body == "a"
 
 
-def test_redrive_takes_rows_of_a_triage(shell: Shell, queue: shmq.Queue, tmp_path: Path) -> None:
+def test_redrive_takes_rows_of_a_triage(quick: Quick, queue: shmq.Queue, tmp_path: Path) -> None:
     for body in ("a", 1, 1.5, b"x"):
         bury(queue, body)
     file = tmp_path / "triage.json"
@@ -170,9 +171,9 @@ def test_redrive_takes_rows_of_a_triage(shell: Shell, queue: shmq.Queue, tmp_pat
     file.write_text(json.dumps({"queue": "jobs.dlq", "rows": rows}))
     chosen = ("redrive", "-q", "jobs.dlq", "--where", f"@{file}")
 
-    assert shell(*chosen, "--row", "2", "--json").json["redriven"] == 1
+    assert quick(*chosen, "--row", "2", "--json").json["redriven"] == 1
     assert queue.get(timeout=0).body == 1
-    assert shell(*chosen, "--json").json["redriven"] == 2
+    assert quick(*chosen, "--json").json["redriven"] == 2
     assert [queue.get(timeout=0).body for _ in range(2)] == ["a", 1.5]
 
 
@@ -189,7 +190,7 @@ def test_redrive_takes_rows_of_a_triage(shell: Shell, queue: shmq.Queue, tmp_pat
     ],
 )
 def test_redrive_refuses_what_it_cannot_choose_by(
-    shell: Shell, queue: shmq.Queue, tmp_path: Path, text: str | None, flags: list[str], why: str
+    quick: Quick, queue: shmq.Queue, tmp_path: Path, text: str | None, flags: list[str], why: str
 ) -> None:
     bury(queue, "a")
     if text is not None:
@@ -197,11 +198,11 @@ def test_redrive_refuses_what_it_cannot_choose_by(
 
     given = [flag.replace("FILE", str(tmp_path / "file")) for flag in flags]
 
-    assert why in shell("redrive", "-q", "jobs", *given, code=Code.USAGE).error
+    assert why in quick("redrive", "-q", "jobs", *given, code=Code.USAGE).error
     assert queue.qsize() == 0
 
 
-def test_redrive_names_the_file_that_it_cannot_read(shell: Shell, queue: shmq.Queue) -> None:
-    error = shell("redrive", "-q", "jobs", "--where", "@nowhere", code=Code.REFUSED).error
+def test_redrive_names_the_file_that_it_cannot_read(quick: Quick, queue: shmq.Queue) -> None:
+    error = quick("redrive", "-q", "jobs", "--where", "@nowhere", code=Code.REFUSED).error
 
     assert "nowhere" in error

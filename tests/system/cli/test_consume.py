@@ -13,6 +13,7 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import PATIENCE, Shell, ended, eventually, read_until, terminal
+from tests.system.cli.conftest import Quick
 
 
 def left(queue: shmq.Queue) -> list[Any]:
@@ -21,23 +22,23 @@ def left(queue: shmq.Queue) -> list[Any]:
     return [message.body for message in queue.peek(100_000)]
 
 
-def test_what_is_there_is_written_and_removed(shell: Shell, queue: shmq.Queue) -> None:
+def test_what_is_there_is_written_and_removed(quick: Quick, queue: shmq.Queue) -> None:
     queue.put_many(["one", "two", "drei ü"])
 
-    assert shell("consume", "-q", "jobs").lines == ["one", "two", "drei ü"]
+    assert quick("consume", "-q", "jobs").lines == ["one", "two", "drei ü"]
     assert left(queue) == []
     assert queue.stats().acked == 3
 
 
-def test_an_empty_queue_has_an_exit_code_of_its_own(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("consume", "-q", "jobs", code=Code.NOTHING)
+def test_an_empty_queue_has_an_exit_code_of_its_own(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("consume", "-q", "jobs", code=Code.NOTHING)
 
     assert (ran.out, ran.err) == (b"", b"")
 
 
-def test_a_timeout_bounds_the_wait_for_a_message(shell: Shell, queue: shmq.Queue) -> None:
-    shell("consume", "-q", "jobs", "--timeout", "50ms", code=Code.NOTHING)
-    shell("consume", "-q", "jobs", "--follow", "--timeout", "50ms", code=Code.NOTHING)
+def test_a_timeout_bounds_the_wait_for_a_message(quick: Quick, queue: shmq.Queue) -> None:
+    quick("consume", "-q", "jobs", "--timeout", "50ms", code=Code.NOTHING)
+    quick("consume", "-q", "jobs", "--follow", "--timeout", "50ms", code=Code.NOTHING)
 
 
 def test_a_message_is_waited_for_within_the_timeout(shell: Shell, queue: shmq.Queue) -> None:
@@ -50,18 +51,18 @@ def test_a_message_is_waited_for_within_the_timeout(shell: Shell, queue: shmq.Qu
     assert (ran.code, ran.text) == (0, "late\n")
 
 
-def test_no_more_than_the_count_is_taken(shell: Shell, queue: shmq.Queue) -> None:
+def test_no_more_than_the_count_is_taken(quick: Quick, queue: shmq.Queue) -> None:
     queue.put_many([str(number) for number in range(200)])
 
-    assert shell("consume", "-q", "jobs", "-n", "150").lines == [str(n) for n in range(150)]
+    assert quick("consume", "-q", "jobs", "-n", "150").lines == [str(n) for n in range(150)]
     assert left(queue) == [str(n) for n in range(150, 200)]
     assert queue.stats().redelivered == 0
 
 
-def test_fewer_than_the_count_is_no_failure(shell: Shell, queue: shmq.Queue) -> None:
+def test_fewer_than_the_count_is_no_failure(quick: Quick, queue: shmq.Queue) -> None:
     queue.put("only")
 
-    assert shell("consume", "-q", "jobs", "-n", "5").text == "only\n"
+    assert quick("consume", "-q", "jobs", "-n", "5").text == "only\n"
 
 
 def test_a_file_gets_everything(shell: Shell, queue: shmq.Queue, tmp_path: Path) -> None:
@@ -125,13 +126,13 @@ def test_following_ends_when_the_queue_is_deleted(
     assert "jobs" in ran.error
 
 
-def test_json_is_one_object_a_line(shell: Shell, queue: shmq.Queue) -> None:
+def test_json_is_one_object_a_line(quick: Quick, queue: shmq.Queue) -> None:
     queue.put("text\nof two lines", priority=2, group="g", headers={"k": b"\xff"})
     queue.put(b"\xff\x00")
     queue.put({"a": [1, None, float("nan")], 2: b"x"})
     queue.put([1], codec="json", correlation="c-1")
 
-    lines = shell("consume", "-q", "jobs", "--format", "json").lines
+    lines = quick("consume", "-q", "jobs", "--format", "json").lines
 
     told = [json.loads(line) for line in lines]
     assert told[0] == {
@@ -154,39 +155,39 @@ def test_json_is_one_object_a_line(shell: Shell, queue: shmq.Queue) -> None:
     assert told[3]["properties"] == {"corr": "c-1"}
 
 
-def test_json_has_a_flag_of_its_own(shell: Shell, queue: shmq.Queue) -> None:
+def test_json_has_a_flag_of_its_own(quick: Quick, queue: shmq.Queue) -> None:
     queue.put("x")
 
-    assert shell("consume", "-q", "jobs", "--json").json["body"] == "x"
+    assert quick("consume", "-q", "jobs", "--json").json["body"] == "x"
 
 
-def test_raw_is_every_byte_as_it_was_put(shell: Shell, queue: shmq.Queue) -> None:
+def test_raw_is_every_byte_as_it_was_put(quick: Quick, queue: shmq.Queue) -> None:
     body = bytes(range(256))
     queue.put_many([body, b"", b"\n"])
 
-    assert shell("consume", "-q", "jobs", "--format", "raw").out == body + b"\n" + b"\n" + b"\n\n"
+    assert quick("consume", "-q", "jobs", "--format", "raw").out == body + b"\n" + b"\n" + b"\n\n"
 
 
 @pytest.mark.parametrize(("flag", "end"), [("\\0", b"\0"), ("", b""), ("--\\n", b"--\\n")])
 @pytest.mark.parametrize("form", ["raw", "body"])
 def test_a_delimiter_follows_each_message(
-    shell: Shell, queue: shmq.Queue, form: str, flag: str, end: bytes
+    quick: Quick, queue: shmq.Queue, form: str, flag: str, end: bytes
 ) -> None:
     queue.put_many([b"a", b"b"])
 
-    ran = shell("consume", "-q", "jobs", "--format", form, "--delimiter", flag)
+    ran = quick("consume", "-q", "jobs", "--format", form, "--delimiter", flag)
 
     assert ran.out == b"a" + end + b"b" + end
 
 
-def test_a_body_that_is_not_utf_8_is_escaped(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_body_that_is_not_utf_8_is_escaped(quick: Quick, queue: shmq.Queue) -> None:
     queue.put(b"caf\xe9")
     for codec in ("text", "msgpack", "json"):
         with queue.loan(1, codec=codec) as view:
             view[:] = b"\xc1"
     queue.put({"a": b"\xff"})
 
-    assert shell("consume", "-q", "jobs").lines == [
+    assert quick("consume", "-q", "jobs").lines == [
         "caf\\xe9",
         "\\xc1",
         "\\xc1",
@@ -206,11 +207,11 @@ def test_a_terminal_is_shown_a_body_that_it_does_not_obey(shell: Shell, queue: s
     assert seen.replace(b"\r", b"").decode() == "\\x1b[31mred\ttab\nline\\x07 ü\n"
 
 
-def test_a_large_message_is_written_whole(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_large_message_is_written_whole(quick: Quick, queue: shmq.Queue) -> None:
     body = bytes(range(256)) * 8192
     queue.put(body)
 
-    assert shell("consume", "-q", "jobs", "--format", "raw", "--delimiter", "").out == body
+    assert quick("consume", "-q", "jobs", "--format", "raw", "--delimiter", "").out == body
 
 
 @pytest.mark.parametrize(
@@ -225,11 +226,11 @@ def test_a_large_message_is_written_whole(shell: Shell, queue: shmq.Queue) -> No
     ],
 )
 def test_a_wrong_flag_is_named_and_nothing_is_taken(
-    shell: Shell, queue: shmq.Queue, arguments: list[str], said: str
+    quick: Quick, queue: shmq.Queue, arguments: list[str], said: str
 ) -> None:
     queue.put("x")
 
-    assert said in shell("consume", "-q", "jobs", *arguments, code=Code.USAGE).error
+    assert said in quick("consume", "-q", "jobs", *arguments, code=Code.USAGE).error
     assert left(queue) == ["x"]
 
 
@@ -245,17 +246,17 @@ def test_what_a_killed_consumer_held_is_back_at_once(shell: Shell, queue: shmq.Q
 
 
 def test_those_that_are_meant_are_taken_and_the_others_stay(
-    shell: Shell, queue: shmq.Queue
+    quick: Quick, queue: shmq.Queue
 ) -> None:
     for number in range(6):
         queue.put(str(number), headers={"odd": number % 2 == 1})
 
-    assert shell("consume", "-q", "jobs", "--where", "header.odd = true").lines == ["1", "3", "5"]
-    shell("consume", "-q", "jobs", "--where", "header.odd = true", code=Code.NOTHING)
+    assert quick("consume", "-q", "jobs", "--where", "header.odd = true").lines == ["1", "3", "5"]
+    quick("consume", "-q", "jobs", "--where", "header.odd = true", code=Code.NOTHING)
     assert left(queue) == ["0", "2", "4"]
 
 
-def test_an_expression_that_cannot_be_read_is_named(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("consume", "-q", "jobs", "--where", "header.odd", code=Code.USAGE)
+def test_an_expression_that_cannot_be_read_is_named(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("consume", "-q", "jobs", "--where", "header.odd", code=Code.USAGE)
 
     assert "where, at character 11" in ran.error

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 import shmq
+from shmq.api.options import options_of
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 
-def test_a_queue_is_made_with_the_default_options(shell: Shell, broker: shmq.Broker) -> None:
-    ran = shell("create", "-q", "jobs")
+def test_a_queue_is_made_with_the_default_options(quick: Quick, broker: shmq.Broker) -> None:
+    ran = quick("create", "-q", "jobs")
 
-    assert ran.text == f"queue 'jobs' is ready in namespace {shell.namespace!r}\n"
+    assert ran.text == f"queue 'jobs' is ready in namespace {quick.namespace!r}\n"
     assert broker.queue("jobs").options == shmq.QueueOptions.for_queue("jobs", {})
 
 
-def test_every_option_has_its_flag(shell: Shell, broker: shmq.Broker) -> None:
+def test_options_are_set_by_their_flags(quick: Quick, broker: shmq.Broker) -> None:
     flags = {
         "--capacity": "100",
         "--arena-bytes": "1MiB",
@@ -36,7 +37,7 @@ def test_every_option_has_its_flag(shell: Shell, broker: shmq.Broker) -> None:
         "--confirm": "disk",
     }
 
-    shell("create", "-q", "jobs", *(part for flag in flags.items() for part in flag))
+    quick("create", "-q", "jobs", *(part for flag in flags.items() for part in flag))
 
     options = shmq.QueueOptions(
         capacity=100,
@@ -57,33 +58,40 @@ def test_every_option_has_its_flag(shell: Shell, broker: shmq.Broker) -> None:
         confirm="disk",
     )
     assert broker.queue("jobs").options == options
-    assert {flag[2:].replace("-", "_") for flag in flags} == set(options.as_dict())
 
 
-def test_none_switches_limits_and_dead_letters_off(shell: Shell, broker: shmq.Broker) -> None:
-    shell("create", "-q", "jobs", "--max-deliveries", "none", "--dead-letter", "none")
+def test_every_option_has_a_flag_that_tells_its_default(quick: Quick) -> None:
+    said = quick("create", "--help").text
+
+    for name in options_of(shmq.QueueOptions):
+        assert f"--{name.replace('_', '-')} " in said
+    assert said.count("].") == len(options_of(shmq.QueueOptions))
+
+
+def test_none_switches_limits_and_dead_letters_off(quick: Quick, broker: shmq.Broker) -> None:
+    quick("create", "-q", "jobs", "--max-deliveries", "none", "--dead-letter", "none")
 
     options = broker.queue("jobs").options
     assert (options.max_deliveries, options.dead_letter) == (None, None)
     assert [queue.name for queue in broker.list_queues()] == ["jobs"]
 
 
-def test_json_tells_the_options_that_the_queue_has(shell: Shell) -> None:
-    made = shell("create", "-q", "jobs", "--capacity", "10", "--json").json
+def test_json_tells_the_options_that_the_queue_has(quick: Quick) -> None:
+    made = quick("create", "-q", "jobs", "--capacity", "10", "--json").json
 
-    assert (made["namespace"], made["name"]) == (shell.namespace, "jobs")
+    assert (made["namespace"], made["name"]) == (quick.namespace, "jobs")
     assert made["options"] == shmq.QueueOptions.for_queue("jobs", {"capacity": 10}).as_dict()
 
 
-def test_making_it_again_with_the_same_options_is_fine(shell: Shell) -> None:
+def test_making_it_again_with_the_same_options_is_fine(quick: Quick) -> None:
     for _ in range(2):
-        shell("create", "-q", "jobs", "--capacity", "10")
+        quick("create", "-q", "jobs", "--capacity", "10")
 
 
-def test_making_it_again_with_other_options_is_refused_and_says_which(shell: Shell) -> None:
-    shell("create", "-q", "jobs", "--capacity", "10")
+def test_making_it_again_with_other_options_is_refused_and_says_which(quick: Quick) -> None:
+    quick("create", "-q", "jobs", "--capacity", "10")
 
-    assert "capacity" in shell("create", "-q", "jobs", "--capacity", "11", code=Code.EXISTS).error
+    assert "capacity" in quick("create", "-q", "jobs", "--capacity", "11", code=Code.EXISTS).error
 
 
 @pytest.mark.parametrize(
@@ -109,9 +117,9 @@ def test_making_it_again_with_other_options_is_refused_and_says_which(shell: She
     ],
 )
 def test_a_wrong_option_is_named_and_nothing_is_made(
-    shell: Shell, broker: shmq.Broker, arguments: list[str], said: str
+    quick: Quick, broker: shmq.Broker, arguments: list[str], said: str
 ) -> None:
-    ran = shell("create", *arguments, code=Code.USAGE)
+    ran = quick("create", *arguments, code=Code.USAGE)
 
     assert said in ran.error
     assert ran.out == b""

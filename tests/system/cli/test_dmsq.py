@@ -20,8 +20,8 @@ from shmq.storage.limits import Limits
 from shmq.storage.partition_generation import eras_of
 from shmq.storage.stream_meta import StreamCard, write_card
 from tests.support.queue_files import WALL, Building, put, settle
-from tests.support.shell import Shell
 from tests.support.stream_entries import IDENTITY, commit
+from tests.system.cli.conftest import Quick
 
 LATER = 4_000_000_000_000_000_000
 
@@ -39,8 +39,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_a_dump_is_what_consume_writes(shell: Shell, files: tuple[Path, Path]) -> None:
-    first, delayed, dead = map(json.loads, shell("dmsq", "dump", *map(str, files)).lines)
+def test_a_dump_is_what_consume_writes(quick: Quick, files: tuple[Path, Path]) -> None:
+    first, delayed, dead = map(json.loads, quick("dmsq", "dump", *map(str, files)).lines)
     assert first == {
         "sequence": 1, "priority": 0, "group": "g", "delivery_count": 0, "codec": "text",
         "headers": {"k": 1}, "properties": {}, "dead": None, "body": "hello", "encoding": "text",
@@ -51,79 +51,79 @@ def test_a_dump_is_what_consume_writes(shell: Shell, files: tuple[Path, Path]) -
 
 
 def test_a_dumped_message_has_the_shape_of_a_consumed_one(
-    shell: Shell, queue: shmq.Queue, files: tuple[Path, Path]
+    quick: Quick, queue: shmq.Queue, files: tuple[Path, Path]
 ) -> None:
     queue.put("hello", group="g", headers={"k": 1}, priority=0)
-    consumed = shell("consume", "-q", "jobs", "--json").json
-    dumped = json.loads(shell("dmsq", "dump", str(files[0])).lines[0])
+    consumed = quick("consume", "-q", "jobs", "--json").json
+    dumped = json.loads(quick("dmsq", "dump", str(files[0])).lines[0])
     assert list(dumped) == list(consumed)
     assert dumped == {**consumed, "delivery_count": 0, "properties": {}}
 
 
-def test_a_file_without_messages_ends_as_an_empty_queue_does(shell: Shell, tmp_path: Path) -> None:
+def test_a_file_without_messages_ends_as_an_empty_queue_does(quick: Quick, tmp_path: Path) -> None:
     path = tmp_path / "q.dmsq"
     path.write_bytes(bytes(Building.snapshot(1).close()))
-    assert shell("dmsq", "dump", str(path), code=Code.NOTHING).out == b""
+    assert quick("dmsq", "dump", str(path), code=Code.NOTHING).out == b""
 
 
 def test_inspect_shows_the_header_and_what_is_in_a_file(
-    shell: Shell, files: tuple[Path, Path]
+    quick: Quick, files: tuple[Path, Path]
 ) -> None:
-    told = shell("dmsq", "inspect", "--json", str(files[1])).json
+    told = quick("dmsq", "inspect", "--json", str(files[1])).json
     assert (told["kind"], told["queue"], told["number"]) == ("journal segment", "q", 1)
     assert told["types"]["put"]["records"] == 2
-    each = shell("dmsq", "inspect", "--json", "--records", str(files[0])).json["records"]
+    each = quick("dmsq", "inspect", "--json", "--records", str(files[0])).json["records"]
     assert [one["type"] for one in each] == ["batch", "put", "put", "end", "index", "footer"]
     assert sum(one["bytes"] for one in each) + each[0]["offset"] == files[0].stat().st_size
-    assert "journal segment" in shell("dmsq", "inspect", str(files[1])).text
-    lines = shell("dmsq", "inspect", "--records", str(files[1])).lines
+    assert "journal segment" in quick("dmsq", "inspect", str(files[1])).text
+    lines = quick("dmsq", "inspect", "--records", str(files[1])).lines
     assert any("settle" in line and "1 entry" in line for line in lines)
 
 
-def test_verify_finds_whole_files_sound(shell: Shell, files: tuple[Path, Path]) -> None:
-    assert [line.split(": ")[1] for line in shell("dmsq", "verify", *map(str, files)).lines] == [
+def test_verify_finds_whole_files_sound(quick: Quick, files: tuple[Path, Path]) -> None:
+    assert [line.split(": ")[1] for line in quick("dmsq", "verify", *map(str, files)).lines] == [
         "sound, 2 messages",
         "sound, 2 messages",
     ]
 
 
-def test_verify_says_where_the_damage_is(shell: Shell, files: tuple[Path, Path]) -> None:
+def test_verify_says_where_the_damage_is(quick: Quick, files: tuple[Path, Path]) -> None:
     data = bytearray(files[0].read_bytes())
     at = data.index(b"hello")
     data[at] ^= 1
     files[0].write_bytes(data)
-    told = shell("dmsq", "verify", *map(str, files), code=Code.WRONG).lines
+    told = quick("dmsq", "verify", *map(str, files), code=Code.WRONG).lines
     assert f"{files[0]}: damaged at byte" in told[0]
     assert "sound" in told[1]
-    one, _ = shell("dmsq", "verify", "--json", *map(str, files), code=Code.WRONG).json
+    one, _ = quick("dmsq", "verify", "--json", *map(str, files), code=Code.WRONG).json
     assert at - 64 < one["offset"] <= at
-    assert str(files[0]) in shell("dmsq", "dump", *map(str, files), code=Code.SEGMENT).error
-    ran = shell("dmsq", "dump", "--salvage", *map(str, files))
+    assert str(files[0]) in quick("dmsq", "dump", *map(str, files), code=Code.SEGMENT).error
+    ran = quick("dmsq", "dump", "--salvage", *map(str, files))
     assert [json.loads(line)["sequence"] for line in ran.lines] == [3, 4]
     assert "bytes skipped" in ran.error
 
 
-def test_verify_takes_a_torn_end_for_what_it_is(shell: Shell, files: tuple[Path, Path]) -> None:
+def test_verify_takes_a_torn_end_for_what_it_is(quick: Quick, files: tuple[Path, Path]) -> None:
     files[1].write_bytes(files[1].read_bytes()[:-8])
-    (told,) = shell("dmsq", "verify", str(files[1])).lines
+    (told,) = quick("dmsq", "verify", str(files[1])).lines
     assert told.endswith("sound, 1 message; its last batch is torn and does not count")
 
 
-def test_a_newer_version_is_refused_with_its_number(shell: Shell, files: tuple[Path, Path]) -> None:
+def test_a_newer_version_is_refused_with_its_number(quick: Quick, files: tuple[Path, Path]) -> None:
     data = bytearray(files[0].read_bytes())
     data[4] = 9
     files[0].write_bytes(data)
     for command in ("inspect", "verify", "dump"):
-        error = shell("dmsq", command, str(files[0]), code=Code.SEGMENT).error
+        error = quick("dmsq", command, str(files[0]), code=Code.SEGMENT).error
         assert "format version 9" in error
 
 
 @pytest.mark.parametrize("suffix", [".arrow", ".parquet"])
 def test_an_export_is_a_table_of_the_messages(
-    shell: Shell, files: tuple[Path, Path], tmp_path: Path, suffix: str
+    quick: Quick, files: tuple[Path, Path], tmp_path: Path, suffix: str
 ) -> None:
     out = tmp_path / f"out{suffix}"
-    ran = shell("dmsq", "export", *map(str, files), "--to", str(out))
+    ran = quick("dmsq", "export", *map(str, files), "--to", str(out))
     assert ran.lines == [f"3 messages written to {out}"]
     if suffix == ".parquet":
         made = parquet.read_table(out)
@@ -139,9 +139,9 @@ def test_an_export_is_a_table_of_the_messages(
 
 
 def test_an_export_to_another_kind_of_file_is_refused(
-    shell: Shell, files: tuple[Path, Path], tmp_path: Path
+    quick: Quick, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    ran = shell("dmsq", "export", str(files[0]), "--to", str(tmp_path / "x.csv"), code=Code.USAGE)
+    ran = quick("dmsq", "export", str(files[0]), "--to", str(tmp_path / "x.csv"), code=Code.USAGE)
     assert "must end in .arrow or .parquet" in ran.error
 
 
@@ -177,8 +177,8 @@ def segments(tmp_path: Path) -> list[Path]:
     return [*sorted(below.directory.iterdir()), own.path("stream.dmsq")]
 
 
-def test_verify_reads_all_of_a_streams_files(shell: Shell, segments: list[Path]) -> None:
-    assert [line.split(": ")[1] for line in shell("dmsq", "verify", *map(str, segments)).lines] == [
+def test_verify_reads_all_of_a_streams_files(quick: Quick, segments: list[Path]) -> None:
+    assert [line.split(": ")[1] for line in quick("dmsq", "verify", *map(str, segments)).lines] == [
         "sound, stream 's', partition 3, 100 records from offset 0 on",
         "sound, stream 's', partition 3, 100 records from offset 100 on",
         "sound, stream 's', 1 partition, 0 groups",
@@ -187,30 +187,30 @@ def test_verify_reads_all_of_a_streams_files(shell: Shell, segments: list[Path])
 
 @pytest.mark.parametrize("at", [20, 3000])
 def test_verify_says_which_records_of_a_stream_are_damaged(
-    shell: Shell, segments: list[Path], at: int
+    quick: Quick, segments: list[Path], at: int
 ) -> None:
     data = bytearray(segments[0].read_bytes())
     data[at] ^= 1
     segments[0].write_bytes(data)
-    one, other, _ = shell("dmsq", "verify", "--json", *map(str, segments), code=Code.WRONG).json
+    one, other, _ = quick("dmsq", "verify", "--json", *map(str, segments), code=Code.WRONG).json
     assert (one["sound"], one["partition"], other["sound"]) == (False, 3, True)
     assert one["offset"] <= max(at, 150)
     lost = [] if at < 3000 else [[18, 19]]
     assert one["lost"] == lost
-    told = shell("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
+    told = quick("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
     assert f"{segments[0]}: damaged at byte {one['offset']}: " in told
     assert ("partition 3: the offsets 18 to 18 cannot be read" in told) == bool(lost)
 
 
-def test_verify_finds_what_is_missing_between_two_files(shell: Shell, segments: list[Path]) -> None:
+def test_verify_finds_what_is_missing_between_two_files(quick: Quick, segments: list[Path]) -> None:
     segments[0].write_bytes(segments[0].read_bytes()[:12_000])
-    told = shell("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
+    told = quick("dmsq", "verify", str(segments[0]), code=Code.WRONG).text
     assert "it ends before offset 100, with which the next file begins" in told
     assert "to 99 cannot be read" in told
 
 
-def test_verify_finds_a_damaged_card(shell: Shell, segments: list[Path]) -> None:
+def test_verify_finds_a_damaged_card(quick: Quick, segments: list[Path]) -> None:
     data = bytearray(segments[2].read_bytes())
     data[-1] ^= 1
     segments[2].write_bytes(data)
-    assert "checksum" in shell("dmsq", "verify", str(segments[2]), code=Code.WRONG).text
+    assert "checksum" in quick("dmsq", "verify", str(segments[2]), code=Code.WRONG).text

@@ -19,6 +19,7 @@ from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import make_semaphores
 from tests.support.processes import why_not
 from tests.support.shell import Shell, ended
+from tests.system.cli.conftest import Quick
 
 SHM = Path("/dev/shm")
 
@@ -75,13 +76,13 @@ def is_found_and_fixed(shell: Shell, kind: str, name: str) -> None:
     assert found(shell) == []
 
 
-def test_a_namespace_in_use_is_healthy(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_namespace_in_use_is_healthy(quick: Quick, queue: shmq.Queue) -> None:
     queue.put_many(["a", "b"])
     held = queue.get()
 
-    told = shell("doctor", "--fix", "--json").json
+    told = quick("doctor", "--fix", "--json").json
 
-    assert (told["namespaces"], told["found"]) == ([shell.namespace], [])
+    assert (told["namespaces"], told["found"]) == ([quick.namespace], [])
     assert [(one["queue"], one["ours"], one["mode"]) for one in told["segments"]] == [
         ("jobs", True, "0600"),
         ("jobs.dlq", True, "0600"),
@@ -89,7 +90,7 @@ def test_a_namespace_in_use_is_healthy(shell: Shell, queue: shmq.Queue) -> None:
     environment = {one["name"]: one["value"] for one in told["environment"]}
     assert environment["python"] == sys.version.split()[0]
     assert environment["/dev/shm bytes"] > environment["/dev/shm bytes free"] > 0
-    assert "nothing is left behind in 1 namespace" in shell("doctor").text
+    assert "nothing is left behind in 1 namespace" in quick("doctor").text
     held.ack()
 
 

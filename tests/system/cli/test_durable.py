@@ -11,6 +11,7 @@ from shmq.cli.shared.exit_codes import Code
 from tests.support.persisting import persisting
 from tests.support.processes import eventually
 from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 
 @pytest.fixture
@@ -18,49 +19,49 @@ def queue(shell: Shell, broker: shmq.Broker) -> shmq.Queue:
     return broker.create_queue("jobs", durability="journal", dead_letter=None)
 
 
-def test_confirmed_messages_are_on_disk(shell: Shell, queue: shmq.Queue) -> None:
-    with persisting(shell.namespace):
-        ran = shell("produce", "-q", "jobs", "-m", "one", "--confirm", "disk")
+def test_confirmed_messages_are_on_disk(quick: Quick, queue: shmq.Queue) -> None:
+    with persisting(quick.namespace):
+        ran = quick("produce", "-q", "jobs", "-m", "one", "--confirm", "disk")
         assert ran.text == "message 1 put on queue 'jobs'\n"
         assert queue.stats().journal_synced == 1
 
-        ran = shell("produce", "-q", "jobs", "--confirm", "disk", stdin=b"two\nthree\n")
+        ran = quick("produce", "-q", "jobs", "--confirm", "disk", stdin=b"two\nthree\n")
         assert ran.text == "2 messages put on queue 'jobs'\n"
         assert queue.stats().journal_synced == 3
 
 
-def test_without_a_writer_it_says_what_to_start(shell: Shell, queue: shmq.Queue) -> None:
+def test_without_a_writer_it_says_what_to_start(quick: Quick, queue: shmq.Queue) -> None:
     for given in (("-m", "x"), ("-m", "x", "-m", "y")):
-        ran = shell(
+        ran = quick(
             "produce", "-q", "jobs", *given, "--confirm", "disk", "--timeout", "100ms",
             code=Code.REFUSED,
         )  # fmt: skip
         assert "shmq persist" in ran.error
 
 
-def test_without_a_journal_it_is_refused(shell: Shell, broker: shmq.Broker) -> None:
+def test_without_a_journal_it_is_refused(quick: Quick, broker: shmq.Broker) -> None:
     broker.create_queue("plain")
-    ran = shell("produce", "-q", "plain", "-m", "x", "--confirm", "disk", code=Code.USAGE)
+    ran = quick("produce", "-q", "plain", "-m", "x", "--confirm", "disk", code=Code.USAGE)
     assert "keeps no journal" in ran.error
     assert broker.queue("plain").qsize() == 0
 
 
-def test_a_queue_that_nobody_keeps_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_queue_that_nobody_keeps_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
     queue.put(b"x")
     for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
-        assert "no persistence writer keeps it on disk" in shell(*command).error
-    ran = shell("doctor", code=Code.WRONG)
+        assert "no persistence writer keeps it on disk" in quick(*command).error
+    ran = quick("doctor", code=Code.WRONG)
     assert "no persistence writer" in ran.text.replace("\n", " ")
-    with persisting(shell.namespace) as persister:
+    with persisting(quick.namespace) as persister:
         persister.follows(queue)
-        assert shell("stats").err == b""
-        shell("doctor")
+        assert quick("stats").err == b""
+        quick("doctor")
 
 
 def test_the_slots_that_wait_for_a_missing_writer_are_counted(
-    shell: Shell, queue: shmq.Queue
+    quick: Quick, queue: shmq.Queue
 ) -> None:
-    with persisting(shell.namespace) as persister:
+    with persisting(quick.namespace) as persister:
         persister.follows(queue)
         queue.put_many([b"x", b"y", b"z"], confirm="disk", timeout=60)
         persister.kill()
@@ -72,27 +73,27 @@ def test_the_slots_that_wait_for_a_missing_writer_are_counted(
         "no persistence writer keeps it on disk (messages: 1 not on disk, 2 settled, and keeping "
         "their slots until that is on disk)"
     )
-    assert told in shell("doctor", "--json", code=Code.WRONG).text
-    assert told in shell("stats", "-q", "jobs").error
+    assert told in quick("doctor", "--json", code=Code.WRONG).text
+    assert told in quick("stats", "-q", "jobs").error
 
 
-def test_a_disk_that_fails_is_told_of(shell: Shell, queue: shmq.Queue) -> None:
-    with persisting(shell.namespace) as persister:
+def test_a_disk_that_fails_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
+    with persisting(quick.namespace) as persister:
         persister.follows(queue)
         persister.fail(errno.ENOSPC)
         queue.put(b"x")
         eventually(lambda: queue.stats().journal_error is not None, "the disk has failed")
         for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
-            assert "No space left on device" in shell(*command).error
-        row = shell("stats", "-q", "jobs", "--json").json
+            assert "No space left on device" in quick(*command).error
+        row = quick("stats", "-q", "jobs", "--json").json
         assert row["journal_error"] == "No space left on device"
         assert row["journal_lag"] == 1
 
 
 def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
-    shell: Shell, broker: shmq.Broker
+    quick: Quick, broker: shmq.Broker
 ) -> None:
-    with persisting(shell.namespace) as persister:
+    with persisting(quick.namespace) as persister:
         stream = broker.create_stream(
             "s", 1, ring_bytes=64 << 10, segment_bytes=64 << 10, durability="journal"
         )
@@ -103,12 +104,12 @@ def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
             data = bytearray(path.read_bytes())
             data[data.index(b"000100" * 10)] ^= 1
             path.write_bytes(data)
-        ran = shell("stream", "read", "s", code=Code.SEGMENT)
+        ran = quick("stream", "read", "s", code=Code.SEGMENT)
         assert ran.out.count(b"\n") == 100
         assert "go on at 101" in ran.error
-        ran = shell("stream", "read", "s", "--on-damage", "skip")
+        ran = quick("stream", "read", "s", "--on-damage", "skip")
         assert ran.out.count(b"\n") == 1999
         assert "1 record skipped" in ran.error
-        ran = shell("subscribe", "s", "--history", "none", "--timeout", "0", "--on-damage", "skip")
+        ran = quick("subscribe", "s", "--history", "none", "--timeout", "0", "--on-damage", "skip")
         assert ran.out.count(b"\n") == 1999
         assert "1 record skipped" in ran.error

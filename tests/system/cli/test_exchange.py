@@ -9,7 +9,7 @@ from click.testing import Result
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -53,8 +53,8 @@ def test_one_message_has_its_properties(
     )
 
 
-def test_lines_are_messages(shell: Shell, orders: shmq.Exchange, queue: shmq.Queue) -> None:
-    ran = shell("publish", "orders", "-k", "orders.x", "--json", stdin=b"1\n\n3\n")
+def test_lines_are_messages(quick: Quick, orders: shmq.Exchange, queue: shmq.Queue) -> None:
+    ran = quick("publish", "orders", "-k", "orders.x", "--json", stdin=b"1\n\n3\n")
 
     assert ran.json == {"exchange": "orders", "delivered": 3, "duplicates": 0}
     assert bodies(queue) == ["1", "", "3"]

@@ -24,6 +24,7 @@ from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.output import Warnings
 from shmq.native import _core
 from tests.support.shell import ROOT, Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -135,9 +136,9 @@ def test_an_error_that_nobody_foresaw_says_how_to_learn_more() -> None:
     ],
 )
 def test_wrong_usage_is_one_line_with_a_suggestion(
-    shell: Shell, arguments: list[str], said: str
+    quick: Quick, arguments: list[str], said: str
 ) -> None:
-    ran = shell(*arguments, code=Code.USAGE)
+    ran = quick(*arguments, code=Code.USAGE)
 
     assert said in ran.error
     assert "--help" in ran.error
@@ -177,28 +178,28 @@ def test_no_command_line_ends_in_a_traceback(
 
 @pytest.mark.debris
 def test_a_damaged_queue_is_refused_and_does_not_hide_the_others(
-    shell: Shell, broker: shmq.Broker, queue: shmq.Queue
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
 ) -> None:
     broker.create_queue("other").close()
     (segment,) = (
         path
         for path in Path("/dev/shm").iterdir()
-        if shell.namespace in path.name and path.name.endswith("jobs")
+        if quick.namespace in path.name and path.name.endswith("jobs")
     )
     queue.close()
     os.truncate(segment, 100)
 
     for command in ("peek", "stats", "who", "consume"):
-        assert shell(command, "-q", "jobs", code=Code.SEGMENT).error
-    problems = {one["name"]: one["problem"] for one in shell("list", "--json").json}
+        assert quick(command, "-q", "jobs", code=Code.SEGMENT).error
+    problems = {one["name"]: one["problem"] for one in quick("list", "--json").json}
     assert problems["jobs"]
     assert problems["other"] is None
-    assert "problem" in shell("list").lines[0]
-    ran = shell("stats", "--json", code=Code.SEGMENT)
+    assert "problem" in quick("list").lines[0]
+    ran = quick("stats", "--json", code=Code.SEGMENT)
     assert ran.error == problems["jobs"]
     assert "other" in [one["name"] for one in ran.json]
-    shell("delete", "-q", "jobs", "--yes")
-    assert "jobs" not in [one["name"] for one in shell("list", "--json").json]
+    quick("delete", "-q", "jobs", "--yes")
+    assert "jobs" not in [one["name"] for one in quick("list", "--json").json]
 
 
 def test_what_the_library_warns_of_is_one_line_and_said_once(
@@ -240,8 +241,8 @@ def test_a_narrow_locale_is_no_reason_to_fail(shell: Shell, queue: shmq.Queue) -
     assert ran.text.count("snow") == 2
 
 
-def test_without_a_command_the_help_is_shown(shell: Shell) -> None:
-    ran = shell(code=Code.USAGE)
+def test_without_a_command_the_help_is_shown(quick: Quick) -> None:
+    ran = quick(code=Code.USAGE)
 
     assert ran.out == b""
     assert all(command in ran.err.decode() for command in COMMANDS)
@@ -263,10 +264,10 @@ def test_every_command_has_help_without_a_queue(invoke: Invoke, command: str) ->
     assert shown.stdout.startswith("Usage:")
 
 
-def test_the_version_is_that_of_the_project(shell: Shell) -> None:
+def test_the_version_is_that_of_the_project(quick: Quick) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    assert shell("--version").text == (
+    assert quick("--version").text == (
         f"shmq {project['version']} (layout version {_core.LAYOUT_VERSION}, protocol version 1)\n"
     )
     assert project["scripts"]["shmq"] == "shmq.cli.main:main"

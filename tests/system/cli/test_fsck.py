@@ -18,6 +18,7 @@ from shmq.client.local.broker import LocalQueue
 from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from tests.support.layout import place_of
 from tests.support.shell import Shell, ended, eventually
+from tests.system.cli.conftest import Quick
 
 SHM = Path("/dev/shm")
 
@@ -144,12 +145,12 @@ def test_a_lock_that_is_held_for_ever_does_not_hold_up_the_check(
     stuck.close()
 
 
-def test_a_semaphore_that_others_may_touch_is_a_problem(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_semaphore_that_others_may_touch_is_a_problem(quick: Quick, queue: shmq.Queue) -> None:
     assert isinstance(queue, LocalQueue)
-    path = SHM / f"sem.shmq@{shell.namespace}@{queue.segment.queue_id:016x}.not_full"
+    path = SHM / f"sem.shmq@{quick.namespace}@{queue.segment.queue_id:016x}.not_full"
     path.chmod(0o666)
 
-    (told,) = shell("fsck", "jobs", "--json", code=Code.SEGMENT).json
+    (told,) = quick("fsck", "jobs", "--json", code=Code.SEGMENT).json
 
     assert "0666" in told["problems"][0]
     assert "chmod 600" in told["problems"][0]
@@ -164,9 +165,9 @@ def test_a_queue_that_is_named_and_not_there_has_an_exit_code_of_its_own(
     }
 
 
-def test_a_namespace_without_queues_is_sound(shell: Shell) -> None:
-    assert "has no queues" in shell("fsck").error
-    assert shell("fsck", "--json").json == []
+def test_a_namespace_without_queues_is_sound(quick: Quick) -> None:
+    assert "has no queues" in quick("fsck").error
+    assert quick("fsck", "--json").json == []
 
 
 def test_work_apart_tells_what_it_found_or_how_it_ended() -> None:

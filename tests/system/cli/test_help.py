@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 import shmq
 from shmq.cli.main import cli
 from shmq.spark.jobs.registry import ABOUT
-from tests.support.persisting import persisting
 from tests.support.shell import Shell, ended
+from tests.system.cli.conftest import Quick
 from tests.system.cli.test_serve import listening
 
 Invoke = Callable[..., Result]
@@ -42,11 +42,16 @@ def walk(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Comman
 COMMANDS = dict(walk(cli))
 GROUPS = [path for path, command in COMMANDS.items() if isinstance(command, click.Group)]
 
-#: These run until a signal ends them, ping asks one of them, and these need a queue's files.
-ENDLESS = {"persist", "serve", "stream tail"}
+#: These run until a signal ends them, and these need the files of a queue.
+ENDLESS = {"serve", "stream tail"}
 DURABLE = ["snapshot", "backup", "restore", *(p for p in COMMANDS if p.startswith("dmsq"))]
-#: These need a server, a process that replies, or a configuration.
-OTHERS = {"ping", "request", *(path for path in COMMANDS if path.startswith("pipeline "))}
+#: These write files, or need a server, a process that replies, or a configuration.
+OTHERS = {
+    "persist",
+    "ping",
+    "request",
+    *(path for path in COMMANDS if path.startswith("pipeline ")),
+}
 PLAIN = [path for path in COMMANDS if path not in {*ENDLESS, *DURABLE, *OTHERS}]
 
 
@@ -140,34 +145,33 @@ def shop(
 
 
 @pytest.mark.parametrize("path", PLAIN)
-def test_the_example_works(path: str, shop: shmq.Broker, shell: Shell, invoke: Invoke) -> None:
+def test_the_example_works(path: str, shop: shmq.Broker, shell: Shell, quick: Quick) -> None:
     example = example_of(path)
     if re.search(r"[|>]|\$\(", example) or path in {"worker", "stress"}:
         ran = shell.pipeline(f"set -e -o pipefail\n{example}")
         assert ran.code == 0, ran
-        return
-    command, *arguments = shlex.split(example)
-    done = invoke(*arguments)
-    assert (command, done.exit_code) == ("shmq", 0), done.output
+    else:
+        command, *arguments = shlex.split(example)
+        assert command == "shmq"
+        quick(*arguments)
 
 
 def test_the_examples_on_files_work(
-    namespace: str, broker: shmq.Broker, invoke: Invoke, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    broker: shmq.Broker, shell: Shell, quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    queue = broker.create_queue("invoices", durability="snapshot", dead_letter=None)
-    queue.put("tea")
-    with persisting(namespace):
-        for path in DURABLE:
-            done = invoke(*shlex.split(example_of(path))[1:])
-            assert done.exit_code == 0, (path, done.output)
-            if path == "snapshot":
-                file = re.search(r"is in (.*), ", done.output)
-                assert file
-                shutil.copy(file[1], "invoices.dmsq")
+    writer = shell.start(*shlex.split(example_of("persist"))[1:])
+    assert writer.stderr is not None
+    assert any(b"keeping" in line for line in writer.stderr)
+    broker.create_queue("invoices", durability="snapshot", dead_letter=None).put("tea")
+    for path in DURABLE:
+        ran = quick(*shlex.split(example_of(path))[1:])
+        if path == "snapshot":
+            shutil.copy(ran.text.partition(" is in ")[2].rpartition(", ")[0], "invoices.dmsq")
     with broker.queue("invoices-old") as restored:
         assert restored.qsize() == 1
+    writer.send_signal(signal.SIGTERM)
+    assert ended(writer).code == 0
 
 
 @pytest.mark.parametrize("path", sorted(ENDLESS))
@@ -182,9 +186,8 @@ def test_the_example_runs_until_it_is_stopped(
         done = invoke(*shlex.split(ping)[1:])
         assert done.exit_code == 0, done.output
     else:
-        out = running.stdout if path == "stream tail" else running.stderr
-        assert out is not None
-        assert out.readline()
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"/cart\n"
     running.send_signal(signal.SIGTERM)
     assert ended(running).code == 0
 

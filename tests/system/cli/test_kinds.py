@@ -11,7 +11,7 @@ from click.testing import Result
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -81,12 +81,12 @@ def test_stats_of_a_name_are_those_of_what_has_it(invoke: Invoke, kinds: shmq.Br
     assert invoke("stats", "-q", "clicks").exit_code == Code.NO_QUEUE
 
 
-def test_names_stand_without_a_flag(invoke: Invoke, shell: Shell, broker: shmq.Broker) -> None:
+def test_names_stand_without_a_flag(invoke: Invoke, quick: Quick, broker: shmq.Broker) -> None:
     assert invoke("create", "jobs", "--dead-letter", "none").exit_code == Code.OK
     assert invoke("produce", "jobs", "-m", "tea").exit_code == Code.OK
     assert "tea" in invoke("peek", "jobs").stdout
     assert invoke("who", "jobs").exit_code == Code.OK
-    assert shell("consume", "jobs").text == "tea\n"
+    assert quick("consume", "jobs").text == "tea\n"
     assert invoke("purge", "jobs", "--yes").exit_code == Code.OK
     assert invoke("delete", "jobs", "--yes").stdout == "queue 'jobs' is deleted\n"
     assert broker.list_queues() == []
@@ -103,6 +103,7 @@ def test_delete_finds_what_has_the_name(invoke: Invoke, kinds: shmq.Broker) -> N
     gone = invoke("delete", "orders", "-y")
     assert gone.exit_code == Code.NO_QUEUE
     assert "there is no queue, stream or exchange 'orders'" in gone.stderr
+    assert "did you mean 'jobs'?" in invoke("stats", "job").stderr
 
 
 def test_delete_asks_which_kind_is_meant_by_a_name_of_two(

@@ -14,22 +14,23 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import PATIENCE, Shell, ended, eventually, read_until, terminal
+from tests.system.cli.conftest import Quick
 
 
 def bodies(queue: shmq.Queue) -> list[Any]:
     return [message.body for message in queue.peek(100_000)]
 
 
-def test_a_message_given_as_a_flag_is_put_as_text(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("produce", "-q", "jobs", "-m", "hello, wörld")
+def test_a_message_given_as_a_flag_is_put_as_text(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("produce", "-q", "jobs", "-m", "hello, wörld")
 
     assert ran.text == "message 1 put on queue 'jobs'\n"
     (message,) = queue.peek()
     assert (message.codec, message.body) == ("text", "hello, wörld")
 
 
-def test_the_flag_may_be_repeated(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("produce", "-q", "jobs", "-m", "a", "-m", "", "-m", "c")
+def test_the_flag_may_be_repeated(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("produce", "-q", "jobs", "-m", "a", "-m", "", "-m", "c")
 
     assert ran.text == "3 messages put on queue 'jobs'\n"
     assert bodies(queue) == ["a", "", "c"]
@@ -37,30 +38,30 @@ def test_the_flag_may_be_repeated(shell: Shell, queue: shmq.Queue) -> None:
 
 @pytest.mark.parametrize("flags", [[], ["--file", "-"]], ids=["default", "dash"])
 def test_each_line_of_standard_input_is_a_message(
-    shell: Shell, queue: shmq.Queue, flags: list[str]
+    quick: Quick, queue: shmq.Queue, flags: list[str]
 ) -> None:
-    ran = shell("produce", "-q", "jobs", *flags, stdin=b"one\n\ntwo\r\nlast, without an end")
+    ran = quick("produce", "-q", "jobs", *flags, stdin=b"one\n\ntwo\r\nlast, without an end")
 
     assert ran.text == "4 messages put on queue 'jobs'\n"
     assert bodies(queue) == ["one", "", "two\r", "last, without an end"]
 
 
 def test_each_line_of_a_file_is_a_message_in_order(
-    shell: Shell, queue: shmq.Queue, tmp_path: Path
+    quick: Quick, queue: shmq.Queue, tmp_path: Path
 ) -> None:
     lines = [f"line {number} {'x' * (number % 500)}" for number in range(5000)]
     path = tmp_path / "lines"
     path.write_text("\n".join(lines) + "\n")
 
-    assert shell("produce", "-q", "jobs", "--file", str(path), "--json").json == {
+    assert quick("produce", "-q", "jobs", "--file", str(path), "--json").json == {
         "queue": "jobs",
         "put": 5000,
     }
     assert bodies(queue) == lines
 
 
-def test_no_lines_are_no_messages(shell: Shell, queue: shmq.Queue) -> None:
-    assert shell("produce", "-q", "jobs").text == "0 messages put on queue 'jobs'\n"
+def test_no_lines_are_no_messages(quick: Quick, queue: shmq.Queue) -> None:
+    assert quick("produce", "-q", "jobs").text == "0 messages put on queue 'jobs'\n"
     assert queue.empty()
 
 
@@ -76,61 +77,61 @@ def test_a_line_is_put_before_the_next_one_is_there(shell: Shell, queue: shmq.Qu
     assert (ran.code, ran.text) == (0, "2 messages put on queue 'jobs'\n")
 
 
-def test_a_message_carries_its_properties(shell: Shell, queue: shmq.Queue) -> None:
+def test_a_message_carries_its_properties(quick: Quick, queue: shmq.Queue) -> None:
     flags = ["--priority", "high", "--group", "g", "--header", "k=v=w", "--header", "é=ü"]
 
-    shell("produce", "-q", "jobs", "-m", "x", *flags)
+    quick("produce", "-q", "jobs", "-m", "x", *flags)
 
     (message,) = queue.peek()
     assert (message.priority, message.group) == (shmq.HIGH, "g")
     assert dict(message.headers) == {"k": "v=w", "é": "ü"}
 
 
-def test_lines_carry_the_same_properties(shell: Shell, queue: shmq.Queue) -> None:
-    shell("produce", "-q", "jobs", "--priority", "0", "--header", "k=v", stdin=b"a\nb\n")
+def test_lines_carry_the_same_properties(quick: Quick, queue: shmq.Queue) -> None:
+    quick("produce", "-q", "jobs", "--priority", "0", "--header", "k=v", stdin=b"a\nb\n")
 
     assert [(m.priority, dict(m.headers)) for m in queue.peek()] == [(0, {"k": "v"})] * 2
 
 
-def test_a_delayed_message_is_not_yet_visible(shell: Shell, queue: shmq.Queue) -> None:
-    shell("produce", "-q", "jobs", "-m", "x", "--delay", "1h")
+def test_a_delayed_message_is_not_yet_visible(quick: Quick, queue: shmq.Queue) -> None:
+    quick("produce", "-q", "jobs", "-m", "x", "--delay", "1h")
 
     assert (queue.qsize(), queue.stats().delayed) == (0, 1)
 
 
-def test_a_message_past_its_ttl_is_not_served(shell: Shell, queue: shmq.Queue) -> None:
-    shell("produce", "-q", "jobs", "-m", "x", "--ttl", "1ms")
+def test_a_message_past_its_ttl_is_not_served(quick: Quick, queue: shmq.Queue) -> None:
+    quick("produce", "-q", "jobs", "-m", "x", "--ttl", "1ms")
 
     eventually(queue.empty, "the message expired")
 
 
 def test_a_duplicate_is_told_with_the_first_ones_sequence(
-    shell: Shell, broker: shmq.Broker
+    quick: Quick, broker: shmq.Broker
 ) -> None:
     queue = broker.create_queue("jobs", dedupe_window=600.0)
     command = ("produce", "-q", "jobs", "-m", "x", "--dedupe-id", "only")
 
-    first, second = shell(*command, "--json").json, shell(*command, "--json").json
+    first, second = quick(*command, "--json").json, quick(*command, "--json").json
 
     assert first == {"queue": "jobs", "put": 1, "sequence": 1, "duplicate": False}
     assert second == {"queue": "jobs", "put": 0, "sequence": 1, "duplicate": True}
-    assert "duplicate of message 1" in shell(*command).text
+    assert "duplicate of message 1" in quick(*command).text
     assert queue.qsize() == 1
 
 
 @pytest.mark.parametrize("codec", ["json", "msgpack", "command", "event"])
-def test_a_codec_but_text_and_bytes_takes_json(shell: Shell, queue: shmq.Queue, codec: str) -> None:
+def test_a_codec_but_text_and_bytes_takes_json(quick: Quick, queue: shmq.Queue, codec: str) -> None:
     body = {"name": "start", "args": [1, 2.5, None, "é"]}
 
-    shell("produce", "-q", "jobs", "--codec", codec, "-m", json.dumps(body))
+    quick("produce", "-q", "jobs", "--codec", codec, "-m", json.dumps(body))
 
     (message,) = queue.peek()
     assert (message.codec, message.body) == (codec, body)
 
 
-def test_bytes_are_put_as_they_are(shell: Shell, queue: shmq.Queue) -> None:
-    shell("produce", "-q", "jobs", "--codec", "bytes", stdin=b"\xff\x00\n\xfe")
-    shell("produce", "-q", "jobs", "--codec", "bytes", "-m", b"\xfd")
+def test_bytes_are_put_as_they_are(quick: Quick, queue: shmq.Queue) -> None:
+    quick("produce", "-q", "jobs", "--codec", "bytes", stdin=b"\xff\x00\n\xfe")
+    quick("produce", "-q", "jobs", "--codec", "bytes", "-m", b"\xfd")
 
     assert bodies(queue) == [b"\xff\x00", b"\xfe", b"\xfd"]
 
@@ -145,9 +146,9 @@ def test_bytes_are_put_as_they_are(shell: Shell, queue: shmq.Queue) -> None:
     ids=["utf-8", "json", "deep"],
 )
 def test_a_line_that_is_no_message_is_named_and_those_before_it_are_put(
-    shell: Shell, queue: shmq.Queue, flags: list[str], stdin: bytes, said: str
+    quick: Quick, queue: shmq.Queue, flags: list[str], stdin: bytes, said: str
 ) -> None:
-    ran = shell("produce", "-q", "jobs", *flags, stdin=stdin, code=Code.REFUSED)
+    ran = quick("produce", "-q", "jobs", *flags, stdin=stdin, code=Code.REFUSED)
 
     assert said in ran.error
     assert ran.text == "2 messages put on queue 'jobs'\n"
@@ -156,12 +157,12 @@ def test_a_line_that_is_no_message_is_named_and_those_before_it_are_put(
 
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["ended", "endless"])
 def test_a_line_longer_than_the_queue_takes_is_named(
-    shell: Shell, broker: shmq.Broker, end: bytes
+    quick: Quick, broker: shmq.Broker, end: bytes
 ) -> None:
     queue = broker.create_queue("jobs", max_message_bytes=1000)
     stdin = b"a\nb\n" + b"x" * 200_000 + end
 
-    ran = shell("produce", "-q", "jobs", stdin=stdin, code=Code.TOO_LARGE)
+    ran = quick("produce", "-q", "jobs", stdin=stdin, code=Code.TOO_LARGE)
 
     assert "line 3 of standard input" in ran.error
     assert "1000" in ran.error
@@ -169,24 +170,24 @@ def test_a_line_longer_than_the_queue_takes_is_named(
 
 
 def test_a_message_longer_than_the_queue_takes_is_refused(
-    shell: Shell, broker: shmq.Broker
+    quick: Quick, broker: shmq.Broker
 ) -> None:
     broker.create_queue("jobs", max_message_bytes=10)
 
-    assert "11" in shell("produce", "-q", "jobs", "-m", "x" * 11, code=Code.TOO_LARGE).error
+    assert "11" in quick("produce", "-q", "jobs", "-m", "x" * 11, code=Code.TOO_LARGE).error
 
 
-def test_what_a_codec_cannot_hold_is_refused(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("produce", "-q", "jobs", "--codec", "msgpack", "-m", str(2**64), code=Code.REFUSED)
+def test_what_a_codec_cannot_hold_is_refused(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("produce", "-q", "jobs", "--codec", "msgpack", "-m", str(2**64), code=Code.REFUSED)
 
     assert str(2**64) in ran.error
     assert queue.empty()
 
 
-def test_a_full_queue_takes_what_fits_and_says_how_much(shell: Shell, broker: shmq.Broker) -> None:
+def test_a_full_queue_takes_what_fits_and_says_how_much(quick: Quick, broker: shmq.Broker) -> None:
     queue = broker.create_queue("jobs", capacity=3)
 
-    ran = shell("produce", "-q", "jobs", "--json", stdin=b"1\n2\n3\n4\n5\n", code=Code.FULL)
+    ran = quick("produce", "-q", "jobs", "--json", stdin=b"1\n2\n3\n4\n5\n", code=Code.FULL)
 
     assert ran.json == {"queue": "jobs", "put": 3}
     assert "--block" in ran.error
@@ -196,24 +197,24 @@ def test_a_full_queue_takes_what_fits_and_says_how_much(shell: Shell, broker: sh
 @pytest.mark.parametrize("flags", [["--timeout", "50ms"], ["--block", "--timeout", "0.05"], []])
 @pytest.mark.parametrize("messages", [["-m", "x"], ["-m", "x", "-m", "y"]])
 def test_a_full_queue_is_refused_after_the_timeout(
-    shell: Shell, broker: shmq.Broker, flags: list[str], messages: list[str]
+    quick: Quick, broker: shmq.Broker, flags: list[str], messages: list[str]
 ) -> None:
     queue = broker.create_queue("jobs", capacity=1)
     queue.put("first")
 
-    ran = shell("produce", "-q", "jobs", *messages, *flags, code=Code.FULL)
+    ran = quick("produce", "-q", "jobs", *messages, *flags, code=Code.FULL)
 
     assert "full" in ran.error
     assert ran.text == "0 messages put on queue 'jobs'\n"
 
 
 def test_a_queue_that_blocks_is_not_waited_for_with_no_block(
-    shell: Shell, broker: shmq.Broker
+    quick: Quick, broker: shmq.Broker
 ) -> None:
     broker.create_queue("jobs", capacity=1, overflow="block").put("first")
 
-    shell("produce", "-q", "jobs", "-m", "x", "--no-block", code=Code.FULL)
-    shell("produce", "-q", "jobs", "--no-block", stdin=b"x\ny\n", code=Code.FULL)
+    quick("produce", "-q", "jobs", "-m", "x", "--no-block", code=Code.FULL)
+    quick("produce", "-q", "jobs", "--no-block", stdin=b"x\ny\n", code=Code.FULL)
 
 
 @pytest.mark.parametrize("flags", [["--block"], ["--timeout", "1h"]])
@@ -296,28 +297,28 @@ def test_a_producer_that_waits_for_a_line_stops_at_ctrl_c(shell: Shell, queue: s
     ],
 )
 def test_a_wrong_flag_is_named_and_nothing_is_put(
-    shell: Shell, queue: shmq.Queue, arguments: list[str], said: str
+    quick: Quick, queue: shmq.Queue, arguments: list[str], said: str
 ) -> None:
-    assert said in shell("produce", "-q", "jobs", *arguments, code=Code.USAGE).error
+    assert said in quick("produce", "-q", "jobs", *arguments, code=Code.USAGE).error
     assert queue.stats().put == 0
 
 
 def test_a_message_that_is_not_utf_8_is_refused_with_the_way_out(
-    shell: Shell, queue: shmq.Queue
+    quick: Quick, queue: shmq.Queue
 ) -> None:
-    ran = shell("produce", "-q", "jobs", "-m", b"caf\xe9", code=Code.REFUSED)
+    ran = quick("produce", "-q", "jobs", "-m", b"caf\xe9", code=Code.REFUSED)
 
     assert "byte 4 (0xe9) is not UTF-8: use --codec bytes" in ran.error
     assert queue.empty()
 
 
 def test_a_file_that_cannot_be_read_is_named(
-    shell: Shell, queue: shmq.Queue, tmp_path: Path
+    quick: Quick, queue: shmq.Queue, tmp_path: Path
 ) -> None:
     missing = str(tmp_path / "missing")
 
-    assert missing in shell("produce", "-q", "jobs", "--file", missing, code=1).error
-    directory = shell("produce", "-q", "jobs", "--file", str(tmp_path), code=1).error
+    assert missing in quick("produce", "-q", "jobs", "--file", missing, code=1).error
+    directory = quick("produce", "-q", "jobs", "--file", str(tmp_path), code=1).error
     assert str(tmp_path) in directory
     assert "directory" in directory
 
@@ -329,12 +330,12 @@ def test_a_closed_standard_input_is_one_line_of_error(shell: Shell, queue: shmq.
     assert "-m TEXT" in ran.error
 
 
-def test_a_missing_queue_is_named(shell: Shell) -> None:
-    assert "'nowhere'" in shell("produce", "-q", "nowhere", "-m", "x", code=Code.NO_QUEUE).error
+def test_a_missing_queue_is_named(quick: Quick) -> None:
+    assert "'nowhere'" in quick("produce", "-q", "nowhere", "-m", "x", code=Code.NO_QUEUE).error
 
 
-def test_a_file_that_fails_half_way_is_named(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("produce", "-q", "jobs", "--file", "/proc/self/mem", code=Code.REFUSED)
+def test_a_file_that_fails_half_way_is_named(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("produce", "-q", "jobs", "--file", "/proc/self/mem", code=Code.REFUSED)
 
     assert "cannot read '/proc/self/mem'" in ran.error
     assert ran.text == "0 messages put on queue 'jobs'\n"

@@ -10,7 +10,7 @@ import pytest
 
 import shmq
 from shmq.cli.shared.exit_codes import Code
-from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def served(broker: shmq.Broker, queue: shmq.Queue) -> Iterator[None]:
     server.join()
 
 
-def test_the_reply_is_printed(shell: Shell, served: None) -> None:
-    ran = shell("request", "-q", "jobs", "-m", "this")
+def test_the_reply_is_printed(quick: Quick, served: None) -> None:
+    ran = quick("request", "-q", "jobs", "-m", "this")
 
     assert ran.text == '{"asked":"this"}\n'
 
 
-def test_the_request_has_a_codec_and_headers(shell: Shell, served: None) -> None:
-    ran = shell(
+def test_the_request_has_a_codec_and_headers(quick: Quick, served: None) -> None:
+    ran = quick(
         "request", "-q", "jobs", "-m", "[1]", "--codec", "json", "--header", "a=b", "--json"
     )
 
@@ -48,19 +48,19 @@ def test_the_request_has_a_codec_and_headers(shell: Shell, served: None) -> None
     assert found["encoding"] == "json"
 
 
-def test_an_error_of_the_handlers_is_one_line(shell: Shell, served: None) -> None:
-    ran = shell("request", "-q", "jobs", "-m", "bad", code=Code.REFUSED)
+def test_an_error_of_the_handlers_is_one_line(quick: Quick, served: None) -> None:
+    ran = quick("request", "-q", "jobs", "-m", "bad", code=Code.REFUSED)
 
     assert ran.err.decode() == "shmq: the handler of queue 'jobs' failed: ValueError: not that\n"
 
 
-def test_no_reply_in_time_has_a_code_of_its_own(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("request", "-q", "jobs", "-m", "x", "--timeout", "10ms", code=Code.UNREACHED)
+def test_no_reply_in_time_has_a_code_of_its_own(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("request", "-q", "jobs", "-m", "x", "--timeout", "10ms", code=Code.UNREACHED)
 
     assert "no reply" in ran.err.decode() and "0.01 s" in ran.err.decode()
 
 
-def test_what_is_not_of_its_codec_is_refused(shell: Shell, queue: shmq.Queue) -> None:
-    ran = shell("request", "-q", "jobs", "-m", "{", "--codec", "json", code=Code.REFUSED)
+def test_what_is_not_of_its_codec_is_refused(quick: Quick, queue: shmq.Queue) -> None:
+    ran = quick("request", "-q", "jobs", "-m", "{", "--codec", "json", code=Code.REFUSED)
 
     assert "the request: it is not JSON" in ran.err.decode()

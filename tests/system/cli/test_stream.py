@@ -13,6 +13,7 @@ from click.testing import Result
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
 
 Invoke = Callable[..., Result]
 
@@ -44,7 +45,7 @@ def test_a_stream_is_made_listed_and_deleted(invoke: Invoke) -> None:
 
 
 def test_records_are_appended_from_flags_and_lines(
-    invoke: Invoke, shell: Shell, stream: shmq.Stream
+    invoke: Invoke, quick: Quick, stream: shmq.Stream
 ) -> None:
     one = invoke("stream", "append", "events", "-m", "x", "-p", "1", "--header", "k=v", "--json")
     assert json.loads(one.stdout) == {
@@ -55,14 +56,14 @@ def test_records_are_appended_from_flags_and_lines(
     }
     (record,) = stream.read(1, 1)
     assert (record.body, record.headers) == ("x", {"k": "v"})
-    many = shell("stream", "append", "events", "--key-separator", ":", stdin=b"a:1\nb:2\n")
+    many = quick("stream", "append", "events", "--key-separator", ":", stdin=b"a:1\nb:2\n")
     assert "2 records appended" in many.text
     assert {record.key for p in range(2) for record in stream.read(p, 0)} >= {b"a", b"b"}
-    bad = shell(
+    bad = quick(
         "stream", "append", "events", "--key-separator", ":", stdin=b"none\n", code=Code.REFUSED
     )
     assert "0 records appended" in bad.text
-    half = shell(
+    half = quick(
         "stream",
         "append",
         "events",

@@ -29,6 +29,7 @@ T = TypeVar("T")
 #: Where the header says "ready", and where the queue's id is.
 PUBLISHED = place_of("published")
 QUEUE_ID = place_of("options.queue_id")
+OPTIONS = place_of("options")
 
 
 def path_of(namespace: str, queue: str = "q") -> Path:
@@ -210,7 +211,7 @@ STILLBORN: dict[str, Callable[[bytes, int], tuple[bytes, int, bool]]] = {
     "id written": lambda page, size: (bytes(8) + page[QUEUE_ID], 16, False),
     "semaphores made": lambda page, size: (bytes(8) + page[QUEUE_ID], 16, True),
     "size set": lambda page, size: (bytes(8) + page[QUEUE_ID], size, True),
-    "options written": lambda page, size: (bytes(8) + page[8:320], size, True),
+    "options written": lambda page, size: (bytes(8) + page[OPTIONS], size, True),
     "not published": lambda page, size: (bytes(8) + page[8:], size, True),
     "size set by hand": lambda page, size: (b"", size, False),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import secrets
 import shutil
@@ -61,10 +62,9 @@ def soak(
     broker = shmq.connect(namespace or f"soak-{secrets.token_hex(4)}")
     crew, stops = Crew(broker.namespace, directory), Stops()
     try:
-        stream = broker.create_stream(
-            workers.STREAM, partitions=PARTITIONS, ring_bytes=1 << 20, overflow="block", **options
-        )
-        stream.group(workers.GROUP, start="earliest")
+        options |= {"partitions": PARTITIONS, "ring_bytes": 1 << 20, "overflow": "block"}
+        stream = insist(functools.partial(broker.create_stream, workers.STREAM, **options))
+        insist(functools.partial(stream.group, workers.GROUP, start="earliest"))
         observer = Observer(stream)
         for work in [workers.append] * APPENDERS + [workers.take_part] * MEMBERS:
             crew.hire(work)
@@ -87,7 +87,7 @@ def soak(
         return judge(observer.seen, read_all(directory)), crew.killed
     finally:
         crew.dismiss()
-        broker.delete_stream(workers.STREAM)
+        insist(functools.partial(broker.delete_stream, workers.STREAM))
         broker.close()
         shutil.rmtree(directory)
 
