@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgpack
-
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of
@@ -22,6 +20,7 @@ from shmq.client.shared.share import Lender, Lent, Share, share_options
 from shmq.errors import MemberFenced, Unsupported
 from shmq.native import _core
 from shmq.protocol.messages.group import Settlement
+from shmq.protocol.messages.payload import pack_map, unpack_rows
 from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteLender", "delete_group", "groups_of", "open_group", "open_share"]
@@ -56,15 +55,15 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
     """See ``groups`` of :class:`shmq.api.Stream`."""
-    asked = msgpack.packb({"identity": stream.identity, "action": "list"})
-    rows = msgpack.unpackb(stream.ask(Type.STREAM_GROUPS, asked).payload or b"\x90")
+    asked = pack_map({"identity": stream.identity, "action": "list"})
+    rows = unpack_rows(stream.ask(Type.STREAM_GROUPS, asked))
     return [api.GroupSummary(**row) for row in rows]
 
 
 def delete_group(stream: Any, name: str) -> None:
     """See ``delete_group`` of :class:`shmq.api.Stream`."""
     asked = {"identity": stream.identity, "action": "delete", "group": check_name(name, "group")}
-    stream.ask(Type.STREAM_GROUPS, msgpack.packb(asked))
+    stream.ask(Type.STREAM_GROUPS, pack_map(asked))
 
 
 class RemoteLender(Lender):

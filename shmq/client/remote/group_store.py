@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgpack
-
 from shmq import errors
 from shmq.api.options import check_whole
 from shmq.client.shared.group_store import GroupStore, PartitionSeat
@@ -24,7 +22,7 @@ from shmq.protocol.messages.group import (
     ShareTake,
     ShareTaken,
 )
-from shmq.protocol.messages.payload import pack_places
+from shmq.protocol.messages.payload import pack_map, pack_places, unpack_answer
 from shmq.protocol.opcodes import Status, Type
 from shmq.protocol.status import stream_error_of
 
@@ -60,10 +58,10 @@ class RemoteGroupState:
         if self.options:
             asked["group_id"] = self.options["group_id"]
         try:
-            answer = self._stream.ask(Type.STREAM_GROUPS, msgpack.packb({**asked, **self._given}))
+            answer = self._stream.ask(Type.STREAM_GROUPS, pack_map({**asked, **self._given}))
         except errors.NoSuchGroup as error:
             raise errors.StreamDeleted(str(error)) from error
-        shown: dict[str, Any] = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        shown = unpack_answer(answer)
         self.options = shown["options"]
         self._seats = [tuple(each) for each in shown["seats"]]
         return shown
@@ -155,11 +153,11 @@ class RemoteMemberState(RemoteGroupState):
         """Become a member."""
         given = {**self._given, "member": name.decode("utf-8", "replace")}
         try:
-            answer = self._ask(Type.JOIN, 0, msgpack.packb(given))
+            answer = self._ask(Type.JOIN, 0, pack_map(given))
         except errors.StreamDeleted:
             self._check_grave()
             raise
-        said = msgpack.unpackb(answer.payload or b"", strict_map_key=False)
+        said = unpack_answer(answer)
         self.options = said["options"]
         self._change, self._heard_at = 0, 0.0
         self._damaged_before, self._damaged = self.damaged, 0

@@ -37,6 +37,7 @@ from shmq.client.remote.staged_publish import RemoteStagedPublisher
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
+from shmq.protocol.messages.queue import Create, Select
 from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
 from shmq.protocol.status import error_of
 
@@ -88,7 +89,7 @@ class RemoteQueue(api.Queue):
 
     def _make(self, own: Mapping[str, Any]) -> None:
         """Make it with these options, as the connection's own: it goes with that."""
-        packed = msgpack.packb({**own, "own": True})
+        packed = Create(dict(own), own=True).pack()
         answer = self._connection.call(lambda wire: wire.request(Type.CREATE, True, packed))
         if answer.status in (Status.NO_QUEUE, Status.FORBIDDEN):
             raise errors.Forbidden(
@@ -787,16 +788,15 @@ class RemoteQueue(api.Queue):
     def redrive(self, limit: int | None = None, *, where: str | None = None) -> int:
         """See :class:`shmq.api.Queue`."""
         most = FOREVER if limit is None else min(check_whole("limit", limit, 1, None), FOREVER - 1)
-        rest = most.to_bytes(4, "big")
-        if where is not None:
-            rest += Where(where).text.encode()
+        text = None if where is None else Where(where).text
+        if text is not None:
             greeting = self._connection.greeting
             if greeting is None or Feature.WHERE not in greeting.features:
                 raise errors.Unsupported(
                     f"queue {self._name!r}: the server cannot choose among dead letters by an "
                     f"expression: it needs a newer version of shmq"
                 )
-        return self.ask(Type.REDRIVE, rest).number
+        return self.ask(Type.REDRIVE, Select(most, text).pack()).number
 
     def _numbers(self) -> dict[str, Any]:
         return _map(self.ask(Type.STATS, again=True))

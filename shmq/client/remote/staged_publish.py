@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import array
-import struct
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-
-import msgpack
 
 from shmq import api, errors
 from shmq.api.bulk import check_batch, check_part, check_publisher
@@ -18,12 +13,19 @@ from shmq.client.remote.connection import Backoff
 from shmq.client.remote.put import encode
 from shmq.codec.codecs import pack_properties
 from shmq.native import _core
+from shmq.protocol.messages.staging import (
+    Publish,
+    Published,
+    Stage,
+    Staged,
+    StagedState,
+    StageRow,
+)
 from shmq.protocol.opcodes import Type
 
 __all__ = ["RemoteStagedPublisher"]
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
-_SIZE: Final = struct.Struct("!I")
 #: What a STAGE has beside its rows, at most, in bytes: a name, and the map.
 _BESIDE: Final = 1024
 
@@ -50,19 +52,12 @@ class RemoteStagedPublisher(api.StagedPublisher):
     ) -> None:
         """See :class:`shmq.api.StagedPublisher`."""
         queue = self._queue
-        head = msgpack.packb(
-            {
-                "publisher": self._publisher,
-                "batch": check_batch(batch),
-                "part": check_part(part),
-                "staging_bytes": staging_bytes,
-            }
-        )
+        asked = Stage(self._publisher, check_batch(batch), check_part(part), staging_bytes)
         items = _from_columns(rows) if isinstance(rows, api.Rows) else _from_rows(queue, rows)
         for body, meta in items:
             queue.check_size(body, meta)
         for some in _frames(items, queue.largest_frame - _BESIDE):
-            queue.ask(Type.STAGE, _SIZE.pack(len(head)) + head + _packed(some))
+            queue.ask(Type.STAGE, asked.pack(some))
 
     def commit_batch(
         self, batch: int, parts: Sequence[str], *, timeout: float | None = None
@@ -70,55 +65,43 @@ class RemoteStagedPublisher(api.StagedPublisher):
         """See :class:`shmq.api.StagedPublisher`."""
         _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
-        asked = {
-            "publisher": self._publisher,
-            "batch": check_batch(batch),
-            "parts": [check_part(part) for part in parts],
-        }
+        parts = [check_part(part) for part in parts]
+        asked = Publish(self._publisher, check_batch(batch), parts).pack()
         backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         rows = 0
         while True:
-            told = _map_of(self._queue.ask(Type.PUBLISH, msgpack.packb(asked), again=True))
-            rows += int(told["rows"])
-            if told["left"] is None:
+            told = Published.unpack(self._queue.ask(Type.PUBLISH, asked, again=True))
+            rows += told.rows
+            if told.left is None:
                 return rows
-            if told["rows"]:
+            if told.rows:
                 backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
-                raise errors.Full(told["left"])
-            if not told["rows"]:
+                raise errors.Full(told.left)
+            if not told.rows:
                 time.sleep(backoff.pause(left))
 
     def sealed(self) -> int | None:
         """See :class:`shmq.api.StagedPublisher`."""
-        sealed: int | None = self._ask("sealed")["sealed"]
-        return sealed
+        return self._ask("sealed").sealed
 
     def sweep(self, keep: str | None = None) -> int:
         """See :class:`shmq.api.StagedPublisher`."""
-        return int(self._ask("sweep", keep)["removed"])
+        return self._ask("sweep", keep).removed
 
     def discard(self) -> None:
         """See :class:`shmq.api.StagedPublisher`."""
         self._ask("discard")
 
-    def _ask(self, action: str, keep: str | None = None) -> dict[str, Any]:
+    def _ask(self, action: str, keep: str | None = None) -> StagedState:
         """What the server says of the staging queue, once the action is done."""
-        asked = {"publisher": self._publisher, "action": action, "keep": keep}
-        return _map_of(self._queue.ask(Type.STAGED, msgpack.packb(asked), again=True))
+        asked = Staged(self._publisher, action, keep).pack()
+        return StagedState.unpack(self._queue.ask(Type.STAGED, asked, again=True))
 
 
-def _map_of(answer: Any) -> dict[str, Any]:
-    found: dict[str, Any] = msgpack.unpackb(answer.payload, strict_map_key=False)
-    return found
-
-
-_Item = tuple[Any, bytes]
-
-
-def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[_Item]:
-    items: list[_Item] = []
+def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[StageRow]:
+    items: list[StageRow] = []
     for row in rows:
         if type(row) is bytes:
             items.append((row, b""))
@@ -134,7 +117,7 @@ def _from_rows(queue: Any, rows: Sequence[api.Row]) -> list[_Item]:
     return items
 
 
-def _from_columns(rows: api.Rows) -> list[_Item]:
+def _from_columns(rows: api.Rows) -> list[StageRow]:
     bodies = _slices(rows.data, rows.offsets)
     if rows.metas is not None:
         metas = [bytes(meta) for meta in _slices(rows.metas, rows.meta_offsets)]
@@ -150,9 +133,9 @@ def _slices(data: Any, offsets: Any) -> list[memoryview]:
     return [view[places[i] : places[i + 1]] for i in range(len(places) - 1)]
 
 
-def _frames(items: list[_Item], most: int) -> Iterator[list[_Item]]:
+def _frames(items: list[StageRow], most: int) -> Iterator[list[StageRow]]:
     """The rows, as many at once as go into a frame; none are a frame, too."""
-    some: list[_Item] = []
+    some: list[StageRow] = []
     size = 0
     for item in items:
         bytes_ = len(item[0]) + len(item[1]) + 8
@@ -163,13 +146,3 @@ def _frames(items: list[_Item], most: int) -> Iterator[list[_Item]]:
         size += bytes_
     if some or not items:
         yield some
-
-
-def _packed(items: list[_Item]) -> bytes:
-    lengths = array.array("I", [len(body) for body, _ in items] + [len(meta) for _, meta in items])
-    if sys.byteorder == "little":
-        lengths.byteswap()
-    parts = [_SIZE.pack(len(items)), lengths.tobytes()]
-    parts += [meta for _, meta in items]
-    parts += [body for body, _ in items]
-    return b"".join(parts)

@@ -30,7 +30,7 @@ from shmq.protocol.messages.group import (
     unpack_places,
 )
 from shmq.protocol.messages.payload import pack_map, pack_numbers, unpack_map
-from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.opcodes import RIGHTS, Right, Status, Type
 from shmq.protocol.status import Refusal
 from shmq.server.auth.tokens import KNOWN
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
@@ -110,7 +110,7 @@ class Members:
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
         asked = MemberRequest.unpack(rest)
         options = unpack_map(asked.rest)
-        stream = self._attached(session, name, asked, Right.CONSUME)
+        stream = self._attached(session, name, asked, RIGHTS[Type.JOIN])
         with well_formed(), self._room_for(session, stream, asked.group):
             member_session = self._member_session(session, stream, asked.group, options)
         key = stream.identity, asked.group, member_session.id

@@ -65,9 +65,6 @@ def test_bash_completes_commands_flags_and_queues(
     assert completed(environment, "shmq", "completion", "z") == ["zsh"]
 
 
-<<<<<<< HEAD
-@pytest.mark.prove
-=======
 @pytest.mark.parametrize(
     ("words", "begun", "completed"),
     [
@@ -100,7 +97,7 @@ def test_names_are_completed_wherever_a_command_takes_them(
     assert [found.value for found in shell.get_completions(words.split(), begun)] == completed
 
 
->>>>>>> refs/heads/cli
+@pytest.mark.prove
 @pytest.mark.skipif(not BASH, reason="there is no bash here")
 def test_the_key_completes_the_name_of_a_queue_in_an_interactive_bash(
     shell: Shell, environment: dict[str, str], broker: shmq.Broker
