@@ -31,12 +31,13 @@ FRAMES = frames()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table under a heading, as plain text."""
+    """The cells of the tables under a heading, as plain text."""
     part = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", TEXT, re.MULTILINE | re.DOTALL)
     assert part, heading
     plain = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", part[1]).replace("`", "")
-    lines = re.findall(r"^\| (.*) \|$", plain, re.MULTILINE)
-    return [line.split(" | ") for line in lines[2:]]
+    tables = re.findall(r"(?:^\|.*\|\n)+", plain, re.MULTILINE)
+    lines = [line for table in tables for line in table.splitlines()[2:]]
+    return [line[2:-2].split(" | ") for line in lines]
 
 
 def test_what_is_made_of_the_definition_is_as_the_definition_says() -> None:
