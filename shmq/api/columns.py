@@ -102,7 +102,7 @@ class Run:
     sequences: bytes
     #: Receipts, unsigned 64-bit: what settles each, from any process.
     receipts: bytes
-    #: Where they stand, unsigned 32-bit: what ``Queue.read_run`` finds them by.
+    #: Where they stand, unsigned 32-bit: what ``BulkQueue.read_run`` finds them by.
     slots: bytes
 
     def __len__(self) -> int:

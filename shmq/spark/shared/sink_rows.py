@@ -53,7 +53,7 @@ class Rows:
         return len(self.bodies)
 
     def prepared_puts(self) -> shmq.Rows | list[tuple[bytes, Properties]]:
-        """As ``Queue.stage`` takes them: where they lie, if bodies are all there is."""
+        """As ``StagedPublisher.stage`` takes them: where they lie, if bodies are all there is."""
         if self.properties is not None:
             return list(zip(self.bodies.to_pylist(), self.properties, strict=True))
         if self.bodies.type != pa.binary():
