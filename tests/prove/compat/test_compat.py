@@ -1,0 +1,59 @@
+"""What an earlier build wrote is read by this one, and a client of it gets the same answers.
+
+``files.tar.gz`` is a data directory and ``session.json`` the answers to `session.run`, both of the
+build before the tree was ordered.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shmq
+from tests.prove.compat import session
+from tests.support.serving import serve
+
+HERE = Path(__file__).parent
+
+#: The messages of the journalled queue, in the order in which they are served.
+MESSAGES = [b"2", b"6", {"a": [1, 2]}, b"by a transaction", b"1", b"9", b"0", b"4", b"8"]
+
+
+@pytest.fixture
+def restarted(namespace: str, tmp_path: Path) -> Iterator[shmq.Broker]:
+    """A broker of the files, on a host that has just started, with a writer."""
+    with tarfile.open(HERE / "files.tar.gz") as files:
+        files.extractall(tmp_path, filter="data")
+    directory = tmp_path / "compat"
+    for folder in [directory, *(path for path in directory.rglob("*") if path.is_dir())]:
+        folder.chmod(0o700)  # which is left out where an archive is taken out
+    with serve(namespace, data_dir=str(directory)), shmq.connect(namespace) as broker:
+        yield broker
+
+
+def test_files_of_an_earlier_build_are_recovered(restarted: shmq.Broker) -> None:
+    broker = restarted
+    journalled = broker.queue("journalled")
+    assert [message.body for message in journalled.peek()] == MESSAGES
+    assert (journalled.stats().delayed, journalled.options.priorities) == (1, 4)
+    assert [message.body for message in broker.queue("journalled.dlq").peek()] == [b"5"]
+    assert [message.body for message in broker.queue("snapshot").peek()] == [b"y", b"z"]
+
+    stream = broker.stream("stream")
+    records = [record for partition in range(2) for record in stream.read(partition, 0)]
+    assert sorted(record.body["n"] for record in records) == list(range(21))
+    assert stream.group("readers").committed() == {0: 0, 1: 20}
+    assert broker.exchange("exchange").publish("routed", "a.b", confirm="disk").queues == 1
+    assert journalled.qsize() == len(MESSAGES) + 1
+
+
+def test_a_session_of_every_operation_is_answered_as_before(namespace: str) -> None:
+    with serve(namespace, workers=1, persist=False) as server:
+        answers = session.run(server.address)
+
+    # Through JSON, as what was recorded went.
+    assert json.loads(json.dumps(answers)) == json.loads((HERE / "session.json").read_text())
