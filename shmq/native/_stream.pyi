@@ -1,6 +1,6 @@
 """The interface of the compiled binding of streams; see the _log_*.pxi files beside it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final, overload
 
@@ -8,6 +8,7 @@ from shmq.api import Appended as AppendedContract
 from shmq.api import AppendedRange as AppendedRangeContract
 from shmq.api import Record as RecordContract
 from shmq.api import Records as RecordsContract
+from shmq.native._core import Policy
 
 COMPRESSIONS: Final[tuple[str | None, ...]]
 HAS_CRASHPOINTS: Final[bool]
@@ -321,15 +322,7 @@ class StreamHandle:
 
 def set_patience(seconds: float) -> None: ...
 def partition_bytes(options: Mapping[str, Any]) -> int: ...
-def install(
-    encode: Callable[[Any, str | None], tuple[Any, int]],
-    decode: Callable[[bytes, int, str], Any],
-    pack: Callable[[Mapping[str, Any]], bytes],
-    unpack: Callable[[bytes | None], dict[str, Any]],
-) -> None: ...
-def install_compression(
-    name: str, decompress: Callable[[bytes, int], bytes] | None
-) -> Callable[[bytes, int], bytes] | None: ...
+def set_policy(policy: Policy) -> None: ...
 def records_of(
     raw: Any,
     partition: int,

@@ -376,14 +376,9 @@ cdef Records _read_packed(object block, uint32_t partition, int64_t offset, uint
 
 cdef bytes _expand(const shmq_entry *e):
     """The entries that were compressed together, their offsets counted from 0."""
-    expand = _decompress.get(e.compression)
-    if expand is None:
-        raise _errors.Unsupported(
-            f"the records from offset {e.offset} on are compressed with "
-            f"{COMPRESSIONS[e.compression]!r}, and nothing was installed to expand that")
     packed = PyBytes_FromStringAndSize(<const char *>e.value, e.value_bytes)
     try:
-        plain = expand(packed, e.raw)
+        plain = _expand_batch(COMPRESSIONS[e.compression], packed, e.raw)
     except _errors.Unsupported as error:
         raise _errors.Unsupported(f"the records from offset {e.offset} on: {error}") from error
     except Exception as error:

@@ -1,4 +1,4 @@
-# Constants, hooks, and the errors that several files raise.
+# Constants, the policy, and the errors that several files raise.
 
 cdef enum:
     WAIT_SLICE = 50000000        # ns
@@ -28,7 +28,7 @@ cdef object _encode = None
 cdef object _decode = None
 cdef object _pack = None
 cdef object _unpack = None
-cdef dict _decompress = {}
+cdef object _expand_batch = None
 
 
 def set_patience(double seconds):
@@ -36,20 +36,12 @@ def set_patience(double seconds):
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
-def install(encode, decode, pack, unpack):
-    """Set how bodies and headers become bytes and back: see shmq/codec/codecs.py."""
-    global _encode, _decode, _pack, _unpack
-    _encode, _decode, _pack, _unpack = encode, decode, pack, unpack
-
-
-def install_compression(str name, decompress):
-    """Set how the blocks of that compression are expanded: ``decompress(bytes, size)``.
-
-    Returns how it was done before; None: not at all.
-    """
-    before = _decompress.get(COMPRESSIONS.index(name))
-    _decompress[COMPRESSIONS.index(name)] = decompress
-    return before
+def set_policy(policy):
+    """Set what the streams and records of this module call of the layers above: a `Policy`."""
+    global _encode, _decode, _pack, _unpack, _expand_batch
+    _encode, _decode = policy.encode_body, policy.decode_body
+    _pack, _unpack = policy.pack_properties, policy.unpack_properties
+    _expand_batch = policy.expand
 
 
 cdef inline int64_t _monotonic():

@@ -93,6 +93,13 @@ cdef class _Attachment:
         """Move up to ``limit`` dying messages to the dead-letter queue."""
         raise NotImplementedError
 
+    def _wait_filtered(self, attempt, block, timeout):
+        """What ``attempt()`` returns as soon as that is true; its last result after the timeout.
+
+        It is called again whenever a message has come.
+        """
+        raise NotImplementedError
+
     def _not_confirmed(self, sequence, taken):
         """Why what was put is not known to be on disk: the error to raise."""
         raise NotImplementedError

@@ -3,9 +3,6 @@
 cdef enum:
     MOST_COLUMNS = 0x7FFFFFFF   # bytes of a block: Arrow's offsets have 31 bits
 
-cdef object _new_columns = None
-cdef object _new_run = None
-
 # The name and the format of each array of a block, by `enum shmq_column`.
 COLUMN_FORMATS = (
     ("sequence", "Q"), ("put_at", "q"), ("visible_at", "q"), ("lease_until", "q"),
@@ -13,12 +10,6 @@ COLUMN_FORMATS = (
     ("reason", "B"), ("codec", "B"), ("body_offsets", "i"), ("bodies", "B"),
     ("meta_offsets", "i"), ("metas", "B"),
 )
-
-
-def install_columns(columns, run):
-    """Set what makes a block and a run out of their bytes: see shmq/api/columns.py."""
-    global _new_columns, _new_run
-    _new_columns, _new_run = columns, run
 
 
 def columns_of(bytes data):
@@ -89,7 +80,7 @@ cdef object _excerpt(shmq_queue *q, const shmq_snapshot_read *e):
         shmq_columns_begin(&columns, base, &places)
         shmq_snapshot_read_copy(q, e, shmq_wall_offset(), &columns)
         size = shmq_columns_end(&columns)
-    return _new_columns(data if size == places.size else data[:size])
+    return _policy.columns(data if size == places.size else data[:size])
 
 
 @cython.no_gc_clear

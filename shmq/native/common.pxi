@@ -1,4 +1,4 @@
-# Constants, hooks, and the checks of arguments that several files use.
+# Constants, the policy, and the checks of arguments that several files use.
 
 cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
@@ -24,20 +24,49 @@ cdef int64_t LONG_AGO = -FOREVER
 cdef int64_t AT_ONCE = 0        # the end of an operation that waits for nothing but a lock
 cdef int64_t UNKNOWN = -1       # the end of one whose timeout was not looked at yet
 cdef uint64_t NO_RECEIPT = 0xFFFFFFFFFFFFFFFF
-cdef object _decode = None
-cdef object _encode = None
-cdef object _unpack = None
+
+
+@cython.final
+cdef class Policy:
+    """What the binding calls of the layers above it: one object, set before the first handle.
+
+    ``encode_message`` makes a message of what ``put`` takes, ``encode_body`` a record's body;
+    ``decode_body`` is the reverse of both. ``pack_properties`` and ``unpack_properties``: the
+    properties of a message, and the headers of a record. ``expand``: a compressed batch of
+    records, by the name of its compression. ``columns``, ``run`` and ``dead_letter`` make the
+    contract's objects of bytes and properties; ``compile_filter`` a `Filter` of an expression.
+    """
+
+    cdef readonly object encode_message, encode_body, decode_body
+    cdef readonly object pack_properties, unpack_properties, expand
+    cdef readonly object columns, run, dead_letter, compile_filter
+
+    def __init__(self, *, encode_message, encode_body, decode_body, pack_properties,
+                 unpack_properties, expand, columns, run, dead_letter, compile_filter):
+        self.encode_message = encode_message
+        self.encode_body = encode_body
+        self.decode_body = decode_body
+        self.pack_properties = pack_properties
+        self.unpack_properties = unpack_properties
+        self.expand = expand
+        self.columns = columns
+        self.run = run
+        self.dead_letter = dead_letter
+        self.compile_filter = compile_filter
+
+
+cdef Policy _policy = None
+
+
+def set_policy(Policy policy not None):
+    """Set what the queues, messages and filters of this module call of the layers above."""
+    global _policy
+    _policy = policy
 
 
 def set_patience(double seconds):
     """How long this thread waits for a lock at most, in seconds; 0: as others do."""
     shmq_limit_patience(<int64_t>(seconds * 1e9))
-
-
-def install(encode, decode, unpack):
-    """Set how bodies and properties become bytes and back: see shmq/codec/codecs.py."""
-    global _encode, _decode, _unpack
-    _encode, _decode, _unpack = encode, decode, unpack
 
 
 # Whether another thread may want the GIL.

@@ -190,7 +190,7 @@ cdef class Consumer:
         if self.filter is not None and not wait:
             return self._choose() > 0
         if self.filter is not None:
-            return _wait_chosen(self.handle, self._choose, self.block, self.timeout) > 0
+            return self.handle._wait_filtered(self._choose, self.block, self.timeout) > 0
         while True:
             status = self._refill(wait, round_, &until)
             if status == SHMQ_OK:

@@ -1,18 +1,5 @@
 # Choosing by a filter: see shmq/core/queue/filter.h and shmq/core/queue/select.h.
 
-cdef object _compile_filter = None
-cdef object _wait_chosen = None
-
-
-def install_choosing(compile, wait):
-    """Set how an expression becomes a `Filter`, and how to wait for what it lets through.
-
-    ``wait(queue, attempt, block, timeout)`` returns what ``attempt()`` does as soon as that is
-    true, or its last result.
-    """
-    global _compile_filter, _wait_chosen
-    _compile_filter, _wait_chosen = compile, wait
-
 
 @cython.final
 cdef class Filter:
@@ -52,4 +39,4 @@ cdef class Filter:
 
 
 cdef Filter _filter_of(where):
-    return where if type(where) is Filter else _compile_filter(where)
+    return where if type(where) is Filter else _policy.compile_filter(where)

@@ -33,7 +33,7 @@ cdef class _Getter(_Putter):
                 raise self._empty(block, timeout)
 
     cdef object _get_chosen(self, Filter filter, block, timeout):
-        found = _wait_chosen(self, lambda: self.choose(filter, 1), block, timeout)
+        found = self._wait_filtered(lambda: self.choose(filter, 1), block, timeout)
         if found:
             return found[0]
         if block and timeout is not None:
@@ -54,7 +54,7 @@ cdef class _Getter(_Putter):
         cdef shmq_view *views
         if where is not None:
             filter = _filter_of(where)
-            return _wait_chosen(self, lambda: self.choose(filter, most), block, timeout)
+            return self._wait_filtered(lambda: self.choose(filter, most), block, timeout)
         views = _new_views(most)
         try:
             while not messages:

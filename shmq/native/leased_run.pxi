@@ -34,8 +34,8 @@ cdef class _Sheet:
         self.bytes_ += <uint64_t>view.body_bytes + view.meta_bytes
 
     cdef object run(self):
-        return _new_run(self.sequences[:self.count * 8], self.receipts[:self.count * 8],
-                        self.slots[:self.count * 4])
+        return _policy.run(self.sequences[:self.count * 8], self.receipts[:self.count * 8],
+                           self.slots[:self.count * 4])
 
 
 @cython.no_gc_clear

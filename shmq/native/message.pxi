@@ -66,7 +66,7 @@ cdef class Message:
         if self.number == 0:
             self.decoded = self.raw
         else:
-            self.decoded = _decode(self.raw, self.number, self.codec)
+            self.decoded = _policy.decode_body(self.raw, self.number, self.codec)
         self.is_decoded = True
         return self.decoded
 
@@ -115,7 +115,7 @@ cdef class Message:
     def properties(self):
         """See shmq.api.Message.properties."""
         if self.unpacked is None:
-            self.unpacked = _unpack(self.meta)
+            self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
@@ -246,17 +246,10 @@ cdef void _watch_messages():
 _watch_messages()
 
 _CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
-_dead_letter = None
-
-
-def install_dead_letter(make):
-    """Set what makes a DeadLetter of the property `dead`."""
-    global _dead_letter
-    _dead_letter = make
 
 
 cdef object _dead(properties):
-    return None if properties is None else _dead_letter(properties)
+    return None if properties is None else _policy.dead_letter(properties)
 
 
 cdef Message _bare_message(_Getter handle, const shmq_view *view):

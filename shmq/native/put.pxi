@@ -40,7 +40,7 @@ cdef class _Putter(_Confirmer):
     cdef Parcel _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
                       dedupe_id, reply_to, correlation, encoded=False):
         cdef Parcel parcel = Parcel.__new__(Parcel)
-        buffer, number, meta, level, delay_s, ttl_s = _encode(
+        buffer, number, meta, level, delay_s, ttl_s = _policy.encode_message(
             body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
             correlation, self.q.h.options.priorities, encoded)
         parcel.keep = buffer

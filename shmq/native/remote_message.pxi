@@ -53,7 +53,7 @@ cdef class RemoteMessage:
             if codec == "bytes" or codec not in _CODECS:
                 self.decoded = self.raw
             else:
-                self.decoded = _decode(self.raw, _CODECS.index(codec), codec)
+                self.decoded = _policy.decode_body(self.raw, _CODECS.index(codec), codec)
             self.is_decoded = True
         return self.decoded
 
@@ -78,7 +78,7 @@ cdef class RemoteMessage:
 
     cdef dict _all(self):
         if self.unpacked is None:
-            self.unpacked = _unpack(self.meta)
+            self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
@@ -355,21 +355,14 @@ cpdef uint32_t milliseconds(str what, seconds) except? 0:
     return <uint32_t>ms
 
 
-# Called when acknowledgements begin to gather, so that they do not wait for long.
-cdef object _ring_postman = None
-cdef bint postman_walks = False
+cdef class AckFlusher:
+    """Sends what `Acks` gather before it has waited for long: see client/remote/ack_flusher.py."""
 
+    cdef public bint awake       # it looks at every `Acks` by itself now
 
-def install_postman(ring):
-    """Set what is called when acknowledgements gather and the postman does not walk."""
-    global _ring_postman
-    _ring_postman = ring
-
-
-def set_postman(bint walks):
-    """Whether the postman looks at every `Acks` by himself now."""
-    global postman_walks
-    postman_walks = walks
+    def wake(self):
+        """Acknowledgements begin to gather, and it is not awake."""
+        raise NotImplementedError
 
 
 cdef int64_t QUICK = 1000000  # ns: what is handed out so soon after another goes on in a row
@@ -383,6 +376,7 @@ cdef class Acks:
     """
 
     cdef public Wire wire
+    cdef AckFlusher flusher
     cdef public bint ended
     cdef public uint32_t stream  # the subscription whose credit counts
     cdef public int in_hand      # its messages that the application has and has not settled
@@ -395,8 +389,9 @@ cdef class Acks:
     cdef uint64_t *receipts
     cdef object __weakref__
 
-    def __cinit__(self, int most):
+    def __cinit__(self, int most, AckFlusher flusher not None):
         self.most = most
+        self.flusher = flusher
         self.refused = []
         self.receipts = <uint64_t *>malloc(most * sizeof(uint64_t))
         if self.receipts == NULL:
@@ -414,8 +409,8 @@ cdef class Acks:
             return False
         if not self.count:
             self.since = now
-            if not postman_walks and _ring_postman is not None:
-                _ring_postman()
+            if not self.flusher.awake:
+                self.flusher.wake()
         self.receipts[self.count] = message.lease
         self.count += 1
         if self.count == self.most:

@@ -186,7 +186,7 @@ cdef class Replay:
             shmq_columns_begin(&columns, base, &places)
             shmq_file_columns_copy(&self.r, &e, first, at, &columns)
             shmq_columns_end(&columns)
-        return _new_columns(data), at if at < last else None
+        return _policy.columns(data), at if at < last else None
 
     def dedupe(self):
         """The dedupe ids: (half of the hash, other half, sequence number, until in wall ns)."""

@@ -31,10 +31,10 @@ from shmq.client.local.waiting import async_get, wait_thread
 from shmq.client.local.waiting.filtered_wait import wait_chosen
 from shmq.client.shared import definitions, durability, durable_wait, openers
 from shmq.client.shared.docstrings import document
+from shmq.client.shared.policy import compile_filter
 from shmq.client.shared.rpc_client import REPLY_OPTIONS, Asker
 from shmq.client.shared.schema_methods import Registrar
 from shmq.client.transaction.recover import look, settle, settle_all, settle_copy
-from shmq.codec import codecs
 from shmq.errors import (
     FileError,
     ForeignSegment,
@@ -75,18 +75,11 @@ _SCAN = 4096
 _BURY_AT_ONCE = 256
 _EVERYTHING = 1 << 31
 
+_T = TypeVar("_T")
 _Handle = TypeVar("_Handle", bound="LocalQueue | LocalStream | LocalExchange")
 
 
 # Most processes have queues, and no use for the rest: it is loaded when it is asked for.
-
-
-def compile_filter(where: str) -> _core.Filter:
-    """See :func:`shmq.expression.compiler.compile_filter`."""
-    with descriptors:
-        from shmq.expression import compiler  # noqa: PLC0415
-
-    return compiler.compile_filter(where)
 
 
 def _meant(where: str) -> Where:
@@ -96,14 +89,6 @@ def _meant(where: str) -> Where:
     return Where(where)
 
 
-def _columns(data: bytes) -> api.Columns:
-    return api.Columns(data)
-
-
-def _run(sequences: bytes, receipts: bytes, slots: bytes) -> api.Run:
-    return api.Run(sequences, receipts, slots)
-
-
 def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
     with descriptors:
         from shmq.client.local import stream as streams  # noqa: PLC0415
@@ -111,10 +96,6 @@ def _attach_stream(namespace: Namespace, name: str) -> LocalStream:
     return streams.attach(namespace, name)
 
 
-_core.install(codecs.encode_message, codecs.decode_body, codecs.unpack_properties)
-_core.install_columns(_columns, _run)
-_core.install_dead_letter(dead_letters.dead_letter)
-_core.install_choosing(compile_filter, wait_chosen)
 api.Message.register(_core.Message)
 api.Batch.register(_core.Batch)
 api.Packed.register(_core.Packed)
@@ -360,6 +341,9 @@ class LocalQueue(_core.Handle, api.Queue):
         if not self.has_writer() and self._namespace.keeper is None:
             return f"{kept}; {durability.missing(self._namespace)}"
         return f"{kept}: wait (block=True), consume, or make it larger"
+
+    def _wait_filtered(self, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
+        return wait_chosen(self, attempt, block, timeout)
 
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
         return durable_wait.not_confirmed(self, sequence, taken)

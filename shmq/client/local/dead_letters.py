@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from shmq.api import DeadLetter
 from shmq.api.names import staging_target
 from shmq.client.transaction.recover import is_transaction
 from shmq.codec.codecs import pack_properties, unpack_properties
@@ -69,16 +68,6 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Detach."""
-
-
-def dead_letter(properties: dict[str, Any]) -> DeadLetter:
-    """The property ``dead`` of the wire contract as an object."""
-    return DeadLetter(
-        reason=properties["reason"],
-        queue=properties["queue"],
-        deliveries=properties["deliveries"],
-        at=properties["at"] / 1000,
-    )
 
 
 def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:

@@ -16,13 +16,13 @@ import weakref
 from shmq.errors import ShmqError
 from shmq.native import _core
 
-__all__ = ["look_after"]
+__all__ = ["new_acks"]
 
 _ROUND = 0.005
 _IDLE_ROUNDS = 100
 
 
-class _Postman:
+class _Postman(_core.AckFlusher):
     """The thread, and what it looks at."""
 
     def __init__(self) -> None:
@@ -34,16 +34,18 @@ class _Postman:
         self._lock = threading.Lock()
         self._bell = threading.Event()
         self._thread: threading.Thread | None = None
-        _core.set_postman(False)
+        self.awake = False
 
-    def look_after(self, acks: _core.Acks) -> None:
-        """See to it that what gathers there is sent."""
+    def new_acks(self, most: int) -> _core.Acks:
+        """Room for ``most`` acknowledgements, which are sent within 10 ms of gathering."""
+        acks = _core.Acks(most, self)
         with self._lock:
             self._all.add(acks)
+        return acks
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Acknowledgements gather, and the postman sleeps."""
-        _core.set_postman(True)
+        self.awake = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._walk, name="shmq postman", daemon=True)
             self._thread.start()
@@ -58,7 +60,7 @@ class _Postman:
             while idle < _IDLE_ROUNDS:
                 time.sleep(_ROUND)
                 idle = 0 if self._round() else idle + 1
-            _core.set_postman(False)
+            self.awake = False
             self._round()  # what began to gather just before
 
     def _round(self) -> bool:
@@ -73,7 +75,5 @@ class _Postman:
 
 
 _postman = _Postman()
-look_after = _postman.look_after
-
-_core.install_postman(_postman.ring)
+new_acks = _postman.new_acks
 os.register_at_fork(after_in_child=_postman.renew)

@@ -28,7 +28,7 @@ from shmq.client.remote.get import Getting
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
 from shmq.client.remote.status_errors import refusal
-from shmq.expression.compiler import compile_filter
+from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
