@@ -6,8 +6,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
-from _arrow cimport *
-from _queue_c cimport cbool
+from core.base cimport cbool
+from core.stream cimport *
 
 
 @cython.final

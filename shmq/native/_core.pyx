@@ -24,12 +24,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close
 
-from _queue_c cimport *
-from _columns cimport *
-from _change_scan cimport *
-from _record cimport *
-from _server_c cimport *
-from _client_c cimport *
+from core.base cimport *
+from core.queue cimport *
+from core.file cimport *
+from core.protocol cimport *
+from core.server cimport *
 
 import array as _array
 import numbers as _numbers

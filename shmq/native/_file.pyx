@@ -6,38 +6,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT32_MAX, UINT64_MAX, int64_t, uint32_t, uint64_t
 
 
-cdef extern from "<stdbool.h>":
-    ctypedef bint cbool "bool"
-
-
-cdef extern from "file/stream_segment.h" nogil:
-    struct shmq_stream_segment_salts:
-        uint32_t file, entries
-
-    struct shmq_stream_segment:
-        uint64_t at, offset, stop_offset, most_bytes, most, records, bytes
-        int64_t time, stop_time
-        cbool verify
-
-    struct shmq_stream_segment_run:
-        uint64_t producer, sequence, offset
-        uint32_t count
-
-    struct shmq_stream_segment_whole:
-        uint64_t end, offset, records, batches, last_batch, damage
-        int64_t time
-        cbool closed
-
-    int shmq_stream_segment_walk(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
-                        shmq_stream_segment *w)
-    cbool shmq_stream_segment_find(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
-                          shmq_stream_segment *w)
-    int shmq_stream_segment_next_run(const unsigned char *data, size_t size, shmq_stream_segment_salts salts,
-                            shmq_stream_segment *w, shmq_stream_segment_run *run)
-    size_t shmq_stream_segment_entries(const unsigned char *data, size_t size, unsigned char *to)
-    int shmq_stream_segment_check(const unsigned char *data, size_t size, size_t start,
-                         shmq_stream_segment_salts salts, shmq_stream_segment_whole *w)
-
+from core.base cimport cbool
+from core.file cimport *
 
 #: How a walk or a check ended: a place in it is what they return first.
 HOW = ("end", "stop", "torn", "damaged")

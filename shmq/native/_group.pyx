@@ -10,7 +10,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from _group cimport *
+from core.base cimport *
+from core.queue cimport SHMQ_GONE, SHMQ_NAME_BYTES
+from core.stream cimport *
 
 from shmq import errors as _errors
 from shmq.native import lock_holder as _holders
@@ -399,20 +401,6 @@ def clock():
     """The monotonic time of this process's groups, in ns."""
     return shmq_now()
 
-
-cdef extern from *:
-    """
-    #ifdef SHMQ_CRASHPOINTS
-    #define SHMQ_HAS_CRASHPOINTS 1
-    #define SHMQ_MARKS shmq_marks
-    #define SHMQ_CRASH_AT shmq_crash_at
-    #else
-    #define SHMQ_HAS_CRASHPOINTS 0
-    static uint64_t SHMQ_MARKS, SHMQ_CRASH_AT;
-    #endif
-    """
-    enum: SHMQ_HAS_CRASHPOINTS
-    uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
 
 HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 

@@ -22,8 +22,9 @@ from libc.string cimport memcpy, memset
 from posix.types cimport pid_t
 from posix.unistd cimport close, getpid
 
-from _queue_c cimport *
-from _stream_c cimport *
+from core.base cimport *
+from core.queue cimport *
+from core.stream cimport *
 
 import binascii as _binascii
 import bisect as _bisect

@@ -774,7 +774,7 @@ cdef class Wire:
         return 0
 
     cdef int _take_frames(self, int64_t base) except -1:
-        cdef frame_head frame
+        cdef shmq_frame frame
         cdef shmq_reader r
         cdef const unsigned char *at
         while self.coming.end - self.coming.start >= SHMQ_FRAME_HEADER and not self.is_broken:
@@ -796,7 +796,7 @@ cdef class Wire:
             shmq_buffer_take(&self.coming, SHMQ_FRAME_HEADER + frame.length, KEEP_ROOM)
         return 0
 
-    cdef int _take_message(self, const frame_head *frame, shmq_reader *r,
+    cdef int _take_message(self, const shmq_frame *frame, shmq_reader *r,
                            int64_t base) except -1:
         cdef Answer answer = self.calls.get(frame.id)
         cdef RemoteMessage message
@@ -827,7 +827,7 @@ cdef class Wire:
             self._wake(answer)
         return 0
 
-    cdef int _take_reply(self, const frame_head *frame, shmq_reader *r) except -1:
+    cdef int _take_reply(self, const shmq_frame *frame, shmq_reader *r) except -1:
         cdef Answer answer = self.calls.get(frame.id)
         cdef size_t size = frame.length
         if answer is not None:

@@ -17,20 +17,6 @@ def mark():
     shmq_mark()
 
 
-cdef extern from *:
-    """
-    #ifdef SHMQ_CRASHPOINTS
-    #define SHMQ_HAS_CRASHPOINTS 1
-    #define SHMQ_MARKS shmq_marks
-    #define SHMQ_CRASH_AT shmq_crash_at
-    #else
-    #define SHMQ_HAS_CRASHPOINTS 0
-    static uint64_t SHMQ_MARKS, SHMQ_CRASH_AT;
-    #endif
-    """
-    enum: SHMQ_HAS_CRASHPOINTS
-    uint64_t SHMQ_MARKS, SHMQ_CRASH_AT
-
 HAS_CRASHPOINTS = bool(SHMQ_HAS_CRASHPOINTS)
 
 
