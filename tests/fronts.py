@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shmq
-from shmq.server.connection.connection_counts import Census
+from shmq.server.connection.connection_counts import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 from shmq.server.settings import Settings
 
@@ -70,7 +70,7 @@ FRONTS = Fronts()
 class _Served:
     """The other side: one namespace."""
 
-    def __init__(self, namespace: str, census: Census) -> None:
+    def __init__(self, namespace: str, census: ConnectionCounts) -> None:
         self._namespace = namespace
         listening = socket.create_server(("127.0.0.1", 0), backlog=128)
         listening.setblocking(False)
@@ -101,7 +101,7 @@ async def _main() -> None:
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     served: dict[str, _Served] = {}
-    census = Census(1)
+    census = ConnectionCounts(1)
     while line := await reader.readline():
         verb, namespace = line.decode().split()
         if verb == "serve":

@@ -20,7 +20,7 @@ from shmq.cli.shared.output import cell, counted, note, show, show_json, show_ta
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
-from shmq.storage.queue_files import Chain, read_file
+from shmq.storage.queue_files import QueueFiles, read_file
 from shmq.storage.stream_paths import CARD
 
 __all__ = ["dmsq"]
@@ -211,7 +211,7 @@ def _verified(path: str) -> dict[str, Any]:
             if Path(path).name == CARD:
                 return {**told, "sound": True, **verify_card(Path(path))}
             return {**told, **verify_segment(Path(path))}
-        with Chain([(path, read_file(path))], partial=True) as chain:
+        with QueueFiles([(path, read_file(path))], partial=True) as chain:
             return {**told, "sound": True, "torn": chain.torn, "messages": chain.messages}
     except shmq.DamagedFile as error:
         return {**told, "offset": error.offset, "what": error.what}
@@ -248,12 +248,12 @@ def _of_stream(one: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[Chain]:
-    with Chain([(path, read_file(path)) for path in paths], salvage, partial=True) as chain:
+def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[QueueFiles]:
+    with QueueFiles([(path, read_file(path)) for path in paths], salvage, partial=True) as chain:
         for skipped in chain.skipped:
             note(str(skipped))
         yield chain
 
 
-def _messages(chain: Chain) -> Iterator[StoredMessage]:
+def _messages(chain: QueueFiles) -> Iterator[StoredMessage]:
     return (StoredMessage(chain.name, fields) for fields in chain)

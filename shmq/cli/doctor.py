@@ -31,7 +31,7 @@ from shmq.diagnose.segments import Segment, segments
 from shmq.errors import InvalidOption
 from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import Namespace
-from shmq.storage.aside import Aside, files_aside
+from shmq.storage.aside import FileSetAside, files_aside
 
 __all__ = ["doctor"]
 
@@ -122,7 +122,7 @@ def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _restoring(namespace: str, one: Aside) -> str:
+def _restoring(namespace: str, one: FileSetAside) -> str:
     return shlex.join(["shmq", "-n", namespace, "restore", "--aside", one.file])
 
 

@@ -10,7 +10,7 @@ from shmq.cli.shared import params
 from shmq.cli.shared.exit_codes import Code
 from shmq.cli.shared.flags import complete_queues, json_flag, namespace_of
 from shmq.cli.shared.output import cell, note, show_json, show_table, table
-from shmq.diagnose.segments import MISSING, SOUND, Examined, examine
+from shmq.diagnose.segments import MISSING, SOUND, SegmentReport, examine
 from shmq.diagnose.streams import examine_files
 from shmq.namespace.namespace import Namespace
 
@@ -67,7 +67,7 @@ def fsck(
     context.exit(_code(found))
 
 
-def _show(found: list[Examined]) -> None:
+def _show(found: list[SegmentReport]) -> None:
     made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
     for one in found:
         for line in one.problems or [""]:
@@ -77,7 +77,7 @@ def _show(found: list[Examined]) -> None:
     show_table(made)
 
 
-def _code(found: list[Examined]) -> Code:
+def _code(found: list[SegmentReport]) -> Code:
     states = {one.state for one in found}
     if states <= {SOUND}:
         return Code.OK

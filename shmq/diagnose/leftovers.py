@@ -21,7 +21,7 @@ from shmq.client.local.broker import LocalQueue
 from shmq.client.transaction.recover import settle
 from shmq.client.transaction.transaction_log import ledger_path, owners
 from shmq.diagnose.journals import unwritten, why_unkept
-from shmq.diagnose.probe_process import Crashed, Stuck, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from shmq.diagnose.streams import half_made_streams, stream_findings
 from shmq.errors import ForeignSegment, InvalidName, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.namespace.namespace import Namespace
@@ -99,7 +99,7 @@ def _bounded(
     """What ``work`` finds, in a process of its own: memory may be damaged, a lock stuck."""
     try:
         return [Finding(**found) for found in apart(work, seconds)]
-    except (Stuck, Crashed) as error:
+    except (ProbeTimeout, Crashed) as error:
         return [
             Finding(
                 namespace=namespace, kind="queue", name=name, what=f"unusable: {error}", fixed=False

@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 
 from shmq.errors import ShmqError
 
-__all__ = ["Crashed", "Stuck", "apart"]
+__all__ = ["Crashed", "ProbeTimeout", "apart"]
 
 
-class Stuck(ShmqError):
+class ProbeTimeout(ShmqError):
     """The work did not end in its time."""
 
 
@@ -34,7 +34,7 @@ class Crashed(ShmqError):
 def apart(work: Callable[[], Any], seconds: float) -> Any:
     """Carry out ``work`` in a fork of this process; what it returns must be JSON.
 
-    Raises :class:`Stuck` if it takes longer than ``seconds``, and :class:`Crashed`.
+    Raises :class:`ProbeTimeout` if it takes longer than ``seconds``, and :class:`Crashed`.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -46,7 +46,7 @@ def apart(work: Callable[[], Any], seconds: float) -> Any:
     try:
         said = _read(reader, time.monotonic() + seconds)
         if said is None:
-            raise Stuck(f"it did not end within {seconds:g} s")
+            raise ProbeTimeout(f"it did not end within {seconds:g} s")
         code, ended = _reap(child), True
         return _understood(said, code)
     finally:

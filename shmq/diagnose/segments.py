@@ -10,7 +10,7 @@ import stat
 
 from shmq.api.names import SHM, check_name
 from shmq.client.local.broker import LocalQueue
-from shmq.diagnose.probe_process import Crashed, Stuck, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from shmq.errors import (
     ForeignSegment,
     IncompatibleSegment,
@@ -23,14 +23,14 @@ from shmq.namespace.namespace import Namespace
 from shmq.namespace.semaphores import semaphore_names
 from shmq.native import _core
 
-__all__ = ["MISSING", "SOUND", "Examined", "Segment", "examine", "segments"]
+__all__ = ["MISSING", "SOUND", "Segment", "SegmentReport", "examine", "segments"]
 
 SOUND = "sound"
 MISSING = "missing"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class SegmentReport:
     """What was found out about the segment of a queue."""
 
     name: str
@@ -42,7 +42,7 @@ class Examined:
     problems: list[str]
 
 
-def examine(namespace: str, name: str, seconds: float = 30.0) -> Examined:
+def examine(namespace: str, name: str, seconds: float = 30.0) -> SegmentReport:
     """Check every invariant of a queue's segment; the queue may be in use.
 
     It stands still while its slots are gone through. ``seconds`` bounds how long that
@@ -50,7 +50,7 @@ def examine(namespace: str, name: str, seconds: float = 30.0) -> Examined:
     """
     try:
         state, problems = apart(functools.partial(_examine, namespace, name), seconds)
-    except Stuck:
+    except ProbeTimeout:
         state, problems = (
             "stuck",
             [
@@ -62,7 +62,7 @@ def examine(namespace: str, name: str, seconds: float = 30.0) -> Examined:
         )
     except Crashed as error:
         state, problems = "crashed", [f"{error}; delete the queue"]
-    return Examined(name=name, state=state, problems=problems)
+    return SegmentReport(name=name, state=state, problems=problems)
 
 
 def _examine(namespace: str, name: str) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from shmq.client.local.stream import LocalStream, attach
 from shmq.diagnose.journals import why_unkept
-from shmq.diagnose.segments import SOUND, Examined
+from shmq.diagnose.segments import SOUND, SegmentReport
 from shmq.errors import NoSuchStream, ShmqError, StreamDeleted
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
@@ -20,7 +20,7 @@ from shmq.storage.stream_paths import stream_directory
 __all__ = ["examine_files", "half_made_streams", "stream_findings"]
 
 
-def examine_files(namespace: str) -> list[Examined]:
+def examine_files(namespace: str) -> list[SegmentReport]:
     """Each durable stream's files, every record of them; the stream may be written meanwhile."""
     directory = Namespace.of(namespace).data_dir
     if directory is None:
@@ -35,7 +35,7 @@ def examine_files(namespace: str) -> list[Examined]:
             problems = [f"{error.filename or directory} cannot be read: {error.strerror}"]
         state = "damaged" if problems else SOUND
         own = stream_directory(name, identity)
-        found.append(Examined(name=own, state=state, problems=problems))
+        found.append(SegmentReport(name=own, state=state, problems=problems))
     return found
 
 

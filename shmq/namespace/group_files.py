@@ -51,7 +51,7 @@ def open_or_make(
     name: str,
     options: dict[str, Any],
     check: Callable[[], None] = lambda: None,
-) -> _group.Roster:
+) -> _group.GroupState:
     """The group of that name, made with these options if there is none.
 
     Without ``created_at`` among them, in ns since 1970, it is as old as its file.
@@ -60,23 +60,23 @@ def open_or_make(
     does not; other differences do not matter. Raises InvalidName, NoSpace and SegmentError.
     """
     check_name(name, "group")
-    roster = look_at(namespace, stream_id, name)
-    if roster is None:
+    group_state = look_at(namespace, stream_id, name)
+    if group_state is None:
         with namespace.locked():
-            roster = look_at(namespace, stream_id, name)
-            if roster is None:
+            group_state = look_at(namespace, stream_id, name)
+            if group_state is None:
                 check()
-                roster = _make(namespace, stream_id, name, options)
-    found = roster.options["assignment"]
+                group_state = _make(namespace, stream_id, name, options)
+    found = group_state.options["assignment"]
     if found != options["assignment"]:
         raise InvalidOption(
             f"group {name!r} of stream {stream!r} is of assignment {found!r}, not "
             f"{options['assignment']!r}: use that one, or another name"
         )
-    return roster
+    return group_state
 
 
-def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.Roster | None:
+def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.GroupState | None:
     """The group of that name, or None if there is none, or none that is whole.
 
     Raises SegmentError.
@@ -97,17 +97,17 @@ def look_at(namespace: Namespace, stream_id: int, name: str) -> _group.Roster | 
     finally:
         os.close(fd)
     try:
-        roster = _group.Roster(memory, f"the group {name!r} ({path})")
+        group_state = _group.GroupState(memory, f"the group {name!r} ({path})")
     except BlockingIOError:
         return None
-    if roster.options["stream_id"] != stream_id:
+    if group_state.options["stream_id"] != stream_id:
         raise DamagedSegment(f"{path} is of another stream than its name says: delete it")
-    return None if roster.deleted else roster
+    return None if group_state.deleted else group_state
 
 
 def _make(
     namespace: Namespace, stream_id: int, name: str, options: dict[str, Any]
-) -> _group.Roster:
+) -> _group.GroupState:
     """Needs the registry lock. What a dead maker left gives way."""
     path = _path(namespace, stream_id, name)
     path.unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def _make(
         if fd >= 0:
             os.close(fd)
     _group.make(memory, options)
-    return _group.Roster(memory, f"the group {name!r} ({path})")
+    return _group.GroupState(memory, f"the group {name!r} ({path})")
 
 
 def group_names(namespace: Namespace, stream_id: int) -> list[str]:
@@ -152,9 +152,9 @@ def remove(namespace: Namespace, stream_id: int, name: str) -> bool:
     path = _path(namespace, stream_id, name)
     with namespace.locked():
         with contextlib.suppress(SegmentError, StreamDeleted):
-            roster = look_at(namespace, stream_id, name)
-            if roster is not None:
-                roster.close()
+            group_state = look_at(namespace, stream_id, name)
+            if group_state is not None:
+                group_state.close()
         try:
             path.unlink()
             namespace.note(path, there=False)

@@ -92,7 +92,7 @@ FLOCK: Final = struct.Struct("@hhqqi4x")  # struct flock, 64-bit Linux: fcntl(2)
 _known: dict[str, Namespace] = {}
 
 
-class Place(NamedTuple):
+class KernelNamespaces(NamedTuple):
     """The kernel's namespaces that all processes of a namespace share, by their inode numbers.
 
     A robust mutex knows its owner by a thread id of the PID namespace, and the time namespace
@@ -103,12 +103,12 @@ class Place(NamedTuple):
     time: int
 
     @classmethod
-    def here(cls) -> Place:
+    def here(cls) -> KernelNamespaces:
         """That of this process; not known where /proc is not mounted."""
         return cls(*(_inode(f"/proc/self/ns/{kind}") for kind in cls._fields))
 
     @classmethod
-    def parsed(cls, raw: bytes) -> Place:
+    def parsed(cls, raw: bytes) -> KernelNamespaces:
         """That which a namespace's file names; not known if it names none."""
         return cls(*_PLACE.unpack(raw.ljust(_PLACE.size, b"\0")))
 
@@ -444,8 +444,8 @@ class Namespace:
         does; but queues stay with the clock that their deadlines are on. Raises
         ForeignSegment, NoSpace.
         """
-        here = Place.here()
-        there = Place.parsed(os.pread(self._fd, _PLACE.size, _PLACE_AT))
+        here = KernelNamespaces.here()
+        there = KernelNamespaces.parsed(os.pread(self._fd, _PLACE.size, _PLACE_AT))
         if there == here:
             return
         if any(there):
@@ -454,7 +454,7 @@ class Namespace:
                 raise ForeignSegment(self._elsewhere(there, here, alive=alive))
         self._write_at(_PLACE.pack(*here), _PLACE_AT)
 
-    def _elsewhere(self, there: Place, here: Place, *, alive: bool) -> str:
+    def _elsewhere(self, there: KernelNamespaces, here: KernelNamespaces, *, alive: bool) -> str:
         what = "is used by processes of" if alive else "has the deadlines of"
         last = "" if alive else f", or remove {SHM}/*shmq@{self.name}* (its messages are lost)"
         return (

@@ -37,7 +37,7 @@ from shmq.namespace.namespace import (
 )
 from shmq.native import _core, _stream
 from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Era
+from shmq.storage.partition_generation import Generation
 from shmq.storage.stream_erase import erase_stream
 
 __all__ = [
@@ -181,7 +181,7 @@ def make_stream(
     *,
     identity: int | None = None,
     firsts: Sequence[tuple[int, int]] | None = None,
-    eras: Sequence[Era] = (),
+    eras: Sequence[Generation] = (),
     publish: bool = True,
 ) -> Opened:
     """Make the segments of a new stream. Needs the registry lock.
@@ -194,7 +194,7 @@ def make_stream(
     _clear(namespace, name)
     namespace.note(control_path(namespace, name), there=True)
     stream_id = new_identity()
-    eras = eras or [Era(0, options.partitions)]
+    eras = eras or [Generation(0, options.partitions)]
     given = {**options.as_dict(), "partitions": eras[0].count}
     try:
         fd = _create(control_path(namespace, name))
@@ -214,7 +214,7 @@ def _make_partitions(
     namespace: Namespace,
     control: _stream.Control,
     firsts: Sequence[tuple[int, int]],
-    eras: Sequence[Era],
+    eras: Sequence[Generation],
 ) -> list[_stream.Partition]:
     """Those of all eras; of these the last one takes records. Raises OSError, ForeignSegment."""
     logs = []

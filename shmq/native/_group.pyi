@@ -24,7 +24,7 @@ def size_of(options: dict[str, Any]) -> int:
 def make(memory: mmap | bytearray, options: dict[str, Any]) -> None:
     """Make an empty group of zeroed ``memory`` that is as large as `size_of` says."""
 
-class Roster:
+class GroupState:
     """A group in the memory that it keeps mapped."""
 
     def __init__(self, memory: mmap | bytearray, what: str) -> None:

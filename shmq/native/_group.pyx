@@ -76,10 +76,10 @@ cdef object _lent(shmq_lent *lent):
     return (lent.receipt, lent.partition, lent.offset, lent.deliveries)
 
 
-cdef class Roster:
+cdef class GroupState:
     """A group, in the memory that it keeps mapped."""
 
-    cdef shmq_group_state roster
+    cdef shmq_group_state group_state
     cdef Py_buffer view
     cdef str what
     cdef int got
@@ -89,7 +89,7 @@ cdef class Roster:
         self.what = what
         PyObject_GetBuffer(memory, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         self.got = 1
-        status = shmq_group_state_open(&self.roster, self.view.buf, self.view.len)
+        status = shmq_group_state_open(&self.group_state, self.view.buf, self.view.len)
         if status:
             raise self._refusal(status)
 
@@ -115,29 +115,29 @@ cdef class Roster:
 
     # Raises LockTimeout: what is done under it is to be done at once.
     cdef int _lock(self) except -1:
-        cdef int status = shmq_group_state_lock(&self.roster, 0)
+        cdef int status = shmq_group_state_lock(&self.group_state, 0)
         cdef int64_t waited = 0, slice_
         while status == SHMQ_BUSY:
             PyErr_CheckSignals()
-            slice_ = shmq_patience(waited, 0, shmq_group_state_holder(&self.roster))
+            slice_ = shmq_patience(waited, 0, shmq_group_state_holder(&self.group_state))
             if not slice_:
-                raise _holders.lock_timeout(self.what, shmq_group_state_holder(&self.roster),
+                raise _holders.lock_timeout(self.what, shmq_group_state_holder(&self.group_state),
                                             waited / 1e9)
             with nogil:
-                status = shmq_group_state_lock(&self.roster, slice_)
+                status = shmq_group_state_lock(&self.group_state, slice_)
             waited += slice_
         if status:
             raise self._refusal(status)
         return 0
 
     cdef void _unlock(self) noexcept:
-        shmq_group_state_unlock(&self.roster)
+        shmq_group_state_unlock(&self.group_state)
 
     # ---- what there is ----
 
     @property
     def options(self):
-        cdef shmq_group_state_options *o = &self.roster.h.options
+        cdef shmq_group_state_options *o = &self.group_state.h.options
         return {
             "group_id": o.group_id, "stream_id": o.stream_id, "created_at": o.created_at,
             "session": o.session, "lease": o.lease, "assignment": ASSIGNMENTS[o.assignment],
@@ -147,26 +147,26 @@ cdef class Roster:
 
     @property
     def deleted(self):
-        return self.roster.h.state == SHMQ_GONE
+        return self.group_state.h.state == SHMQ_GONE
 
     @property
     def partitions(self):
-        return min(self.roster.h.partitions, SHMQ_MAX_SEATS)
+        return min(self.group_state.h.partitions, SHMQ_MAX_SEATS)
 
     @property
     def epoch(self):
-        return self.roster.h.epoch
+        return self.group_state.h.epoch
 
     @property
     def change(self):
-        return self.roster.h.change
+        return self.group_state.h.change
 
     @property
     def planned(self):
-        return self.roster.h.planned == self.roster.h.epoch
+        return self.group_state.h.planned == self.group_state.h.epoch
 
     def numbers(self):
-        cdef shmq_group_state_header *h = self.roster.h
+        cdef shmq_group_state_header *h = self.group_state.h
         return dict(zip(_NUMBERS, (h.rebalances, h.evicted, h.recoveries, h.acked, h.dropped,
                                    h.dead_lettered, h.skipped, h.live)))
 
@@ -176,7 +176,7 @@ cdef class Roster:
         cdef shmq_member m
         self._lock()
         for at in range(SHMQ_MAX_MEMBERS):
-            m = self.roster.members[at]
+            m = self.group_state.members[at]
             if m.id:
                 m.name[SHMQ_MEMBER_NAME - 1] = 0
                 found.append((m.id, m.process, (<bytes>m.name).decode(errors="replace"),
@@ -190,8 +190,8 @@ cdef class Roster:
         cdef uint32_t p
         cdef shmq_seat s
         self._lock()
-        for p in range(self.roster.h.partitions):
-            s = self.roster.seats[p]
+        for p in range(self.group_state.h.partitions):
+            s = self.group_state.seats[p]
             found.append((s.owner, s.plan, None if s.committed == SHMQ_NO_OFFSET else s.committed,
                           s.committed_at, None if s.next == SHMQ_NO_OFFSET else s.next, s.moves))
         self._unlock()
@@ -201,14 +201,14 @@ cdef class Roster:
         cdef uint64_t offset
         if partition >= SHMQ_MAX_SEATS:
             return None
-        offset = self.roster.seats[partition].committed
+        offset = self.group_state.seats[partition].committed
         return None if offset == SHMQ_NO_OFFSET else offset
 
     # ---- membership ----
 
     def widen(self, uint32_t partitions):
         self._lock()
-        cdef int status = shmq_group_state_widen(&self.roster, partitions)
+        cdef int status = shmq_group_state_widen(&self.group_state, partitions)
         self._unlock()
         if status:
             raise _errors.InvalidOption(
@@ -219,7 +219,7 @@ cdef class Roster:
         cdef uint32_t at = 0
         cdef uint64_t id = 0
         self._lock()
-        cdef int status = shmq_group_state_join(&self.roster, process, name, shmq_now(), &at, &id)
+        cdef int status = shmq_group_state_join(&self.group_state, process, name, shmq_now(), &at, &id)
         self._unlock()
         if status:
             raise self._refusal(status)
@@ -227,24 +227,24 @@ cdef class Roster:
 
     def leave(self, uint64_t id, bint evicted):
         self._lock()
-        cdef int status = shmq_group_state_leave(&self.roster, id, evicted, shmq_now())
+        cdef int status = shmq_group_state_leave(&self.group_state, id, evicted, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def beat(self, uint32_t at, uint64_t id):
-        cdef int status = shmq_group_state_beat(&self.roster, at, id, shmq_now())
+        cdef int status = shmq_group_state_beat(&self.group_state, at, id, shmq_now())
         if status == SHMQ_OK:
-            return self.roster.h.change
+            return self.group_state.h.change
         if status == SHMQ_DELETED:
             raise self._refusal(status)
         return None
 
     def watch(self, int64_t ns):
-        return shmq_group_state_watch(&self.roster, ns, shmq_now())
+        return shmq_group_state_watch(&self.group_state, ns, shmq_now())
 
     def silent(self):
         self._lock()
-        cdef uint64_t id = shmq_group_state_silent(&self.roster, shmq_now())
+        cdef uint64_t id = shmq_group_state_silent(&self.group_state, shmq_now())
         self._unlock()
         return id
 
@@ -255,13 +255,13 @@ cdef class Roster:
         cdef uint64_t epoch, id
         cdef uint32_t at
         self._lock()
-        epoch = self.roster.h.epoch
+        epoch = self.group_state.h.epoch
         for at in range(SHMQ_MAX_MEMBERS):
-            id = self.roster.members[at].id
+            id = self.group_state.members[at].id
             if id:
                 members.append(id)
-        for at in range(self.roster.h.partitions):
-            owners.append(self.roster.seats[at].owner)
+        for at in range(self.group_state.h.partitions):
+            owners.append(self.group_state.seats[at].owner)
         self._unlock()
         members.sort()
         return epoch, members, owners
@@ -273,25 +273,25 @@ cdef class Roster:
         for p in range(n):
             meant[p] = whom[p]
         self._lock()
-        status = shmq_group_state_plan(&self.roster, epoch, meant, n)
+        status = shmq_group_state_plan(&self.group_state, epoch, meant, n)
         self._unlock()
         return status == SHMQ_OK
 
     def claim(self, uint32_t partition, uint64_t id):
         self._lock()
-        cdef int status = shmq_seat_claim(&self.roster, partition, id)
+        cdef int status = shmq_seat_claim(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def release(self, uint32_t partition, uint64_t id):
         self._lock()
-        cdef int status = shmq_seat_release(&self.roster, partition, id)
+        cdef int status = shmq_seat_release(&self.group_state, partition, id)
         self._unlock()
         return status == SHMQ_OK
 
     def commit(self, uint32_t partition, uint64_t id, uint64_t offset):
         self._lock()
-        cdef int status = shmq_seat_commit(&self.roster, partition, id, offset, shmq_wall())
+        cdef int status = shmq_seat_commit(&self.group_state, partition, id, offset, shmq_wall())
         self._unlock()
         return status == SHMQ_OK
 
@@ -299,7 +299,7 @@ cdef class Roster:
 
     def begin(self, uint32_t partition, uint64_t offset):
         self._lock()
-        shmq_shared_group_begin(&self.roster, partition, offset)
+        shmq_shared_group_begin(&self.group_state, partition, offset)
         self._unlock()
 
     def lend(self, uint64_t id, uint32_t partition, uint64_t earliest, uint64_t latest,
@@ -307,7 +307,7 @@ cdef class Roster:
         cdef uint32_t count = 0, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
-        shmq_shared_group_lend(&self.roster, id, partition, earliest, latest,
+        shmq_shared_group_lend(&self.group_state, id, partition, earliest, latest,
                         min(limit, MOST_LENT), shmq_now(), lent,
                         &count)
         self._unlock()
@@ -317,7 +317,7 @@ cdef class Roster:
         cdef uint32_t count, at
         cdef shmq_lent lent[MOST_LENT]
         self._lock()
-        count = shmq_shared_group_again(&self.roster, id, min(limit, MOST_LENT), shmq_now(), lent)
+        count = shmq_shared_group_again(&self.group_state, id, min(limit, MOST_LENT), shmq_now(), lent)
         self._unlock()
         return [_lent(&lent[at]) for at in range(count)]
 
@@ -325,66 +325,66 @@ cdef class Roster:
         cdef uint64_t lows[SHMQ_MAX_SEATS]
         cdef uint32_t partitions, p
         self._lock()
-        partitions = self.roster.h.partitions
-        shmq_shared_group_lows(&self.roster, lows)
+        partitions = self.group_state.h.partitions
+        shmq_shared_group_lows(&self.group_state, lows)
         self._unlock()
         return [None if lows[p] == SHMQ_NO_OFFSET else lows[p] for p in range(partitions)]
 
     def hand(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_shared_group_hand(&self.roster, receipt, shmq_now())
+        cdef int status = shmq_shared_group_hand(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def ack(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_shared_group_ack(&self.roster, receipt, shmq_now())
+        cdef int status = shmq_shared_group_ack(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def nack(self, uint64_t receipt, int64_t delay):
         self._lock()
-        cdef int status = shmq_shared_group_nack(&self.roster, receipt, delay, shmq_now())
+        cdef int status = shmq_shared_group_nack(&self.group_state, receipt, delay, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def reject(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_shared_group_reject(&self.roster, receipt, shmq_now())
+        cdef int status = shmq_shared_group_reject(&self.group_state, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def extend(self, uint64_t receipt, int64_t ns):
         self._lock()
-        cdef int status = shmq_shared_group_extend(&self.roster, receipt, ns, shmq_now())
+        cdef int status = shmq_shared_group_extend(&self.group_state, receipt, ns, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
     def bury(self, uint64_t id):
         cdef shmq_lent lent
         self._lock()
-        cdef int status = shmq_shared_group_bury(&self.roster, id, shmq_now(), &lent)
+        cdef int status = shmq_shared_group_bury(&self.group_state, id, shmq_now(), &lent)
         self._unlock()
         return None if status else _lent(&lent)
 
     def buried(self, uint64_t receipt, bint there=True):
         self._lock()
-        cdef int status = shmq_shared_group_buried(&self.roster, receipt, there)
+        cdef int status = shmq_shared_group_buried(&self.group_state, receipt, there)
         self._unlock()
         return status == SHMQ_OK
 
     def lost(self, uint64_t receipt):
         self._lock()
-        cdef int status = shmq_shared_group_lost(&self.roster, receipt)
+        cdef int status = shmq_shared_group_lost(&self.group_state, receipt)
         self._unlock()
         return status == SHMQ_OK
 
     def due(self):
-        return shmq_shared_group_due(&self.roster)
+        return shmq_shared_group_due(&self.group_state)
 
     def close(self):
         self._lock()
-        shmq_group_state_close(&self.roster)
+        shmq_group_state_close(&self.group_state)
         self._unlock()
 
 

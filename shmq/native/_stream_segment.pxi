@@ -211,7 +211,7 @@ cdef class Control(Segment):
 
     @property
     def address(self):
-        """Where the roster begins in this process, SHMQ_GROUP_STATE_BYTES of it: for `_log` alone."""
+        """Where the group_state begins in this process, SHMQ_GROUP_STATE_BYTES of it: for `_log` alone."""
         return <size_t>self.base + SHMQ_PAGE
 
     def mark_deleted(self):

@@ -218,28 +218,28 @@ cdef class Handle(_RowMover):
     def stage_copy(self, bytes body, bytes meta, uint8_t codec, uint8_t priority, group,
                    uint64_t origin_queue, uint64_t origin_seq):
         """Put a message that only ``publish_copy`` makes visible; its receipt. Raises Full."""
-        cdef Parcel parcel = Parcel.__new__(Parcel)
+        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
         cdef Loan loan
         cdef int64_t until = AT_ONCE
         cdef int status
-        parcel.keep = body
-        parcel._set_body(body)
-        parcel._set_meta(meta)
-        parcel.c.codec = codec
-        parcel.c.priority = min(priority, <uint8_t>(self.q.h.options.priorities - 1))
-        parcel.c.ttl = -1
-        parcel.c.origin_queue = origin_queue
-        parcel.c.origin_seq = origin_seq
+        prepared.keep = body
+        prepared._set_body(body)
+        prepared._set_meta(meta)
+        prepared.c.codec = codec
+        prepared.c.priority = min(priority, <uint8_t>(self.q.h.options.priorities - 1))
+        prepared.c.ttl = -1
+        prepared.c.origin_queue = origin_queue
+        prepared.c.origin_seq = origin_seq
         if group is not None:
-            parcel.c.group = self._hash(group)[0] or 1
+            prepared.c.group = self._hash(group)[0] or 1
         self.void_copies(origin_queue, origin_seq)
-        loan = _borrow(self, parcel, False, None, &until)
-        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes)
+        loan = _borrow(self, prepared, False, None, &until)
+        _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes)
         shmq_mark()
         loan._end()
         try:
             self._lock()
-            status = shmq_stage(&self.q, loan.receipt, &parcel.c, shmq_now())
+            status = shmq_stage(&self.q, loan.receipt, &prepared.c, shmq_now())
             self._unlock()
         except BaseException:
             loan._abandon()

@@ -6,7 +6,7 @@ cdef class Loan:
     """See shmq.api.Loan."""
 
     cdef _Putter handle
-    cdef Parcel parcel
+    cdef PreparedPut prepared
     cdef uint64_t receipt
     cdef uint64_t generation     # the space is that of the process that borrowed it
     cdef View holder
@@ -32,13 +32,13 @@ cdef class Loan:
             raise _errors.ShmqError("the loan is the parent's: borrow in the child")
         if size is not None:
             size = _whole("size", size)
-            if not 0 <= size <= self.parcel.c.body_bytes:
+            if not 0 <= size <= self.prepared.c.body_bytes:
                 raise _errors.InvalidOption(
-                    f"size={size} is not within the loan: 0 to {self.parcel.c.body_bytes}")
-            self.parcel.c.body_bytes = size
+                    f"size={size} is not within the loan: 0 to {self.prepared.c.body_bytes}")
+            self.prepared.c.body_bytes = size
         self._end()  # first: whoever gets the message is to find it without our pin
         try:
-            self.put = self.handle._fill(self.receipt, self.parcel, self.until)
+            self.put = self.handle._fill(self.receipt, self.prepared, self.until)
         except BaseException:
             self._abandon()  # which does nothing where the message was put
             raise
@@ -89,9 +89,9 @@ cdef class Loan:
                 self.handle._unlock()
 
 
-# Space for the parcel, pinned; ended already, with its `put`, if the dedupe id was taken
+# Space for the prepared, pinned; ended already, with its `put`, if the dedupe id was taken
 # before. All that can fail is done before the space is ours.
-cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout, int64_t *until):
+cdef Loan _borrow(_Putter handle, PreparedPut prepared, block, timeout, int64_t *until):
     cdef Loan loan = Loan.__new__(Loan)
     cdef View holder = View.__new__(View)
     cdef shmq_view view
@@ -99,8 +99,8 @@ cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout, int64_t *until)
     loan.ended = True
     loan.handle = handle
     loan.until = AT_ONCE
-    loan.parcel = parcel
-    if handle._reserve(parcel, block, timeout, until, &view, &seq) == SHMQ_DUPLICATE:
+    loan.prepared = prepared
+    if handle._reserve(prepared, block, timeout, until, &view, &seq) == SHMQ_DUPLICATE:
         loan.put = _new_put(seq, True)
         return loan
     _hold(holder, handle, &view)
@@ -109,8 +109,8 @@ cdef Loan _borrow(_Putter handle, Parcel parcel, block, timeout, int64_t *until)
     loan.receipt = view.receipt
     loan.generation = fork_generation
     loan.ended = False
-    if parcel.c.meta_bytes:
-        memcpy(<void *>view.meta, parcel.c.meta, parcel.c.meta_bytes)
+    if prepared.c.meta_bytes:
+        memcpy(<void *>view.meta, prepared.c.meta, prepared.c.meta_bytes)
     shmq_mark()
     return loan
 
@@ -119,7 +119,7 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
               headers=None, delay=None, deliver_at=None, ttl=None, dedupe_id=None, codec=None,
               reply_to=None, correlation=None, confirm=None):
     """See shmq.api.Queue.loan."""
-    cdef Parcel parcel
+    cdef PreparedPut prepared
     cdef Loan loan
     cdef int64_t until = UNKNOWN
     cdef bint confirms = handle._confirms(confirm)
@@ -130,12 +130,12 @@ def make_loan(_Putter handle, size, block=None, timeout=None, *, priority=None, 
     if (priority is None and group is None and headers is None and delay is None
             and deliver_at is None and ttl is None and dedupe_id is None and codec is None
             and reply_to is None and correlation is None):
-        parcel = handle._wrap_plainly(b"", 0)
+        prepared = handle._wrap_plainly(b"", 0)
     else:
-        parcel = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
+        prepared = handle._wrap(b"", codec, priority, group, headers, delay, deliver_at, ttl,
                               dedupe_id, reply_to, correlation, True)
-    parcel.c.body_bytes = size
-    loan = _borrow(handle, parcel, block, timeout, &until)
+    prepared.c.body_bytes = size
+    loan = _borrow(handle, prepared, block, timeout, &until)
     if loan.ended:
         if confirms:
             handle._confirm(loan.put.sequence, 1, _deadline(timeout))

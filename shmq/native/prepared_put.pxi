@@ -28,7 +28,7 @@ cdef inline Put _new_put(uint64_t sequence, bint duplicate):
 
 # Kept from the collector: it would clear a memoryview in `keep` that `buffer` still uses.
 @cython.no_gc
-cdef class Parcel:
+cdef class PreparedPut:
     """A message on its way in: body, properties and options, ready for the core."""
 
     cdef shmq_put c

@@ -9,7 +9,7 @@ cdef class _Putter(_Confirmer):
             correlation=None, confirm=None):
         """See shmq.api.Queue.put."""
         cdef shmq_put c
-        cdef Parcel parcel
+        cdef PreparedPut prepared
         cdef Put put
         cdef int64_t until
         if timeout is not None:
@@ -31,39 +31,39 @@ cdef class _Putter(_Confirmer):
             c.body_bytes = PyBytes_GET_SIZE(body)
             c.priority = self.q.middle
             return self._put(&c, block, timeout)
-        parcel = self._wrap(body, codec, priority, group, headers, delay, deliver_at, ttl,
+        prepared = self._wrap(body, codec, priority, group, headers, delay, deliver_at, ttl,
                             dedupe_id, reply_to, correlation)
-        if parcel.c.body_bytes > SMALL:
-            return self._put_large(parcel, block, timeout)
-        return self._put(&parcel.c, block, timeout)
+        if prepared.c.body_bytes > SMALL:
+            return self._put_large(prepared, block, timeout)
+        return self._put(&prepared.c, block, timeout)
 
-    cdef Parcel _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
+    cdef PreparedPut _wrap(self, body, codec, priority, group, headers, delay, deliver_at, ttl,
                       dedupe_id, reply_to, correlation, encoded=False):
-        cdef Parcel parcel = Parcel.__new__(Parcel)
+        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
         buffer, number, meta, level, delay_s, ttl_s = _policy.encode_message(
             body, codec, priority, group, headers, delay, deliver_at, ttl, dedupe_id, reply_to,
             correlation, self.q.h.options.priorities, encoded)
-        parcel.keep = buffer
-        parcel._set_body(buffer)
-        parcel._set_meta(meta)
-        parcel.c.codec = number
-        parcel.c.priority = level
-        parcel.c.delay = _ns(delay_s)
-        parcel.c.ttl = _ns(ttl_s)
+        prepared.keep = buffer
+        prepared._set_body(buffer)
+        prepared._set_meta(meta)
+        prepared.c.codec = number
+        prepared.c.priority = level
+        prepared.c.delay = _ns(delay_s)
+        prepared.c.ttl = _ns(ttl_s)
         if group is not None:
-            parcel.c.group = self._hash(group)[0] or 1
+            prepared.c.group = self._hash(group)[0] or 1
         if dedupe_id is not None:
-            parcel.dedupe[0], parcel.dedupe[1] = self._hash(dedupe_id)
-            parcel.c.dedupe = parcel.dedupe
-        return parcel
+            prepared.dedupe[0], prepared.dedupe[1] = self._hash(dedupe_id)
+            prepared.c.dedupe = prepared.dedupe
+        return prepared
 
-    cdef Parcel _wrap_plainly(self, buffer, uint8_t codec):
-        cdef Parcel parcel = Parcel.__new__(Parcel)
-        parcel.keep = buffer
-        parcel._set_body(buffer)
-        parcel.c.codec = codec
-        parcel.c.priority = self.q.middle
-        return parcel
+    cdef PreparedPut _wrap_plainly(self, buffer, uint8_t codec):
+        cdef PreparedPut prepared = PreparedPut.__new__(PreparedPut)
+        prepared.keep = buffer
+        prepared._set_body(buffer)
+        prepared.c.codec = codec
+        prepared.c.priority = self.q.middle
+        return prepared
 
     cdef tuple _hash(self, text):
         return siphash(self.q.h.options.hash_key, text.encode("utf-8", "surrogatepass"))
@@ -113,53 +113,53 @@ cdef class _Putter(_Confirmer):
     def put_packed(self, data, lengths, block=None, timeout=None, *, priority=None, group=None,
                    headers=None, delay=None, ttl=None, dedupe_id=None, confirm=None):
         """See shmq.api.Queue.put_packed."""
-        cdef Parcel parcel
+        cdef PreparedPut prepared
         cdef Put put
         cdef bytes trailer
         cdef bint confirms = self._confirms(confirm)
         cdef int64_t until = _deadline(timeout)
         if (priority is None and group is None and headers is None and delay is None
                 and ttl is None and dedupe_id is None):
-            parcel = self._wrap_plainly(data, PACKED)
+            prepared = self._wrap_plainly(data, PACKED)
         else:
-            parcel = self._wrap(data, "packed", priority, group, headers, delay, None, ttl,
+            prepared = self._wrap(data, "packed", priority, group, headers, delay, None, ttl,
                                 dedupe_id, None, None, True)
-        trailer = packed_trailer(parcel.c.body_bytes, lengths)
-        parcel.tail = trailer
-        parcel.c.tail = PyBytes_AS_STRING(trailer)
-        parcel.c.tail_bytes = PyBytes_GET_SIZE(trailer)
-        parcel.c.body_bytes += parcel.c.tail_bytes
-        if parcel.c.body_bytes > MOST_QUICK:
-            put = self._put_large(parcel, block, timeout)
+        trailer = packed_trailer(prepared.c.body_bytes, lengths)
+        prepared.tail = trailer
+        prepared.c.tail = PyBytes_AS_STRING(trailer)
+        prepared.c.tail_bytes = PyBytes_GET_SIZE(trailer)
+        prepared.c.body_bytes += prepared.c.tail_bytes
+        if prepared.c.body_bytes > MOST_QUICK:
+            put = self._put_large(prepared, block, timeout)
         else:
-            put = self._put(&parcel.c, block, timeout)
+            put = self._put(&prepared.c, block, timeout)
         if confirms:
             self._confirm(put.sequence, 1, until)
         return put
 
     # A large body is written without the lock, into space that is ours and pinned: not
     # even closing the handle meanwhile lets another message have it.
-    cdef Put _put_large(self, Parcel parcel, block, timeout):
+    cdef Put _put_large(self, PreparedPut prepared, block, timeout):
         cdef int64_t until = UNKNOWN
-        cdef Loan loan = _borrow(self, parcel, block, timeout, &until)
+        cdef Loan loan = _borrow(self, prepared, block, timeout, &until)
         if loan.ended:
             return loan.put
         loan.until = self._end_of(SHMQ_NOT_FULL, block, timeout, &until)
-        _copy(loan.holder.place, parcel.c.body, parcel.c.body_bytes - parcel.c.tail_bytes)
-        memcpy(<char *>loan.holder.place + parcel.c.body_bytes - parcel.c.tail_bytes,
-               parcel.c.tail, parcel.c.tail_bytes)
+        _copy(loan.holder.place, prepared.c.body, prepared.c.body_bytes - prepared.c.tail_bytes)
+        memcpy(<char *>loan.holder.place + prepared.c.body_bytes - prepared.c.tail_bytes,
+               prepared.c.tail, prepared.c.tail_bytes)
         shmq_mark()
         return loan.commit()
 
     # Reserves and pins space: SHMQ_OK or SHMQ_DUPLICATE. Raises Full.
-    cdef int _reserve(self, Parcel parcel, block, timeout, int64_t *until, shmq_view *view,
+    cdef int _reserve(self, PreparedPut prepared, block, timeout, int64_t *until, shmq_view *view,
                       uint64_t *seq) except -1:
         cdef int status, round_ = 0
-        if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
-            raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
+        if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+            raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
         while True:
             self._lock_until(True, SHMQ_NOT_FULL, block, timeout, until)
-            status = self._reserve_locked(parcel, view, seq)
+            status = self._reserve_locked(prepared, view, seq)
             if status == SHMQ_FULL and round_ == 1:
                 shmq_fall_asleep(&self.q, SHMQ_NOT_FULL)
             self._unlock()
@@ -170,21 +170,21 @@ cdef class _Putter(_Confirmer):
             if not self._may_wait(SHMQ_NOT_FULL, block, timeout, until, &round_):
                 raise self._full()
 
-    cdef int _reserve_locked(self, Parcel parcel, shmq_view *view, uint64_t *seq):
+    cdef int _reserve_locked(self, PreparedPut prepared, shmq_view *view, uint64_t *seq):
         cdef int64_t now = shmq_now()
-        cdef int status = shmq_reserve(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes, now,
-                                       parcel.c.dedupe, view, seq)
+        cdef int status = shmq_reserve(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes, now,
+                                       prepared.c.dedupe, view, seq)
         if status == SHMQ_OK:
             status = shmq_pin(&self.q, view.receipt, now, view)
             if status == SHMQ_OK:
                 self.views += 1
         return status
 
-    cdef Put _fill(self, uint64_t receipt, Parcel parcel, int64_t until):
+    cdef Put _fill(self, uint64_t receipt, PreparedPut prepared, int64_t until):
         cdef uint64_t seq = 0
         cdef int status
         self._lock_by(until)
-        status = shmq_fill(&self.q, receipt, &parcel.c, shmq_now(), &seq)
+        status = shmq_fill(&self.q, receipt, &prepared.c, shmq_now(), &seq)
         self._unlock()
         self._after()
         if status == SHMQ_OK or status == SHMQ_DUPLICATE:
@@ -214,18 +214,18 @@ cdef class _Putter(_Confirmer):
         if isinstance(bodies, (str, bytes, bytearray, memoryview, dict)):
             raise TypeError(
                 f"bodies={bodies!r:.60} is one body, not many: put it in a list, or use put")
-        parcels = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
-        done = self._put_all(parcels, block, timeout, &last)
+        prepared_puts = self._wrap_many(bodies, codec, priority, group, headers, delay, ttl)
+        done = self._put_all(prepared_puts, block, timeout, &last)
         if confirms and done:
             self._confirm(last, done, until)
         return done
 
     # Puts as many as fit: how many. `last`: the sequence number of the last one. What ends it
     # behind the first one is not raised: the next call meets it again.
-    cdef Py_ssize_t _put_all(self, list parcels, block, timeout, uint64_t *last) except -1:
+    cdef Py_ssize_t _put_all(self, list prepared_puts, block, timeout, uint64_t *last) except -1:
         cdef Py_ssize_t done = 0
         try:
-            self._put_each(parcels, block, timeout, &done, last)
+            self._put_each(prepared_puts, block, timeout, &done, last)
         except _errors.Full:
             pass
         except _errors.QueueDeleted:
@@ -236,21 +236,21 @@ cdef class _Putter(_Confirmer):
         return done
 
     # Counts in `done` those that are put, whatever is raised; Full, too.
-    cdef int _put_each(self, list parcels, block, timeout, Py_ssize_t *done,
+    cdef int _put_each(self, list prepared_puts, block, timeout, Py_ssize_t *done,
                        uint64_t *last) except -1:
-        cdef Py_ssize_t count = len(parcels)
+        cdef Py_ssize_t count = len(prepared_puts)
         cdef int status, round_ = 0
         cdef int64_t until = UNKNOWN
         while done[0] < count:
-            self._quick_run(parcels, done, last)
+            self._quick_run(prepared_puts, done, last)
             if done[0] == count:
                 break
-            if self._is_large(parcels[done[0]]):
-                last[0] = self._put_large(parcels[done[0]], block, timeout).sequence
+            if self._is_large(prepared_puts[done[0]]):
+                last[0] = self._put_large(prepared_puts[done[0]], block, timeout).sequence
                 done[0] += 1
                 continue
             self._lock_until(True, SHMQ_NOT_FULL, block, timeout, &until)
-            status = self._put_run(parcels, done, round_ == 1, last)
+            status = self._put_run(prepared_puts, done, round_ == 1, last)
             if status == SHMQ_OK:
                 self._after()
             elif status != SHMQ_FULL:
@@ -259,12 +259,12 @@ cdef class _Putter(_Confirmer):
                 raise self._full()
         return 0
 
-    cdef bint _is_large(self, parcel):
-        return type(parcel) is not bytes and (<Parcel>parcel).c.body_bytes > SMALL
+    cdef bint _is_large(self, prepared):
+        return type(prepared) is not bytes and (<PreparedPut>prepared).c.body_bytes > SMALL
 
-    # Puts what can be put without the lock of the gets, from parcels[done[0]] on.
-    cdef int _quick_run(self, list parcels, Py_ssize_t *done, uint64_t *last) except -1:
-        cdef Py_ssize_t count = len(parcels)
+    # Puts what can be put without the lock of the gets, from prepared_puts[done[0]] on.
+    cdef int _quick_run(self, list prepared_puts, Py_ssize_t *done, uint64_t *last) except -1:
+        cdef Py_ssize_t count = len(prepared_puts)
         cdef uint64_t copied = 0
         cdef int64_t now
         cdef shmq_put c
@@ -277,8 +277,8 @@ cdef class _Putter(_Confirmer):
             return 0
         now = 0
         while done[0] < count and copied < MOST_UNDER_LOCK:
-            parcel = <object>PyList_GET_ITEM(parcels, done[0])
-            p = _small(parcel, &c)
+            prepared = <object>PyList_GET_ITEM(prepared_puts, done[0])
+            p = _small(prepared, &c)
             if p == NULL:
                 break
             if now == 0:
@@ -291,10 +291,10 @@ cdef class _Putter(_Confirmer):
             self._rouse()
         return 0
 
-    # Holds the lock, and releases it: puts what fits, from parcels[done[0]] on.
-    cdef int _put_run(self, list parcels, Py_ssize_t *done, bint asleep_if_full,
+    # Holds the lock, and releases it: puts what fits, from prepared_puts[done[0]] on.
+    cdef int _put_run(self, list prepared_puts, Py_ssize_t *done, bint asleep_if_full,
                       uint64_t *last) noexcept:
-        cdef Py_ssize_t count = len(parcels)
+        cdef Py_ssize_t count = len(prepared_puts)
         cdef uint64_t copied = 0
         cdef int64_t now
         cdef int status = SHMQ_OK
@@ -304,8 +304,8 @@ cdef class _Putter(_Confirmer):
         c.priority = self.q.middle
         now = shmq_now()
         while done[0] < count and copied < MOST_UNDER_LOCK:
-            parcel = <object>PyList_GET_ITEM(parcels, done[0])
-            p = _small(parcel, &c)
+            prepared = <object>PyList_GET_ITEM(prepared_puts, done[0])
+            p = _small(prepared, &c)
             if p == NULL:
                 break
             status = c_put(&self.q, p, now, last)
@@ -330,32 +330,32 @@ cdef class _Putter(_Confirmer):
     cdef list _wrap_many(self, bodies, codec, priority, group, headers, delay, ttl):
         cdef bint plain = (codec is None and priority is None and group is None
                            and headers is None and delay is None and ttl is None)
-        cdef list parcels
-        cdef Parcel parcel
+        cdef list prepared_puts
+        cdef PreparedPut prepared
         if plain and type(bodies) is list:
-            parcels = (<list>bodies)[:]  # ours: the caller's may change while we wait
-            if self._are_small(parcels):
-                return parcels
-            bodies = parcels
-        parcels = []
+            prepared_puts = (<list>bodies)[:]  # ours: the caller's may change while we wait
+            if self._are_small(prepared_puts):
+                return prepared_puts
+            bodies = prepared_puts
+        prepared_puts = []
         for body in bodies:
             if plain and type(body) is bytes and PyBytes_GET_SIZE(body) <= SMALL:
                 if shmq_fits(&self.q, PyBytes_GET_SIZE(body), 0) != SHMQ_OK:
                     raise self._too_large(PyBytes_GET_SIZE(body), 0)
-                parcels.append(body)
+                prepared_puts.append(body)
                 continue
-            parcel = self._wrap(body, codec, priority, group, headers, delay, None, ttl, None,
+            prepared = self._wrap(body, codec, priority, group, headers, delay, None, ttl, None,
                                 None, None)
-            if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
-                raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
-            parcels.append(parcel)
-        return parcels
+            if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+                raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+            prepared_puts.append(prepared)
+        return prepared_puts
 
 
-# The put of a parcel that is small, else NULL. `plain`: what is to be that of a mere body.
-cdef inline const shmq_put *_small(parcel, shmq_put *plain) noexcept:
-    if type(parcel) is bytes:
-        plain.body = PyBytes_AS_STRING(parcel)
-        plain.body_bytes = PyBytes_GET_SIZE(parcel)
+# The put of a prepared that is small, else NULL. `plain`: what is to be that of a mere body.
+cdef inline const shmq_put *_small(prepared, shmq_put *plain) noexcept:
+    if type(prepared) is bytes:
+        plain.body = PyBytes_AS_STRING(prepared)
+        plain.body_bytes = PyBytes_GET_SIZE(prepared)
         return plain
-    return &(<Parcel>parcel).c if (<Parcel>parcel).c.body_bytes <= SMALL else NULL
+    return &(<PreparedPut>prepared).c if (<PreparedPut>prepared).c.body_bytes <= SMALL else NULL

@@ -29,7 +29,7 @@ cdef class _RowMover(_Lessor):
         A row is a body, or (body, properties) with the properties by name; ``rows`` may be a
         shmq.api.Rows, too. Raises what a put of it would raise, but for want of room.
         """
-        cdef list parcels = []
+        cdef list prepared_puts = []
         cdef list chunks = []
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef shmq_put c
@@ -38,15 +38,15 @@ cdef class _RowMover(_Lessor):
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
         for row in rows:
-            parcel = row if type(row) is bytes else self._row(row)
-            size = self._row_size(parcel, &c)
-            if parcels and (bytes_ + size > MOST_CHUNK or len(parcels) == MOST_ROWS):
-                chunks.append((self._chunk(parcels, bytes_), len(parcels)))
-                parcels, bytes_ = [], SHMQ_ROW_CHUNK_HEAD
-            parcels.append(parcel)
+            prepared = row if type(row) is bytes else self._row(row)
+            size = self._row_size(prepared, &c)
+            if prepared_puts and (bytes_ + size > MOST_CHUNK or len(prepared_puts) == MOST_ROWS):
+                chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
+                prepared_puts, bytes_ = [], SHMQ_ROW_CHUNK_HEAD
+            prepared_puts.append(prepared)
             bytes_ += size
-        if parcels or not chunks:
-            chunks.append((self._chunk(parcels, bytes_), len(parcels)))
+        if prepared_puts or not chunks:
+            chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
         return chunks
 
     cdef list _chunks_of(self, _Table table):
@@ -77,7 +77,7 @@ cdef class _RowMover(_Lessor):
             to = shmq_row_write(to, &put)
         return chunk
 
-    cdef Parcel _row(self, row):
+    cdef PreparedPut _row(self, row):
         if isinstance(row, tuple):
             if len(row) != 2 or not isinstance(row[1], dict):
                 raise TypeError(
@@ -94,8 +94,8 @@ cdef class _RowMover(_Lessor):
 
     # What the row takes in a chunk. Raises MessageTooLarge. `plain`: what is to be the put of a
     # mere body.
-    cdef uint64_t _row_size(self, parcel, shmq_put *plain) except 0:
-        return self._put_size(_put_of(parcel, plain))
+    cdef uint64_t _row_size(self, prepared, shmq_put *plain) except 0:
+        return self._put_size(_put_of(prepared, plain))
 
     cdef uint64_t _put_size(self, const shmq_put *put) except 0:
         cdef uint32_t more = 0
@@ -105,15 +105,15 @@ cdef class _RowMover(_Lessor):
             raise self._too_large(put.body_bytes, put.meta_bytes)
         return shmq_row_bytes(put)
 
-    cdef bytes _chunk(self, list parcels, uint64_t size):
+    cdef bytes _chunk(self, list prepared_puts, uint64_t size):
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
         cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
         cdef shmq_put c
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
-        to = shmq_row_chunk_begin(to, <uint32_t>len(parcels), self.q.h.options.hash_key)
-        for parcel in parcels:
-            to = shmq_row_write(to, _put_of(parcel, &c))
+        to = shmq_row_chunk_begin(to, <uint32_t>len(prepared_puts), self.q.h.options.hash_key)
+        for prepared in prepared_puts:
+            to = shmq_row_write(to, _put_of(prepared, &c))
         return chunk
 
     # ---- what a staging queue has ----
@@ -378,12 +378,12 @@ cdef class _RowMover(_Lessor):
 
 
 # What a put of the row is. `plain`: what is to be that of a mere body.
-cdef inline const shmq_put *_put_of(parcel, shmq_put *plain) noexcept:
-    if type(parcel) is bytes:
-        plain.body = PyBytes_AS_STRING(parcel)
-        plain.body_bytes = PyBytes_GET_SIZE(parcel)
+cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
+    if type(prepared) is bytes:
+        plain.body = PyBytes_AS_STRING(prepared)
+        plain.body_bytes = PyBytes_GET_SIZE(prepared)
         return plain
-    return &(<Parcel>parcel).c
+    return &(<PreparedPut>prepared).c
 
 
 @cython.final

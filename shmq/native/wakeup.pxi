@@ -101,17 +101,17 @@ cdef class _Watcher(_Getter):
 
         ``encoded``: the body is bytes of its codec already.
         """
-        cdef Parcel parcel = self._wrap(body, codec, priority, group, headers, delay, deliver_at,
+        cdef PreparedPut prepared = self._wrap(body, codec, priority, group, headers, delay, deliver_at,
                                         ttl, dedupe_id, reply_to, correlation, encoded)
-        if shmq_fits(&self.q, parcel.c.body_bytes, parcel.c.meta_bytes) != SHMQ_OK:
-            raise self._too_large(parcel.c.body_bytes, parcel.c.meta_bytes)
-        return parcel
+        if shmq_fits(&self.q, prepared.c.body_bytes, prepared.c.meta_bytes) != SHMQ_OK:
+            raise self._too_large(prepared.c.body_bytes, prepared.c.meta_bytes)
+        return prepared
 
-    def try_put(self, Parcel parcel, block=False, timeout=None):
+    def try_put(self, PreparedPut prepared, block=False, timeout=None):
         """Put it, or raise Full: at once, unless ``block`` or a timeout says otherwise."""
-        if parcel.c.body_bytes > SMALL:
-            return self._put_large(parcel, block, timeout)
-        return self._put(&parcel.c, block, timeout)
+        if prepared.c.body_bytes > SMALL:
+            return self._put_large(prepared, block, timeout)
+        return self._put(&prepared.c, block, timeout)
 
     @property
     def waits_when_full(self):

@@ -23,7 +23,7 @@ from shmq.errors import FileError
 from shmq.native import _core
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import HEADER_BYTES, JOURNAL, Trailer, read_header
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.paths import catalog, segment_name
 from shmq.storage.queue_identity import Identity
 from shmq.storage.write_fully import write_pushed, write_whole
@@ -40,7 +40,7 @@ class Journal:
     """The segments of one queue's journal, from a position on. For one thread at a time."""
 
     def __init__(
-        self, disk: Disk, identity: Identity, segment: int, offset: int, sizes: Sizes
+        self, disk: Disk, identity: Identity, segment: int, offset: int, sizes: Limits
     ) -> None:
         #: The position: the segment that was synced last, and how many bytes of it.
         self.segment = segment

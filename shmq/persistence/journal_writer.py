@@ -15,11 +15,11 @@ from shmq.client.local.broker import LocalQueue
 from shmq.native import _core
 from shmq.persistence.journal import Journal
 from shmq.persistence.snapshot import Snapshot
-from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.snapshot_writer import SnapshotWriter
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.persistence.transfers import Moves, target_of
+from shmq.persistence.transfers import Transfers, target_of
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.paths import segment_name
 from shmq.storage.transaction_file import Id, Part
 
@@ -43,7 +43,7 @@ LONGEST: Final = 1.0
 SPARSE: Final = 2
 
 
-class Journaled(Kept):
+class Journaled(SnapshotWriter):
     """One queue with durability "journal". Any thread may call any of it.
 
     Nothing runs by itself: `step` writes one commit, and `attend` waits until there is one.
@@ -53,8 +53,8 @@ class Journaled(Kept):
         self,
         disk: Disk,
         handle: LocalQueue,
-        sizes: Sizes,
-        moves: Moves,
+        sizes: Limits,
+        moves: Transfers,
         look: float = LOOK,
         transactions: Notes = NO_NOTES,
     ) -> None:
@@ -129,7 +129,7 @@ class Journaled(Kept):
             self._fail(OSError(errno.EIO, str(error) or type(error).__name__))
 
     def settle_arrived(self, target: str) -> bool:
-        """See :class:`shmq.persistence.transfers.Follows`."""
+        """See :class:`shmq.persistence.transfers.JournalOfQueue`."""
         with self._lock:
             self.step()  # so that all that was moved by now is known
             while slots := self._arrived(target):
@@ -150,7 +150,7 @@ class Journaled(Kept):
                 self.journal.drop_before(self.number)
 
     def parts(self) -> list[tuple[str, int]]:
-        """See :meth:`Kept.parts`."""
+        """See :meth:`SnapshotWriter.parts`."""
         return [
             *super().parts(),
             *(
@@ -160,7 +160,7 @@ class Journaled(Kept):
         ]
 
     def close(self) -> None:
-        """See :meth:`Kept.close`."""
+        """See :meth:`SnapshotWriter.close`."""
         self._moves.leave(self)
         with self._lock:
             self.journal.abandon()

@@ -9,12 +9,12 @@ from shmq.api.names import check_name
 from shmq.api.options import DEAD_LETTER_ROOM, DEFAULT_ARENA, MAX_ARENA, QueueOptions
 from shmq.errors import FileError, ShmqError
 from shmq.namespace.namespace import Namespace
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 
 __all__ = ["rebuild"]
 
 
-def rebuild(registry: Namespace, name: str, chain: Chain, *, logged: bool) -> None:
+def rebuild(registry: Namespace, name: str, chain: QueueFiles, *, logged: bool) -> None:
     """Make the queue ``name`` with what ``chain`` holds. Needs the registry lock.
 
     Nobody can attach to it before it is whole; whoever dies here leaves something half made,

@@ -28,7 +28,7 @@ from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
 from shmq.storage.file_set import lineage_of
 from shmq.storage.paths import Files, aside_names, catalog, segment_name, unfinished
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 from shmq.storage.refusals import write_refusals
 from shmq.storage.tail import read_tail
 
@@ -55,7 +55,7 @@ class Decision:
     #: The names of the files that count.
     lineage: list[str] = field(default_factory=list)
     #: What it holds; None if nothing was ever finished, or the files are damaged.
-    chain: Chain | None = None
+    chain: QueueFiles | None = None
     #: What is wrong with them; None if they are whole.
     error: ShmqError | None = None
     #: What was left out, where intact pieces were asked for.
@@ -84,7 +84,7 @@ def _decide(disk: Disk, files: Files, *, salvage: bool) -> Decision:
         decision.lineage = lineage_of(disk, files)
         if decision.lineage:
             mapped = [(str(disk.path(name)), _map(disk, name)) for name in decision.lineage]
-            decision.chain = Chain(mapped, salvage)
+            decision.chain = QueueFiles(mapped, salvage)
             decision.problems = [str(skipped) for skipped in decision.chain.skipped]
     except ShmqError as error:
         decision.error = error
@@ -104,7 +104,7 @@ def _map(disk: Disk, name: str) -> mmap.mmap | bytes:
         disk.close(file)
 
 
-def settle_moves(chains: Iterable[Chain]) -> None:
+def settle_moves(chains: Iterable[QueueFiles]) -> None:
     """Let each message that two queues have be in the one that it went to.
 
     A queue and one that was restored beside it from its backup have the same hash key. Which
@@ -119,9 +119,9 @@ def settle_moves(chains: Iterable[Chain]) -> None:
                 source.leave(origin_seq)
 
 
-def _unmistakable(chains: Iterable[Chain]) -> dict[int, Chain]:
+def _unmistakable(chains: Iterable[QueueFiles]) -> dict[int, QueueFiles]:
     """The chains by their hash keys, but for keys that several have."""
-    by_key: dict[int, list[Chain]] = {}
+    by_key: dict[int, list[QueueFiles]] = {}
     for chain in chains:
         by_key.setdefault(chain.hash_key, []).append(chain)
     return {key: alike[0] for key, alike in by_key.items() if len(alike) == 1}
@@ -304,7 +304,7 @@ def _bring_back(registry: Namespace, disk: Disk, decision: Decision) -> None:
         )
 
 
-def _tell_tail(disk: Disk, name: str, chain: Chain) -> None:
+def _tell_tail(disk: Disk, name: str, chain: QueueFiles) -> None:
     """Say what of the last segment does not count: nobody was promised anything of it."""
     if chain.open_salt is None:
         return

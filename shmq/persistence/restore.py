@@ -34,7 +34,7 @@ from shmq.persistence.stream_restore import (
 )
 from shmq.persistence.transaction_recovery import complete_transactions
 from shmq.storage import queue_erase
-from shmq.storage.aside import Aside, RenamedDisk, files_aside
+from shmq.storage.aside import FileSetAside, RenamedDisk, files_aside
 from shmq.storage.disk import Disk
 from shmq.storage.inventory import others
 from shmq.storage.paths import EXCHANGES, catalog
@@ -157,7 +157,7 @@ def restore_aside(
     return done
 
 
-def _named_aside(own: Disk, file: str) -> Aside:
+def _named_aside(own: Disk, file: str) -> FileSetAside:
     for one in files_aside(own.directory):
         if file in one.files:
             if not one.restorable:
@@ -172,7 +172,7 @@ def _named_aside(own: Disk, file: str) -> Aside:
 
 
 def _bring_back(
-    registry: Namespace, own: Disk, found: Aside, new_name: str | None, *, salvage: bool
+    registry: Namespace, own: Disk, found: FileSetAside, new_name: str | None, *, salvage: bool
 ) -> Restored | RestoredStream | RestoredFile:
     before = found.before[found.file]
     if found.kind == "stream":

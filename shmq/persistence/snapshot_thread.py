@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from shmq.errors import QueueDeleted, ShmqError
-from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.snapshot_writer import SnapshotWriter
 
-__all__ = ["Shutter"]
+__all__ = ["SnapshotThread"]
 
 log = logging.getLogger("shmq")
 
@@ -23,13 +23,13 @@ AGAIN: Final = 0.5
 class Order:
     """A snapshot that is to be written, and what came of it."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: SnapshotWriter) -> None:
         self.kept = kept
         self.done = threading.Event()
         self.error: Exception | None = None
 
 
-class Shutter:
+class SnapshotThread:
     """Writes snapshots in a thread of its own, from `start` to `finish`."""
 
     def __init__(self) -> None:
@@ -37,16 +37,16 @@ class Shutter:
         # A daemon: a process that is to end at once does not wait for it.
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
         self._lock = threading.Lock()
-        self._ordered: set[Kept] = set()
-        self._not_before: dict[Kept, float] = {}
-        self._failures: dict[Kept, str] = {}
+        self._ordered: set[SnapshotWriter] = set()
+        self._not_before: dict[SnapshotWriter, float] = {}
+        self._failures: dict[SnapshotWriter, str] = {}
         self._ended = False
 
     def start(self) -> None:
         """Begin to carry out orders."""
         self._thread.start()
 
-    def expose(self, all_kept: Iterable[Kept]) -> None:
+    def expose(self, all_kept: Iterable[SnapshotWriter]) -> None:
         """Order a snapshot of each of these for which one is due."""
         now = time.monotonic()
         for kept in all_kept:
@@ -55,7 +55,7 @@ class Shutter:
             if not waits and not kept.deleted and kept.due:
                 self._order(kept)
 
-    def take(self, kept: Kept, timeout: float | None) -> None:
+    def take(self, kept: SnapshotWriter, timeout: float | None) -> None:
         """Return once a snapshot, begun after this call, is written.
 
         Raises ShmqError if it cannot be, or takes longer than ``timeout`` seconds.
@@ -71,7 +71,7 @@ class Shutter:
                 f"the snapshot of queue {kept.name!r} could not be written: {_told(order.error)}"
             ) from order.error
 
-    def finish(self, last: Iterable[Kept]) -> None:
+    def finish(self, last: Iterable[SnapshotWriter]) -> None:
         """Carry out what was ordered, then write a last snapshot of each of these."""
         for kept in last:
             if not kept.deleted:
@@ -84,7 +84,7 @@ class Shutter:
         else:
             self._thread.join()
 
-    def _order(self, kept: Kept) -> Order:
+    def _order(self, kept: SnapshotWriter) -> Order:
         order = Order(kept)
         with self._lock:
             if self._ended:
@@ -109,7 +109,7 @@ class Shutter:
                 self._ordered.discard(order.kept)
             order.done.set()
 
-    def _failed(self, kept: Kept, error: Exception) -> None:
+    def _failed(self, kept: SnapshotWriter, error: Exception) -> None:
         """Say so, once; it is tried again for as long as it is due."""
         told = _told(error)
         if self._failures.get(kept) != told:
@@ -118,7 +118,7 @@ class Shutter:
             self._failures[kept] = told
             self._not_before[kept] = time.monotonic() + AGAIN
 
-    def _worked(self, kept: Kept) -> None:
+    def _worked(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._not_before.pop(kept, None)
             failure = self._failures.pop(kept, None)

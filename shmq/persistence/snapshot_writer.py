@@ -15,22 +15,22 @@ from shmq.persistence.snapshot import Snapshot
 from shmq.storage import queue_erase
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import HEADER_BYTES, read_header
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.paths import aside_names, catalog, snapshot_name, unfinished
 from shmq.storage.queue_identity import Identity
 
-__all__ = ["Kept"]
+__all__ = ["SnapshotWriter"]
 
 log = logging.getLogger("shmq")
 
 
-class Kept:
+class SnapshotWriter:
     """One queue with durability "snapshot". Any thread may call any of it.
 
     It owns the handle. Nothing runs by itself: `snapshot` writes one.
     """
 
-    def __init__(self, disk: Disk, handle: LocalQueue, sizes: Sizes) -> None:
+    def __init__(self, disk: Disk, handle: LocalQueue, sizes: Limits) -> None:
         self.disk = disk
         self.handle = handle
         self.sizes = sizes

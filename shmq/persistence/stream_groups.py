@@ -14,7 +14,7 @@ from typing import Any, Final
 from shmq.errors import SegmentError, ShmqError
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
-from shmq.native._group import Roster
+from shmq.native._group import GroupState
 from shmq.persistence.stream_recovery import StoredStream
 
 __all__ = ["groups_of", "restore_groups"]
@@ -30,18 +30,20 @@ def groups_of(namespace: Namespace, identity: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in group_files.group_names(namespace, identity):
         with contextlib.suppress(SegmentError, ShmqError):
-            roster = group_files.look_at(namespace, identity, name)
-            if roster is not None:
-                options = {key: value for key, value in roster.options.items() if key not in _OWN}
-                found[name] = {"options": options, "committed": _done(roster)}
+            group_state = group_files.look_at(namespace, identity, name)
+            if group_state is not None:
+                options = {
+                    key: value for key, value in group_state.options.items() if key not in _OWN
+                }
+                found[name] = {"options": options, "committed": _done(group_state)}
     return found
 
 
-def _done(roster: Roster) -> list[int | None]:
+def _done(group_state: GroupState) -> list[int | None]:
     """Of each partition the offset before which all is done: committed, or if shared, settled."""
-    if roster.options["assignment"] == "shared":
-        return list(roster.lows())
-    return [seat[2] for seat in roster.seats()]
+    if group_state.options["assignment"] == "shared":
+        return list(group_state.lows())
+    return [seat[2] for seat in group_state.seats()]
 
 
 def restore_groups(namespace: Namespace, stored: StoredStream) -> None:
@@ -64,11 +66,11 @@ def _restore(
     options: dict[str, Any],
     committed: Sequence[int | None],
 ) -> None:
-    roster = group_files.open_or_make(namespace, stored.name, stored.identity, name, options)
+    group_state = group_files.open_or_make(namespace, stored.name, stored.identity, name, options)
     there = list(zip(committed, stored.ends, strict=False))
-    roster.widen(len(there))
+    group_state.widen(len(there))
     for partition, (offset, end) in enumerate(there):
         if offset is not None:
             done = min(offset, end.next)
-            roster.commit(partition, 0, done)
-            roster.begin(partition, done)
+            group_state.commit(partition, 0, done)
+            group_state.begin(partition, done)

@@ -24,11 +24,11 @@ from shmq.errors import DamagedSegment, FileError
 from shmq.native import _core, _file
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import BATCH_BYTES, INDEXED, Trailer, pack_record
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.stream_identity import StreamIdentity
 from shmq.storage.stream_paths import UNFINISHED_SEGMENT, bases, segment_file
 from shmq.storage.stream_producers import note_producers
-from shmq.storage.stream_segment import LEAST_TIME, Place, StreamSegment
+from shmq.storage.stream_segment import LEAST_TIME, FilePosition, StreamSegment
 from shmq.storage.write_fully import write_pushed, write_whole
 
 __all__ = ["Commit", "StreamJournal"]
@@ -61,7 +61,7 @@ class StreamJournal:
     """
 
     def __init__(
-        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: Sizes
+        self, disk: Disk, identity: StreamIdentity, partition: int, begin: int, sizes: Limits
     ) -> None:
         #: Every offset before it is on disk.
         self.next = begin
@@ -196,13 +196,15 @@ class StreamJournal:
         self._kept[self.next] = 0
         self._trailer = Trailer()
 
-    def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
+    def _write(self, commit: Commit, ahead: memoryview) -> tuple[int, list[FilePosition], int]:
         """Where it ends in the file, and what `_survey` says of it."""
         places, last_time = self._survey(commit)
         pieces: list[bytes | memoryview] = [self._batch(commit), *commit.pieces, ahead]
         return write_whole(self._disk, self._file, pieces, self._end), places, last_time
 
-    def _write_early(self, commit: Commit, ahead: memoryview) -> tuple[int, list[Place], int]:
+    def _write_early(
+        self, commit: Commit, ahead: memoryview
+    ) -> tuple[int, list[FilePosition], int]:
         """The same, where the disk has time to begin while the commit is looked at.
 
         Its BATCH record, without which a reader of the file takes none of it, comes last.
@@ -223,7 +225,7 @@ class StreamJournal:
             bytes=commit.bytes, crc=crc,
         )  # fmt: skip
 
-    def _survey(self, commit: Commit) -> tuple[list[Place], int]:
+    def _survey(self, commit: Commit) -> tuple[list[FilePosition], int]:
         """Where its records stand, every so often, in bytes from the first; the last's time.
 
         Raises DamagedSegment if they are not what the commit says: it does not count then.
@@ -236,7 +238,7 @@ class StreamJournal:
             if offset != due:  # of an offset 0 a walk takes whatever comes first
                 how, offset = "damaged", due
             while how == "stop":
-                found.append(Place(before + at, offset, moment))
+                found.append(FilePosition(before + at, offset, moment))
                 how, at, offset, moment, _ = _file.walk(
                     piece, at, salts, offset, moment, most_bytes=INDEXED, verify=False
                 )

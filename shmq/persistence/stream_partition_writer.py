@@ -24,8 +24,8 @@ from shmq.errors import FileError, OffsetOutOfRange, ShmqError
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
-from shmq.storage.partition_generation import Era, eras_among
+from shmq.storage.limits import Limits
+from shmq.storage.partition_generation import Generation, eras_among
 from shmq.storage.paths import free_name
 from shmq.storage.stream_erase import erase_stream
 from shmq.storage.stream_identity import StreamIdentity
@@ -41,7 +41,7 @@ from shmq.storage.stream_paths import (
 from shmq.storage.stream_segment import StreamSegment
 from shmq.storage.transaction_file import Id, Part
 
-__all__ = ["Followed", "KeptPartition", "KeptStream"]
+__all__ = ["StreamPartitionWriter", "StreamPartitionWriters", "WrittenPartition"]
 
 log = logging.getLogger("shmq")
 
@@ -55,7 +55,7 @@ LAST: Final = 10.0
 RETAIN: Final = 1.0
 
 
-class Followed(Protocol):
+class WrittenPartition(Protocol):
     """A partition in shared memory, as far as its writer needs it: ``_log.Partition``."""
 
     @property
@@ -89,7 +89,7 @@ class Followed(Protocol):
         """Sleep until there is something behind ``offset``; whether there is."""
 
 
-class KeptPartition:
+class StreamPartitionWriter:
     """One partition. `step` writes a commit; nothing runs by itself. For one thread."""
 
     def __init__(
@@ -97,8 +97,8 @@ class KeptPartition:
         disk: Disk,
         identity: StreamIdentity,
         partition: int,
-        ring: Followed,
-        sizes: Sizes,
+        ring: WrittenPartition,
+        sizes: Limits,
         gone: Callable[[], bool] = lambda: False,
         transactions: Notes = NO_NOTES,
     ) -> None:
@@ -275,7 +275,7 @@ def _is_astray(disk: Disk, synced: int) -> bool:
         return True
 
 
-class KeptStream:
+class StreamPartitionWriters:
     """One durable stream, with a thread for each partition that is kept, from `start` to `close`.
 
     ``disk`` is the data directory, ``handle`` the stream's, which this owns. ``groups`` gives
@@ -287,7 +287,7 @@ class KeptStream:
         disk: Disk,
         handle: Any,
         identity: StreamIdentity,
-        sizes: Sizes,
+        sizes: Limits,
         groups: Callable[[], dict[str, Any]] = dict,
         transactions: Notes = NO_NOTES,
     ) -> None:
@@ -298,7 +298,7 @@ class KeptStream:
         self.handle = handle
         self.identity = identity
         self.name = identity.name
-        self.partitions: list[KeptPartition] = []
+        self.partitions: list[StreamPartitionWriter] = []
         self._own = disk.under(stream_directory(identity.name, identity.identity))
         self._groups = groups
         self._started = self._stopped = False
@@ -441,7 +441,7 @@ class KeptStream:
 
     # ---- its partitions ----
 
-    def _grow(self, logs: Sequence[Followed]) -> None:
+    def _grow(self, logs: Sequence[WrittenPartition]) -> None:
         """Keep what is to be kept of these by now. Raises ShmqError and OSError."""
         eras = _ripe(logs)
         options = {**self.identity.options, "partitions": eras[-1].count}
@@ -452,7 +452,7 @@ class KeptStream:
         for number in range(len(self.partitions), eras[-1].end):
             self._take(self._partition(number))
 
-    def _take(self, partition: KeptPartition) -> None:
+    def _take(self, partition: StreamPartitionWriter) -> None:
         """Have it among those that are kept: once started, none is without a thread.
 
         Raises OSError; it is closed then.
@@ -466,10 +466,10 @@ class KeptStream:
             raise
         self.partitions.append(partition)
 
-    def _partition(self, number: int) -> KeptPartition:
+    def _partition(self, number: int) -> StreamPartitionWriter:
         below = self.disk.under(partition_directory(self.name, self.identity.identity, number))
         below.make()
-        return KeptPartition(
+        return StreamPartitionWriter(
             below,
             self.identity,
             number,
@@ -489,7 +489,7 @@ class KeptStream:
 
     # ---- the threads ----
 
-    def _run(self, partition: KeptPartition) -> None:
+    def _run(self, partition: StreamPartitionWriter) -> None:
         """Begin to write the next partition. Raises OSError."""
         name = f"{self.name}/{len(self.partitions)}"
         thread = threading.Thread(target=self._follow, args=(partition,), name=name)
@@ -500,7 +500,7 @@ class KeptStream:
             raise OSError(errno.EAGAIN, what) from None
         self._threads.append(thread)
 
-    def _follow(self, partition: KeptPartition) -> None:
+    def _follow(self, partition: StreamPartitionWriter) -> None:
         while not self._stopped and not self.deleted:
             if not partition.step():
                 if partition.well:
@@ -522,7 +522,7 @@ class KeptStream:
                 self._grow_at = 0.0  # at once
                 self.grow()
 
-    def _attend(self, partition: KeptPartition) -> None:
+    def _attend(self, partition: StreamPartitionWriter) -> None:
         try:
             partition.attend()
         except ShmqError as error:
@@ -534,7 +534,7 @@ class KeptStream:
             time.sleep(0.02)
 
 
-def _ripe(logs: Sequence[Followed]) -> list[Era]:
+def _ripe(logs: Sequence[WrittenPartition]) -> list[Generation]:
     """The eras that may be kept: all that is in the partitions before them is on disk."""
     eras = eras_among(logs)
     finished = 0

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from shmq.errors import DamagedFile, FileError, ShmqError
 from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Era
+from shmq.storage.partition_generation import Generation
 from shmq.storage.stream_identity import StreamIdentity
 from shmq.storage.stream_meta import read_card
 from shmq.storage.stream_paths import (
@@ -62,7 +62,7 @@ class StoredStream:
     written: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, Any] = field(default_factory=dict)
-    eras: list[Era] = field(default_factory=list)
+    eras: list[Generation] = field(default_factory=list)
     #: Of each partition of all eras.
     ends: list[PartitionEnd] = field(default_factory=list)
     #: What is wrong with them; None: nothing.

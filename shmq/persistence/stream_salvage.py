@@ -20,7 +20,7 @@ from shmq.native import _file
 from shmq.persistence.stream_journal import Commit, StreamJournal
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import FileHeader
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.partition_generation import eras_of
 from shmq.storage.paths import free_name
 from shmq.storage.stream_identity import StreamIdentity
@@ -267,7 +267,7 @@ class _Partition:
             self._disk.close(file)
 
     def _write(self, scratch: Disk, run: Run) -> None:
-        journal = StreamJournal(scratch, self._whose, self._partition, run.first, Sizes())
+        journal = StreamJournal(scratch, self._whose, self._partition, run.first, Limits())
         entries = [memoryview(_file.entries(piece)) for piece in run.pieces]
         try:
             journal.append(Commit(entries, run.first, run.next))

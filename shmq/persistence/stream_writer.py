@@ -15,9 +15,9 @@ from shmq.namespace import streams
 from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.stream_groups import groups_of
-from shmq.persistence.stream_partition_writer import RETRY, KeptStream
+from shmq.persistence.stream_partition_writer import RETRY, StreamPartitionWriters
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.stream_identity import StreamIdentity
 
 __all__ = ["StreamWriter"]
@@ -35,14 +35,14 @@ class StreamWriter:
         self,
         namespace: Namespace,
         directory: DataDirectory,
-        sizes: Sizes,
+        sizes: Limits,
         transactions: Notes = NO_NOTES,
     ) -> None:
         self._namespace = namespace
         self._transactions = transactions
         self._directory = directory
         self._sizes = sizes
-        self._kept: dict[str, KeptStream] = {}
+        self._kept: dict[str, StreamPartitionWriters] = {}
         #: Control segments that were looked at and need no writer, by name and inode.
         self._passed: set[tuple[str, int]] = set()
         #: When those that could not be kept are tried again, on the monotonic clock.
@@ -53,7 +53,7 @@ class StreamWriter:
         """The streams that are kept, sorted."""
         return sorted(self._kept)
 
-    def kept(self, name: str) -> KeptStream | None:
+    def kept(self, name: str) -> StreamPartitionWriters | None:
         """The stream, if it is kept. For any thread."""
         return self._kept.get(name)
 
@@ -128,7 +128,7 @@ class StreamWriter:
         try:
             self._directory.ready()
             groups = functools.partial(groups_of, self._namespace, stream.identity)
-            kept = KeptStream(
+            kept = StreamPartitionWriters(
                 self._directory.disk,
                 stream,
                 _identity_of(stream),
@@ -146,7 +146,7 @@ class StreamWriter:
         kept.start()
         log.info("stream %s is kept in %s", name, self._directory.path)
 
-    def _sign(self, kept: KeptStream, known: int) -> None:
+    def _sign(self, kept: StreamPartitionWriters, known: int) -> None:
         """Have all partitions but those that are known say who writes them."""
         for partition in kept.handle.logs[known:]:
             partition.writer = self._namespace.process_number()

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from shmq.client.transaction.entries import Entry, by_partition, entries_of
 from shmq.client.transaction.transaction_log import noted as in_memory
-from shmq.client.transaction.transaction_log import read_noted as read_ledger
+from shmq.client.transaction.transaction_log import read_transactions
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
@@ -27,9 +27,9 @@ from shmq.persistence.stream_recovery import StoredStream, stored_stream
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import pack_batch, pack_record
 from shmq.storage.file_set import lineage_of
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.paths import catalog
-from shmq.storage.queue_files import Chain, map_file
+from shmq.storage.queue_files import QueueFiles, map_file
 from shmq.storage.queue_identity import Identity
 from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_identity import StreamIdentity
@@ -85,7 +85,7 @@ def drop_the_lost(namespace: Namespace, live: Collection[tuple[str, int]]) -> No
     """
     for path in in_memory(namespace).values():
         with contextlib.suppress(ShmqError, FileNotFoundError):
-            record, _ = read_ledger(path)
+            record, _ = read_transactions(path)
             if record is not None:
                 parts = parts_of(record["durable"])
                 if any(part[1:] not in live for part in parts):
@@ -107,7 +107,7 @@ def _complete_queue(disk: Disk, part: Part, works: list[dict[str, Any]]) -> None
     if not names:
         return  # it was deleted
     _sync(disk, names)
-    with Chain([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
+    with QueueFiles([(str(disk.path(one)), map_file(disk.path(one))) for one in names]) as chain:
         if chain.hash_key != identity:
             return
         acks = [seq for one in _of(works, "acks", part) for seq in one[2]]
@@ -142,11 +142,11 @@ def _sync(disk: Disk, names: list[str]) -> None:
 
 
 def _write_queue(
-    disk: Disk, chain: Chain, settled: list[int], puts: list[tuple[Any, ...]], last: int
+    disk: Disk, chain: QueueFiles, settled: list[int], puts: list[tuple[Any, ...]], last: int
 ) -> None:
     """One commit behind the end of the journal."""
     identity = Identity(chain.name, max(chain.queue_ids), chain.hash_key, chain.options)
-    journal = Journal(disk, identity, chain.segment, chain.end, Sizes())
+    journal = Journal(disk, identity, chain.segment, chain.end, Limits())
     batch = chain.last_batch + 1
     salt = journal.ready(batch)
     records = [pack_record("settle", salt, entries=settled)] if settled else []
@@ -266,7 +266,7 @@ def _append(
     ]
     below = disk.under(partition_directory(stored.name, stored.identity, partition))
     below.make()
-    sizes = Sizes(segment=int(stored.options["segment_bytes"]))
+    sizes = Limits(segment=int(stored.options["segment_bytes"]))
     journal = StreamJournal(below, identity, partition, end.next, sizes)
     try:
         journal.append(Commit([memoryview(b"".join(made))], end.next, end.next + len(made)))

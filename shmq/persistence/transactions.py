@@ -21,13 +21,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from shmq.client.transaction.transaction_log import noted, read_noted
+from shmq.client.transaction.transaction_log import noted, read_transactions
 from shmq.errors import NoSuchQueue, NoSuchStream, SegmentError
 from shmq.namespace import streams
 from shmq.namespace.namespace import Namespace
 from shmq.storage import transaction_file
 from shmq.storage.disk import Disk
-from shmq.storage.transaction_file import Id, Noted, Part, TransactionFile, parts_of
+from shmq.storage.transaction_file import Id, Part, StoredTransaction, TransactionFile, parts_of
 
 __all__ = ["Transactions"]
 
@@ -51,7 +51,7 @@ class Transactions:
         self._lock = threading.RLock()
         self._file = TransactionFile(disk)
         self._loaded = False
-        self._open: dict[Id, Noted] = {}
+        self._open: dict[Id, StoredTransaction] = {}
         #: Those of which all has happened, in memory.
         self._happened: set[Id] = set()
         #: Parts that are done, and not marked on disk yet.
@@ -131,13 +131,13 @@ class Transactions:
 
     # ---- the files in memory ----
 
-    def _look(self) -> list[Noted]:
+    def _look(self) -> list[StoredTransaction]:
         """Those that were committed since; what has happened is known, and needs no file there."""
         self._load()
         new = []
         for of, path in noted(self._namespace).items():
             try:
-                record, happened = read_noted(path)
+                record, happened = read_transactions(path)
             except FileNotFoundError:
                 continue
             except SegmentError as error:
@@ -151,7 +151,7 @@ class Transactions:
                     self._happened.add(of)
                     path.unlink(missing_ok=True)
             else:
-                new.append(Noted(of, record["durable"], parts_of(record["durable"])))
+                new.append(StoredTransaction(of, record["durable"], parts_of(record["durable"])))
         return sorted(new, key=lambda one: one.id)
 
     def _drop_if_dead(self, of: Id, path: Path) -> None:
@@ -196,7 +196,7 @@ class Transactions:
 
     # ---- the file on disk ----
 
-    def _write(self, new: list[Noted]) -> None:
+    def _write(self, new: list[StoredTransaction]) -> None:
         if not new and not self._done:
             return
         done = set(self._done)
@@ -213,5 +213,7 @@ class Transactions:
         self._done -= done
 
 
-def _left_of(one: Noted, done: set[tuple[Id, Part]]) -> Noted:
-    return Noted(one.id, one.work, {part for part in one.parts if (one.id, part) not in done})
+def _left_of(one: StoredTransaction, done: set[tuple[Id, Part]]) -> StoredTransaction:
+    return StoredTransaction(
+        one.id, one.work, {part for part in one.parts if (one.id, part) not in done}
+    )

@@ -15,10 +15,10 @@ from shmq.errors import NoSuchQueue, SegmentError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 
-__all__ = ["Moves", "target_of"]
+__all__ = ["Transfers", "target_of"]
 
 
-class Follows(Protocol):
+class JournalOfQueue(Protocol):
     """A queue with a journal that this process writes."""
 
     @property
@@ -41,20 +41,20 @@ def target_of(reason: int, meta: bytes, dead_letter: str | None) -> str | None:
     return letter["queue"] if letter else None
 
 
-class Moves:
+class Transfers:
     """Which queues of the namespace are followed, and what arrived there. For any thread."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._lock = threading.Lock()
-        self._followed: dict[str, Follows] = {}
+        self._followed: dict[str, JournalOfQueue] = {}
 
-    def enter(self, queue: Follows) -> None:
+    def enter(self, queue: JournalOfQueue) -> None:
         """The queue is followed from now on."""
         with self._lock:
             self._followed[queue.name] = queue
 
-    def leave(self, queue: Follows) -> None:
+    def leave(self, queue: JournalOfQueue) -> None:
         """The queue is not followed any more."""
         with self._lock:
             if self._followed.get(queue.name) is queue:
@@ -73,7 +73,7 @@ class Moves:
             return set(seqs) - queue.follower.copies_waiting(source, seqs)
         return set() if self._has_journal(target) else set(seqs)
 
-    def settle_all(self, target: Follows) -> bool:
+    def settle_all(self, target: JournalOfQueue) -> bool:
         """Have what arrived at the ``target`` settled where it came from, on disk.
 
         Whether that was done: it is not where a source's disk refuses.

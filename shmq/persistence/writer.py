@@ -25,14 +25,14 @@ from shmq.namespace.data_directory import DataDirectory
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.definitions import Definitions
 from shmq.persistence.journal_writer import RETRY, Journaled
-from shmq.persistence.snapshot_thread import Shutter
-from shmq.persistence.snapshot_writer import Kept
-from shmq.persistence.stream_partition_writer import KeptStream
+from shmq.persistence.snapshot_thread import SnapshotThread
+from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_writer import StreamWriter
 from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Moves
+from shmq.persistence.transfers import Transfers
 from shmq.storage.inventory import others
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.writer_control import CutFile
 
 __all__ = ["Writer"]
@@ -66,20 +66,20 @@ class Writer:
         self,
         namespace: str | None,
         directory: DataDirectory,
-        sizes: Sizes | None = None,
+        sizes: Limits | None = None,
         idle: float | None = None,
     ) -> None:
         self._namespace = Namespace.of(chosen_namespace(namespace))
         self._directory = directory
-        self._sizes = sizes or Sizes()
-        self._moves = Moves(self._namespace)
+        self._sizes = sizes or Limits()
+        self._moves = Transfers(self._namespace)
         self._transactions = Transactions(self._namespace, directory.disk)
         self._streams = StreamWriter(self._namespace, directory, self._sizes, self._transactions)
         self._definitions = Definitions(self._namespace, directory)
         #: Who waits until what is defined now is on disk.
         self._askers: queue.SimpleQueue[Future[None]] = queue.SimpleQueue()
-        self._shutter = Shutter()
-        self._kept: dict[str, Kept] = {}
+        self._snapshot_thread = SnapshotThread()
+        self._kept: dict[str, SnapshotWriter] = {}
         self._threads: dict[str, threading.Thread] = {}
         #: Segments that were looked at and need no writer, by name and inode.
         self._passed: set[tuple[str, int]] = set()
@@ -104,7 +104,7 @@ class Writer:
             self._look_around()
             if begun is not None:
                 begun()
-            self._shutter.start()
+            self._snapshot_thread.start()
             round_at = 0.0
             while not self._stopped:
                 with contextlib.suppress(queue.Empty):
@@ -119,7 +119,7 @@ class Writer:
                     self._streams.note_groups()
                     self._mark_transactions()
                     self._definitions.attend()
-                    self._shutter.expose(self._list())
+                    self._snapshot_thread.expose(self._list())
                     if self._idle is not None and self._is_over(self._idle):
                         break
             self._leave_deleted()
@@ -183,7 +183,7 @@ class Writer:
         For any thread while `run` runs. Raises ShmqError if the queue is not kept, if the
         disk refuses, or if it takes longer than ``timeout`` seconds.
         """
-        self._shutter.take(self._named(name), timeout)
+        self._snapshot_thread.take(self._named(name), timeout)
 
     def define(self) -> None:
         """Return once the exchanges and schemas that there are now are on disk.
@@ -248,7 +248,7 @@ class Writer:
                 raise
         return files
 
-    def _named_stream(self, name: str) -> KeptStream:
+    def _named_stream(self, name: str) -> StreamPartitionWriters:
         """The stream, once it was found. Raises ShmqError for one that is not kept."""
         end = time.monotonic() + FOUND
         while (kept := self._streams.kept(name)) is None:
@@ -260,7 +260,7 @@ class Writer:
             time.sleep(GLANCE)
         return kept
 
-    def _named(self, name: str) -> Kept:
+    def _named(self, name: str) -> SnapshotWriter:
         """The queue, once it was found. Raises ShmqError for one that is not kept."""
         end = time.monotonic() + FOUND
         while True:
@@ -275,7 +275,7 @@ class Writer:
                 )
             time.sleep(GLANCE)
 
-    def _list(self) -> list[Kept]:
+    def _list(self) -> list[SnapshotWriter]:
         with self._lock:
             return [self._kept[name] for name in sorted(self._kept)]
 
@@ -347,7 +347,7 @@ class Writer:
             if durability == "journal":
                 self._keep(self._journaled(handle))
             else:
-                self._keep(Kept(self._directory.disk, handle, self._sizes))
+                self._keep(SnapshotWriter(self._directory.disk, handle, self._sizes))
         except BaseException:
             handle.close()
             raise
@@ -378,7 +378,7 @@ class Writer:
             raise
         return kept
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: SnapshotWriter) -> None:
         with self._lock:
             self._kept[kept.name] = kept
         if isinstance(kept, Journaled):
@@ -393,7 +393,7 @@ class Writer:
             kept = self._kept.pop(name)
         self._finish(kept)
 
-    def _finish(self, kept: Kept) -> None:
+    def _finish(self, kept: SnapshotWriter) -> None:
         thread = self._threads.pop(kept.name, None)
         if isinstance(kept, Journaled):
             kept.follower.wake()
@@ -448,7 +448,9 @@ class Writer:
         self._streams.end()
         for thread in self._threads.values():
             thread.join()
-        self._shutter.finish([kept for kept in self._list() if not isinstance(kept, Journaled)])
+        self._snapshot_thread.finish(
+            [kept for kept in self._list() if not isinstance(kept, Journaled)]
+        )
         for kept in self._list():
             with self._lock:
                 del self._kept[kept.name]

@@ -14,15 +14,15 @@ from shmq.client.shared import durable_wait
 from shmq.errors import ShmqError
 from shmq.native import _core
 from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import Doors
-from shmq.server.connection.connection import Carrier
-from shmq.server.connection.connection_counts import Census
-from shmq.server.connection.peer import Caller
-from shmq.server.connection.plain_connection import Plain
-from shmq.server.connection.rate_limited_log import Seldom
-from shmq.server.connection.tls_connection import Secure
+from shmq.server.auth.tokens import AccessList
+from shmq.server.connection.connection import Connection
+from shmq.server.connection.connection_counts import ConnectionCounts
+from shmq.server.connection.peer import Peer
+from shmq.server.connection.plain_connection import PlainConnection
+from shmq.server.connection.rate_limited_log import RateLimitedLog
+from shmq.server.connection.tls_connection import TlsConnection
 from shmq.server.handlers.requests import Control
-from shmq.server.handlers.side_threads import Aside
+from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.settings import Settings
 
 __all__ = ["FrontEnd"]
@@ -53,20 +53,24 @@ _KEEPALIVE: Final = (
 class FrontEnd:
     """Serves the connections that come to one listening socket. For one event loop.
 
-    ``row`` is its own in the ``census``.
+    ``row`` is its own in the ``connection_counts``.
     """
 
     def __init__(
-        self, settings: Settings, listening: socket.socket, census: Census, row: int
+        self,
+        settings: Settings,
+        listening: socket.socket,
+        connection_counts: ConnectionCounts,
+        row: int,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._listening = listening
-        self._census = census
+        self._connection_counts = connection_counts
         self._row = row
         self._tls = None if settings.tls is None else settings.tls.context()
-        self._seldom = Seldom(log)
-        self._carriers: set[Carrier] = set()
+        self._seldom = RateLimitedLog(log)
+        self._connections: set[Connection] = set()
         self._stirred: set[_core.Session] = set()
         self._waiting: dict[tuple[LocalQueue, int], asyncio.Task[None]] = {}
         self._confirming: dict[LocalQueue, asyncio.Task[None]] = {}
@@ -77,10 +81,10 @@ class FrontEnd:
         self._part_from = self._part_all_from = 0.0
         self._ended = self._loop.create_future()
         self._broker = LocalBroker(settings.namespace)
-        self._aside = Aside(self._loop, log)
+        self._aside = SideThreads(self._loop, log)
         self._control = Control(
             self._broker,
-            Doors(settings.tokens),
+            AccessList(settings.tokens),
             self._wait,
             self._wait_chosen,
             self._confirm,
@@ -104,8 +108,8 @@ class FrontEnd:
             await self._ended
         finally:
             self._timer.cancel()
-            for carrier in list(self._carriers):
-                carrier.close()
+            for connection in list(self._connections):
+                connection.close()
             waiting = [*self._waiting.values(), *self._confirming.values()]
             for task in waiting:
                 task.cancel()
@@ -124,7 +128,7 @@ class FrontEnd:
         if self._draining:
             return
         self._draining = True
-        log.info("draining %d connections", len(self._carriers))
+        log.info("draining %d connections", len(self._connections))
         self._loop.remove_reader(self._listening.fileno())
         self._listening.close()
         self._front.drain()
@@ -143,14 +147,14 @@ class FrontEnd:
         """
         tls = None if settings.tls is None else settings.tls.context()
         self._settings, self._tls = settings, tls
-        self._control.doors = Doors(settings.tokens)
+        self._control.access_list = AccessList(settings.tokens)
         self._control.quotas.limits = settings.limits
         self._front.set_limits(**_limits_of(settings))
-        for carrier in list(self._carriers):
-            caller: Caller = carrier.session.context
-            if caller.token is not None and caller.token not in settings.tokens:
-                log.info("%s is cut off: token %r has changed", caller, caller.token.name)
-                carrier.part()
+        for connection in list(self._connections):
+            peer: Peer = connection.session.context
+            if peer.token is not None and peer.token not in settings.tokens:
+                log.info("%s is cut off: token %r has changed", peer, peer.token.name)
+                connection.part()
 
     # ---- connections ----
 
@@ -169,7 +173,7 @@ class FrontEnd:
 
     def _welcome(self, sock: socket.socket, address: Any) -> None:
         limit = self._settings.limits.connections
-        if self._census.total() >= limit:
+        if self._connection_counts.total() >= limit:
             sock.close()
             self._seldom.warning("%s:%s is closed: connections=%d are open", *address[:2], limit)
             return
@@ -182,27 +186,27 @@ class FrontEnd:
         except OSError:
             sock.close()
             return
-        caller = Caller(f"{address[0]}:{address[1]}")
-        log.debug("%s has come", caller)
-        session = self._front.session(caller)
-        caller.carrier = self._carried(sock, session)
-        caller.carrier.left = self._control.left
-        self._carriers.add(caller.carrier)
-        self._census.write(self._row, len(self._carriers))
+        peer = Peer(f"{address[0]}:{address[1]}")
+        log.debug("%s has come", peer)
+        session = self._front.session(peer)
+        peer.connection = self._carried(sock, session)
+        peer.connection.left = self._control.left
+        self._connections.add(peer.connection)
+        self._connection_counts.write(self._row, len(self._connections))
 
-    def _carried(self, sock: socket.socket, session: _core.Session) -> Carrier:
+    def _carried(self, sock: socket.socket, session: _core.Session) -> Connection:
         if self._tls is None:
-            return Plain(self._loop, sock, session, self._gone)
+            return PlainConnection(self._loop, sock, session, self._gone)
         limit = self._settings.limits.handshake
-        return Secure(self._loop, sock, session, self._gone, self._tls, limit)
+        return TlsConnection(self._loop, sock, session, self._gone, self._tls, limit)
 
-    def _gone(self, carrier: Carrier) -> None:
-        self._carriers.discard(carrier)
-        caller: Caller = carrier.session.context
-        caller.carrier = None  # each would keep the other
-        log.debug("%s has gone", caller)
-        self._stirred.discard(carrier.session)
-        self._census.write(self._row, len(self._carriers))
+    def _gone(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        peer: Peer = connection.session.context
+        peer.connection = None  # each would keep the other
+        log.debug("%s has gone", peer)
+        self._stirred.discard(connection.session)
+        self._connection_counts.write(self._row, len(self._connections))
         self._leave_soon()
         self._end_if_empty()
 
@@ -235,9 +239,9 @@ class FrontEnd:
     def _stir_all(self) -> None:
         stirred, self._stirred = self._stirred, set()
         for session in stirred:
-            caller: Caller = session.context
-            if caller.carrier is not None:
-                caller.carrier.stir()
+            peer: Peer = session.context
+            if peer.connection is not None:
+                peer.connection.stir()
 
     def _wait(self, queue: LocalQueue) -> None:
         self._have_served(queue, _core.EVENT_NOT_EMPTY)
@@ -321,11 +325,13 @@ class FrontEnd:
     def _cut_off_the_stalled(self) -> None:
         limit = self._settings.limits.frame
         before = self._loop.time() - limit
-        for carrier in [each for each in self._carriers if (each.stalled_since or before) < before]:
+        for connection in [
+            each for each in self._connections if (each.stalled_since or before) < before
+        ]:
             self._seldom.warning(
-                "%s is cut off: it took nothing for frame=%s s", carrier.session.context, limit
+                "%s is cut off: it took nothing for frame=%s s", connection.session.context, limit
             )
-            carrier.close()
+            connection.close()
 
     # ---- the end ----
 
@@ -333,10 +339,10 @@ class FrontEnd:
         """End those connections that nothing is open for, and at last the others, too."""
         now = self._loop.time()
         if now >= self._part_from:
-            for carrier in list(self._carriers):
-                session = carrier.session
+            for connection in list(self._connections):
+                session = connection.session
                 if not (session.unsettled or session.promised) or now >= self._part_all_from:
-                    carrier.part()
+                    connection.part()
         self._end_if_empty()
         self._loop.call_later(_GLANCE, self._part)
 
@@ -345,7 +351,7 @@ class FrontEnd:
             self._ended.set_result(None)
 
     def _end_if_empty(self) -> None:
-        if self._draining and not self._carriers:
+        if self._draining and not self._connections:
             self._end()
 
 

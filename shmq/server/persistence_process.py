@@ -17,13 +17,13 @@ from shmq.namespace.data_directory import chosen_directory
 from shmq.namespace.namespace import AlreadyKept, Namespace
 from shmq.persistence.process import Persistence
 from shmq.server.settings import Settings
-from shmq.supervision.child_process import PipedPost
-from shmq.supervision.heartbeat import Pulse, show_stack_on_demand
+from shmq.supervision.child_process import PipedChildProcess
+from shmq.supervision.heartbeat import Heartbeat, show_stack_on_demand
 from shmq.supervision.log_lines import show_on_stderr
 from shmq.supervision.parent_watch import tether
 from shmq.supervision.signals import leave_to_the_supervisor
 
-__all__ = ["PersistencePost", "main"]
+__all__ = ["PersistenceProcess", "main"]
 
 log = logging.getLogger("shmq.server")
 
@@ -42,7 +42,7 @@ def main(
     namespace: str,
     data_dir: Path | None,
     level: int,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     pipe: Connection,
     supervisor: int,
 ) -> None:
@@ -53,7 +53,7 @@ def main(
     """
     tether(supervisor, signal.SIGTERM)
     show_stack_on_demand()
-    pulse.beat_from_a_thread()
+    heartbeat.beat_from_a_thread()
     early: list[bool] = []
     leave_to_the_supervisor(lambda: early.append(True))
     show_on_stderr("shmq", level)
@@ -122,7 +122,7 @@ def _say(pipe: Connection, what: str) -> None:
         pipe.send(what)
 
 
-class PersistencePost(PipedPost):
+class PersistenceProcess(PipedChildProcess):
     """The place of that process, with the pipe from it."""
 
     def __init__(self, settings: Callable[[], Settings], log: logging.Logger) -> None:
@@ -137,7 +137,7 @@ class PersistencePost(PipedPost):
 
         def arguments(pipe: Connection) -> tuple[Any, ...]:
             now = settings()
-            return now.namespace, now.data_dir, now.level, self.pulse, pipe, os.getpid()
+            return now.namespace, now.data_dir, now.level, self.heartbeat, pipe, os.getpid()
 
         super().__init__(
             "persistence",
@@ -150,7 +150,7 @@ class PersistencePost(PipedPost):
         )
 
     def heard(self, said: str) -> None:
-        """See :class:`PipedPost`."""
+        """See :class:`PipedChildProcess`."""
         self.begun = self.begun or said == _RECOVERED
         self.recovered = self.recovered or self.begun
         self.refusal = said or None

@@ -16,14 +16,14 @@ from shmq.client.shared import durability
 from shmq.errors import ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.server import keeper_process, worker
-from shmq.server.connection.connection_counts import Census
+from shmq.server.connection.connection_counts import ConnectionCounts
 from shmq.server.listener import listen, refuse, url_of
-from shmq.server.persistence_process import PersistencePost
+from shmq.server.persistence_process import PersistenceProcess
 from shmq.server.settings import Settings, Source
 from shmq.server.systemd import Manager
-from shmq.supervision.child_process import LOOK, PipedPost, Post
+from shmq.supervision.child_process import LOOK, ChildProcess, PipedChildProcess
 from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import Nudge
+from shmq.supervision.wakeup_pipe import WakeupPipe
 
 __all__ = ["Supervisor"]
 
@@ -40,20 +40,33 @@ _GRACE: Final = 4.0
 _OTHER_DESCRIPTORS: Final = 1024
 
 
-class _FrontPost(PipedPost):
+class _WorkerProcess(PipedChildProcess):
     """The place of one worker, with its socket and the pipe to it."""
 
     def __init__(
-        self, supervisor: Supervisor, listening: socket.socket, census: Census, row: int
+        self,
+        supervisor: Supervisor,
+        listening: socket.socket,
+        connection_counts: ConnectionCounts,
+        row: int,
     ) -> None:
         self.ready = False
         self.reloading = False
-        self._census = census
+        self._connection_counts = connection_counts
         self._row = row
 
         def arguments(pipe: Connection) -> tuple[Any, ...]:
             settings = supervisor.settings
-            return self.who, settings, listening, census, row, self.pulse, pipe, os.getpid()
+            return (
+                self.who,
+                settings,
+                listening,
+                connection_counts,
+                row,
+                self.heartbeat,
+                pipe,
+                os.getpid(),
+            )
 
         super().__init__(
             f"front end {row + 1}",
@@ -66,19 +79,19 @@ class _FrontPost(PipedPost):
         )
 
     def reap(self) -> int | None:
-        """See :class:`Post`."""
+        """See :class:`ChildProcess`."""
         code = super().reap()
         if code is not None:
-            self._census.write(self._row, 0)
+            self._connection_counts.write(self._row, 0)
         return code
 
     def heard(self, said: str) -> None:
-        """See :class:`PipedPost`."""
+        """See :class:`PipedChildProcess`."""
         self.ready = self.ready or said == worker.READY
         self.reloading = self.reloading and said != worker.RELOADED
 
     def hang_up(self) -> None:
-        """See :class:`PipedPost`: its successor has the settings."""
+        """See :class:`PipedChildProcess`: its successor has the settings."""
         self.reloading = False
         super().hang_up()
 
@@ -102,11 +115,11 @@ class Supervisor:
         self.settings = source.read()
         self._source = source
         self._manager = Manager()
-        self._nudge = Nudge()
+        self._wakeup = WakeupPipe()
         self._sockets: list[socket.socket] = []
-        self._fronts: list[_FrontPost] = []
-        self._posts: list[Post] = []
-        self._persistence: PersistencePost | None = None
+        self._fronts: list[_WorkerProcess] = []
+        self._posts: list[ChildProcess] = []
+        self._persistence: PersistenceProcess | None = None
         self._url = ""
         self._up = False
         self._false_starts = 0
@@ -137,7 +150,7 @@ class Supervisor:
                 post.kill()
             for each in self._sockets:
                 each.close()
-            self._nudge.close()
+            self._wakeup.close()
             self._leave_nothing()
         if self._refusal is not None:
             raise self._refusal
@@ -155,12 +168,12 @@ class Supervisor:
     def stop(self) -> None:
         """Let `run` return when the connections have ended. For any thread."""
         self._stopped = True
-        self._nudge.give()
+        self._wakeup.give()
 
     def _hear(self, number: int) -> None:
         if number == signal.SIGHUP:
             self._hung_up = True
-            self._nudge.give()
+            self._wakeup.give()
             return
         if self._stopped:
             self._cut = number
@@ -173,7 +186,7 @@ class Supervisor:
         _raise_descriptors(settings)
         refuse(settings)
         if settings.persist:
-            self._persistence = PersistencePost(lambda: self.settings, log)
+            self._persistence = PersistenceProcess(lambda: self.settings, log)
             self._posts = [self._persistence]
             self._manager.starting("recovering durable queues")
         else:  # its workers, which wait for nothing, find what a writer brings back
@@ -186,12 +199,14 @@ class Supervisor:
         settings = self.settings
         self._sockets = listen(settings)
         self._url = url_of(self._sockets[0], tls=settings.tls is not None)
-        census = Census(settings.workers)
-        self._fronts = [_FrontPost(self, s, census, row) for row, s in enumerate(self._sockets)]
-        keeper = Post(
+        connection_counts = ConnectionCounts(settings.workers)
+        self._fronts = [
+            _WorkerProcess(self, s, connection_counts, row) for row, s in enumerate(self._sockets)
+        ]
+        keeper = ChildProcess(
             "keeper",
             keeper_process.main,
-            lambda: (settings.namespace, self.settings.level, keeper.pulse, os.getpid()),
+            lambda: (settings.namespace, self.settings.level, keeper.heartbeat, os.getpid()),
             log,
             expected={0},
         )
@@ -220,7 +235,7 @@ class Supervisor:
             self._give_up()
         return not self._draining or any(post.process is not None for post in self._posts)
 
-    def _follow(self, persistence: PersistencePost) -> None:
+    def _follow(self, persistence: PersistenceProcess) -> None:
         """Let the front ends follow the recovery, and the last snapshots follow those."""
         persistence.hear()
         refusal, persistence.refusal = persistence.refusal, None
@@ -231,12 +246,12 @@ class Supervisor:
             self._stopped = True
         if persistence.recovered and not self._fronts and not self._stopped:
             self._open_doors()
-            self._nudge.give()
+            self._wakeup.give()
         if self._draining and all(post.process is None for post in self._others()):
             self._drain_until = None  # what is not written by then would be lost
             persistence.drain()
 
-    def _others(self) -> list[Post]:
+    def _others(self) -> list[ChildProcess]:
         return [post for post in self._posts if post is not self._persistence]
 
     def _give_up(self) -> None:
@@ -250,9 +265,9 @@ class Supervisor:
             )
         for post in late:
             post.kill()
-        self._nudge.give()
+        self._wakeup.give()
 
-    def _attend(self, post: Post) -> None:
+    def _attend(self, post: ChildProcess) -> None:
         code = post.reap()
         if code is not None and not self._draining:
             post.replace(code)
@@ -297,7 +312,7 @@ class Supervisor:
         for front in self._fronts:
             front.reload(self.settings)
         self._reloading = True
-        self._nudge.give()
+        self._wakeup.give()
 
     def _drain(self) -> None:
         self._draining = True
@@ -309,7 +324,7 @@ class Supervisor:
             post.drain()
         if self._persistence is not None and self._persistence.process is None:
             self._persistence.drain()
-        self._nudge.give()
+        self._wakeup.give()
         self._drain_until = time.monotonic() + self.settings.limits.drain + _GRACE
 
     def _sleep(self) -> None:
@@ -331,8 +346,8 @@ class Supervisor:
         if self._persistence is not None and self._persistence.pipe is not None:
             pipes.append(self._persistence.pipe)
         ends = [post.process.sentinel for post in self._posts if post.process is not None]
-        wait([self._nudge.fileno(), *pipes, *ends], timeout)
-        self._nudge.clear()
+        wait([self._wakeup.fileno(), *pipes, *ends], timeout)
+        self._wakeup.clear()
 
 
 def _raise_descriptors(settings: Settings) -> None:

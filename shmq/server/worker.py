@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from shmq.client.shared import durability
 from shmq.errors import DurabilityWarning, ShmqError
-from shmq.server.connection.connection_counts import Census
+from shmq.server.connection.connection_counts import ConnectionCounts
 from shmq.server.frontend import FrontEnd
 from shmq.server.lock_wait import limit_lock_waits
 from shmq.server.settings import Settings
-from shmq.supervision.heartbeat import BEAT, Pulse, show_stack_on_demand
+from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
 from shmq.supervision.log_lines import show_on_stderr
 from shmq.supervision.parent_watch import tether
 from shmq.supervision.signals import held_back, leave_to_the_supervisor
@@ -47,15 +47,15 @@ def main(
     who: str,
     settings: Settings,
     listening: socket.socket,
-    census: Census,
+    connection_counts: ConnectionCounts,
     row: int,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     pipe: Connection,
     supervisor: int,
 ) -> None:
     """Serve the ``listening`` socket until SIGTERM, or the end of the ``supervisor``.
 
-    The ``pipe`` to the supervisor brings new settings; the ``pulse`` shows it that the loop
+    The ``pipe`` to the supervisor brings new settings; the ``heartbeat`` shows it that the loop
     goes on.
     """
     tether(supervisor, signal.SIGTERM)
@@ -69,7 +69,7 @@ def main(
         os.environ["SHMQ_AUTOSTART"] = "0"
         warnings.simplefilter("ignore", DurabilityWarning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(who, settings, listening, census, row, pulse, pipe))
+        runner.run(_serve(who, settings, listening, connection_counts, row, heartbeat, pipe))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -82,9 +82,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _serve(who: str, settings: Settings, *places: Any) -> None:
-    listening, census, row, pulse, pipe = places
+    listening, connection_counts, row, heartbeat, pipe = places
     loop = asyncio.get_running_loop()
-    front = FrontEnd(settings, listening, census, row)
+    front = FrontEnd(settings, listening, connection_counts, row)
 
     def drain() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -106,7 +106,7 @@ async def _serve(who: str, settings: Settings, *places: Any) -> None:
         pipe.send(RELOADED)
 
     def beat() -> None:
-        pulse.beat()
+        heartbeat.beat()
         loop.call_later(BEAT, beat)
 
     beat()

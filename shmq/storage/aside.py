@@ -21,7 +21,7 @@ from shmq.storage.paths import EXCHANGES, SCHEMAS, catalog
 from shmq.storage.stream_paths import STREAMS, stream_directory, streams_among
 from shmq.storage.transaction_file import TRANSACTIONS
 
-__all__ = ["Aside", "RenamedDisk", "files_aside"]
+__all__ = ["FileSetAside", "RenamedDisk", "files_aside"]
 
 AsideKind = Literal["queue", "stream", "segment", "definitions", "transactions"]
 
@@ -44,7 +44,7 @@ _WHY_SEGMENT: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class FileSetAside:
     """Something that is set aside."""
 
     #: What it is of. ``segment``: a file of a stream that goes on without it.
@@ -84,14 +84,14 @@ class RenamedDisk(Disk):
         return self.directory / self._now.get(name, name)
 
 
-def files_aside(directory: Path) -> list[Aside]:
+def files_aside(directory: Path) -> list[FileSetAside]:
     """What is set aside there, by kind and name; none without the directory. Raises OSError."""
     disk = Disk(directory)
     found = [*_queues(disk), *_of_namespace(disk), *_streams(disk)]
     return sorted(found, key=lambda one: (one.kind, one.name, one.file))
 
 
-def _queues(disk: Disk) -> Iterator[Aside]:
+def _queues(disk: Disk) -> Iterator[FileSetAside]:
     lives: dict[tuple[str, str, int], dict[str, str]] = {}
     for name in disk.names():
         match = _QUEUE.fullmatch(name)
@@ -106,7 +106,7 @@ def _queues(disk: Disk) -> Iterator[Aside]:
         yield from _told(disk, "queue", queue, files or [*before], why, before if files else {})
 
 
-def _of_namespace(disk: Disk) -> Iterator[Aside]:
+def _of_namespace(disk: Disk) -> Iterator[FileSetAside]:
     for name in disk.names():
         if (match := _DEFINITIONS.fullmatch(name)) is not None:
             why, old = "it could not be read at a start", match["file"]
@@ -116,7 +116,7 @@ def _of_namespace(disk: Disk) -> Iterator[Aside]:
             yield from _told(disk, "transactions", TRANSACTIONS, [name], why, {})
 
 
-def _streams(disk: Disk) -> Iterator[Aside]:
+def _streams(disk: Disk) -> Iterator[FileSetAside]:
     there = disk.under(STREAMS).names()
     for entry in there:
         if (match := _STREAM.fullmatch(entry)) is not None:
@@ -142,13 +142,13 @@ def _told(
     files: Sequence[str],
     why: str,
     before: Mapping[str, str],
-) -> Iterator[Aside]:
+) -> Iterator[FileSetAside]:
     """One that is set aside, unless it has been removed by now."""
     with contextlib.suppress(FileNotFoundError):
         states = [path.stat() for file in files for path in _below(disk.path(file))]
         size, written = sum(one.st_size for one in states), max(one.st_mtime for one in states)
         every = tuple(before) or tuple(files)
-        yield Aside(kind, name, files[0], every, size, written, why, before)
+        yield FileSetAside(kind, name, files[0], every, size, written, why, before)
 
 
 def _below(path: Path) -> list[Path]:

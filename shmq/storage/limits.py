@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Sizes"]
+__all__ = ["Limits"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class Limits:
     """In bytes. The defaults are what a writer uses."""
 
     #: A segment that has as much is closed behind its last commit.

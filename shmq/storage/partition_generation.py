@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Era", "Made", "eras_among", "eras_of"]
+__all__ = ["Generation", "PartitionOfGeneration", "eras_among", "eras_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Era:
+class Generation:
     """Partitions from ``begin`` on, so many."""
 
     begin: int
@@ -33,7 +33,7 @@ class Era:
         return range(self.begin, self.end)
 
 
-class Made(Protocol):
+class PartitionOfGeneration(Protocol):
     """A partition in shared memory, as far as it tells its era: ``_log.Partition``."""
 
     @property
@@ -45,15 +45,15 @@ class Made(Protocol):
         """When it was made, in ns since 1970."""
 
 
-def eras_of(counts: Iterable[tuple[int, int]]) -> list[Era]:
+def eras_of(counts: Iterable[tuple[int, int]]) -> list[Generation]:
     """The eras that have so many partitions each, and were made then."""
-    found: list[Era] = []
+    found: list[Generation] = []
     for count, made in counts:
-        found.append(Era(found[-1].end if found else 0, count, made))
+        found.append(Generation(found[-1].end if found else 0, count, made))
     return found
 
 
-def eras_among(partitions: Iterable[Made]) -> list[Era]:
+def eras_among(partitions: Iterable[PartitionOfGeneration]) -> list[Generation]:
     """The eras of a stream that has these partitions, in their order."""
     counts: dict[int, tuple[int, int]] = {}
     for one in partitions:

@@ -1,6 +1,6 @@
 """What a queue's files hold: a snapshot, and the journal's segments from its number on.
 
-A :class:`Chain` is read as a whole, without shared memory: the files are checked against
+A :class:`QueueFiles` is read as a whole, without shared memory: the files are checked against
 each other and put together into the messages that are live, in order. Which files belong to
 the chain is for the caller to say.
 
@@ -25,7 +25,15 @@ from shmq.errors import DamagedFile, FileError
 from shmq.native import _core
 from shmq.storage.file_header import HEADER_BYTES, SNAPSHOT, FileHeader, read_header
 
-__all__ = ["ALL_NUMBERS", "ALL_TIMES", "Chain", "Skipped", "map_file", "read_chain", "read_file"]
+__all__ = [
+    "ALL_NUMBERS",
+    "ALL_TIMES",
+    "QueueFiles",
+    "Skipped",
+    "map_file",
+    "read_chain",
+    "read_file",
+]
 
 #: The first and the last sequence number that a message may have.
 ALL_NUMBERS: Final = (0, (1 << 64) - 1)
@@ -64,7 +72,7 @@ class _File:
     closed: int
 
 
-class Chain:
+class QueueFiles:
     """The state of a queue by its ``files``: paths, each with the file's bytes as a buffer.
 
     Raises :class:`~shmq.FileError` for files that are not of one queue, and
@@ -115,7 +123,7 @@ class Chain:
             self.skipped.append(Skipped(self._fed[file], offset, count, _WHAT[how]))
 
     @classmethod
-    def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> Chain:
+    def of(cls, paths: Sequence[str | os.PathLike[str]], salvage: bool = False) -> QueueFiles:
         """The chain of the files at ``paths``, which nobody may shorten while it is open."""
         return cls([(os.fspath(path), map_file(path)) for path in paths], salvage)
 
@@ -314,9 +322,9 @@ class Chain:
         return found
 
 
-def read_chain(files: Iterable[tuple[str, Any]], salvage: bool = False) -> Chain:
-    """The :class:`Chain` of ``files``: paths, each with the file's bytes as a buffer."""
-    return Chain(files, salvage)
+def read_chain(files: Iterable[tuple[str, Any]], salvage: bool = False) -> QueueFiles:
+    """The :class:`QueueFiles` of ``files``: paths, each with the file's bytes as a buffer."""
+    return QueueFiles(files, salvage)
 
 
 def map_file(path: str | os.PathLike[str]) -> Any:

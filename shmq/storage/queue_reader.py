@@ -18,7 +18,7 @@ from shmq.storage.disk import Disk
 from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
 from shmq.storage.file_set import lineage_of
 from shmq.storage.paths import Files, catalog, segment_name
-from shmq.storage.queue_files import ALL_NUMBERS, Chain
+from shmq.storage.queue_files import ALL_NUMBERS, QueueFiles
 
 __all__ = ["Part", "ReadOnly", "open_parts", "open_queue"]
 
@@ -49,8 +49,8 @@ class Part:
 
 def open_queue(
     disk: Disk, queue: str, *, salvage: bool = False, numbers: tuple[int, int] = ALL_NUMBERS
-) -> tuple[Chain, list[Part]]:
-    """What the files of the queue hold now, and which those are: see :class:`Chain`.
+) -> tuple[QueueFiles, list[Part]]:
+    """What the files of the queue hold now, and which those are: see :class:`QueueFiles`.
 
     Raises :class:`~shmq.FileError` if there are none, or they are not of one queue,
     :class:`~shmq.DamagedFile` for damage, and OSError.
@@ -78,7 +78,7 @@ def open_queue(
 def open_parts(
     disk: Disk, parts: Sequence[Part], *, salvage: bool = False,
     numbers: tuple[int, int] = ALL_NUMBERS,
-) -> Chain | None:  # fmt: skip
+) -> QueueFiles | None:  # fmt: skip
     """What these files held when they were looked at; None: one of them is no longer there."""
     opened: list[tuple[str, Any]] = []
     for part in parts:
@@ -89,12 +89,12 @@ def open_parts(
         if found.mark != part.mark or found.size < part.size:
             return None
         opened.append((str(disk.path(part.name)), memoryview(data)[: part.size]))
-    return Chain(opened, salvage, numbers=numbers)
+    return QueueFiles(opened, salvage, numbers=numbers)
 
 
 def _open(
     disk: Disk, files: Files, salvage: bool, numbers: tuple[int, int]
-) -> tuple[Chain, list[Part]]:
+) -> tuple[QueueFiles, list[Part]]:
     names = lineage_of(disk, files)
     if not names:
         raise FileError(
@@ -105,7 +105,7 @@ def _open(
         data, part = _read(disk, name)
         opened.append((str(disk.path(name)), data))
         parts.append(part)
-    chain = Chain(opened, salvage, numbers=numbers)
+    chain = QueueFiles(opened, salvage, numbers=numbers)
     if names[-1] == segment_name(files.queue, chain.segment):
         parts[-1] = replace(parts[-1], size=chain.end)
     return chain, parts

@@ -13,7 +13,7 @@ from shmq.errors import DamagedFile
 from shmq.storage.disk import Disk
 from shmq.storage.file_header import STREAM_CARD, FileHeader
 from shmq.storage.map_file import read_map, write_map
-from shmq.storage.partition_generation import Era, eras_of
+from shmq.storage.partition_generation import Generation, eras_of
 from shmq.storage.stream_identity import StreamIdentity
 from shmq.storage.stream_paths import CARD, UNFINISHED
 
@@ -30,7 +30,7 @@ class StreamCard:
     groups: dict[str, Any]
     #: All partitions that there may be files of. One that is not the last one's is sealed, and
     #: what was appended to it is in its files to the end.
-    eras: list[Era]
+    eras: list[Generation]
 
 
 def write_card(disk: Disk, identity: StreamIdentity, card: StreamCard) -> None:
@@ -61,5 +61,5 @@ def read_card(disk: Disk) -> tuple[FileHeader, StreamCard] | None:
     return header, card
 
 
-def _may_be(era: Era) -> bool:
+def _may_be(era: Generation) -> bool:
     return era.count >= 1 and 0 <= era.made <= _LAST_TIME

@@ -32,7 +32,7 @@ __all__ = [
     "LEAST_TIME",
     "Block",
     "Checked",
-    "Place",
+    "FilePosition",
     "StreamSegment",
     "read_stream_header",
     "salts_of",
@@ -61,7 +61,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePosition:
     """Where an entry stands: its byte in the file, its offset, its time in ns."""
 
     at: int
@@ -69,14 +69,14 @@ class Place:
     time: int
 
 
-class Hole(NamedTuple):
+class DamagedRange(NamedTuple):
     """Bytes of a file that are not as they were written."""
 
     #: Where in the file, and the first offset that is missing for it.
     at: int
     first: int
     #: The next entry that can be read; None: the rest of the file cannot.
-    behind: Place | None
+    behind: FilePosition | None
 
 
 class Checked(NamedTuple):
@@ -139,7 +139,7 @@ class StreamSegment:
         self._index_damage: DamagedFile | None = None
         #: Of a closed file.
         self._entry_bytes: int | None = None
-        self._places = [Place(self.start, base, LEAST_TIME)]
+        self._places = [FilePosition(self.start, base, LEAST_TIME)]
         #: Where the last read ended, which is where the next one begins.
         self._read_to = self._places[0]
         self._read_index()
@@ -162,12 +162,12 @@ class StreamSegment:
                 most_bytes=most_bytes, most=most,
             )  # fmt: skip
             if count:
-                self._read_to = Place(end, behind, time)
+                self._read_to = FilePosition(end, behind, time)
                 return Block(memoryview(self._data)[at.at : end], at.offset, behind, self.closed)
             at = None if how == "stop" else self._entry(at, offset, until)
         return None
 
-    def at(self, time: int, until: int) -> Place | None:
+    def at(self, time: int, until: int) -> FilePosition | None:
         """The first entry of this time or later, before ``until``; None: there is none.
 
         Or the damage where that was, with the time of what comes behind it.
@@ -177,16 +177,16 @@ class StreamSegment:
             near = bisect.bisect_left(self._places, time, key=lambda place: place.time)
             start = self._places[max(0, near - 1)]
         found = self._walk(start, 0, time, until)
-        if isinstance(found, Hole):
-            return Place(found.at, found.first, found.behind.time if found.behind else time)
+        if isinstance(found, DamagedRange):
+            return FilePosition(found.at, found.first, found.behind.time if found.behind else time)
         return found if found is not None and found.offset < until else None
 
-    def first(self, until: int = EVERYTHING) -> Place | None:
+    def first(self, until: int = EVERYTHING) -> FilePosition | None:
         """The first entry that can be read; None: there is none."""
         with self._lock:
             self._grow(until)
         found = self._walk(self._places[0], 0, LEAST_TIME, until)
-        found = found.behind if isinstance(found, Hole) else found
+        found = found.behind if isinstance(found, DamagedRange) else found
         return found if found is not None and found.offset < until else None
 
     def first_time(self, until: int = EVERYTHING) -> int | None:
@@ -198,7 +198,7 @@ class StreamSegment:
         """The time of the last entry before ``until`` that can be read; None: there is none."""
         with self._lock:
             self._grow(until)
-            at: Place | None = self._places[-1]
+            at: FilePosition | None = self._places[-1]
         found = None
         while at is not None:
             how, end, behind, time, count = _file.walk(
@@ -249,7 +249,7 @@ class StreamSegment:
         how = _file.produced(self._data, self.start, self._salts, self.base, until, found)
         return how == "end"
 
-    def _seek(self, offset: int, until: int) -> Place | None:
+    def _seek(self, offset: int, until: int) -> FilePosition | None:
         """Where the entry that has ``offset`` stands."""
         with self._lock:
             self._grow(until)
@@ -259,11 +259,11 @@ class StreamSegment:
             start = self._places[max(0, near - 1)]
         return self._entry(start, offset, until)
 
-    def _entry(self, start: Place, offset: int, until: int) -> Place | None:
+    def _entry(self, start: FilePosition, offset: int, until: int) -> FilePosition | None:
         """The entry that has ``offset``; None: it is not before ``until``, or not in this file."""
         # With the least time of all a walk would stop before what is damaged.
         found = self._walk(start, offset, LEAST_TIME + 1, until)
-        if isinstance(found, Hole):
+        if isinstance(found, DamagedRange):
             behind = None if found.behind is None else found.behind.offset
             raise DamagedFile(
                 self.path, found.at, "no record of the stream that could come next",
@@ -271,7 +271,9 @@ class StreamSegment:
             )  # fmt: skip
         return found if found is not None and found.offset < until else None
 
-    def _walk(self, start: Place, offset: int, time: int, until: int) -> Place | Hole | None:
+    def _walk(
+        self, start: FilePosition, offset: int, time: int, until: int
+    ) -> FilePosition | DamagedRange | None:
         """The first entry that has ``offset``, or begins behind it, and is of ``time`` or later.
 
         Or the damage where it was; other damage before it is passed over.
@@ -282,21 +284,23 @@ class StreamSegment:
                 stop_offset=offset, stop_time=time,
             )  # fmt: skip
             if how == "stop":
-                return Place(at, found, found_time)
+                return FilePosition(at, found, found_time)
             if found >= until:
                 return None
             behind = self._behind(at, found, found_time, until)
             if behind is None:
                 # Where it ends nobody knows that asks for everything.
-                return None if how == "end" and until == EVERYTHING else Hole(at, found, None)
+                return (
+                    None if how == "end" and until == EVERYTHING else DamagedRange(at, found, None)
+                )
             if behind.offset > max(found, offset) and behind.time >= time:
-                return Hole(at, found, behind)
+                return DamagedRange(at, found, behind)
             start = behind
 
-    def _behind(self, at: int, offset: int, time: int, until: int) -> Place | None:
+    def _behind(self, at: int, offset: int, time: int, until: int) -> FilePosition | None:
         """The first entry that can be read behind what is damaged there, and before ``until``."""
         found = _file.find(self._data, at + 8, self._salts, offset, time, until)
-        return None if found is None else Place(*found)
+        return None if found is None else FilePosition(*found)
 
     def _grow(self, until: int) -> None:
         """Find the places of what was written since. Needs the lock."""
@@ -312,7 +316,7 @@ class StreamSegment:
             )  # fmt: skip
             if how != "stop" or not count or offset >= until:
                 return
-            last = Place(at, offset, time)
+            last = FilePosition(at, offset, time)
             self._places.append(last)
 
     def _map(self) -> None:
@@ -354,7 +358,8 @@ class StreamSegment:
             self._no_index(footer["index"], "there is no index, as the footer says")
             return
         places = [
-            Place(at, offset, (time ^ _SIGN) - _SIGN) for at, offset, time in index["entries"]
+            FilePosition(at, offset, (time ^ _SIGN) - _SIGN)
+            for at, offset, time in index["entries"]
         ]
         if any(not self.start <= place.at < size for place in places):
             self._no_index(footer["index"], "the index leads out of the file")

@@ -26,8 +26,8 @@ from shmq.storage.write_fully import write_whole
 __all__ = [
     "TRANSACTIONS",
     "Id",
-    "Noted",
     "Part",
+    "StoredTransaction",
     "TransactionFile",
     "parts_of",
     "read_noted",
@@ -54,7 +54,7 @@ Part = tuple[str, str, int]
 
 
 @dataclass
-class Noted:
+class StoredTransaction:
     """A transaction, and which of its parts are not known to be on disk."""
 
     id: Id
@@ -97,7 +97,9 @@ class TransactionFile:
         """Whether it can be added to; else it is to be written whole."""
         return self._file >= 0
 
-    def add(self, transactions: Iterable[Noted], done: Iterable[tuple[Id, Part]]) -> None:
+    def add(
+        self, transactions: Iterable[StoredTransaction], done: Iterable[tuple[Id, Part]]
+    ) -> None:
         """Note these on disk. Raises OSError; then it is to be written whole."""
         records: list[Any] = [one.packed() for one in transactions]
         marks = [[*of, *part] for of, part in done]
@@ -112,7 +114,7 @@ class TransactionFile:
             raise
         self.end = end
 
-    def replace(self, transactions: Collection[Noted]) -> None:
+    def replace(self, transactions: Collection[StoredTransaction]) -> None:
         """Have it hold these and nothing else. Raises OSError."""
         self.abandon()
         salt = int.from_bytes(os.urandom(4), "little")
@@ -159,7 +161,7 @@ def _pack(record: list[Any], salt: int) -> bytes:
     return whole.ljust(-(-len(whole) // 8) * 8, b"\0")
 
 
-def read_noted(disk: Disk) -> list[Noted]:
+def read_noted(disk: Disk) -> list[StoredTransaction]:
     """The transactions of the file that are not done, in order; none without a file.
 
     What it counts is synced: its writer may have died before. Raises DamagedFile with what to
@@ -215,7 +217,7 @@ def _content(disk: Disk) -> bytes:
     return raw
 
 
-def _read(disk: Disk) -> tuple[list[Noted], DamagedFile | None]:
+def _read(disk: Disk) -> tuple[list[StoredTransaction], DamagedFile | None]:
     """The transactions in the file that are whole, and the first damage."""
     if TRANSACTIONS not in disk.names():
         return [], None
@@ -225,7 +227,7 @@ def _read(disk: Disk) -> tuple[list[Noted], DamagedFile | None]:
         salt = _salt_of(raw, path)
     except DamagedFile as error:
         damage, salt = error, int.from_bytes(raw[8:12], "little")
-    noted: dict[Id, Noted] = {}
+    noted: dict[Id, StoredTransaction] = {}
     at = _BEGIN
     while True:
         record = _record_at(raw, at, salt)
@@ -250,10 +252,12 @@ def _next_record(raw: bytes, begin: int, salt: int) -> int | None:
     return next((at for at in places if _record_at(raw, at, salt) is not None), None)
 
 
-def _take(noted: dict[Id, Noted], record: list[Any]) -> None:
+def _take(noted: dict[Id, StoredTransaction], record: list[Any]) -> None:
     if record[0] == "open":
         work = record[3]
-        noted[record[1], record[2]] = Noted((record[1], record[2]), work, parts_of(work))
+        noted[record[1], record[2]] = StoredTransaction(
+            (record[1], record[2]), work, parts_of(work)
+        )
         return
     for process, number, *part in record[1]:
         one = noted[process, number]

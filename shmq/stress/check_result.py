@@ -18,7 +18,7 @@ from shmq.stress.journal import (
     read,
 )
 
-__all__ = ["WRONGS", "Verdict", "count_once", "judge"]
+__all__ = ["WRONGS", "CheckResult", "count_once", "judge"]
 
 _NUMBER = (1 << NUMBER_BITS) - 1
 
@@ -41,7 +41,7 @@ WRONGS = {
 
 
 @dataclasses.dataclass
-class Verdict:
+class CheckResult:
     """Messages by what happened to them; the sets must be empty."""
 
     lost: set[int] = dataclasses.field(default_factory=set)
@@ -58,7 +58,7 @@ class Verdict:
         return {kind: found for kind in WRONGS if (found := getattr(self, kind))}
 
 
-class _Ledger:
+class _KnownMessages:
     """A byte of knowledge for each message of each producer."""
 
     def __init__(self, promised: Mapping[int, int]) -> None:
@@ -81,14 +81,14 @@ class _Ledger:
                     yield producer << NUMBER_BITS | number, known
 
 
-class _Hearing:
+class _Check:
     """The case so far: what is known of each message, and who has it."""
 
     def __init__(
         self, killed_at: Mapping[int, int], promised: Mapping[int, int], ordered: bool
     ) -> None:
-        self.verdict = Verdict()
-        self.ledger = _Ledger(promised)
+        self.verdict = CheckResult()
+        self.ledger = _KnownMessages(promised)
         self._killed_at = killed_at
         self._ordered = ordered
         self._holder: dict[int, int] = {}
@@ -119,7 +119,7 @@ class _Hearing:
         self.verdict.redelivered += bool(known & _SEEN)
         self._holder[message] = worker
 
-    def close(self) -> Verdict:
+    def close(self) -> CheckResult:
         """The verdict, once all was heard."""
         for message, known in self.ledger.confirmed():
             self.verdict.put += 1
@@ -134,7 +134,7 @@ def judge(
     killed_at: Mapping[int, int],
     promised: Mapping[int, int] | None = None,
     ordered: bool = False,
-) -> Verdict:
+) -> CheckResult:
     """What is wrong where workers were killed, or leases ran out.
 
     ``killed_at``: when each killed worker was last known to live, in monotonic ns.
@@ -142,19 +142,19 @@ def judge(
     numbers 0 and up. ``ordered``: whether no message of a producer may be delivered once
     a later one was.
     """
-    hearing = _Hearing(killed_at, promised or {}, ordered)
+    hearing = _Check(killed_at, promised or {}, ordered)
     for record in records:
         hearing.hear(record)
     return hearing.close()
 
 
-def count_once(directory: Path, promised: Mapping[int, int]) -> Verdict:
+def count_once(directory: Path, promised: Mapping[int, int]) -> CheckResult:
     """What is wrong where nobody was killed: each message came once, in its order.
 
     The journals need hold nothing but what was delivered. Within a consumer the messages
     of a producer come in the order in which they were put.
     """
-    verdict = Verdict(put=sum(promised.values()))
+    verdict = CheckResult(put=sum(promised.values()))
     seen = {producer: bytearray(put) for producer, put in promised.items()}
     for path in directory.glob("*.journal"):
         newest: dict[int, int] = {}

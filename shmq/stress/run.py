@@ -14,13 +14,13 @@ from pathlib import Path
 from shmq import api
 from shmq.client.local.broker import LocalQueue
 from shmq.errors import InvalidOption, MessageTooLarge
-from shmq.stress.check_result import WRONGS, Verdict, count_once, judge
+from shmq.stress.check_result import WRONGS, CheckResult, count_once, judge
 from shmq.stress.journal import NUMBER_BITS, read_all
 from shmq.stress.latency import BUCKETS, merged, upper_bound
 from shmq.stress.plan import Plan
 from shmq.stress.result import Result, Sample, latencies
-from shmq.stress.shared_counters import Board
-from shmq.stress.worker_processes import Crew, Unwell
+from shmq.stress.shared_counters import SharedCounters
+from shmq.stress.worker_processes import Crew, WorkerEnded
 from shmq.stress.workers import Job, failure_of, on_row, produce
 
 __all__ = ["PATIENCE", "run"]
@@ -56,8 +56,8 @@ def run(
             queue = stack.enter_context(broker.queue(name))
             _refuse_unfit(queue, plan)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shmq-stress-")))
-        board = Board(plan.producers + plan.consumers)
-        job = Job(reach, queue.name, plan, board, directory, os.getpid())
+        counters = SharedCounters(plan.producers + plan.consumers)
+        job = Job(reach, queue.name, plan, counters, directory, os.getpid())
         return _Run(job, queue, watch).carry_out(stopped)
 
 
@@ -109,7 +109,7 @@ class _Run:
     def __init__(self, job: Job, queue: api.Queue, watch: Callable[[Sample], None]) -> None:
         self._job = job
         self._plan = job.plan
-        self._board = job.board
+        self._counters = job.counters
         self._queue = queue
         self._watch = watch
         self._crew = Crew(job)
@@ -137,13 +137,13 @@ class _Run:
         try:
             for _ in range(self._plan.producers):
                 self._crew.hire(produce)
-            for row in range(self._plan.producers, self._board.rows):
+            for row in range(self._plan.producers, self._counters.rows):
                 self._hire_consumer(row)
             while self._goes_on():
                 if stopped():
                     raise KeyboardInterrupt
                 time.sleep(_LOOK)
-        except Unwell as error:
+        except WorkerEnded as error:
             problems.append(self._explained(error))
         finally:
             self._crew.dismiss()
@@ -159,10 +159,10 @@ class _Run:
         now = time.monotonic()
         self._crew.see()
         if self._plan.seconds is not None and now - self._began >= self._plan.seconds:
-            self._board.stop()
+            self._counters.stop()
         if self._put_until is None and not self._crew.at(produce):
             self._put_until = now
-            self._board.drain()
+            self._counters.drain()
         if self._put_until is not None and not self._crew.alive:
             return False
         if self._plan.kill and self._put_until is None and now >= self._kill_at:
@@ -183,9 +183,9 @@ class _Run:
         if moved != self._moved:
             self._moved, self._moved_at = moved, now
         elif now - self._moved_at > PATIENCE:
-            raise Unwell(f"nothing has moved for {PATIENCE:g} s")
+            raise WorkerEnded(f"nothing has moved for {PATIENCE:g} s")
 
-    def _explained(self, error: Unwell) -> str:
+    def _explained(self, error: WorkerEnded) -> str:
         for worker in range(1, self._crew.hired + 1):
             why = failure_of(self._job, worker)
             if why is not None:
@@ -196,21 +196,21 @@ class _Run:
 
     @property
     def _put(self) -> int:
-        return sum(self._board.count_of(row) for row in range(self._plan.producers))
+        return sum(self._counters.count_of(row) for row in range(self._plan.producers))
 
     @property
     def _got(self) -> int:
-        return sum(self._board.count_of(row) for row in self._consumer_rows)
+        return sum(self._counters.count_of(row) for row in self._consumer_rows)
 
     @property
     def _consumer_rows(self) -> range:
-        return range(self._plan.producers, self._board.rows)
+        return range(self._plan.producers, self._counters.rows)
 
     def _counts(self) -> list[int]:
-        return merged([self._board.histogram_of(row) for row in self._consumer_rows])
+        return merged([self._counters.histogram_of(row) for row in self._consumer_rows])
 
     def _longest(self) -> int:
-        return max(self._board.longest_of(row) for row in self._consumer_rows)
+        return max(self._counters.longest_of(row) for row in self._consumer_rows)
 
     def _sample(self, now: float) -> None:
         put, got, counts = self._put, self._got, self._counts()
@@ -233,7 +233,7 @@ class _Run:
     # ---- the end ----
 
     def _result(self, ended: float, problems: list[str]) -> Result:
-        verdict = Verdict()
+        verdict = CheckResult()
         if not problems:
             verdict = self._verdict()
             problems = [*_told(verdict), *self._left_behind()]
@@ -257,9 +257,9 @@ class _Run:
             problems=problems,
         )
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> CheckResult:
         promised = {
-            producer: self._board.count_of(producer - 1)
+            producer: self._counters.count_of(producer - 1)
             for producer in range(1, self._plan.producers + 1)
         }
         if not self._plan.careful:
@@ -292,7 +292,7 @@ def _promise(plan: Plan) -> str:
     return times if plan.kill else f"{times}, each producer's in order at each consumer"
 
 
-def _told(verdict: Verdict) -> list[str]:
+def _told(verdict: CheckResult) -> list[str]:
     lines = []
     for kind, found in verdict.wrong().items():
         first = min(found)

@@ -9,14 +9,14 @@ import mmap
 
 from shmq.stress.latency import BUCKETS
 
-__all__ = ["Board"]
+__all__ = ["SharedCounters"]
 
 _WORD = 8
 _HEAD = 2
 _ROW = 2 + BUCKETS
 
 
-class Board:
+class SharedCounters:
     """``rows`` rows of a count, the longest latency in ns, and a histogram of latencies."""
 
     def __init__(self, rows: int) -> None:

@@ -10,7 +10,7 @@ import zlib
 from shmq.stress.journal import NUMBER_BITS
 from shmq.stress.plan import LEAST_SIZE
 
-__all__ = ["Bodies", "Torn", "opened"]
+__all__ = ["Bodies", "TornBody", "opened"]
 
 #: Producer, number, monotonic ns, and the CRC-32 of all else.
 _HEAD = struct.Struct("<IIQ")
@@ -21,7 +21,7 @@ _CRC_AT = _HEAD.size
 _FILLINGS = 16
 
 
-class Torn(ValueError):
+class TornBody(ValueError):
     """A body is not what was put."""
 
 
@@ -43,12 +43,12 @@ class Bodies:
 def opened(body: bytes, size: int) -> tuple[int, int]:
     """What the message is called in the journals, and when it was put, in monotonic ns.
 
-    Raises :class:`Torn`.
+    Raises :class:`TornBody`.
     """
     if len(body) != size:
-        raise Torn(f"a body has {len(body)} bytes, {size} were put")
+        raise TornBody(f"a body has {len(body)} bytes, {size} were put")
     producer, number, at = _HEAD.unpack_from(body)
     (crc,) = _CRC.unpack_from(body, _CRC_AT)
     if zlib.crc32(body[LEAST_SIZE:], zlib.crc32(body[:_CRC_AT])) != crc:
-        raise Torn(f"the checksum of message {number} of producer {producer} is wrong")
+        raise TornBody(f"the checksum of message {number} of producer {producer} is wrong")
     return producer << NUMBER_BITS | number, at

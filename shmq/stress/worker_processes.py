@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Crew", "Unwell"]
+__all__ = ["Crew", "WorkerEnded"]
 
 _FORK = multiprocessing.get_context("fork")
 
 
-class Unwell(RuntimeError):
+class WorkerEnded(RuntimeError):
     """A worker ended by itself."""
 
 
@@ -56,24 +56,24 @@ class Crew:
         return [worker for worker, (_, does) in self._alive.items() if does is work]
 
     def see(self) -> None:
-        """Forget those who have ended as they should. Raises :class:`Unwell`."""
+        """Forget those who have ended as they should. Raises :class:`WorkerEnded`."""
         for worker, (process, _) in list(self._alive.items()):
             if process.exitcode == 0:
                 del self._alive[worker]
                 process.close()
             elif process.exitcode is not None:
-                raise Unwell(f"worker {worker} ended by itself with {process.exitcode}")
+                raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
 
     def kill(self, worker: int) -> Callable[..., None]:
-        """Kill one; returns what it did. Raises :class:`Unwell` if it had ended by itself."""
+        """Kill one; returns what it did. Raises :class:`WorkerEnded` if it had ended by itself."""
         process, work = self._alive.pop(worker)
         if process.exitcode is not None:
-            raise Unwell(f"worker {worker} ended by itself with {process.exitcode}")
+            raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
         self.killed_at[worker] = time.monotonic_ns()
         process.kill()
         process.join()
         if process.exitcode != -signal.SIGKILL:
-            raise Unwell(f"worker {worker} ended by itself with {process.exitcode}")
+            raise WorkerEnded(f"worker {worker} ended by itself with {process.exitcode}")
         process.close()
         return work
 

@@ -16,7 +16,7 @@ from shmq.errors import Empty, Full, LeaseExpired
 from shmq.stress.journal import ACKED, ACKING, GOT, Journal
 from shmq.stress.latency import bucket_of
 from shmq.stress.plan import Plan
-from shmq.stress.shared_counters import Board
+from shmq.stress.shared_counters import SharedCounters
 from shmq.stress.stamped_body import Bodies, opened
 
 __all__ = ["Job", "failure_of", "on_row", "produce"]
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     reach: Callable[[], api.Broker]
     queue: str
     plan: Plan
-    board: Board
+    counters: SharedCounters
     directory: Path
     starter: int
 
@@ -58,12 +58,12 @@ def produce(job: Job, worker: int) -> None:
         group = f"producer {worker}" if job.plan.grouped else None
         share = job.plan.share(worker)
         number = 0
-        while (share is None or number < share) and not (job.board.stopped or job.abandoned):
+        while (share is None or number < share) and not (job.counters.stopped or job.abandoned):
             end = number + job.plan.batch
             if share is not None:
                 end = min(end, share)
             put = _put(queue, [bodies.make(each) for each in range(number, end)], group)
-            job.board.add(worker - 1, put)
+            job.counters.add(worker - 1, put)
             number += put
 
 
@@ -86,7 +86,7 @@ def consume(job: Job, worker: int, row: int) -> None:
             messages = _get(queue, job.plan.batch)
             if messages:
                 taker.take(queue, messages)
-            elif job.board.draining and _nothing_left(queue):
+            elif job.counters.draining and _nothing_left(queue):
                 break
         taker.close()
 
@@ -110,9 +110,9 @@ class _Taker:
 
     def __init__(self, job: Job, worker: int, row: int) -> None:
         self._size = job.plan.size
-        self._board = job.board
+        self._counters = job.counters
         self._row = row
-        self._histogram = job.board.histogram_of(row)
+        self._histogram = job.counters.histogram_of(row)
         self._careful = job.plan.careful
         self._journal = Journal(job.directory, worker, 0 if self._careful else _KEPT)
 
@@ -127,13 +127,13 @@ class _Taker:
             self._histogram[bucket_of(took)] += 1
             longest = max(longest, took)
         self._journal.write_at(now, GOT, numbers)
-        self._board.longest(self._row, longest)
+        self._counters.longest(self._row, longest)
         if self._careful:
             self._journal.write(ACKING, *numbers)
         settled = _settle(queue, messages, numbers)
         if self._careful:
             self._journal.write(ACKED, *settled)
-        self._board.add(self._row, len(settled))
+        self._counters.add(self._row, len(settled))
 
     def close(self) -> None:
         """Write what the journal kept."""

@@ -14,10 +14,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
-from shmq.supervision.heartbeat import SHOW_STACK, Pulse, is_stopped
+from shmq.supervision.heartbeat import SHOW_STACK, Heartbeat, is_stopped
 from shmq.supervision.signals import held_back
 
-__all__ = ["PipedPost", "Post"]
+__all__ = ["ChildProcess", "PipedChildProcess"]
 
 # Spawned, not forked: whatever threads the supervisor's program has, a process begins clean.
 _SPAWN = multiprocessing.get_context("spawn")
@@ -36,7 +36,7 @@ _BEGINNING: Final = 60.0
 _LAST_WORDS: Final = 0.5
 
 
-class Post:
+class ChildProcess:
     """A process that is replaced when it ends.
 
     It calls ``target`` with what ``arguments()`` returns at each start. ``expected`` are
@@ -61,7 +61,7 @@ class Post:
         #: When a process is to be started, on the monotonic clock; None: not any more.
         self.due: float | None = 0.0
         #: Where its process gives signs of life.
-        self.pulse = Pulse()
+        self.heartbeat = Heartbeat()
         self._count = self._first = 0
         self._looked_at = self._silent_for = 0.0
         self._kill_at: float | None = None
@@ -134,7 +134,7 @@ class Post:
     # ---- signs of life ----
 
     def _begin_to_listen(self) -> None:
-        self._count = self._first = self.pulse.count
+        self._count = self._first = self.heartbeat.count
         self._silent_for = 0.0
         self._looked_at = time.monotonic()
         self._kill_at = None
@@ -157,7 +157,7 @@ class Post:
             if now >= self._kill_at:
                 self.process.kill()
             return
-        count = self.pulse.count
+        count = self.heartbeat.count
         self._silent_for = 0.0 if count != self._count else self._silent_for + passed
         self._count = count
         if self._silent_for > (limit if count != self._first else max(limit, _BEGINNING)):
@@ -201,7 +201,7 @@ class Post:
             self.process = None
 
 
-class PipedPost(Post):
+class PipedChildProcess(ChildProcess):
     """A post with a pipe to each process that mans it, of which ``target`` gets one end.
 
     ``arguments`` is called with that end. A post without a process has no pipe.
@@ -228,7 +228,7 @@ class PipedPost(Post):
         super().__init__(who, target, with_pipe, log, **rules)
 
     def start(self) -> bool:
-        """See :class:`Post`."""
+        """See :class:`ChildProcess`."""
         started = super().start()
         if self._there is not None:
             self._there.close()
@@ -238,7 +238,7 @@ class PipedPost(Post):
         return started
 
     def reap(self) -> int | None:
-        """See :class:`Post`. What the process said last is heard first."""
+        """See :class:`ChildProcess`. What the process said last is heard first."""
         code = super().reap()
         if code is not None:
             self.hear()

@@ -13,7 +13,7 @@ from multiprocessing import reduction
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BEAT", "SHOW_STACK", "Pulse", "is_stopped", "show_stack_on_demand"]
+__all__ = ["BEAT", "SHOW_STACK", "Heartbeat", "is_stopped", "show_stack_on_demand"]
 
 #: How often a process gives a sign, in seconds: a few times within the least limit.
 BEAT: Final = 0.2
@@ -24,7 +24,7 @@ _WORD: Final = 8
 _STDERR: Final = 2
 
 
-class Pulse:
+class Heartbeat:
     """A count in memory that a process shares with its supervisor.
 
     The process alone writes it. Can be pickled for a process that is being spawned.
@@ -59,8 +59,8 @@ class Pulse:
         return _attached, (reduction.DupFd(self._fd),)
 
 
-def _attached(fd: Any) -> Pulse:
-    return Pulse(fd.detach())
+def _attached(fd: Any) -> Heartbeat:
+    return Heartbeat(fd.detach())
 
 
 def show_stack_on_demand() -> None:

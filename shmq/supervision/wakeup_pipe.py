@@ -6,10 +6,10 @@ import contextlib
 import os
 import threading
 
-__all__ = ["Nudge"]
+__all__ = ["WakeupPipe"]
 
 
-class Nudge:
+class WakeupPipe:
     """A pipe to wait on. Signal handlers and other threads may give it a nudge."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from shmq.supervision.parent_watch import tether
 from shmq.supervision.signals import leave_to_the_supervisor
 from shmq.workers.handler import Handler, load
 from shmq.workers.plan import Plan
-from shmq.workers.worker_loop import Ending, Shift
+from shmq.workers.worker_loop import Ending, WorkerLoop
 
 __all__ = ["main"]
 
@@ -41,7 +41,7 @@ def main(who: str, plan: Plan, supervisor: int) -> None:
         except (ConnectionLost, ShuttingDown) as error:
             log.error("%s ends: %s", who, error)
             sys.exit(Ending.UNREACHED)
-        shift = Shift(who, plan, queue, _awaiting(handler, stack))
+        shift = WorkerLoop(who, plan, queue, _awaiting(handler, stack))
         leave_to_the_supervisor(shift.drain)
         log.info("%s takes messages of queue %r", who, plan.queue)
         sys.exit(shift.run())

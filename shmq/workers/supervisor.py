@@ -11,9 +11,9 @@ from multiprocessing.connection import wait
 
 from shmq.api.options import check_seconds
 from shmq.errors import ConnectionLost, InvalidOption, QueueDeleted, ShmqError, ShuttingDown
-from shmq.supervision.child_process import Post
+from shmq.supervision.child_process import ChildProcess
 from shmq.supervision.signals import caught
-from shmq.supervision.wakeup_pipe import Nudge
+from shmq.supervision.wakeup_pipe import WakeupPipe
 from shmq.workers.plan import Plan
 from shmq.workers.process import main
 from shmq.workers.worker_loop import Ending
@@ -23,7 +23,7 @@ __all__ = ["Supervisor"]
 log = logging.getLogger("shmq.workers")
 
 
-class _Post(Post):
+class _WorkerProcess(ChildProcess):
     """One of a plan's processes."""
 
     def __init__(self, plan: Plan, number: int) -> None:
@@ -53,8 +53,8 @@ class Supervisor:
             check_seconds("drain_timeout", drain_timeout, 0.0)
         self._plans = plans
         self._drain_timeout = drain_timeout
-        self._posts = [_Post(plan, n + 1) for plan in plans for n in range(plan.processes)]
-        self._nudge = Nudge()
+        self._posts = [_WorkerProcess(plan, n + 1) for plan in plans for n in range(plan.processes)]
+        self._wakeup = WakeupPipe()
         self._stopped = False
         self._cut = 0
         self._drain_until: float | None = None
@@ -79,14 +79,14 @@ class Supervisor:
         finally:
             for post in self._posts:
                 post.kill()
-            self._nudge.close()
+            self._wakeup.close()
         if self._refusal is not None:
             raise self._refusal
 
     def stop(self) -> None:
         """Let `run` return when the messages at hand are done. For any thread."""
         self._stopped = True
-        self._nudge.give()
+        self._wakeup.give()
 
     def _hear(self, number: int) -> None:
         """A signal came. The terminal's own end may say so twice."""
@@ -112,7 +112,7 @@ class Supervisor:
             return False
         return bool(left) or any(post.due is not None for post in self._posts)
 
-    def _attend(self, post: _Post) -> None:
+    def _attend(self, post: _WorkerProcess) -> None:
         code = post.reap()
         if code is not None and not self._draining and code != Ending.IDLE:
             if code == Ending.NO_QUEUE:
@@ -146,9 +146,10 @@ class Supervisor:
             times.append(self._drain_until)
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
         wait(
-            [self._nudge.fileno(), *(p.process.sentinel for p in self._posts if p.process)], timeout
+            [self._wakeup.fileno(), *(p.process.sentinel for p in self._posts if p.process)],
+            timeout,
         )
-        self._nudge.clear()
+        self._wakeup.clear()
 
 
 def _look_at_queue(plan: Plan) -> None:

@@ -17,7 +17,7 @@ from shmq.errors import ConnectionLost, LeaseExpired, QueueDeleted, ShuttingDown
 from shmq.workers.handler import Handler
 from shmq.workers.plan import Plan
 
-__all__ = ["Ending", "Shift"]
+__all__ = ["Ending", "WorkerLoop"]
 
 log = logging.getLogger("shmq.workers")
 
@@ -42,7 +42,7 @@ class Ending(enum.IntEnum):
     UNREACHED = 84
 
 
-class Shift:
+class WorkerLoop:
     """Work on one queue by one process, according to a plan. ``who`` is named in the log."""
 
     def __init__(self, who: str, plan: Plan, queue: Queue, handler: Handler) -> None:

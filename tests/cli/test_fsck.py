@@ -15,7 +15,7 @@ import pytest
 import shmq
 from shmq.cli.shared.exit_codes import Code
 from shmq.client.local.broker import LocalQueue
-from shmq.diagnose.probe_process import Crashed, Stuck, apart
+from shmq.diagnose.probe_process import Crashed, ProbeTimeout, apart
 from tests.cli.tools import Shell, ended, eventually
 from tests.layout import place_of
 
@@ -177,7 +177,7 @@ def test_work_apart_tells_what_it_found_or_how_it_ended() -> None:
         apart(lambda: os.kill(os.getpid(), signal.SIGBUS), 60)
     with pytest.raises(Crashed, match="ZeroDivisionError"):
         apart(lambda: 1 // 0, 60)
-    with pytest.raises(Stuck, match=r"0\.05 s"):
+    with pytest.raises(ProbeTimeout, match=r"0\.05 s"):
         apart(signal.pause, 0.05)
 
     assert psutil.Process().children() == children

@@ -90,11 +90,11 @@ def test_a_message_that_another_process_views_can_be_peeked_at_and_redriven(
         jobs = local.create_queue("jobs")
         jobs.put(b"body", headers={"a": 1})
         jobs.get().reject()
-        graves = local.queue("jobs.dlq")
+        dead_letter_queues = local.queue("jobs.dlq")
         ready, go = os.pipe(), os.pipe()
         child = os.fork()
         if child == 0:
-            message = graves.get()
+            message = dead_letter_queues.get()
             view = message.view
             message.nack(delay=0)
             os.write(ready[1], b"x")
@@ -102,7 +102,7 @@ def test_a_message_that_another_process_views_can_be_peeked_at_and_redriven(
             os._exit(view[0] != ord("b"))
         os.read(ready[0], 1)
 
-        (copy,) = graves.peek()
+        (copy,) = dead_letter_queues.peek()
         moved = jobs.redrive()
 
         os.write(go[1], b"x")

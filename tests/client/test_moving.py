@@ -31,26 +31,28 @@ def die_after(work: Callable[[], object]) -> None:
     os.waitpid(child, 0)
 
 
-def half_a_burial(jobs: LocalQueue, graves: LocalQueue) -> None:
+def half_a_burial(jobs: LocalQueue, dead_letter_queues: LocalQueue) -> None:
     """Reject a message and stage its copy, but not more."""
     jobs._bury_again = float("inf")
     jobs.get(block=False).reject()
     row = jobs.take_dead()
     assert row is not None
-    taken = dead_letters.Taken(*row)
+    taken = dead_letters.TakenDeadLetter(*row)
     letter = {"dead": {"reason": "rejected", "queue": "jobs", "deliveries": 1, "at": 1}}
-    stage(jobs, graves, taken, pack_properties(letter))
+    stage(jobs, dead_letter_queues, taken, pack_properties(letter))
 
 
-def half_a_redrive(graves: LocalQueue, jobs: LocalQueue) -> None:
+def half_a_redrive(dead_letter_queues: LocalQueue, jobs: LocalQueue) -> None:
     """Take a dead letter and stage its copy, but not more."""
-    rows, _ = graves.scan(0, 10)
-    row = graves.take(rows[0][0], rows[0][2])
+    rows, _ = dead_letter_queues.scan(0, 10)
+    row = dead_letter_queues.take(rows[0][0], rows[0][2])
     assert row is not None
-    stage(graves, jobs, dead_letters.Taken(*row), b"")
+    stage(dead_letter_queues, jobs, dead_letters.TakenDeadLetter(*row), b"")
 
 
-def stage(source: LocalQueue, target: LocalQueue, taken: dead_letters.Taken, meta: bytes) -> None:
+def stage(
+    source: LocalQueue, target: LocalQueue, taken: dead_letters.TakenDeadLetter, meta: bytes
+) -> None:
     origin = source.segment.queue_id
     target.stage_copy(taken.body, meta, taken.codec, taken.priority, None, origin, taken.sequence)
 
@@ -69,19 +71,19 @@ def test_a_burial_and_a_redrive_that_die_at_once_lose_and_double_nothing(
 ) -> None:
     with local:
         jobs = local.create_queue("jobs")
-        graves = local.queue("jobs.dlq")
+        dead_letter_queues = local.queue("jobs.dlq")
         jobs.put(b"one")
         jobs.get().reject()
         jobs.put(b"two")
-        die_after(lambda: half_a_redrive(graves, jobs))
-        die_after(lambda: half_a_burial(jobs, graves))
+        die_after(lambda: half_a_redrive(dead_letter_queues, jobs))
+        die_after(lambda: half_a_burial(jobs, dead_letter_queues))
 
         jobs.qsize()
-        graves.qsize()
+        dead_letter_queues.qsize()
 
         jobs.check()
-        graves.check()
-        assert everything_in(jobs, graves) == [b"one", b"two"]
+        dead_letter_queues.check()
+        assert everything_in(jobs, dead_letter_queues) == [b"one", b"two"]
 
 
 def test_a_dead_letter_waits_until_its_queue_can_take_it(

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from shmq.client.local.broker import LocalBroker, LocalQueue
-from shmq.client.local.waiting.bell_pool import Bells
-from shmq.client.local.waiting.waiting_tasks import Line, Waiter
+from shmq.client.local.waiting.bell_pool import BellPool
+from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask
 from shmq.native import _core
 
 wait_module = importlib.import_module("shmq.client.local.wait")
@@ -30,7 +30,7 @@ def queue(local: LocalBroker) -> LocalQueue:
 
 @pytest.fixture
 def bells(queue: LocalQueue) -> Iterator[list[_core.Bell]]:
-    pool = Bells.of(queue.namespace)
+    pool = BellPool.of(queue.namespace)
     taken = [pool.take() for _ in range(2)]
     yield taken
     for bell in taken:
@@ -56,12 +56,12 @@ def clock() -> Iterator[int]:
     _core.set_clock(None)
 
 
-def line(queue: LocalQueue, event: int, bell: _core.Bell) -> tuple[Line, Waiter]:
+def line(queue: LocalQueue, event: int, bell: _core.Bell) -> tuple[TaskQueue, WaitingTask]:
     """A line in which one task waits."""
     loop = asyncio.new_event_loop()
-    waiter = Waiter(loop)
+    waiter = WaitingTask(loop)
     loop.close()
-    armed = Line(queue, event, bell)
+    armed = TaskQueue(queue, event, bell)
     armed.join(waiter)
     armed.arm(waiter)
     return armed, waiter

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq.api.names import SHM
-from shmq.client.local.retention_hold import Held, drop_dead
+from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.local.stream import LocalStream
 from shmq.codec.compression import compressor
 from shmq.namespace.namespace import Namespace
@@ -159,7 +159,7 @@ def test_where_a_hold_fails_halfway_nothing_is_held(broker: shmq.Broker, tmp_pat
     files.parent.mkdir(parents=True)
     files.touch()  # it should be a directory
     stream.namespace.keep_in(tmp_path)
-    held = Held(stream)
+    held = RetentionHold(stream)
 
     with pytest.raises(shmq.ShmqError, match="the files of stream 'kept' cannot be read"):
         held.take({0: 0, 1: 0})

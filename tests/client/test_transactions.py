@@ -17,7 +17,7 @@ from shmq.client.local.broker import LocalQueue
 from shmq.client.local.stream import LocalStream
 from shmq.client.local.transaction import LocalTransaction
 from shmq.client.transaction import transaction_log
-from shmq.client.transaction.apply import Doors, put_out
+from shmq.client.transaction.apply import TransactionHandles, put_out
 from shmq.client.transaction.recover import settle_all
 from shmq.diagnose.leftovers import sweep
 from shmq.namespace.namespace import Namespace
@@ -161,7 +161,7 @@ def test_a_member_that_fell_silent_is_not_taken_out_while_it_commits(broker: Bro
     group = broker.create_stream("s", 1).group("g", session_timeout=0.5)
     member = group.join(timeout=0)
     namespace = Namespace.of(broker.namespace)
-    eventually(member.roster.silent, "it is silent")  # type: ignore[attr-defined]
+    eventually(member.group_state.silent, "it is silent")  # type: ignore[attr-defined]
     with transaction_log.hold(namespace, namespace.process_number(), make=True):
         assert [it.id for it in group.members()] == [member.id]
     assert group.members() == []
@@ -284,7 +284,7 @@ def test_what_waits_for_room_is_known_in_partitions_that_were_sealed_since(
             raise shmq.Full("no room")
         return whole(self, entries, **how)
 
-    doors = Doors(Namespace.of(broker.namespace))
+    doors = TransactionHandles(Namespace.of(broker.namespace))
     with monkeypatch.context() as patch:
         patch.setattr(LocalStream, "append_block", refuse_one)
         assert not put_out(doors, put, wait=False)

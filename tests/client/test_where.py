@@ -22,12 +22,12 @@ Letter = Callable[..., shmq.Message]
 def letter(namespace: str) -> Iterator[Letter]:
     """Puts a message into ``jobs`` and rejects it; returns a copy of the dead letter."""
     with shmq.connect(namespace) as broker:
-        queue, graves = broker.create_queue("jobs"), broker.queue("jobs.dlq")
+        queue, dead_letter_queues = broker.create_queue("jobs"), broker.queue("jobs.dlq")
 
         def bury(body: object = b"x", **properties: Any) -> shmq.Message:
             queue.put(body, **properties)
             queue.get().reject()
-            return graves.peek(100)[-1]
+            return dead_letter_queues.peek(100)[-1]
 
         yield bury
 

@@ -176,9 +176,9 @@ def test_dead_letters_are_asked_why_they_are_dead(broker: Broker, queue: Queue) 
     queue.get().reject()
     where = "reason = 'rejected' and queue = 'q' and deliveries = 1 and age < 1h"
 
-    graves = broker.queue("q.dlq")
+    dead_letter_queues = broker.queue("q.dlq")
 
-    assert graves.get(where=where, timeout=PATIENCE).body == "first"
+    assert dead_letter_queues.get(where=where, timeout=PATIENCE).body == "first"
     assert queue.get_many(9, where="reason != null", block=False) == []
 
 

@@ -164,14 +164,14 @@ def test_at_the_limit_a_record_is_dropped_and_counted(stream: Stream) -> None:
 
 
 def test_at_the_limit_a_record_goes_to_the_dead_letters(broker: Broker, stream: Stream) -> None:
-    graves = broker.create_queue("graves")
-    with stream.share("g", max_deliveries=1, dead_letter="graves") as share:
+    dead_letter_queues = broker.create_queue("dead_letter_queues")
+    with stream.share("g", max_deliveries=1, dead_letter="dead_letter_queues") as share:
         share.get_many(10)[0].nack()
         stream.append(b"rejected", key="k", partition=0)
         share.get(timeout=PATIENCE).reject()
         with pytest.raises(shmq.Empty):
             share.get(timeout=0)
-    dead = [graves.get(), graves.get()]
+    dead = [dead_letter_queues.get(), dead_letter_queues.get()]
     assert [message.body for message in dead] == [b"0", b"rejected"]
     assert dead[1].headers["shmq-stream"] == "events"
     assert dead[1].headers["shmq-offset"] == 5
@@ -188,16 +188,16 @@ def test_a_dead_letter_queue_has_to_be_there(stream: Stream) -> None:
 def test_without_their_queue_dead_letters_are_dropped_and_lending_goes_on(
     broker: Broker, stream: Stream
 ) -> None:
-    broker.create_queue("graves")
-    with stream.share("g", max_deliveries=1, dead_letter="graves", held=2) as share:
+    broker.create_queue("dead_letter_queues")
+    with stream.share("g", max_deliveries=1, dead_letter="dead_letter_queues", held=2) as share:
         share.get().reject()
         share.get()
-        broker.delete_queue("graves")
+        broker.delete_queue("dead_letter_queues")
         for _ in range(3):
             share.get(timeout=PATIENCE).reject()
-        graves = broker.create_queue("graves")
+        dead_letter_queues = broker.create_queue("dead_letter_queues")
         share.get(timeout=PATIENCE)
-        assert drain(graves) != []
+        assert drain(dead_letter_queues) != []
         (line,) = stream.groups()
     assert (line.dead_lettered, line.dropped) == (2, 2)
 

@@ -43,7 +43,7 @@ class Broken(Exception):
 class Stage:
     """What a scenario plays on: ``me`` survives, ``victim`` does not."""
 
-    roster: _group.Roster
+    group_state: _group.GroupState
     me: int = 0
     victim: int = 0
     #: What the survivor knows of the victim's records, by partition and offset.
@@ -70,49 +70,51 @@ def check(true: bool, what: str) -> None:
 
 
 def plan_for(stage: Stage, whom: int) -> None:
-    check(stage.roster.plan(stage.roster.epoch, [whom] * PARTITIONS), "the plan was refused")
+    check(
+        stage.group_state.plan(stage.group_state.epoch, [whom] * PARTITIONS), "the plan was refused"
+    )
 
 
 def victim_has_all(stage: Stage) -> None:
     plan_for(stage, stage.victim)
     for partition in range(PARTITIONS):
-        stage.roster.claim(partition, stage.victim)
-        stage.roster.commit(partition, stage.victim, 10)
+        stage.group_state.claim(partition, stage.victim)
+        stage.group_state.commit(partition, stage.victim, 10)
 
 
 def claim_all(stage: Stage) -> None:
     for partition in range(PARTITIONS):
-        stage.roster.claim(partition, stage.victim)
+        stage.group_state.claim(partition, stage.victim)
 
 
 def release_all(stage: Stage) -> None:
     for partition in range(PARTITIONS):
-        stage.roster.release(partition, stage.victim)
+        stage.group_state.release(partition, stage.victim)
 
 
 def commit_all(stage: Stage) -> None:
     for partition in range(PARTITIONS):
-        stage.roster.commit(partition, stage.victim, 20)
+        stage.group_state.commit(partition, stage.victim, 20)
 
 
 def survivor_gets_all(stage: Stage, finished: bool) -> None:
     """Whoever owns a partition is a member; the survivor gets all, where it was committed."""
-    roster = stage.roster
-    roster.leave(stage.victim, True)
-    members = {member for member, *_ in roster.members()}
-    for owner, *_ in roster.seats():
+    group_state = stage.group_state
+    group_state.leave(stage.victim, True)
+    members = {member for member, *_ in group_state.members()}
+    for owner, *_ in group_state.seats():
         check(owner in members | {0}, f"partition of {owner}, who is none of {members}")
-    check(not roster.commit(0, stage.victim, 99), "a dead member's commit was taken")
+    check(not group_state.commit(0, stage.victim, 99), "a dead member's commit was taken")
     plan_for(stage, stage.me)
     for partition in range(PARTITIONS):
-        check(roster.claim(partition, stage.me), f"partition {partition} cannot be had")
-        check(roster.committed(partition) in {None, 10, 20}, "a committed offset was torn")
-        check(roster.commit(partition, stage.me, 30), "the new owner cannot commit")
+        check(group_state.claim(partition, stage.me), f"partition {partition} cannot be had")
+        check(group_state.committed(partition) in {None, 10, 20}, "a committed offset was torn")
+        check(group_state.commit(partition, stage.me, 30), "the new owner cannot commit")
 
 
 def committed_if_said(stage: Stage, finished: bool) -> None:
     for partition in range(PARTITIONS):
-        offset = stage.roster.committed(partition)
+        offset = stage.group_state.committed(partition)
         check(offset == 20 or (offset == 10 and not finished), f"committed is {offset}")
     survivor_gets_all(stage, finished)
 
@@ -121,59 +123,64 @@ def committed_if_said(stage: Stage, finished: bool) -> None:
 
 
 def some_are_lent(stage: Stage) -> None:
-    stage.roster.begin(0, 0)
-    stage.receipts = [one[0] for one in stage.roster.lend(stage.victim, 0, 0, RECORDS, 3)]
+    stage.group_state.begin(0, 0)
+    stage.receipts = [one[0] for one in stage.group_state.lend(stage.victim, 0, 0, RECORDS, 3)]
     for receipt in stage.receipts:
-        stage.roster.hand(receipt)
+        stage.group_state.hand(receipt)
 
 
 def lend_all(stage: Stage) -> None:
-    stage.roster.begin(0, 0)
-    stage.roster.lend(stage.victim, 0, 0, RECORDS, RECORDS)
+    stage.group_state.begin(0, 0)
+    stage.group_state.lend(stage.victim, 0, 0, RECORDS, RECORDS)
 
 
 def settle_some(stage: Stage) -> None:
-    stage.roster.ack(stage.receipts[0])
-    stage.roster.nack(stage.receipts[1], 0)
-    stage.roster.reject(stage.receipts[2])
+    stage.group_state.ack(stage.receipts[0])
+    stage.group_state.nack(stage.receipts[1], 0)
+    stage.group_state.reject(stage.receipts[2])
 
 
 def bury_all(stage: Stage) -> None:
-    while lent := stage.roster.bury(stage.victim):
-        stage.roster.buried(lent[0])
+    while lent := stage.group_state.bury(stage.victim):
+        stage.group_state.buried(lent[0])
 
 
 def reject_all(stage: Stage) -> None:
     some_are_lent(stage)
     for receipt in stage.receipts:
-        stage.roster.reject(receipt)
+        stage.group_state.reject(receipt)
 
 
 def every_record_is_had_once(stage: Stage, finished: bool) -> None:
     """What was settled is gone; all else is lent to the survivor, each record once."""
-    roster = stage.roster
-    roster.leave(stage.victim, True)
-    roster.begin(0, 0)
+    group_state = stage.group_state
+    group_state.leave(stage.victim, True)
+    group_state.begin(0, 0)
     seen: list[int] = []
-    while lent := roster.again(stage.me, 2) or roster.lend(stage.me, 0, 0, RECORDS, 2):
+    while lent := group_state.again(stage.me, 2) or group_state.lend(stage.me, 0, 0, RECORDS, 2):
         for receipt, _, offset, _ in lent:
-            check(roster.hand(receipt) and roster.ack(receipt), "a lease is good for nothing")
+            check(
+                group_state.hand(receipt) and group_state.ack(receipt),
+                "a lease is good for nothing",
+            )
             seen.append(offset)
-    while spent := roster.bury(stage.me):
+    while spent := group_state.bury(stage.me):
         seen.append(spent[2])
-        check(roster.buried(spent[0]), "a spent record cannot be settled")
+        check(group_state.buried(spent[0]), "a spent record cannot be settled")
     check(len(seen) == len(set(seen)), f"had twice: {seen}")
-    done = roster.numbers()["acked"] + roster.numbers()["dropped"]
-    done += roster.numbers()["dead_lettered"]
+    done = group_state.numbers()["acked"] + group_state.numbers()["dropped"]
+    done += group_state.numbers()["dead_lettered"]
     check(done in {RECORDS, RECORDS - 1}, f"{done} of {RECORDS} records were settled")
-    check(roster.numbers()["held"] == 0, "an entry leaks")
+    check(group_state.numbers()["held"] == 0, "an entry leaks")
     check(done == RECORDS or not finished, "a settled record was not counted")
 
 
 SCENARIOS = {
-    "join": Scenario(OPTIONS, lambda _: None, lambda s: s.roster.join(9, b"x"), survivor_gets_all),
+    "join": Scenario(
+        OPTIONS, lambda _: None, lambda s: s.group_state.join(9, b"x"), survivor_gets_all
+    ),
     "leave": Scenario(
-        OPTIONS, victim_has_all, lambda s: s.roster.leave(s.victim, False), survivor_gets_all
+        OPTIONS, victim_has_all, lambda s: s.group_state.leave(s.victim, False), survivor_gets_all
     ),
     "plan": Scenario(OPTIONS, victim_has_all, lambda s: plan_for(s, s.me), survivor_gets_all),
     "claim": Scenario(OPTIONS, lambda s: plan_for(s, s.victim), claim_all, survivor_gets_all),
@@ -182,12 +189,15 @@ SCENARIOS = {
     "lend": Scenario(SHARED, lambda _: None, lend_all, every_record_is_had_once),
     "settle": Scenario(SHARED, some_are_lent, settle_some, every_record_is_had_once),
     "bury": Scenario(
-        {**SHARED, "dead_letter": "graves"}, reject_all, bury_all, every_record_is_had_once
+        {**SHARED, "dead_letter": "dead_letter_queues"},
+        reject_all,
+        bury_all,
+        every_record_is_had_once,
     ),
     "orphan": Scenario(
         SHARED,
         some_are_lent,
-        lambda s: s.roster.leave(s.victim, True),
+        lambda s: s.group_state.leave(s.victim, True),
         every_record_is_had_once,
     ),
 }
@@ -197,10 +207,10 @@ def survive(scenario: Scenario, point: int) -> bool:
     """One death, judged; True if the victim got through without dying."""
     memory = mmap.mmap(-1, _group.size_of(scenario.options))
     _group.make(memory, scenario.options)
-    stage = Stage(_group.Roster(memory, "the group"))
-    stage.roster.widen(PARTITIONS)
-    stage.me = stage.roster.join(1, b"me")[1]
-    stage.victim = stage.roster.join(2, b"victim")[1]
+    stage = Stage(_group.GroupState(memory, "the group"))
+    stage.group_state.widen(PARTITIONS)
+    stage.me = stage.group_state.join(1, b"me")[1]
+    stage.victim = stage.group_state.join(2, b"victim")[1]
     scenario.prepare(stage)
     finished = act_in_a_fork(scenario, stage, point)
     scenario.judge(stage, finished)

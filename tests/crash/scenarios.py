@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import shmq
-from shmq.client.local.waiting.bell_pool import Bells
+from shmq.client.local.waiting.bell_pool import BellPool
 from shmq.native import _core
 
 SECOND = 1_000_000_000
@@ -348,7 +348,7 @@ def put_that_waits_in_vain(stage: Stage) -> None:
 
 def watch(stage: Stage, event: int) -> None:
     """The survivor's own bell is armed for the event."""
-    stage.bells = Bells.of(stage.queue.namespace)
+    stage.bells = BellPool.of(stage.queue.namespace)
     stage.watch = _core.Watch(stage.queue, event, stage.bells.take())
     stage.watch.arm()
 
@@ -410,7 +410,7 @@ def ack_that_rings(stage: Stage) -> None:
 
 @scenario(prepare=three, kept=ABC)
 def arm_and_disarm(stage: Stage) -> None:
-    bell = Bells.of(stage.queue.namespace).take()
+    bell = BellPool.of(stage.queue.namespace).take()
     for event in (_core.EVENT_NOT_EMPTY, _core.EVENT_NOT_FULL):
         watch = _core.Watch(stage.queue, event, bell)
         watch.arm()

@@ -17,7 +17,7 @@ from typing import Any
 import shmq
 from shmq.api.names import SHM
 from shmq.client.local.transaction import LocalTransaction
-from shmq.client.transaction.transaction_log import Ledger
+from shmq.client.transaction.transaction_log import TransactionLog
 from shmq.native import _core, _group, _stream
 
 WATCHDOG = 240
@@ -78,7 +78,7 @@ def commit(stage: Stage) -> Callable[[], None]:
     return collect(stage)
 
 
-def die(_: LocalTransaction, __: Ledger) -> None:
+def die(_: LocalTransaction, __: TransactionLog) -> None:
     """In the place of what follows the commit point."""
     os.kill(os.getpid(), signal.SIGKILL)
 

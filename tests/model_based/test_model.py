@@ -162,13 +162,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- set-up ----
 
-    @initialize(options=OPTIONS, graves=st.sampled_from([2, 50, 50]))
-    def make(self, options: dict[str, Any], graves: int) -> None:
+    @initialize(options=OPTIONS, dead_letter_queues=st.sampled_from([2, 50, 50]))
+    def make(self, options: dict[str, Any], dead_letter_queues: int) -> None:
         _core.set_clock(self.now)
         self.brokers += [shmq.connect(self.namespace) for _ in range(CLIENTS)]
         self.options = options
         wanted = QueueOptions.for_queue(NAME, options)
-        dead = dataclasses.replace(wanted.for_dead_letters(), capacity=graves)
+        dead = dataclasses.replace(wanted.for_dead_letters(), capacity=dead_letter_queues)
         self.brokers[0].create_queue(DEAD, **dead.as_dict())
         self.brokers[0].create_queue(NAME, **options)
         graveyard = Side(self._open(DEAD), ModelQueue(dead, None))

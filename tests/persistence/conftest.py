@@ -13,14 +13,14 @@ import shmq
 from shmq.client.local.broker import attach
 from shmq.namespace.namespace import Namespace
 from shmq.persistence.journal_writer import Journaled
-from shmq.persistence.snapshot_writer import Kept
-from shmq.persistence.transfers import Moves
+from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.transfers import Transfers
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from tests.persisting import Persister, persisting
 from tests.processes.tools import Start
 
-SMALL = Sizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
+SMALL = Limits(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
 
 
 class Desk:
@@ -30,24 +30,24 @@ class Desk:
         self.broker = broker
         self.namespace = Namespace.of(namespace)
         self.disk: Disk = Disk(path)
-        self.moves = Moves(self.namespace)
-        self._kept: list[Kept] = []
+        self.moves = Transfers(self.namespace)
+        self._kept: list[SnapshotWriter] = []
 
     def create(self, name: str = "q", **options: Any) -> shmq.Queue:
         """A queue with a journal."""
         options.setdefault("durability", "journal")
         return self.broker.create_queue(name, **options)
 
-    def keep(self, name: str = "q", sizes: Sizes = SMALL) -> Journaled:
+    def keep(self, name: str = "q", sizes: Limits = SMALL) -> Journaled:
         """Follow the queue; look at moves in every step."""
         handle = attach(self.namespace, name)
         kept = Journaled(self.disk, handle, sizes, self.moves, look=0.0)
         self._kept.append(kept)
         return kept
 
-    def keep_snapshots(self, name: str = "q", sizes: Sizes = SMALL) -> Kept:
+    def keep_snapshots(self, name: str = "q", sizes: Limits = SMALL) -> SnapshotWriter:
         """The same of a queue with snapshots alone."""
-        kept = Kept(self.disk, attach(self.namespace, name), sizes)
+        kept = SnapshotWriter(self.disk, attach(self.namespace, name), sizes)
         self._kept.append(kept)
         return kept
 

@@ -16,7 +16,7 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _core
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.queue_rebuild import rebuild
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 from tests.persistence.building import WALL, Building, put, settle, update
 
 LATER = 4_000_000_000_000_000_000
@@ -25,7 +25,7 @@ Files = list[tuple[str, Any]]
 
 def messages(files: Files, salvage: bool = False) -> dict[int, tuple[bytes, int, int]]:
     """What is live: body, deliveries, and until when it is delayed."""
-    with Chain(files, salvage) as chain:
+    with QueueFiles(files, salvage) as chain:
         found = {
             fields["seq"]: (fields["body"], fields["deliveries"], fields.get("until", 0))
             for fields in chain
@@ -53,7 +53,7 @@ WITHOUT_THE_LAST = {
 
 def test_a_snapshot_and_its_journal_give_the_queue() -> None:
     assert messages(some_files()) == WHOLE
-    with Chain(reversed(some_files())) as chain:
+    with QueueFiles(reversed(some_files())) as chain:
         assert (chain.name, chain.segment, chain.torn) == ("q", 4, False)
         assert chain.last_seq == 7
         assert chain.end == len(some_files()[2][1]) - 256
@@ -72,7 +72,7 @@ def test_totals_and_dedupe_ids_are_the_newest_ones() -> None:
         ("dedupe", {"entries": taken}),
         ("state", {"last_seq": 44, "totals": {"acked": 2, "dropped": 3}}),
     )
-    with Chain([("f", bytes(file))]) as chain:
+    with QueueFiles([("f", bytes(file))]) as chain:
         assert chain.totals["acked"] == 2 and chain.totals["dropped"] == 3
         assert chain.last_seq == 44
         assert chain.dedupe() == [(3, 4, 2, LATER), (1, 2, 3, LATER)]
@@ -85,7 +85,7 @@ def test_copies_are_told_even_of_settled_messages_and_originals_can_be_left_out(
         settle(1),
         put(3, origin_queue=9, origin_seq=5),
     )
-    with Chain([("f", bytes(file))]) as chain:
+    with QueueFiles([("f", bytes(file))]) as chain:
         assert chain.origins() == [(9, 4, 1), (9, 5, 3)]
         assert chain.discard([2, 77]) == 1
         assert [fields["seq"] for fields in chain] == [3]
@@ -111,7 +111,7 @@ def test_a_missing_file_is_damage(left_out: str, what: str) -> None:
     files = [file for file in some_files() if file[0] != left_out]
     with pytest.raises(shmq.DamagedFile, match=what):
         messages(files)
-    with Chain(files, salvage=True) as chain:
+    with QueueFiles(files, salvage=True) as chain:
         assert what in str(chain.skipped[0])
 
 
@@ -124,7 +124,7 @@ def test_files_of_two_queues_are_told_apart() -> None:
 
 
 def test_properties_that_are_none_are_an_error_of_the_file() -> None:
-    with Chain([("f", bytes(Building().batch(put(1, meta=b"\xc1"))))]) as chain:
+    with QueueFiles([("f", bytes(Building().batch(put(1, meta=b"\xc1"))))]) as chain:
         message = StoredMessage(chain.name, next(iter(chain)))
     with pytest.raises(shmq.FileError, match="properties of message 1 of queue 'q'"):
         message.headers  # noqa: B018
@@ -275,7 +275,7 @@ KEPT = Path(__file__).parent / "version-1"
 
 
 def test_files_of_version_1_stay_readable() -> None:
-    with Chain.of(sorted(KEPT.glob("*.dmsq"))) as chain:
+    with QueueFiles.of(sorted(KEPT.glob("*.dmsq"))) as chain:
         found = {fields.pop("seq"): fields for fields in chain}
         assert (chain.name, chain.options["capacity"], chain.last_seq) == ("orders", 64, 9)
         assert chain.totals["acked"] == 5
@@ -298,7 +298,7 @@ def test_a_chain_is_read_into_a_queue_as_it_stands(registry: Namespace) -> None:
     file = Building(options=options.as_dict())
     file.batch(*(put(seq, b"%d" % seq, priority=seq % 3) for seq in range(1, 101)))
     file.batch(settle(*range(1, 101, 2)), update(50, deliveries=3), update(52, until=LATER))
-    with Chain([("f", bytes(file))]) as chain, registry.locked():
+    with QueueFiles([("f", bytes(file))]) as chain, registry.locked():
         rebuild(registry, "q", chain, logged=False)
     with shmq.connect(registry.name) as broker, broker.queue("q") as queue:
         stats = queue.stats()
@@ -316,7 +316,7 @@ def test_messages_that_do_not_fit_are_refused_with_what_to_do(registry: Namespac
     options = QueueOptions.for_queue("q", {"capacity": 3, "dead_letter": None})
     file = Building(options=options.as_dict()).batch(*(put(seq) for seq in range(1, 5)))
     with (
-        Chain([("f", bytes(file))]) as chain,
+        QueueFiles([("f", bytes(file))]) as chain,
         registry.locked(),
         pytest.raises(shmq.FileError, match=r"message 4 does not fit .*: the queue is full"),
     ):

@@ -28,7 +28,7 @@ def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
     namespace: str, queue: Queue, persister: Persister
 ) -> None:
     with shmq.connect(namespace) as broker:
-        graves = broker.queue("q.dlq")
+        dead_letter_queues = broker.queue("q.dlq")
         queue.put(b"poison")
         queue.get().reject()
         assert queue.redrive() == 1
@@ -38,12 +38,12 @@ def test_a_letter_that_was_sent_back_and_dies_again_moves_once_it_is_written(
             rejecting = threading.Thread(target=message.reject)
             rejecting.start()
             time.sleep(0.3)
-            assert graves.qsize() == 0
+            assert dead_letter_queues.qsize() == 0
         finally:
             persister.thaw()
         rejecting.join()
 
-        eventually(lambda: graves.qsize() == 1, "it is among the dead letters")
+        eventually(lambda: dead_letter_queues.qsize() == 1, "it is among the dead letters")
 
 
 def test_letters_go_back_once_they_are_written(queue: Queue, persister: Persister) -> None:

@@ -6,7 +6,7 @@ import re
 import struct
 from pathlib import Path
 
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 from tests.persistence.building import HASH_KEY, WALL, Building, put, settle
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/dmsq.md").read_text()
@@ -56,7 +56,7 @@ def test_the_example_is_what_is_written() -> None:
 
 
 def test_the_example_is_read_as_the_queue_that_it_leaves() -> None:
-    with Chain([("example", example())]) as chain:
+    with QueueFiles([("example", example())]) as chain:
         assert (chain.name, chain.options, chain.hash_key) == ("q", {"capacity": 64}, HASH_KEY)
         assert (list(chain), chain.last_seq, chain.last_batch) == ([], 1, 2)
 

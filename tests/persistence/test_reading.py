@@ -9,7 +9,7 @@ import pytest
 
 from shmq.errors import DamagedFile, FileError
 from shmq.storage.paths import segment_name, snapshot_name
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 from shmq.storage.queue_reader import ReadOnly, open_parts, open_queue
 from tests.persistence.building import WALL, Building, put, settle
 
@@ -31,7 +31,7 @@ def write(disk: ReadOnly, name: str, data: object) -> Path:
     return path
 
 
-def numbers(chain: Chain) -> list[int]:
+def numbers(chain: QueueFiles) -> list[int]:
     with chain:
         return [fields["seq"] for fields in chain]
 

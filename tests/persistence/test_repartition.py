@@ -113,10 +113,10 @@ def test_a_group_that_saw_partitions_which_no_disk_has_comes_back_without_them(
     append_round(stream, 0)
     with stream.group("g").join() as member:
         records_of(member, len(KEYS))
-    roster = group_files.look_at(Namespace.of(persister.namespace), stream.identity, "g")
-    assert roster is not None
-    roster.widen(6)  # as a member does, before the files are of that shape
-    roster.commit(4, 0, 3)
+    group_state = group_files.look_at(Namespace.of(persister.namespace), stream.identity, "g")
+    assert group_state is not None
+    group_state.widen(6)  # as a member does, before the files are of that shape
+    group_state.commit(4, 0, 3)
     lose_the_machine(persister, stream, killed=False)
 
     again = broker.stream("s")

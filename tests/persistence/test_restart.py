@@ -8,7 +8,7 @@ import pytest
 
 import shmq
 from shmq.persistence.journal_writer import Journaled
-from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.snapshot_writer import SnapshotWriter
 from shmq.storage.paths import catalog, snapshot_name
 from tests.persistence.chain import chain
 from tests.persistence.conftest import Desk, run_out
@@ -172,9 +172,9 @@ def test_a_snapshot_that_ends_behind_its_queue_removes_no_segment_of_the_next_on
     kept = desk.keep()
     queue.put(b"old")
     run_out(kept)
-    written = Kept.snapshot
+    written = SnapshotWriter.snapshot
 
-    def overtaken(self: Kept) -> None:
+    def overtaken(self: SnapshotWriter) -> None:
         """What other threads may do before the segments are removed."""
         monkeypatch.undo()
         written(self)
@@ -183,7 +183,7 @@ def test_a_snapshot_that_ends_behind_its_queue_removes_no_segment_of_the_next_on
         desk.create(dead_letter=None).put(b"new")
         run_out(desk.keep())
 
-    monkeypatch.setattr(Kept, "snapshot", overtaken)
+    monkeypatch.setattr(SnapshotWriter, "snapshot", overtaken)
     kept.snapshot()
 
     assert [fields["body"] for fields in chain(desk.disk, "q").values()] == [b"new"]

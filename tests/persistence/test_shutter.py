@@ -11,13 +11,13 @@ import pytest
 
 import shmq
 from shmq.client.local.broker import attach
-from shmq.persistence.snapshot_thread import Shutter
-from shmq.persistence.snapshot_writer import Kept
+from shmq.persistence.snapshot_thread import SnapshotThread
+from shmq.persistence.snapshot_writer import SnapshotWriter
 from tests.persistence.conftest import SMALL, Desk
 from tests.processes.tools import PATIENCE, ROOT
 
 
-class Slow(Kept):
+class Slow(SnapshotWriter):
     """Is due until its snapshot is there; one is written when the test says so."""
 
     def __init__(self, desk: Desk) -> None:
@@ -48,14 +48,16 @@ def slow(desk: Desk) -> Iterator[Slow]:
 
 
 @pytest.fixture
-def shutter() -> Iterator[Shutter]:
-    shutter = Shutter()
+def shutter() -> Iterator[SnapshotThread]:
+    shutter = SnapshotThread()
     shutter.start()
     yield shutter
     shutter.finish([])
 
 
-def test_what_is_due_is_written_once_however_long_it_takes(slow: Slow, shutter: Shutter) -> None:
+def test_what_is_due_is_written_once_however_long_it_takes(
+    slow: Slow, shutter: SnapshotThread
+) -> None:
     shutter.expose([slow])
     assert slow.begun.acquire(timeout=PATIENCE)
     shutter.expose([slow])
@@ -67,7 +69,9 @@ def test_what_is_due_is_written_once_however_long_it_takes(slow: Slow, shutter: 
     assert not slow.begun.acquire(blocking=False)
 
 
-def test_want_of_memory_fails_one_snapshot_and_not_the_next(slow: Slow, shutter: Shutter) -> None:
+def test_want_of_memory_fails_one_snapshot_and_not_the_next(
+    slow: Slow, shutter: SnapshotThread
+) -> None:
     slow.failure = MemoryError("no room for a chunk")
     slow.go.release(2)
 

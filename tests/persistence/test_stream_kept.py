@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from shmq.errors import DamagedFile, OffsetOutOfRange
-from shmq.persistence.stream_partition_writer import KeptPartition, KeptStream
+from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
 from shmq.persistence.stream_recovery import PartitionEnd, plan_streams
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
-from shmq.storage.partition_generation import Era, eras_of
+from shmq.storage.limits import Limits
+from shmq.storage.partition_generation import Generation, eras_of
 from shmq.storage.stream_erase import erase_stream, sweep_streams
 from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_meta import StreamCard, read_card, write_card
@@ -34,9 +34,9 @@ from tests.persistence.entries import IDENTITY, TICK, entry, value_of
 from tests.persistence.faults import FailingDisk
 from tests.processes.tools import eventually
 
-SMALL = Sizes(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
+SMALL = Limits(segment=16 << 10, ahead=4 << 10, commit=8 << 10)
 OPTIONS = {"partitions": 2, "segment_bytes": 64 << 10, "retention_bytes": None}
-ONE = StreamCard({}, [Era(0, 1)])
+ONE = StreamCard({}, [Generation(0, 1)])
 #: What a stream of two partitions is known by since it got three more.
 IDENTITY_OF_FIVE = type(IDENTITY)("s", 7, IDENTITY.identity, {**OPTIONS, "partitions": 3})
 
@@ -113,11 +113,11 @@ class Handle:
         self.closed = True
 
 
-def keep(disk: Disk, ring: Ring, sizes: Sizes = SMALL) -> KeptPartition:
-    return KeptPartition(disk, IDENTITY, 0, ring, sizes)
+def keep(disk: Disk, ring: Ring, sizes: Limits = SMALL) -> StreamPartitionWriter:
+    return StreamPartitionWriter(disk, IDENTITY, 0, ring, sizes)
 
 
-def written_out(kept: KeptPartition) -> None:
+def written_out(kept: StreamPartitionWriter) -> None:
     while kept.step():
         continue
 
@@ -193,7 +193,7 @@ def test_segments_that_go_astray_twice_are_both_left_on_disk(tmp_path: Path) -> 
     for count in (3, 5):
         ring = Ring()  # as if its memory had been lost, and its files not been found
         ring.add(count)
-        kept = KeptPartition(disk, IDENTITY, 0, ring, SMALL)
+        kept = StreamPartitionWriter(disk, IDENTITY, 0, ring, SMALL)
         written_out(kept)
         kept.close()
         names.append((tmp_path / segment_file(0)).read_bytes())
@@ -212,7 +212,7 @@ def test_segments_that_go_astray_twice_are_both_left_on_disk(tmp_path: Path) -> 
 def test_the_stream_has_a_card_and_goes_with_it(tmp_path: Path) -> None:
     disk, rings = Disk(tmp_path), [Ring(), Ring()]
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
-    kept = KeptStream(disk, Handle(rings), identity, SMALL, lambda: {"g": {0: 3}})
+    kept = StreamPartitionWriters(disk, Handle(rings), identity, SMALL, lambda: {"g": {0: 3}})
     kept.start()
     for ring in rings:
         ring.add(50)
@@ -225,7 +225,7 @@ def test_the_stream_has_a_card_and_goes_with_it(tmp_path: Path) -> None:
     assert plan["s"].groups == {"g": {0: 3}}
     assert plan["s"].ends == [PartitionEnd(0, 50, 49 * TICK)] * 2
     handle = Handle(rings)
-    again = KeptStream(disk, handle, identity, SMALL)
+    again = StreamPartitionWriters(disk, handle, identity, SMALL)
     handle.deleted = True
     again.close()
     assert handle.closed
@@ -249,7 +249,7 @@ def test_of_two_lives_of_a_name_the_younger_comes_back(
 def test_an_erasure_that_is_cut_off_is_finished_by_the_next_one(tmp_path: Path, calls: int) -> None:
     disk = Disk(tmp_path)
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
-    kept = KeptStream(disk, Handle([Ring(), Ring()]), identity, SMALL)
+    kept = StreamPartitionWriters(disk, Handle([Ring(), Ring()]), identity, SMALL)
     kept.close()
     failing = FailingDisk(tmp_path, range(calls, 99))
     try:
@@ -274,7 +274,7 @@ def recorded(tmp_path: Path, count: int = 300) -> tuple[Disk, Disk]:
     """A data directory with one stream, and its first partition's directory."""
     disk, ring = Disk(tmp_path), Ring()
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, {**OPTIONS, "partitions": 1})
-    kept = KeptStream(disk, Handle([ring]), identity, SMALL)
+    kept = StreamPartitionWriters(disk, Handle([ring]), identity, SMALL)
     for _ in range(3):
         ring.add(count // 3)
         written_out(kept.partitions[0])
@@ -360,7 +360,7 @@ def test_a_card_of_partitions_that_cannot_be_is_damaged(tmp_path: Path, second: 
         read_card(disk)
 
 
-def eras_on(disk: Disk) -> list[Era]:
+def eras_on(disk: Disk) -> list[Generation]:
     """What the stream's card says of its partitions."""
     card = read_card(disk.under(stream_directory("s", IDENTITY.identity)))
     assert card is not None
@@ -368,11 +368,11 @@ def eras_on(disk: Disk) -> list[Era]:
     return card[1].eras
 
 
-def repartitioned(disk: Disk) -> tuple[Handle, KeptStream]:
+def repartitioned(disk: Disk) -> tuple[Handle, StreamPartitionWriters]:
     """A stream with three records that are not on disk, and then three new partitions."""
     handle = Handle([Ring(), Ring()])
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
-    kept = KeptStream(disk, handle, identity, SMALL)
+    kept = StreamPartitionWriters(disk, handle, identity, SMALL)
     handle.logs[1].add(3)
     handle.repartition(3)
     handle.logs[4].add(5)
@@ -383,16 +383,16 @@ def test_partitions_that_came_are_kept_once_those_before_are_on_disk(tmp_path: P
     disk = Disk(tmp_path)
     handle, kept = repartitioned(disk)
     kept.grow()
-    assert (len(kept.partitions), eras_on(disk)) == (2, [Era(0, 2)])
+    assert (len(kept.partitions), eras_on(disk)) == (2, [Generation(0, 2)])
     written_out(kept.partitions[1])
     kept.grow()
-    assert (len(kept.partitions), eras_on(disk)) == (5, [Era(0, 2), Era(2, 3, 1002)])
+    assert (len(kept.partitions), eras_on(disk)) == (5, [Generation(0, 2), Generation(2, 3, 1002)])
     written_out(kept.partitions[4])
     assert handle.logs[4].synced == 5
     kept.close()
     plan = plan_streams(disk)["s"]
     assert [end.next for end in plan.ends] == [0, 3, 0, 0, 5]
-    assert plan.eras == [Era(0, 2), Era(2, 3, 1002)]
+    assert plan.eras == [Generation(0, 2), Generation(2, 3, 1002)]
 
 
 def test_what_came_is_written_out_before_it_is_left(tmp_path: Path) -> None:
@@ -409,11 +409,11 @@ def test_what_came_is_written_out_before_it_is_left(tmp_path: Path) -> None:
 def test_another_writer_goes_on_where_the_files_are_of_the_old_shape(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     handle, _ = repartitioned(disk)
-    again = KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL)
-    assert (len(again.partitions), eras_on(disk)) == (2, [Era(0, 2)])
+    again = StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL)
+    assert (len(again.partitions), eras_on(disk)) == (2, [Generation(0, 2)])
     again.start()
     again.close()
-    third = KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL)
+    third = StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL)
     assert len(third.partitions) == 5
     third.close()
 
@@ -427,14 +427,14 @@ def test_a_card_that_cannot_be_read_is_written_anew_with_all_that_is_on_disk(
     kept.close()
     own = disk.under(stream_directory("s", IDENTITY.identity))
     own.path(CARD).write_bytes(b"DMSQ")
-    written: list[list[Era]] = []
-    told = KeptStream._tell
+    written: list[list[Generation]] = []
+    told = StreamPartitionWriters._tell
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeptStream, "_tell", lambda kept, card: written.append(card.eras))
-        KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL)
-        patch.setattr(KeptStream, "_tell", told)
-        KeptStream(disk, handle, IDENTITY_OF_FIVE, SMALL).close()
-    assert written == [[Era(0, 2), Era(2, 3, 1002)]]
+        patch.setattr(StreamPartitionWriters, "_tell", lambda kept, card: written.append(card.eras))
+        StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL)
+        patch.setattr(StreamPartitionWriters, "_tell", told)
+        StreamPartitionWriters(disk, handle, IDENTITY_OF_FIVE, SMALL).close()
+    assert written == [[Generation(0, 2), Generation(2, 3, 1002)]]
     assert eras_on(disk) == written[0]
 
 
@@ -475,7 +475,7 @@ def test_what_no_thread_can_be_had_for_is_kept_once_there_is_one(
     disk = Disk(tmp_path)
     handle = Handle([Ring(), Ring()])
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
-    kept = KeptStream(disk, handle, identity, SMALL)
+    kept = StreamPartitionWriters(disk, handle, identity, SMALL)
     for ring in handle.logs:
         ring.add(4)
     with no_more_threads():
@@ -501,7 +501,7 @@ def test_what_no_thread_can_be_had_for_is_kept_once_there_is_one(
 def test_what_is_kept_ends_well_where_no_thread_was_ever_had(tmp_path: Path) -> None:
     handle = Handle([Ring(), Ring()])
     identity = type(IDENTITY)("s", 7, IDENTITY.identity, OPTIONS)
-    kept = KeptStream(Disk(tmp_path), handle, identity, SMALL)
+    kept = StreamPartitionWriters(Disk(tmp_path), handle, identity, SMALL)
     with no_more_threads():
         kept.start()
         kept.close()

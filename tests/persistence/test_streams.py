@@ -17,7 +17,7 @@ from shmq.diagnose.streams import examine_files
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.storage.disk import Disk
-from shmq.storage.partition_generation import Era
+from shmq.storage.partition_generation import Generation
 from shmq.storage.stream_identity import StreamIdentity
 from shmq.storage.stream_meta import read_card, write_card
 from shmq.storage.stream_paths import (
@@ -262,18 +262,18 @@ def test_what_a_group_has_done_of_what_no_disk_has_is_done_again(
     stream.group("g")
     stream.share("h")
     for name in "gh":
-        roster = group_files.look_at(Namespace.of(namespace), stream.identity, name)
-        assert roster is not None
-        roster.widen(1)
+        group_state = group_files.look_at(Namespace.of(namespace), stream.identity, name)
+        assert group_state is not None
+        group_state.widen(1)
         # Records of the ring, which went with the memory.
         if name == "g":
-            roster.commit(0, 0, 10)
+            group_state.commit(0, 0, 10)
         else:
-            _, lender = roster.join(1, b"m")
-            for lent in roster.lend(lender, 0, 0, 10, 10):
-                roster.ack(lent[0])
-            roster.leave(lender, False)
-        assert ({"g": roster.committed(0), "h": roster.lows()[0]})[name] == 10
+            _, lender = group_state.join(1, b"m")
+            for lent in group_state.lend(lender, 0, 0, 10, 10):
+                group_state.ack(lent[0])
+            group_state.leave(lender, False)
+        assert ({"g": group_state.committed(0), "h": group_state.lows()[0]})[name] == 10
     persister.stop()
     stream.close()
     lose_memory(namespace)
@@ -295,7 +295,7 @@ def test_a_card_that_tells_what_cannot_be_keeps_no_other_stream_away(
     for name in "rst":
         filled(create(broker, name), 10)
     persister.stop()
-    tell(persister, broker.stream("s"), eras=[Era(0, 1), Era(1, 1, 1 << 63)])
+    tell(persister, broker.stream("s"), eras=[Generation(0, 1), Generation(1, 1, 1 << 63)])
     groups = {
         "a": {"options": GROUP, "committed": [-1]},
         "b": {"options": {**GROUP, "dead_letter": 5}, "committed": [3]},

@@ -20,17 +20,17 @@ from shmq.namespace.data_directory import DataDirectory
 from shmq.persistence.journal_writer import RETRY, Journaled
 from shmq.persistence.writer import Writer
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.paths import catalog, snapshot_name
 from tests.persistence.chain import chain
 from tests.persistence.faults import FailingDisk
 from tests.processes.tools import PATIENCE, Start, eventually
 
-SMALL = Sizes(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
+SMALL = Limits(segment=256 << 10, ahead=16 << 10, commit=64 << 10, chunk=64 << 10)
 
 
 @contextlib.contextmanager
-def writing(namespace: str, disk: Disk, sizes: Sizes = SMALL) -> Iterator[Writer]:
+def writing(namespace: str, disk: Disk, sizes: Limits = SMALL) -> Iterator[Writer]:
     """A writer that runs in a thread of this process."""
     directory = DataDirectory(namespace, disk)
     writer = Writer(namespace, directory, sizes)
@@ -301,7 +301,7 @@ def test_a_cut_has_what_all_queues_hold_at_one_moment(
     assert sequences(copies) == list(range(1, 3002))
 
 
-def write_until_killed(pipe: object, namespace: str, path: Path, sizes: Sizes) -> None:
+def write_until_killed(pipe: object, namespace: str, path: Path, sizes: Limits) -> None:
     Writer(namespace, DataDirectory(namespace, Disk(path)), sizes).run()
 
 
@@ -310,7 +310,7 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
 ) -> None:
     chance = random.Random(11)
     queue = broker.create_queue("q", durability="journal", retry_delay=0.0, max_deliveries=3)
-    graves = broker.queue("q.dlq")
+    dead_letter_queues = broker.queue("q.dlq")
     live: set[int] = set()
     confirmed = 0
     for _ in range(12):
@@ -331,10 +331,10 @@ def test_killed_writers_are_followed_by_others_and_nothing_is_lost_or_doubled(
         child.reap()
         child.kill()
     disk = Disk(tmp_path)
-    buried = graves.stats().put
+    buried = dead_letter_queues.stats().put
     with writing(namespace, disk):
         synced(queue)
-        synced(graves)
+        synced(dead_letter_queues)
     assert set(chain(disk, "q")) == live
-    assert len(chain(disk, "q.dlq")) == graves.qsize() == buried > 0
+    assert len(chain(disk, "q.dlq")) == dead_letter_queues.qsize() == buried > 0
     assert confirmed and catalog(disk.names())["q"].segments

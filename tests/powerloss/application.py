@@ -67,10 +67,10 @@ class Application:
         self._options[name] = given
         self.queues[name] = self.broker.create_queue(name, **given)
         self._unconfirmed[name] = []
-        graves = given.get("dead_letter", f"{name}.dlq")
-        if graves is not None:
-            self.queues[graves] = self.broker.queue(graves)
-            self._unconfirmed.setdefault(graves, [])
+        dead_letter_queues = given.get("dead_letter", f"{name}.dlq")
+        if dead_letter_queues is not None:
+            self.queues[dead_letter_queues] = self.broker.queue(dead_letter_queues)
+            self._unconfirmed.setdefault(dead_letter_queues, [])
         return self.queues[name]
 
     def delete(self, name: str) -> None:
@@ -151,13 +151,13 @@ class Application:
         self.held.pop(name).reject()
         self._changes += 1
 
-    def redrive(self, graves: str) -> None:
+    def redrive(self, dead_letter_queues: str) -> None:
         """Send all dead letters back, under new numbers, if they are on disk."""
-        if self.queues[graves].stats().journal_lag:
+        if self.queues[dead_letter_queues].stats().journal_lag:
             return
-        self._renumbered |= set(self._names_in(graves))
+        self._renumbered |= set(self._names_in(dead_letter_queues))
         self._changed()
-        self.queues[graves].redrive()
+        self.queues[dead_letter_queues].redrive()
 
     def came_back_unwritten(self, name: Name) -> bool:
         """Whether it was sent back, and its queue's journal is behind."""
@@ -239,8 +239,10 @@ class Application:
         for name in self.sent:
             if name not in self.held:
                 self._at_least[name] = self._delivered[name]
-        graves = [name for name, queue in self.queues.items() if queue.options.dead_letter is None]
-        dead = {each for name in graves for each in self._names_in(name)}
+        dead_letter_queues = [
+            name for name, queue in self.queues.items() if queue.options.dead_letter is None
+        ]
+        dead = {each for name in dead_letter_queues for each in self._names_in(name)}
         self._dead = dead - self._settling - self._renumbered
         self._changes += 1
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 from shmq.persistence.journal_writer import Journaled
 from shmq.persistence.snapshot import Snapshot
 from shmq.persistence.transaction_notes import NO_NOTES, Notes
-from shmq.persistence.transfers import Moves
+from shmq.persistence.transfers import Transfers
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from shmq.storage.transaction_file import Id, Part
 
 
@@ -98,27 +98,29 @@ class _SyncsSnapshotsLate(_Through):
         self.real.close(file)
 
 
-def never_syncs(disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> Journaled:
+def never_syncs(
+    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
+) -> Journaled:
     """It leaves fdatasync out."""
     return _Eager(_NeverSyncs(disk), handle, sizes, moves, notes)
 
 
 def never_syncs_names(
-    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
 ) -> Journaled:
     """It never syncs the directory."""
     return _Eager(_NeverSyncsNames(disk), handle, sizes, moves, notes)
 
 
 def tries_the_sync_again(
-    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
 ) -> Journaled:
     """After a failed fdatasync it calls it again, and takes its success for granted."""
     return _Eager(_TriesTheSyncAgain(disk), handle, sizes, moves, notes)
 
 
 def renames_before_the_sync(
-    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
 ) -> Journaled:
     """A snapshot has its name before its content is on disk."""
     return _Eager(_SyncsSnapshotsLate(disk), handle, sizes, moves, notes)
@@ -127,7 +129,9 @@ def renames_before_the_sync(
 class _Eager(Journaled):
     """It looks at each step what has arrived elsewhere."""
 
-    def __init__(self, disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> None:
+    def __init__(
+        self, disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
+    ) -> None:
         super().__init__(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
 
@@ -162,7 +166,7 @@ class SettlesMovesFirst(_Eager):
 
 
 def notes_no_transaction(
-    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
 ) -> Journaled:
     """It writes what transactions did as if each queue were by itself."""
     del notes
@@ -185,7 +189,9 @@ class _NotesLate:
 class NotesTransactionsLate(_Eager):
     """It writes a commit, and notes the transactions that it has something of then."""
 
-    def __init__(self, disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> None:
+    def __init__(
+        self, disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
+    ) -> None:
         super().__init__(disk, handle, sizes, moves, cast(Notes, _NotesLate(notes)))
         self._late = notes
 
@@ -213,7 +219,7 @@ class _MarksAtOnce(_NotesLate):
 
 
 def marks_before_it_writes(
-    disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes
+    disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes
 ) -> Journaled:
     """It marks what a transaction did as done before that is on disk."""
     return _Eager(disk, handle, sizes, moves, cast(Notes, _MarksAtOnce(notes)))

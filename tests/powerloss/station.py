@@ -20,9 +20,9 @@ from shmq.persistence.journal_writer import Journaled
 from shmq.persistence.recovery import recover
 from shmq.persistence.transaction_notes import Notes
 from shmq.persistence.transactions import Transactions
-from shmq.persistence.transfers import Moves
+from shmq.persistence.transfers import Transfers
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
+from shmq.storage.limits import Limits
 from tests.powerloss.application import Application
 from tests.powerloss.recording import Fault, Recording, RecordingDisk
 from tests.powerloss.trace import Trace
@@ -31,7 +31,7 @@ from tests.powerloss.trace import Trace
 DATA: Final = "data"
 
 #: Small enough that a few messages fill a segment.
-SIZES: Final = Sizes(segment=4096, ahead=2048, commit=64 << 10, chunk=1024)
+SIZES: Final = Limits(segment=4096, ahead=2048, commit=64 << 10, chunk=1024)
 
 #: More steps than any work needs.
 MANY: Final = 1000
@@ -68,10 +68,10 @@ class Task(Protocol):
 
 
 #: Makes what writes one queue's journal: the real one, or one that was broken on purpose.
-Make = Callable[[Disk, Any, Sizes, Moves, Notes], Journaled]
+Make = Callable[[Disk, Any, Limits, Transfers, Notes], Journaled]
 
 
-def real(disk: Disk, handle: Any, sizes: Sizes, moves: Moves, notes: Notes) -> Journaled:
+def real(disk: Disk, handle: Any, sizes: Limits, moves: Transfers, notes: Notes) -> Journaled:
     """The writer of one queue as it is; it looks at each step what has arrived elsewhere."""
     return Journaled(disk, handle, sizes, moves, look=0.0, transactions=notes)
 
@@ -83,7 +83,7 @@ class Station:
     """
 
     def __init__(
-        self, root: Path, broker: Any, seed: int = 0, make: Make = real, sizes: Sizes = SIZES
+        self, root: Path, broker: Any, seed: int = 0, make: Make = real, sizes: Limits = SIZES
     ) -> None:
         self.app = Application(broker, seed)
         self.recording = Recording(root, self.app.know)
@@ -149,9 +149,9 @@ class Station:
         if not self.dead:
             self.app.all_is_written()
 
-    def redrive(self, graves: str) -> None:
+    def redrive(self, dead_letter_queues: str) -> None:
         """Send dead letters back."""
-        self.app.redrive(graves)
+        self.app.redrive(dead_letter_queues)
 
     # --- its life -------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Station:
     def _start(self) -> None:
         self.disk: RecordingDisk = self.recording.open(DATA)
         self._directory = DataDirectory(self.broker.namespace, self.disk)
-        self._moves = Moves(Namespace.of(self.broker.namespace))
+        self._moves = Transfers(Namespace.of(self.broker.namespace))
         self._transactions = Transactions(Namespace.of(self.broker.namespace), self.disk)
         self.dead = False
         self._directory.ready()

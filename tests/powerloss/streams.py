@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from shmq.api.names import SHM
-from shmq.persistence.stream_partition_writer import KeptStream
+from shmq.persistence.stream_partition_writer import StreamPartitionWriters
 from shmq.persistence.stream_recovery import StoredStream, plan_streams
 from shmq.storage.disk import Disk
-from shmq.storage.limits import Sizes
-from shmq.storage.partition_generation import Era, eras_among
+from shmq.storage.limits import Limits
+from shmq.storage.partition_generation import Generation, eras_among
 from shmq.storage.stream_erase import sweep_streams
 from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_identity import StreamIdentity
@@ -32,7 +32,7 @@ from tests.powerloss.states import State, crash_states
 from tests.powerloss.trace import Outcome
 
 DATA: Final = "data"
-SIZES: Final = Sizes(segment=4096, ahead=2048, commit=2048, early=512)
+SIZES: Final = Limits(segment=4096, ahead=2048, commit=2048, early=512)
 #: All streams have one salt, so that a record of one that was deleted looks like one of the next.
 SALT: Final = 0x55667788
 
@@ -51,7 +51,7 @@ class Known:
     synced: tuple[int, ...] = ()
     begun: tuple[int, ...] = ()
     #: What it was made with, and repartitioned to.
-    eras: tuple[Era, ...] = ()
+    eras: tuple[Generation, ...] = ()
     #: How far the groups are: at least, and at most.
     groups: tuple[int, int] = (0, 0)
     #: Whether somebody has begun to delete it, and whether that is over.
@@ -119,7 +119,7 @@ class Stream:
         self.kept_from = [0] * partitions
         self.committed = self.committed_on_disk = 0
         self.gone = False
-        self.kept: KeptStream | None = None
+        self.kept: StreamPartitionWriters | None = None
 
     @property
     def partitions(self) -> int:
@@ -306,9 +306,11 @@ class Station:
                 del stream.values[ring.number][offset]
         stream.committed = stream.committed_on_disk = stored.groups.get("g", 0)
 
-    def _keep(self, stream: Stream) -> KeptStream:
+    def _keep(self, stream: Stream) -> StreamPartitionWriters:
         identity = StreamIdentity(stream.name, 1, stream.identity, stream.options)
-        return KeptStream(self.disk, stream, identity, SIZES, lambda: {"g": stream.committed})
+        return StreamPartitionWriters(
+            self.disk, stream, identity, SIZES, lambda: {"g": stream.committed}
+        )
 
     def _start(self) -> None:
         self.disk = self.recording.open(DATA)
@@ -555,7 +557,7 @@ class Found:
     values: list[dict[int, bytes]]
     next: list[int]
     groups: int
-    eras: list[Era]
+    eras: list[Generation]
 
 
 def recovered(stage: Stage, state: State) -> dict[int, Found]:

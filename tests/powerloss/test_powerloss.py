@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shmq.persistence import recovery
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 from tests.powerloss import broken
 from tests.powerloss.recording import failing
 from tests.powerloss.recovering import Recoverer
@@ -98,6 +98,6 @@ def test_a_recovery_that_does_not_sync_what_it_counts_is_found_out(
 def test_a_recovery_that_gives_numbers_again_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Chain, "leave", lambda chain, seq: chain.discard([seq]))
+    monkeypatch.setattr(QueueFiles, "leave", lambda chain, seq: chain.discard([seq]))
     (wrong,) = trial(Workload("numbers", numbers_of_the_lost), tmp_path, most=400).wrong
     assert "lost" in wrong

@@ -11,7 +11,7 @@ import pytest
 
 from shmq.persistence import stream_partition_writer, stream_recovery
 from shmq.persistence.stream_journal import Commit, StreamJournal
-from shmq.persistence.stream_partition_writer import KeptPartition, KeptStream
+from shmq.persistence.stream_partition_writer import StreamPartitionWriter, StreamPartitionWriters
 from shmq.storage.partition_generation import eras_among
 from shmq.storage.stream_meta import StreamCard
 from tests.powerloss import streams
@@ -73,7 +73,7 @@ def _nameless(patch: pytest.MonkeyPatch) -> None:
 def _published_first(patch: pytest.MonkeyPatch) -> None:
     """A writer that publishes a commit before it is on disk."""
     append, rings = StreamJournal.append, list[Any]()
-    begun = KeptPartition.__init__
+    begun = StreamPartitionWriter.__init__
 
     def early(journal: StreamJournal, commit: Commit) -> None:
         for ring in rings:
@@ -81,12 +81,12 @@ def _published_first(patch: pytest.MonkeyPatch) -> None:
                 ring.publish(commit.next)
         append(journal, commit)
 
-    def remember(kept: KeptPartition, *given: Any) -> None:
+    def remember(kept: StreamPartitionWriter, *given: Any) -> None:
         rings.append(given[3])
         begun(kept, *given)
 
     patch.setattr(StreamJournal, "append", early)
-    patch.setattr(KeptPartition, "__init__", remember)
+    patch.setattr(StreamPartitionWriter, "__init__", remember)
 
 
 def _uncounted(patch: pytest.MonkeyPatch) -> None:
@@ -96,13 +96,13 @@ def _uncounted(patch: pytest.MonkeyPatch) -> None:
 
 def _untold(patch: pytest.MonkeyPatch) -> None:
     """A writer that writes new partitions, and leaves the card as it is."""
-    tell = KeptStream._tell
+    tell = StreamPartitionWriters._tell
 
-    def tell_once(kept: KeptStream, card: StreamCard) -> None:
+    def tell_once(kept: StreamPartitionWriters, card: StreamCard) -> None:
         if not kept._told.eras:
             tell(kept, card)
 
-    patch.setattr(KeptStream, "_tell", tell_once)
+    patch.setattr(StreamPartitionWriters, "_tell", tell_once)
 
 
 def _unripe(patch: pytest.MonkeyPatch) -> None:

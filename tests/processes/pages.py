@@ -181,30 +181,30 @@ def attach_and_list(broker: Broker) -> Course:
 
 def reject(broker: Broker) -> Course:
     """Dead letters wait where they are until there is room."""
-    queue = broker.create_queue("q", dead_letter="graves")
+    queue = broker.create_queue("q", dead_letter="dead_letter_queues")
     queue.put_many([bytes(3000)] * 20)
     messages = queue.get_many(20)
     done = yield lambda: [message.reject() for message in messages]
     assert done
-    graves = broker.queue("graves")
+    dead_letter_queues = broker.queue("dead_letter_queues")
     until = time.monotonic() + 60
     while queue.stats().dying and time.monotonic() < until:
         time.sleep(0.01)
-    assert len(drain(graves)) == 20
+    assert len(drain(dead_letter_queues)) == 20
     _sound(queue)
 
 
 def redrive(broker: Broker) -> Course:
     """Dead letters go back as far as there is room."""
-    queue = broker.create_queue("q", dead_letter="graves")
+    queue = broker.create_queue("q", dead_letter="dead_letter_queues")
     queue.put_many([bytes(3000)] * 20)
     for message in queue.get_many(20):
         message.reject()
     queue.purge()
-    graves = broker.queue("graves")
-    yield graves.redrive
-    assert graves.qsize() + queue.qsize() == 20
-    graves.redrive()
+    dead_letter_queues = broker.queue("dead_letter_queues")
+    yield dead_letter_queues.redrive
+    assert dead_letter_queues.qsize() + queue.qsize() == 20
+    dead_letter_queues.redrive()
     assert len(drain(queue)) == 20
     _sound(queue)
 
@@ -403,8 +403,8 @@ def lend(broker: Broker) -> Course:
     """What the member of a share group does takes no memory; dead letters wait for room."""
     stream = _a_stream(broker)
     stream.append_many([bytes(3000)] * 9, partition=0)
-    graves = broker.create_queue("graves", dead_letter=None)
-    one = stream.share("g", dead_letter="graves", max_deliveries=1, lease=0.5)
+    dead_letter_queues = broker.create_queue("dead_letter_queues", dead_letter=None)
+    one = stream.share("g", dead_letter="dead_letter_queues", max_deliveries=1, lease=0.5)
 
     def use() -> None:
         first, second, third, *_ = one.get_many(9)
@@ -417,10 +417,10 @@ def lend(broker: Broker) -> Course:
     done = yield use
     assert done
     until = time.monotonic() + 60
-    while graves.qsize() < 2 and time.monotonic() < until:
+    while dead_letter_queues.qsize() < 2 and time.monotonic() < until:
         _again(one)
         time.sleep(0.01)
-    assert graves.qsize() >= 2
+    assert dead_letter_queues.qsize() >= 2
     _reads(stream, 9)
 
 

@@ -541,22 +541,22 @@ def test_killed_at_any_moment_a_process_leaves_a_sound_queue(
     queue = broker.create_queue(
         "q", capacity=2000, visibility_timeout=HOUR, dedupe_window=0.5, retry_delay=0.0
     )
-    graves = broker.queue("q.dlq")
+    dead_letter_queues = broker.queue("q.dlq")
     rest = [start(churn, namespace) for _ in range(others)]
     for _ in range(25):
         child = start(churn, namespace)
         next_word(child)
         child.kill()
         is_sound(queue)
-        is_sound(graves)
+        is_sound(dead_letter_queues)
     for child in rest:
         child.kill()
 
     queue.purge()
-    eventually(lambda: not drain(queue) + drain(graves), "everything is taken out")
+    eventually(lambda: not drain(queue) + drain(dead_letter_queues), "everything is taken out")
     assert attached(queue) == [os.getpid()]
     is_empty(queue)
-    is_empty(graves)
+    is_empty(dead_letter_queues)
     queue.put(b"1")
     assert drain(queue) == [b"1"]
 

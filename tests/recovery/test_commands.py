@@ -141,7 +141,7 @@ def test_a_backup_of_queues_in_use_has_each_message_that_moves_once(
 ) -> None:
     with shmq.connect(persist.namespace) as broker:
         queue = broker.create_queue("jobs", durability="journal")
-        graves = broker.queue("jobs.dlq")
+        dead_letter_queues = broker.queue("jobs.dlq")
         queue.put_many(range(300))
         running = shell.start("backup", str(tmp_path / "copy"))
         while running.poll() is None:
@@ -149,7 +149,7 @@ def test_a_backup_of_queues_in_use_has_each_message_that_moves_once(
                 message.reject()
             queue.qsize()
         assert running.returncode == 0
-        graves.close()
+        dead_letter_queues.close()
     persist.end()
     lose(persist.namespace)
     shell("restore", str(tmp_path / "copy"))

@@ -181,14 +181,14 @@ def test_dead_letters_come_back_and_can_be_sent_back(lives: Lives) -> None:
     queue = lives(work)
 
     with shmq.connect(queue.namespace.name) as broker:  # type: ignore[attr-defined]
-        graves = broker.queue("jobs.dlq")
-        assert graves.options.durability == queue.options.durability
-        (letter,) = graves.peek()
+        dead_letter_queues = broker.queue("jobs.dlq")
+        assert dead_letter_queues.options.durability == queue.options.durability
+        (letter,) = dead_letter_queues.peek()
         assert letter.dead is not None
         assert (letter.dead.reason, letter.dead.queue) == ("rejected", "jobs")
         assert queue.redrive() == 1
         assert drain(queue) == [b"x", b"y"]
-        assert graves.qsize() == 0
+        assert dead_letter_queues.qsize() == 0
 
 
 def test_a_purge_stays(lives: Lives) -> None:

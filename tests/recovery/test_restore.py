@@ -32,14 +32,14 @@ def test_a_queue_beside_the_one_that_it_was_restored_from_loses_nothing_that_mov
     for name in ("jobs", "zcopy"):
         made = Building(name=name).batch(put(4), put(5))
         (tmp_path / segment_name(name, 1)).write_bytes(bytes(made))
-    copies = Building(name="graves", hash_key=3)
+    copies = Building(name="dead_letter_queues", hash_key=3)
     copies.batch(put(1, origin_queue=HASH_KEY, origin_seq=4))
-    (tmp_path / segment_name("graves", 1)).write_bytes(bytes(copies))
+    (tmp_path / segment_name("dead_letter_queues", 1)).write_bytes(bytes(copies))
 
-    assert held(tmp_path) == {"graves": [1], "jobs": [4, 5], "zcopy": [4, 5]}
+    assert held(tmp_path) == {"dead_letter_queues": [1], "jobs": [4, 5], "zcopy": [4, 5]}
 
     (tmp_path / segment_name("zcopy", 1)).unlink()
-    assert held(tmp_path) == {"graves": [1], "jobs": [5]}
+    assert held(tmp_path) == {"dead_letter_queues": [1], "jobs": [5]}
 
 
 # ---- into a namespace ----

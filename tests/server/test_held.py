@@ -184,6 +184,6 @@ def test_who_waits_for_messages_gets_them_when_the_queue_is_free_again(
 def test_the_keeper_tends_the_others(server: Server, broker: shmq.Broker) -> None:
     with held(server), broker.create_queue("short", ttl=0.05) as queue:
         queue.put(b"x")
-        graves = broker.queue("short.dlq")
-        eventually(lambda: graves.qsize() == 1, "the message was buried")
+        dead_letter_queues = broker.queue("short.dlq")
+        eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
     assert not server.said("died")

@@ -12,8 +12,8 @@ import pytest
 
 import shmq
 from shmq.protocol.opcodes import Type
-from shmq.supervision.child_process import Post
-from shmq.supervision.heartbeat import BEAT, Pulse, show_stack_on_demand
+from shmq.supervision.child_process import ChildProcess
+from shmq.supervision.heartbeat import BEAT, Heartbeat, show_stack_on_demand
 from tests.processes.tools import eventually
 from tests.server.conftest import Serve
 from tests.server.peer import Peer
@@ -47,29 +47,29 @@ def test_processes_that_are_stopped_are_killed_and_replaced(server: Server) -> N
         assert peer.ok(Type.PING, b"there?") == b"there?"
 
 
-def hang(pulse: Pulse) -> None:
+def hang(heartbeat: Heartbeat) -> None:
     """What a process does that goes on no more after one sign of life."""
     show_stack_on_demand()
-    pulse.beat()
+    heartbeat.beat()
     threading.Event().wait()
 
 
 def test_one_that_hangs_shows_its_stack_and_is_no_longer_well(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    post = Post("it", hang, lambda: (post.pulse,), logging.getLogger("test"))
-    assert post.start()
+    child = ChildProcess("it", hang, lambda: (child.heartbeat,), logging.getLogger("test"))
+    assert child.start()
     try:
-        eventually(lambda: post.pulse.count == 1, "its sign of life")
-        assert post.is_well
+        eventually(lambda: child.heartbeat.count == 1, "its sign of life")
+        assert child.is_well
 
         def ended() -> bool:
-            post.look(0.3)
-            return post.reap() == -signal.SIGKILL
+            child.look(0.3)
+            return child.reap() == -signal.SIGKILL
 
         eventually(ended, "it is killed")
     finally:
-        post.kill()
+        child.kill()
     assert f"in {hang.__name__}" in capfd.readouterr().err
 
 
@@ -83,6 +83,6 @@ def test_a_planned_stop_is_no_death(served: Serve, broker: shmq.Broker) -> None:
 
 
 def test_a_pulse_is_seen_by_the_other_side() -> None:
-    pulse = Pulse()
-    pulse.beat_from_a_thread()
-    eventually(lambda: pulse.count >= 2, f"two signs, one each {BEAT} s")
+    heartbeat = Heartbeat()
+    heartbeat.beat_from_a_thread()
+    eventually(lambda: heartbeat.count >= 2, f"two signs, one each {BEAT} s")

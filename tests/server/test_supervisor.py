@@ -97,9 +97,9 @@ def test_the_keeper_keeps_what_nobody_looks_at(served: Serve, broker: shmq.Broke
     """Only the dead-letter queue is looked at: whoever reads it does not touch the other."""
     served()
     broker.create_queue("jobs", ttl=0.05).put(b"x")
-    graves = broker.queue("jobs.dlq")
+    dead_letter_queues = broker.queue("jobs.dlq")
 
-    eventually(lambda: graves.qsize() == 1, "the message was buried")
+    eventually(lambda: dead_letter_queues.qsize() == 1, "the message was buried")
 
 
 def test_the_processes_of_a_killed_supervisor_drain_and_end(

@@ -8,8 +8,8 @@ import pytest
 
 import shmq
 from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
-from shmq.server.auth.tokens import ALL_RIGHTS, KNOWN, Doors, Token, hash_of, make_token
-from shmq.server.connection.peer import Caller
+from shmq.server.auth.tokens import ALL_RIGHTS, KNOWN, AccessList, Token, hash_of, make_token
+from shmq.server.connection.peer import Peer
 
 SECRET = "s" * 40
 
@@ -24,7 +24,7 @@ def test_tokens_differ_and_are_found_by_their_hash_alone() -> None:
     assert all(len(each) == 48 and each.startswith("shmq_") for each in made)
 
     rows = [Token(name=str(n), hash=hash_of(each)) for n, each in enumerate(made)]
-    doors = Doors(rows)
+    doors = AccessList(rows)
 
     assert [doors.find(each) for each in made] == rows
     assert doors.find("") is None
@@ -106,10 +106,10 @@ def test_who_may_only_look_after_a_group_may_know_of_its_stream() -> None:
 
 
 def test_without_tokens_everybody_may_do_everything_and_with_them_nobody_anything() -> None:
-    caller = Caller("peer")
+    peer = Peer("peer")
 
-    assert caller.rights(Doors([]), "q") == ALL_RIGHTS
-    assert caller.rights(Doors([token(produce=["*"])]), "q") == 0
+    assert peer.rights(AccessList([]), "q") == ALL_RIGHTS
+    assert peer.rights(AccessList([token(produce=["*"])]), "q") == 0
 
 
 @pytest.mark.parametrize(

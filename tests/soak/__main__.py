@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import shmq
-from shmq.stress.check_result import WRONGS, Verdict, judge
+from shmq.stress.check_result import WRONGS, CheckResult, judge
 from shmq.stress.journal import Journal, read_all
 from shmq.stress.worker_processes import Crew
 from tests.soak import durable, mixed, over_tcp, streams, transactions, workers
@@ -22,7 +22,7 @@ PRODUCERS = 3
 CONSUMERS = 3
 
 
-def soak(seconds: float, seed: int) -> tuple[Verdict, int]:
+def soak(seconds: float, seed: int) -> tuple[CheckResult, int]:
     """The verdict, and the number of workers killed."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.check_result import Verdict, judge
+from shmq.stress.check_result import CheckResult, judge
 from shmq.stress.journal import ACKED, INTENT, PUT, Journal, Record, read_all
 from shmq.stress.worker_processes import Crew
 from tests.processes.tools import PATIENCE, SHM, eventually
@@ -141,7 +141,7 @@ class Storm:
         self.crew = Crew(self.namespace, self.folder)
         self.losses: list[Loss] = []
 
-    def run(self, seconds: float, rounds: int) -> Verdict:
+    def run(self, seconds: float, rounds: int) -> CheckResult:
         """The verdict over ``rounds`` rounds of about equal length."""
         self.host.start()
         with shmq.connect(self.namespace) as broker:
@@ -193,7 +193,7 @@ class Storm:
             return safe
         return now if queue.stats().journal_waiting == 0 else safe
 
-    def _end(self) -> Verdict:
+    def _end(self) -> CheckResult:
         with shmq.connect(self.namespace) as broker:
             with broker.queue(QUEUE) as queue:
                 drain(queue, Journal(self.folder, 0))
@@ -222,7 +222,7 @@ def known(records: Iterable[Record], losses: list[Loss]) -> Iterator[Record]:
             yield record
 
 
-def soak(seconds: float, seed: int, rounds: int = 4) -> tuple[Verdict, int, int]:
+def soak(seconds: float, seed: int, rounds: int = 4) -> tuple[CheckResult, int, int]:
     """The verdict, and how many workers and how many of the server's processes were killed."""
     storm = Storm(seed)
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 import shmq
-from shmq.stress.check_result import Verdict, judge
+from shmq.stress.check_result import CheckResult, judge
 from shmq.stress.journal import GOT, Journal, Record, read_all
 from shmq.stress.worker_processes import Crew
 from tests.processes.tools import PATIENCE, eventually
@@ -114,7 +114,7 @@ def soak(
     *,
     stopped: float = 0.0,
     data_dir: Path | None = None,
-) -> tuple[Verdict, int, int]:
+) -> tuple[CheckResult, int, int]:
     """The verdict, and how many clients and how many of the server's processes were killed.
 
     It goes on for at least that long, and until ``least`` of either kind were killed. The share

@@ -34,12 +34,12 @@ def split(ddl: str, columns: dict[str, pa.Array], topic: str | None) -> list[tup
 
 def taken(rows: Rows) -> list[bytes]:
     """The bodies as the queue takes them."""
-    parcels = rows.parcels()
-    if isinstance(parcels, list):
-        return [body for body, _ in parcels]
-    offsets = list(parcels.offsets)
+    prepared_puts = rows.prepared_puts()
+    if isinstance(prepared_puts, list):
+        return [body for body, _ in prepared_puts]
+    offsets = list(prepared_puts.offsets)
     pairs = itertools.pairwise(offsets)
-    return [bytes(parcels.data[start:end]) for start, end in pairs]
+    return [bytes(prepared_puts.data[start:end]) for start, end in pairs]
 
 
 def test_a_slice_of_a_batch_is_taken_where_it_lies() -> None:
@@ -70,7 +70,7 @@ def test_text_is_text_unless_the_codec_says_otherwise(kind: pa.DataType) -> None
     assert (plain.codec, plain.properties) == ("text", None)
     assert taken(plain) == [b"tea", b"{}"]
     codecs = pa.array([None, "json"])
-    assert one("value string, codec string", {"value": text, "codec": codecs}).parcels() == [
+    assert one("value string, codec string", {"value": text, "codec": codecs}).prepared_puts() == [
         (b"tea", {"codec": "text"}),
         (b"{}", {"codec": "json"}),
     ]
@@ -143,7 +143,7 @@ def test_rows_go_to_the_queues_that_they_name_in_their_order() -> None:
     }
     parts = split("value binary, topic string, priority int", columns, None)
     assert [name for name, _ in parts] == ["a", "b"]
-    assert parts[0][1].parcels() == [(b"1", {"priority": 1}), (b"3", {"priority": 0})]
+    assert parts[0][1].prepared_puts() == [(b"1", {"priority": 1}), (b"3", {"priority": 0})]
     assert taken(parts[1][1]) == [b"2"]
     columns["topic"] = pa.array(["a", None, None])
     with pytest.raises(InvalidOption, match="column topic is null in 2 of 3 rows"):

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 import shmq
 from shmq.spark.commit_on_stop import settle
 from shmq.spark.queue.kind import QueueKind
-from shmq.spark.queue.reader import Excerpt
+from shmq.spark.queue.reader import QueueInputPartition
 from tests.certificates import WHY_NOT, Certificates
 from tests.serving import serve
 
@@ -369,7 +369,7 @@ def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost
 ) -> None:
     orders.put_many(bodies(100))
     run = orders.lease_run(100)
-    part = Excerpt("orders", orders.identity, run.slots, run.sequences)
+    part = QueueInputPartition("orders", orders.identity, run.slots, run.sequences)
     for n in gone:
         orders.ack_run(run.receipts[8 * n : 8 * n + 8])
 

@@ -13,11 +13,11 @@ from shmq.spark import format_dispatch
 from shmq.spark.shared import options
 from shmq.spark.shared.options import BATCH, STREAM, WRITE
 from shmq.spark.stream import kind
-from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, Extent
+from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound, PartitionBounds
 from shmq.spark.stream.cursor import _Backlog, _shares
 from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
 from shmq.spark.stream.offset_range import Range, cut
-from shmq.spark.stream.rows import STICKY, Records, Spread
+from shmq.spark.stream.rows import STICKY, Partitioner, Records
 from shmq.spark.stream.topics import Topics
 
 
@@ -65,7 +65,7 @@ def test_what_queues_and_kafka_have_and_streams_have_not_is_refused_with_the_rea
 
 # ---- where it begins and ends ----
 
-SOME = Extent(10, 20)
+SOME = PartitionBounds(10, 20)
 
 
 def at_time(seconds: float) -> int:
@@ -218,7 +218,7 @@ def records(count: int, **columns: Any) -> Records:
 
 
 def test_rows_without_a_key_stay_together_and_take_turns() -> None:
-    spread = Spread(3, task=1)
+    spread = Partitioner(3, task=1)
     first, second = spread.of(records(STICKY)), spread.of(records(10))
     assert set(first) == {1}
     assert set(second) == {2}
@@ -226,17 +226,17 @@ def test_rows_without_a_key_stay_together_and_take_turns() -> None:
 
 def test_a_key_goes_where_an_append_takes_it_and_a_column_before_that() -> None:
     keys = pa.array([b"a", None, b"b", b"a"], pa.binary())
-    moved = Spread(9, task=3, begin=2).of(records(4, keys=keys))
-    found = Spread(7, task=3).of(records(4, keys=keys))
+    moved = Partitioner(9, task=3, begin=2).of(records(4, keys=keys))
+    found = Partitioner(7, task=3).of(records(4, keys=keys))
     assert moved.tolist() == [2 + partition for partition in found.tolist()]
     assert found.tolist() == [0xE8B7BE43 % 7, 3, 0x71BEEFF9 % 7, 0xE8B7BE43 % 7]
 
     asked = pa.array([5, None, None, 0], pa.int32())
-    assert Spread(7, task=3).of(records(4, keys=keys, partitions=asked)).tolist() == [
+    assert Partitioner(7, task=3).of(records(4, keys=keys, partitions=asked)).tolist() == [
         5, 3, 0x71BEEFF9 % 7, 0
     ]  # fmt: skip
     with pytest.raises(shmq.InvalidOption, match=r"partition has 5, .* partitions 0 to 1"):
-        Spread(2, task=0).of(records(4, partitions=asked))
+        Partitioner(2, task=0).of(records(4, partitions=asked))
 
 
 def test_records_are_taken_with_all_that_they_have() -> None:

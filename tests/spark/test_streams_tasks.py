@@ -15,7 +15,7 @@ from shmq.native import _stream
 from shmq.spark.format_dispatch import kind_of
 from shmq.spark.shared import options
 from shmq.spark.shared.address import Address
-from shmq.spark.shared.batch_id import Edition
+from shmq.spark.shared.batch_id import BatchId
 from shmq.spark.shared.options import WRITE
 from shmq.spark.stream import append, offset_range
 from shmq.spark.stream.kind import OPTIONS, StreamKind
@@ -159,14 +159,14 @@ def test_a_task_that_runs_again_appends_nothing_more(url: str, orders: shmq.Stre
         {"key": [f"k{n % 5}" for n in range(4000)], "value": [b"%0100d" % n for n in range(4000)]},
         pa.schema({"key": pa.string(), "value": pa.binary()}),
     )
-    edition = Edition("me", 3, "part", 0)
+    edition = BatchId("me", 3, "part", 0)
     first = append.append(sink, edition, [batch])
     again = append.append(sink, edition, [batch.slice(0, 1000), batch.slice(1000)])
 
     assert (first.rows, first.before) == (4000, 0)
     assert (again.rows, again.before) == (4000, 4000)
     assert sum(each.latest for each in orders.offsets()) == 4000
-    next_one = append.append(sink, Edition("me", 4, "part", 0), [batch])
+    next_one = append.append(sink, BatchId("me", 4, "part", 0), [batch])
     assert next_one.before == 0
 
 

@@ -13,13 +13,13 @@ import hypothesis.strategies as st
 import pytest
 
 import shmq
-from shmq.spark.queue.offset import NOTHING, Offset, Taken
+from shmq.spark.queue.offset import NOTHING, Offset, QueueOffset
 
 numbers = st.lists(st.integers(1, (1 << 63) - 1), min_size=1, max_size=50)
 
 
-def taken(sequences: list[int], identity: int = 7) -> Taken:
-    return Taken(identity, struct.pack(f"<{len(sequences)}Q", *sequences))
+def taken(sequences: list[int], identity: int = 7) -> QueueOffset:
+    return QueueOffset(identity, struct.pack(f"<{len(sequences)}Q", *sequences))
 
 
 @hypothesis.given(numbers, st.integers(0, (1 << 64) - 1), st.integers(1, 1 << 40))

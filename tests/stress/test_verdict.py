@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from shmq.stress.check_result import Verdict, count_once, judge
+from shmq.stress.check_result import CheckResult, count_once, judge
 from shmq.stress.journal import ACKED, ACKING, GOT, INTENT, PUT, Journal, Record, read_all
-from shmq.stress.stamped_body import Bodies, Torn, opened
+from shmq.stress.stamped_body import Bodies, TornBody, opened
 
 #: Messages 0, 1, 2 of producer 1.
 FIRST, SECOND, THIRD = (1 << 32 | number for number in range(3))
 
 
-def counted(directory: Path, *journals: list[int], put: int = 3) -> Verdict:
+def counted(directory: Path, *journals: list[int], put: int = 3) -> CheckResult:
     for worker, messages in enumerate(journals, 2):
         journal = Journal(directory, worker, kept=1 << 16)
         journal.write(GOT, *messages)
@@ -25,7 +25,7 @@ def counted(directory: Path, *journals: list[int], put: int = 3) -> Verdict:
 def test_each_message_once_and_in_order_is_right(tmp_path: Path) -> None:
     verdict = counted(tmp_path, [FIRST, THIRD], [SECOND])
 
-    assert verdict == Verdict(put=3)
+    assert verdict == CheckResult(put=3)
     assert not verdict.wrong()
 
 
@@ -108,10 +108,10 @@ def test_a_body_tells_what_it_is_and_whether_it_is_whole() -> None:
     assert opened(body, 100)[0] == 7 << 32 | 3
     for at in range(100):
         spoilt = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
-        with pytest.raises(Torn, match="checksum"):
+        with pytest.raises(TornBody, match="checksum"):
             opened(spoilt, 100)
-    with pytest.raises(Torn, match="99 bytes, 100 were put"):
+    with pytest.raises(TornBody, match="99 bytes, 100 were put"):
         opened(body[:-1], 100)
     other = Bodies(7, 100).make(4)
-    with pytest.raises(Torn, match="checksum"):
+    with pytest.raises(TornBody, match="checksum"):
         opened(body[:60] + other[60:], 100)

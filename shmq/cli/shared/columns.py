@@ -11,7 +11,7 @@ import click
 
 from shmq.cli.shared import render
 from shmq.persistence.file_message import StoredMessage
-from shmq.storage.queue_files import Chain
+from shmq.storage.queue_files import QueueFiles
 
 __all__ = ["writer_of"]
 
@@ -19,7 +19,7 @@ __all__ = ["writer_of"]
 _BATCH: Final = 10_000
 
 
-def writer_of(to: str) -> Callable[[str, Chain], None]:
+def writer_of(to: str) -> Callable[[str, QueueFiles], None]:
     """What writes a chain's messages to the file ``to``, by the end of its name.
 
     Raises :class:`click.UsageError` for another name, and :class:`click.ClickException`
@@ -44,7 +44,7 @@ class _Columns:
         self._arrow = arrow
         self._parquet = parquet
 
-    def write(self, to: str, chain: Chain) -> None:
+    def write(self, to: str, chain: QueueFiles) -> None:
         """Write the messages to a file that takes its name once it is whole."""
         schema = self._schema()
         aside = Path(f"{to}.part")
@@ -77,7 +77,7 @@ class _Columns:
         return a.schema(list(columns.items()))
 
 
-def _batches(chain: Chain) -> Iterator[list[dict[str, Any]]]:
+def _batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
     rows = []
     for fields in chain:
         rows.append(_row(StoredMessage(chain.name, fields), fields))

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 
 from shmq import api
 from shmq.api.options import check_one_of, check_seconds, check_whole
-from shmq.client.group.group_context import Place
+from shmq.client.group.group_context import GroupContext
 from shmq.client.group.member import LocalMember
 from shmq.client.group.member_name import member_name
 from shmq.errors import MemberFenced, ShmqError
@@ -42,12 +42,12 @@ def open_group(
     if assignment is None:
         found = group_files.look_at(namespace, stream.identity, name)
         options["assignment"] = _assignment_of(found) or "range"
-    roster = group_files.open_or_make(
+    group_state = group_files.open_or_make(
         namespace, stream.name, stream.identity, name, options, stream.check_there
     )
-    place = Place(namespace, stream, name, roster)
-    place.keep_all()
-    return LocalGroup(place)
+    context = GroupContext(namespace, stream, name, group_state)
+    context.keep_all()
+    return LocalGroup(context)
 
 
 def group_options(
@@ -73,9 +73,9 @@ def group_options(
     }
 
 
-def _assignment_of(roster: _group.Roster | None) -> str | None:
+def _assignment_of(group_state: _group.GroupState | None) -> str | None:
     """That of a group whose partitions have owners."""
-    found = None if roster is None else roster.options["assignment"]
+    found = None if group_state is None else group_state.options["assignment"]
     return None if found == "shared" else found
 
 
@@ -85,29 +85,29 @@ class LocalGroup(api.Group):
     #: What its members are.
     _member = LocalMember
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._roster = place.roster
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
+        self._group_state = context.group_state
 
     @property
-    def place(self) -> Place:
+    def context(self) -> GroupContext:
         """Where it lives."""
-        return self._place
+        return self._context
 
     @property
     def name(self) -> str:
         """See :class:`shmq.api.Group`."""
-        return self._place.name
+        return self._context.name
 
     @property
     def assignment(self) -> api.Assignment:
         """See :class:`shmq.api.Group`."""
-        return cast("api.Assignment", self._place.assignment)
+        return cast("api.Assignment", self._context.assignment)
 
     @property
     def session_timeout(self) -> float:
         """See :class:`shmq.api.Group`."""
-        return self._place.session_timeout
+        return self._context.session_timeout
 
     def join(
         self,
@@ -129,7 +129,7 @@ class LocalGroup(api.Group):
         _check_callable("on_assigned", on_assigned)
         _check_callable("on_revoked", on_revoked)
         return self._member(
-            self._place,
+            self._context,
             member_name(name),
             timeout=timeout,
             limit=limit,
@@ -144,8 +144,8 @@ class LocalGroup(api.Group):
 
     def members(self) -> list[api.MemberInfo]:
         """See :class:`shmq.api.Group`."""
-        self._place.look_for_dead()
-        seats = self._roster.seats()
+        self._context.look_for_dead()
+        seats = self._group_state.seats()
         return [
             api.MemberInfo(
                 id=member,
@@ -154,18 +154,18 @@ class LocalGroup(api.Group):
                 partitions=tuple(p for p, seat in enumerate(seats) if seat[0] == member),
                 joined_at=joined / 1e9,
             )
-            for member, process, name, joined, _ in self._roster.members()
+            for member, process, name, joined, _ in self._group_state.members()
         ]
 
     def partitions(self) -> list[api.GroupPartition]:
         """See :class:`shmq.api.Group`."""
-        self._place.widen()
-        return [self._partition(p, seat) for p, seat in enumerate(self._roster.seats())]
+        self._context.widen()
+        return [self._partition(p, seat) for p, seat in enumerate(self._group_state.seats())]
 
     def _partition(self, partition: int, seat: tuple[Any, ...]) -> api.GroupPartition:
         owner, _, committed, *_ = seat
-        latest = self._place.stream.latest(partition)
-        begins = self._place.start_of(partition) if committed is None else committed
+        latest = self._context.stream.latest(partition)
+        begins = self._context.start_of(partition) if committed is None else committed
         return api.GroupPartition(
             partition=partition,
             member=owner or None,
@@ -176,8 +176,8 @@ class LocalGroup(api.Group):
 
     def committed(self) -> dict[int, int | None]:
         """See :class:`shmq.api.Group`."""
-        self._place.widen()
-        return {partition: seat[2] for partition, seat in enumerate(self._roster.seats())}
+        self._context.widen()
+        return {partition: seat[2] for partition, seat in enumerate(self._group_state.seats())}
 
     def lag(self) -> dict[int, int]:
         """See :class:`shmq.api.Group`."""
@@ -185,7 +185,7 @@ class LocalGroup(api.Group):
 
     def summary(self) -> api.GroupSummary:
         """See :class:`shmq.api.Group`."""
-        return summary_of(self._place)
+        return summary_of(self._context)
 
     # ---- changing ----
 
@@ -195,19 +195,19 @@ class LocalGroup(api.Group):
         partitions: Collection[int] | None = None,
     ) -> dict[int, int]:
         """See :class:`shmq.api.Group`."""
-        self._place.look_for_dead()
-        self._place.widen()
+        self._context.look_for_dead()
+        self._context.widen()
         offsets = self._offsets(to, partitions)
         for partition, offset in offsets.items():
-            self._place.check_offset(partition, offset)
-        busy = [p for p, offset in offsets.items() if not self._roster.commit(p, 0, offset)]
+            self._context.check_offset(partition, offset)
+        busy = [p for p, offset in offsets.items() if not self._group_state.commit(p, 0, offset)]
         if busy:
             raise MemberFenced(
                 f"partitions {sorted(busy)} of group {self.name!r} are being read: close its "
                 f"members, or let them seek()"
             )
         for partition, offset in offsets.items():
-            self._place.keep_again(partition, offset)
+            self._context.keep_again(partition, offset)
         return offsets
 
     def _offsets(
@@ -215,7 +215,7 @@ class LocalGroup(api.Group):
         to: api.GroupStart | Mapping[int, int] | float,
         partitions: Collection[int] | None,
     ) -> dict[int, int]:
-        stream = self._place.stream
+        stream = self._context.stream
         most = stream.partitions - 1
         wanted = range(stream.partitions) if partitions is None else list(partitions)
         for partition in wanted:
@@ -229,7 +229,7 @@ class LocalGroup(api.Group):
         return {partition: stream.at(to, partition) for partition in sorted(wanted)}
 
     def __repr__(self) -> str:
-        return f"<LocalGroup {self.name!r} of stream {self._place.stream.name!r}>"
+        return f"<LocalGroup {self.name!r} of stream {self._context.stream.name!r}>"
 
 
 def _check_callable(what: str, value: object) -> None:
@@ -242,28 +242,28 @@ def summaries(namespace: Namespace, stream: api.Stream) -> list[api.GroupSummary
     found = []
     for name in group_files.group_names(namespace, stream.identity):
         try:
-            roster = group_files.look_at(namespace, stream.identity, name)
-            if roster is not None:
-                found.append(summary_of(Place(namespace, stream, name, roster)))
+            group_state = group_files.look_at(namespace, stream.identity, name)
+            if group_state is not None:
+                found.append(summary_of(GroupContext(namespace, stream, name, group_state)))
         except (ShmqError, OSError) as error:
             found.append(_problem(name, str(error)))
     return found
 
 
-def summary_of(place: Place) -> api.GroupSummary:
+def summary_of(context: GroupContext) -> api.GroupSummary:
     """The group's line of the list, whatever its kind."""
-    place.look_for_dead()
-    seats, numbers = place.roster.seats(), place.roster.numbers()
-    shares = place.assignment == "shared"
+    context.look_for_dead()
+    seats, numbers = context.group_state.seats(), context.group_state.numbers()
+    shares = context.assignment == "shared"
     lag = numbers["held"]
     for partition, (_, _, committed, _, lent, _) in enumerate(seats):
         done = lent if shares else committed
-        begins = place.start_of(partition) if done is None else done
-        lag += max(place.stream.latest(partition) - begins, 0)
+        begins = context.start_of(partition) if done is None else done
+        lag += max(context.stream.latest(partition) - begins, 0)
     return api.GroupSummary(
-        name=place.name,
-        assignment=place.assignment,
-        members=len(place.roster.members()),
+        name=context.name,
+        assignment=context.assignment,
+        members=len(context.group_state.members()),
         lag=lag,
         rebalances=numbers["rebalances"],
         evicted=numbers["evicted"],

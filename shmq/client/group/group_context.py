@@ -12,22 +12,22 @@ from shmq.client.transaction.recover import settle, taking
 from shmq.namespace.namespace import Namespace
 from shmq.native import _group
 
-__all__ = ["Place"]
+__all__ = ["GroupContext"]
 
 _MOST: Final = (1 << 63) - 1
 
 
-class Place:
+class GroupContext:
     """What every member of a group needs to know of it."""
 
     def __init__(
-        self, namespace: Namespace, stream: api.Stream, name: str, roster: _group.Roster
+        self, namespace: Namespace, stream: api.Stream, name: str, group_state: _group.GroupState
     ) -> None:
         self.namespace = namespace
         self.stream = stream
         self.name = name
-        self.roster = roster
-        options = roster.options
+        self.group_state = group_state
+        options = group_state.options
         self.assignment: str = options["assignment"]
         self.starts_at_the_end: bool = options["latest"]
         self.dead_letter: str | None = options["dead_letter"]
@@ -43,8 +43,8 @@ class Place:
 
     def widen(self) -> None:
         """Take notice of partitions that the stream has got meanwhile."""
-        if self.stream.partitions != self.roster.partitions:
-            self.roster.widen(self.stream.partitions)
+        if self.stream.partitions != self.group_state.partitions:
+            self.group_state.widen(self.stream.partitions)
 
     def look_for_dead(self) -> None:
         """Take out members whose process has ended, or whose session is over.
@@ -52,14 +52,14 @@ class Place:
         Those stay for now whose transactions are not settled.
         """
         processes = {}
-        for member, process, *_ in self.roster.members():
+        for member, process, *_ in self.group_state.members():
             processes[member] = process
             if not self.namespace.is_alive(process) and settle(self.namespace, process):
-                self.roster.leave(member, True)
-        while (member := self.roster.silent()) in processes:
+                self.group_state.leave(member, True)
+        while (member := self.group_state.silent()) in processes:
             with taking(self.namespace, processes.pop(member)) as may:
-                if may and self.roster.silent() == member:
-                    self.roster.leave(member, True)
+                if may and self.group_state.silent() == member:
+                    self.group_state.leave(member, True)
 
     def start_of(self, partition: int) -> int:
         """Where a partition begins in which nothing was committed.
@@ -75,7 +75,7 @@ class Place:
 
         Where the end of a server's partition is, the server looks.
         """
-        count = max(self.stream.partitions, self.roster.partitions)
+        count = max(self.stream.partitions, self.group_state.partitions)
         check_whole("partition", partition, 0, count - 1)
         latest = self.stream.latest(partition) if self._is_local else _MOST
         check_whole(f"partition {partition}: offset", offset, 0, latest)
@@ -85,15 +85,15 @@ class Place:
     @property
     def grown(self) -> bool:
         """Whether the stream has partitions that the group does not know of."""
-        return self.stream.partitions > self.roster.partitions
+        return self.stream.partitions > self.group_state.partitions
 
     def plan(self) -> None:
         """Divide the partitions among the members, unless that is done."""
-        while not self.roster.planned:
-            epoch, members, owners = self.roster.survey()
+        while not self.group_state.planned:
+            epoch, members, owners = self.group_state.survey()
             begin = min(self.stream.open_partitions.start, len(owners))
             meant = divided(self.assignment, members, owners, begin)
-            self.roster.plan(epoch, meant)
+            self.group_state.plan(epoch, meant)
 
     def behind(self, partition: int) -> int:
         """The partitions before this one were sealed for it: they are read before it is."""
@@ -101,10 +101,10 @@ class Place:
 
     def has_done(self, before: int) -> bool:
         """Whether the group has committed all that is in the partitions before that one."""
-        look = getattr(self.roster, "look", None)  # of a server's: what it knows is not new
+        look = getattr(self.group_state, "look", None)  # of a server's: what it knows is not new
         if look is not None:
             look()
-        seats = self.roster.seats()
+        seats = self.group_state.seats()
         ends = self.stream.offsets()
         for partition in range(before):
             committed = seats[partition][2]
@@ -138,8 +138,8 @@ class Place:
         """Of each partition what is not done: committed, or of a shared one settled."""
         if self._floors is None:
             return
-        shared = self.roster.lows() if self.assignment == "shared" else None
-        for partition, seat in enumerate(self.roster.seats()):
+        shared = self.group_state.lows() if self.assignment == "shared" else None
+        for partition, seat in enumerate(self.group_state.seats()):
             done = seat[2] if shared is None else shared[partition]
             self._floors.keep(partition, self.start_of(partition) if done is None else done)
 

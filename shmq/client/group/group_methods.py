@@ -6,19 +6,19 @@ import functools
 from typing import Any, cast
 
 from shmq import api
-from shmq.client.group.dead_letters import Graves
+from shmq.client.group.dead_letters import DeadLetterQueues
 from shmq.client.group.group import LocalGroup, open_group, summaries
-from shmq.client.group.group_context import Place
+from shmq.client.group.group_context import GroupContext
 from shmq.client.group.share import LocalShare, open_share
 from shmq.client.shared.openers import attach
 from shmq.errors import NoSuchGroup, ShmqError, StreamDeleted
 from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 
-__all__ = ["Grouping"]
+__all__ = ["GroupMethods"]
 
 
-class Grouping:
+class GroupMethods:
     """What a stream inherits that knows its ``_namespace``."""
 
     _namespace: Namespace
@@ -54,7 +54,7 @@ class Grouping:
         """See :class:`shmq.api.Stream`."""
         self.check_there()
         stream = cast("Any", self)
-        return open_share(self._namespace, stream, name, _graves(self), **options)
+        return open_share(self._namespace, stream, name, _dead_letter_queues(self), **options)
 
     def groups(self) -> list[api.GroupSummary]:
         """See :class:`shmq.api.Stream`."""
@@ -65,14 +65,14 @@ class Grouping:
         """See :class:`shmq.api.Stream`."""
         self.check_there()
         stream = cast("api.Stream", self)
-        roster = group_files.look_at(self._namespace, stream.identity, name)
-        if roster is not None:
-            Place(self._namespace, stream, name, roster).let_go()
+        group_state = group_files.look_at(self._namespace, stream.identity, name)
+        if group_state is not None:
+            GroupContext(self._namespace, stream, name, group_state).let_go()
         if not group_files.remove(self._namespace, stream.identity, name):
             raise NoSuchGroup(
                 f"the stream {stream.name!r} has no group {name!r}: see `shmq stream groups`"
             )
 
 
-def _graves(stream: Grouping) -> Graves:
-    return Graves(functools.partial(attach, "queue", stream._namespace))
+def _dead_letter_queues(stream: GroupMethods) -> DeadLetterQueues:
+    return DeadLetterQueues(functools.partial(attach, "queue", stream._namespace))

@@ -14,7 +14,7 @@ from shmq.native import _core, _stream
 from shmq.native.lock_holder import until_locked
 
 if TYPE_CHECKING:
-    from shmq.client.group.group_context import Place
+    from shmq.client.group.group_context import GroupContext
     from shmq.namespace.namespace import Namespace
     from shmq.native import _group
 
@@ -39,7 +39,7 @@ class LocalMember(api.Member):
 
     def __init__(
         self,
-        place: Place,
+        context: GroupContext,
         name: str,
         *,
         timeout: float | None,
@@ -50,8 +50,8 @@ class LocalMember(api.Member):
         on_assigned: api.OnPartitions | None,
         on_revoked: api.OnPartitions | None,
     ) -> None:
-        self._place = place
-        self._roster = place.roster
+        self._context = context
+        self._group_state = context.group_state
         self._name = name
         self._timeout = timeout
         self._limit = limit
@@ -114,11 +114,11 @@ class LocalMember(api.Member):
 
     def committed(self) -> dict[int, int | None]:
         """See :class:`shmq.api.Member`."""
-        return {partition: self._roster.committed(partition) for partition in self._handed}
+        return {partition: self._group_state.committed(partition) for partition in self._handed}
 
     def lag(self) -> dict[int, int]:
         """See :class:`shmq.api.Member`."""
-        latest = self._place.stream.latest
+        latest = self._context.stream.latest
         return {p: max(latest(p) - offset, 0) for p, offset in self._handed.items()}
 
     # ---- reading ----
@@ -195,13 +195,13 @@ class LocalMember(api.Member):
         The group reads on in other partitions once that is done, and whoever waits for a record
         cannot do it.
         """
-        sealed = self._place.stream.open_partitions.start
+        sealed = self._context.stream.open_partitions.start
         for partition, (first, end) in self._left_out.items():
             done = self._committed.get(partition)
             if partition >= sealed or end != self._handed[partition]:
                 continue
             if done is None:
-                done = self._place.start_of(partition)
+                done = self._context.start_of(partition)
             if first <= done < end:
                 self._commit(partition, end)
 
@@ -212,7 +212,7 @@ class LocalMember(api.Member):
             self._drop_reader()
             self._reads = reads
         if self._reader is None and reads[0]:
-            self._reader = self._place.stream.reader(
+            self._reader = self._context.stream.reader(
                 {partition: self._handed[partition] for partition in reads[0]},
                 reads[0],
                 limit=limit,
@@ -224,10 +224,10 @@ class LocalMember(api.Member):
 
     def _barred(self) -> frozenset[int]:
         """What it may not read yet: the group has not committed all that was before it."""
-        behind = {p: self._place.behind(p) for p in self._handed}
+        behind = {p: self._context.behind(p) for p in self._handed}
         for before in sorted(set(behind.values())):
             if before > self._done_before:
-                if not self._place.has_done(before):
+                if not self._context.has_done(before):
                     return frozenset(p for p in behind if behind[p] >= before)
                 self._done_before = before
         return frozenset()
@@ -288,16 +288,16 @@ class LocalMember(api.Member):
 
     def _fenced(self, partitions: Collection[int]) -> MemberFenced:
         return MemberFenced(
-            f"member {self._id} of group {self._place.name!r} no longer has partition "
+            f"member {self._id} of group {self._context.name!r} no longer has partition "
             f"{', '.join(map(str, sorted(partitions)))}: another one reads on from what was "
             f"committed before; poll() again to see what is left"
         )
 
     def _commit(self, partition: int, offset: int) -> bool:
-        if not self._roster.commit(partition, self._id, offset):
+        if not self._group_state.commit(partition, self._id, offset):
             return False
         self._committed[partition] = offset
-        self._place.keep_from(partition, offset)
+        self._context.keep_from(partition, offset)
         return True
 
     # ---- transactions ----
@@ -305,28 +305,28 @@ class LocalMember(api.Member):
     @property
     def namespace(self) -> Namespace:
         """The namespace that its stream is in."""
-        return self._place.namespace
+        return self._context.namespace
 
     @property
-    def roster(self) -> _group.Roster:
+    def group_state(self) -> _group.GroupState:
         """Its group."""
-        return self._roster
+        return self._group_state
 
     @property
     def group_identity(self) -> tuple[int, str, int]:
         """The stream's identity, the group's name and the id of this life of it."""
-        place = self._place
-        return place.stream.identity, place.name, self._roster.options["group_id"]
+        context = self._context
+        return context.stream.identity, context.name, self._group_state.options["group_id"]
 
     @property
     def stream(self) -> Any:
         """The stream of its group."""
-        return self._place.stream
+        return self._context.stream
 
     @property
     def group_options(self) -> tuple[str, dict[str, Any]]:
         """The group's name, and what it was made with."""
-        return self._place.name, self._roster.options
+        return self._context.name, self._group_state.options
 
     def to_commit(self, offsets: Mapping[int, int] | None) -> dict[int, int]:
         """The offsets that a transaction commits; None: of what was handed out by now.
@@ -344,7 +344,7 @@ class LocalMember(api.Member):
     def check_has(self, partitions: Collection[int]) -> None:
         """Raises MemberFenced unless it has these partitions, whatever it knows of it."""
         self._check_open()
-        seats = self._roster.seats()
+        seats = self._group_state.seats()
         fenced = [p for p in partitions if seats[p][0] != self._id]
         if fenced:
             raise self._fenced(fenced)
@@ -353,7 +353,7 @@ class LocalMember(api.Member):
         """Take notice of what a transaction has committed."""
         for partition, offset in offsets.items():
             self._committed[partition] = offset
-            self._place.keep_from(partition, offset)
+            self._context.keep_from(partition, offset)
 
     # ---- membership ----
 
@@ -362,20 +362,20 @@ class LocalMember(api.Member):
         self._check_open()
         if self._beat() is None:
             raise MemberFenced(
-                f"member {self._id} of group {self._place.name!r} is no member any more: "
+                f"member {self._id} of group {self._context.name!r} is no member any more: "
                 f"{self._why_out()}; its next poll() joins anew"
             )
 
     def _why_out(self) -> str:
-        return f"it was silent for more than {self._place.session_timeout:g} s"
+        return f"it was silent for more than {self._context.session_timeout:g} s"
 
     def _beat(self) -> int | None:
-        return self._roster.beat(self._at, self._id)
+        return self._group_state.beat(self._at, self._id)
 
     def _enter(self) -> None:
         self._generation = _core.generation()
-        self._at, self._id = self._roster.join(
-            self._place.namespace.process_number(), self._name.encode()
+        self._at, self._id = self._group_state.join(
+            self._context.namespace.process_number(), self._name.encode()
         )
         self._change: int | None = None
 
@@ -389,12 +389,12 @@ class LocalMember(api.Member):
             if self._closed:
                 return
             change = self._beat()
-        if self._roster.watch(LOOK_EVERY):
-            self._place.look_for_dead()
-        if change != self._change or not self._roster.planned or self._place.grown:
+        if self._group_state.watch(LOOK_EVERY):
+            self._context.look_for_dead()
+        if change != self._change or not self._group_state.planned or self._context.grown:
             self._change = change
-            self._place.widen()
-            self._place.plan()
+            self._context.widen()
+            self._context.plan()
             self._leave_partitions()
             self._take_partitions()
 
@@ -407,7 +407,7 @@ class LocalMember(api.Member):
 
     def _leave_partitions(self) -> None:
         """What is meant for another, and what it no longer has."""
-        seats = self._roster.seats()
+        seats = self._group_state.seats()
         goes = {p for p in self._handed if seats[p][:2] != (self._id, self._id)}
         if not goes:
             return
@@ -417,18 +417,22 @@ class LocalMember(api.Member):
             goes &= self._handed.keys()  # nothing, if it has left meanwhile
             self._let_go(frozenset(goes))
             for partition in goes:
-                self._roster.release(partition, self._id)
+                self._group_state.release(partition, self._id)
 
     def _take_partitions(self) -> None:
         """What is meant for it and nobody else has."""
         if self._closed:
             return
         comes = set()
-        for partition, seat in enumerate(self._roster.seats()):
+        for partition, seat in enumerate(self._group_state.seats()):
             free = seat[1] == self._id and seat[0] in {_NOBODY, self._id}
-            if free and partition not in self._handed and self._roster.claim(partition, self._id):
+            if (
+                free
+                and partition not in self._handed
+                and self._group_state.claim(partition, self._id)
+            ):
                 self._handed[partition] = self._first(partition)
-                self._committed[partition] = self._roster.committed(partition)
+                self._committed[partition] = self._group_state.committed(partition)
                 comes.add(partition)
         if comes:
             self._read_anew()
@@ -437,11 +441,11 @@ class LocalMember(api.Member):
 
     def _first(self, partition: int) -> int:
         """Where it goes on. The end of a partition is committed, so that it stays the same."""
-        committed = self._roster.committed(partition)
-        offset = self._place.start_of(partition) if committed is None else committed
-        if committed is None and self._place.starts_at_the_end:
-            self._roster.commit(partition, self._id, offset)
-        self._place.keep_from(partition, offset)
+        committed = self._group_state.committed(partition)
+        offset = self._context.start_of(partition) if committed is None else committed
+        if committed is None and self._context.starts_at_the_end:
+            self._group_state.commit(partition, self._id, offset)
+        self._context.keep_from(partition, offset)
         return offset
 
     def _let_go(self, partitions: frozenset[int]) -> None:
@@ -480,8 +484,8 @@ class LocalMember(api.Member):
         self._closed = True
         self._let_go(frozenset(self._handed))
         self._drop_reader()
-        if _core.generation() == self._generation and not self._roster.deleted:
-            self._roster.leave(self._id, False)
+        if _core.generation() == self._generation and not self._group_state.deleted:
+            self._group_state.leave(self._id, False)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and hasattr(self, "_id"):
@@ -495,8 +499,8 @@ class LocalMember(api.Member):
         if self._closed:
             raise ShmqError("this member has left its group: join() again")
         self._check_process()
-        if self._roster.deleted:
-            raise StreamDeleted(f"the group {self._place.name!r} was deleted")
+        if self._group_state.deleted:
+            raise StreamDeleted(f"the group {self._context.name!r} was deleted")
 
     def _check_process(self) -> None:
         if _core.generation() != self._generation:
@@ -506,18 +510,18 @@ class LocalMember(api.Member):
         if not isinstance(offsets, Mapping):
             raise TypeError(f"offsets must be a mapping or None, not {type(offsets).__name__}")
         for partition, offset in offsets.items():
-            self._place.check_offset(partition, offset)
+            self._context.check_offset(partition, offset)
 
     def _check_own(self, partition: int) -> None:
         check_whole("partition", partition, 0)
         if partition not in self._handed:
             raise MemberFenced(
-                f"member {self._id} of group {self._place.name!r} does not have partition "
+                f"member {self._id} of group {self._context.name!r} does not have partition "
                 f"{partition}: it has {sorted(self._handed)}"
             )
 
     def __repr__(self) -> str:
         return (
-            f"<LocalMember {self._id} of group {self._place.name!r}: "
+            f"<LocalMember {self._id} of group {self._context.name!r}: "
             f"partitions {sorted(self._handed)}>"
         )

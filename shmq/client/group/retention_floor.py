@@ -83,8 +83,8 @@ def keep_new(
     """
     for name in group_files.group_names(namespace, stream_id):
         with contextlib.suppress(SegmentError, StreamDeleted):
-            roster = group_files.look_at(namespace, stream_id, name)
-            if roster is not None:
-                floors = Floors(namespace, logs, roster.options["group_id"])
+            group_state = group_files.look_at(namespace, stream_id, name)
+            if group_state is not None:
+                floors = Floors(namespace, logs, group_state.options["group_id"])
                 for partition in range(len(logs) - came, len(logs)):
                     floors.keep(partition, 0)

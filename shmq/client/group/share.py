@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of, check_seconds, check_whole
-from shmq.client.group.dead_letters import Burial, bury
-from shmq.client.group.group_context import Place
+from shmq.client.group.dead_letters import DeadLetterTarget, move_to_dead_letters
+from shmq.client.group.group_context import GroupContext
 from shmq.client.group.member import LOOK_EVERY, SLICE
 from shmq.client.group.member_name import member_name
 from shmq.client.shared.reader import behind_damage
@@ -42,7 +42,7 @@ def open_share(
     namespace: Namespace,
     stream: Any,
     name: str,
-    burial: Burial,
+    dead_letter_target: DeadLetterTarget,
     *,
     member: str | None = None,
     on_damage: api.OnDamage = "raise",
@@ -52,11 +52,13 @@ def open_share(
     check_one_of("on_damage", on_damage, ("raise", "skip"))
     options, called = share_options(**given), member_name(member)
     if options["dead_letter"] is not None:
-        burial.checked(options["dead_letter"])
-    roster = group_files.open_or_make(
+        dead_letter_target.checked(options["dead_letter"])
+    group_state = group_files.open_or_make(
         namespace, stream.name, stream.identity, name, options, stream.check_there
     )
-    return LocalShare(Place(namespace, stream, name, roster), burial, called, on_damage)
+    return LocalShare(
+        GroupContext(namespace, stream, name, group_state), dead_letter_target, called, on_damage
+    )
 
 
 def share_options(
@@ -88,9 +90,9 @@ class LentRecord(api.SharedRecord):
     __slots__ = (
         "_deliveries",
         "_generation",
+        "_group_state",
         "_receipt",
         "_record",
-        "_roster",
         "_settled",
         "_share",
         "_until",
@@ -100,14 +102,14 @@ class LentRecord(api.SharedRecord):
     def __init__(
         self,
         share: LocalShare,
-        roster: _group.Roster,
+        group_state: _group.GroupState,
         generation: int,
         what: str,
         record: api.Record,
         lent: _Lent,
     ) -> None:
         self._share = share  # which would end the lease, were it dropped
-        self._roster = roster
+        self._group_state = group_state
         self._generation = generation  # of the process that it is lent to
         self._what = what
         self._record = record
@@ -192,24 +194,24 @@ class LentRecord(api.SharedRecord):
     def ack(self) -> None:
         """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
-        self._conclude(self._roster.ack(self._receipt))
+        self._conclude(self._group_state.ack(self._receipt))
 
     def nack(self, delay: float = 0.0) -> None:
         """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         wait = round(check_seconds("delay", delay, least=0) * 1e9)
-        self._conclude(self._roster.nack(self._receipt, wait))
+        self._conclude(self._group_state.nack(self._receipt, wait))
 
     def reject(self) -> None:
         """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
-        self._conclude(self._roster.reject(self._receipt))
+        self._conclude(self._group_state.reject(self._receipt))
 
     def extend(self, seconds: float | None = None) -> None:
         """See :class:`shmq.api.SharedRecord`."""
         self._check_process()
         ns = 0 if seconds is None else round(check_seconds("seconds", seconds, least=1e-9) * 1e9)
-        self._check(self._roster.extend(self._receipt, ns))
+        self._check(self._group_state.extend(self._receipt, ns))
         if self._until:
             self._until = time.monotonic() + (self._share.lease if seconds is None else seconds)
 
@@ -235,10 +237,16 @@ class LentRecord(api.SharedRecord):
 class LocalShare(api.Share):
     """See :class:`shmq.api.Share`."""
 
-    def __init__(self, place: Place, burial: Burial, member: str, on_damage: api.OnDamage) -> None:
-        self._place = place
-        self._roster = place.roster
-        self._burial = burial
+    def __init__(
+        self,
+        context: GroupContext,
+        dead_letter_target: DeadLetterTarget,
+        member: str,
+        on_damage: api.OnDamage,
+    ) -> None:
+        self._context = context
+        self._group_state = context.group_state
+        self._dead_letter_target = dead_letter_target
         self._member = member
         self._on_damage = on_damage
         self._damage: DamagedFile | None = None
@@ -246,32 +254,32 @@ class LocalShare(api.Share):
         self._turn = 0
         self._closed = False
         self._enter()
-        self._lease: float = place.roster.options["lease"] / 1e9
+        self._lease: float = context.group_state.options["lease"] / 1e9
 
     def _enter(self) -> None:
         self._generation = _core.generation()
-        self._at, self._id = self._roster.join(
-            self._place.namespace.process_number(), self._member.encode()
+        self._at, self._id = self._group_state.join(
+            self._context.namespace.process_number(), self._member.encode()
         )
         self._begin()
 
     def take_up(self) -> None:
         """Lend from partitions that have come, too."""
-        if self._place.stream.partitions != self._begun:
+        if self._context.stream.partitions != self._begun:
             self._begin()
 
     def _begin(self) -> None:
-        self._begun = self._place.stream.partitions
-        self._place.widen()
-        for partition, seat in enumerate(self._roster.seats()):
+        self._begun = self._context.stream.partitions
+        self._context.widen()
+        for partition, seat in enumerate(self._group_state.seats()):
             if seat[4] is None:
-                self._roster.begin(partition, self._place.start_of(partition))
-        self._place.keep_all()
+                self._group_state.begin(partition, self._context.start_of(partition))
+        self._context.keep_all()
 
     @property
     def name(self) -> str:
         """See :class:`shmq.api.Share`."""
-        return self._place.name
+        return self._context.name
 
     @property
     def closed(self) -> bool:
@@ -284,12 +292,12 @@ class LocalShare(api.Share):
         return self._lease
 
     @property
-    def place(self) -> Place:
+    def context(self) -> GroupContext:
         """Where its group lives."""
-        return self._place
+        return self._context
 
     @property
-    def seat(self) -> tuple[int, int]:
+    def membership(self) -> tuple[int, int]:
         """Its place in the group, and its id."""
         return self._at, self._id
 
@@ -319,7 +327,7 @@ class LocalShare(api.Share):
         found = [
             record.hand_over(self._lease)
             for record in self._take(limit, timeout if block else 0.0)
-            if self._roster.hand(record.receipt)
+            if self._group_state.hand(record.receipt)
         ]
         if not found:
             raise Empty(f"no record for {self._what} came within the time allowed")
@@ -338,12 +346,12 @@ class LocalShare(api.Share):
                 while ahead:
                     self._check_open()
                     record = ahead.pop(0)
-                    if self._roster.hand(record.receipt):
+                    if self._group_state.hand(record.receipt):
                         yield record.hand_over(self._lease)
         finally:
             if _core.generation() == self._generation:
                 for record in ahead:
-                    self._roster.nack(record.receipt, 0)
+                    self._group_state.nack(record.receipt, 0)
 
     def _take(self, limit: int, timeout: float | None) -> list[LentRecord]:
         self._check_open()
@@ -358,27 +366,27 @@ class LocalShare(api.Share):
 
     def _wait(self, seconds: float) -> None:
         """Until a record comes, where none was there, or something that is held is due."""
-        seconds = min(seconds, max((self._roster.due() - _group.clock()) / 1e9, 0.001))
-        seats = self._roster.seats()
+        seconds = min(seconds, max((self._group_state.due() - _group.clock()) / 1e9, 0.001))
+        seats = self._group_state.seats()
         ends = {p: seat[4] for p, seat in enumerate(seats) if seat[4] is not None}
-        if any(self._place.stream.latest(p) > at for p, at in ends.items()) or not ends:
+        if any(self._context.stream.latest(p) > at for p, at in ends.items()) or not ends:
             time.sleep(seconds)  # no entry is free: somebody has to settle first
             return
-        with self._place.stream.reader(ends, limit=1, lapped="skip") as reader:
+        with self._context.stream.reader(ends, limit=1, lapped="skip") as reader:
             reader.poll(seconds)
 
     def _attend(self) -> None:
-        if self._roster.beat(self._at, self._id) is None:
+        if self._group_state.beat(self._at, self._id) is None:
             self._enter()
-        if self._roster.watch(LOOK_EVERY):
-            self._place.look_for_dead()
+        if self._group_state.watch(LOOK_EVERY):
+            self._context.look_for_dead()
         self.take_up()
 
     # ---- lending ----
 
     def _lend(self, limit: int) -> list[LentRecord]:
         """Records that are the member's from now on."""
-        bury(self._roster, self._id, self._place, self._burial)
+        move_to_dead_letters(self._group_state, self._id, self._context, self._dead_letter_target)
         return self._read(self.lent(limit))
 
     def lent(self, limit: int) -> list[_Lent]:
@@ -388,9 +396,9 @@ class LocalShare(api.Share):
         where a partition cannot be read on, after what the others have.
         """
         self._raise_damage()
-        self._place.keep_all()
-        found = self._roster.again(self._id, limit)
-        seats = self._roster.seats()
+        self._context.keep_all()
+        found = self._group_state.again(self._id, limit)
+        seats = self._group_state.seats()
         for _ in seats:
             if len(found) >= limit:
                 break
@@ -409,7 +417,7 @@ class LocalShare(api.Share):
 
     def _lend_new(self, partition: int, at: int | None, limit: int) -> list[_Lent]:
         """Those from ``at`` on, or behind it, that can be read. Raises DamagedFile."""
-        stream: Any = self._place.stream
+        stream: Any = self._context.stream
         earliest, latest = stream.earliest(partition), stream.latest(partition)
         first = max(earliest, at or 0)
         while first < latest:
@@ -424,7 +432,7 @@ class LocalShare(api.Share):
                 earliest = behind_damage(error, first)
                 self._damaged += earliest - first
                 first = earliest
-        return self._roster.lend(self._id, partition, earliest, latest, limit)
+        return self._group_state.lend(self._id, partition, earliest, latest, limit)
 
     def _raise_damage(self) -> None:
         damage, self._damage = self._damage, None
@@ -445,21 +453,21 @@ class LocalShare(api.Share):
         while run:
             _, partition, offset, _ = run[0]
             try:
-                records = self._place.stream.read(
+                records = self._context.stream.read(
                     partition, offset, len(run), max_bytes=_MOST_BYTES
                 )
             except OffsetOutOfRange:
-                self._roster.lost(run.pop(0)[0])
+                self._group_state.lost(run.pop(0)[0])
                 continue
             except DamagedFile as error:
                 run = self._without_damaged(run, error)
                 continue
             found += [
-                LentRecord(self, self._roster, self._generation, self._what, record, lent)
+                LentRecord(self, self._group_state, self._generation, self._what, record, lent)
                 for record, lent in zip(records, run, strict=False)
             ]
             if not records:
-                self._roster.lost(run.pop(0)[0])
+                self._group_state.lost(run.pop(0)[0])
             run = run[len(records) :]
         return found
 
@@ -471,10 +479,10 @@ class LocalShare(api.Share):
         end = behind_damage(error, run[0][2])
         for receipt in (one[0] for one in run if one[2] < end):
             if self._on_damage == "skip":
-                self._damaged += self._roster.lost(receipt)
+                self._damaged += self._group_state.lost(receipt)
                 continue
-            self._roster.hand(receipt)
-            self._roster.nack(receipt, _TRIED_AGAIN)
+            self._group_state.hand(receipt)
+            self._group_state.nack(receipt, _TRIED_AGAIN)
             self._damage = error
         return [one for one in run if one[2] >= end]
 
@@ -483,8 +491,8 @@ class LocalShare(api.Share):
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
         """See :class:`shmq.api.Share`."""
         self._check_open()
-        refused = [one for one in checked_receipts(receipts) if not self._roster.ack(one)]
-        self._place.keep_all()
+        refused = [one for one in checked_receipts(receipts) if not self._group_state.ack(one)]
+        self._context.keep_all()
         return refused
 
     # ---- the end ----
@@ -494,8 +502,8 @@ class LocalShare(api.Share):
         if self._closed:
             return
         self._closed = True
-        if _core.generation() == self._generation and not self._roster.deleted:
-            self._roster.leave(self._id, False)
+        if _core.generation() == self._generation and not self._group_state.deleted:
+            self._group_state.leave(self._id, False)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and hasattr(self, "_id"):
@@ -507,7 +515,7 @@ class LocalShare(api.Share):
 
     @property
     def _what(self) -> str:
-        return f"group {self._place.name!r} of stream {self._place.stream.name!r}"
+        return f"group {self._context.name!r} of stream {self._context.stream.name!r}"
 
     def _check_open(self) -> None:
         if self._closed:

@@ -13,7 +13,7 @@ from shmq.storage.stream_files import StreamFiles
 from shmq.storage.stream_paths import partition_directory
 from shmq.storage.stream_segment import Block
 
-__all__ = ["Below"]
+__all__ = ["ArchivedRecords"]
 
 #: Bytes of files that a read takes at most: they are looked at several times, and what the
 #: processor has close by is looked at sooner. The values of much more, freed at once, would be
@@ -21,7 +21,7 @@ __all__ = ["Below"]
 AT_ONCE: Final = 256 << 10
 
 
-class Below:
+class ArchivedRecords:
     """The files of one stream. Nothing that its writer has not published is looked at.
 
     Threads may share it. Methods raise :class:`~shmq.DamagedFile` for records that are not as

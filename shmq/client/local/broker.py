@@ -32,8 +32,8 @@ from shmq.client.local.waiting.filtered_wait import wait_chosen
 from shmq.client.shared import definitions, durability, durable_wait, openers
 from shmq.client.shared.docstrings import document
 from shmq.client.shared.policy import compile_filter
-from shmq.client.shared.rpc_client import REPLY_OPTIONS, Asker
-from shmq.client.shared.schema_methods import Registrar
+from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
+from shmq.client.shared.schema_methods import SchemaMethods
 from shmq.client.transaction.recover import look, settle, settle_all, settle_copy
 from shmq.errors import (
     FileError,
@@ -113,7 +113,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
     def __init__(self, namespace: Namespace, name: str, segment: _core.Segment) -> None:
         self._namespace = namespace
-        self._graves: LocalQueue | None = None
+        self._dead_letters: LocalQueue | None = None
         self._stagings: dict[str, LocalQueue] = {}
         self._bury_again = 0.0
         self._consumers: weakref.WeakSet[api.Consumer] = weakref.WeakSet()
@@ -215,8 +215,8 @@ class LocalQueue(_core.Handle, api.Queue):
             if not waits or timeout == 0:
                 raise
         # Encoded once for all further attempts: it is put as it is now.
-        parcel = self.wrap(body, **properties)
-        return await async_get.put(self._namespace, self, parcel, timeout)
+        prepared = self.wrap(body, **properties)
+        return await async_get.put(self._namespace, self, prepared, timeout)
 
     def aconsume(
         self, prefetch: int = 64, timeout: float | None = None, *, where: str | None = None
@@ -380,19 +380,19 @@ class LocalQueue(_core.Handle, api.Queue):
         self._bury()
 
     def open_by_id(self, hash_key: int) -> LocalQueue | None:
-        """See :class:`shmq.client.local.dead_letters.Doors`."""
+        """See :class:`shmq.client.local.dead_letters.QueueOpener`."""
         name = self._namespace.find(hash_key)
         return None if name is None else self.open_by_name(name)
 
     def open_by_name(self, name: str) -> LocalQueue | None:
-        """See :class:`shmq.client.local.dead_letters.Doors`."""
+        """See :class:`shmq.client.local.dead_letters.QueueOpener`."""
         try:
             return attach(self._namespace, name)
         except (NoSuchQueue, SegmentError):
             return None
 
     def settle_copy(self, target: _core.Handle, process: int, sequence: int) -> None:
-        """See :class:`shmq.client.local.dead_letters.Doors`."""
+        """See :class:`shmq.client.local.dead_letters.QueueOpener`."""
         settle_copy(self._namespace, target, process, sequence)
 
     def _bury(self, limit: int = _BURY_AT_ONCE) -> None:
@@ -400,21 +400,21 @@ class LocalQueue(_core.Handle, api.Queue):
         if time.monotonic() < self._bury_again:
             return
         try:
-            if dead_letters.bury(self, self, limit):
+            if dead_letters.move_to_dead_letters(self, self, limit):
                 return
         except (ShmqError, OSError) as error:
             log.warning("queue %s: dead letters wait, %s", self.name, error)
-            self._graves = None
+            self._dead_letters = None
         self._bury_again = dead_letters.pause_after_failure()
 
     def dead_letter_queue(self) -> LocalQueue:
-        """See :class:`~shmq.client.local.dead_letters.Doors`. Made anew if it was deleted."""
-        if self._graves is None or self._graves.segment.deleted:
+        """See :class:`~shmq.client.local.dead_letters.QueueOpener`. Made anew if it was deleted."""
+        if self._dead_letters is None or self._dead_letters.segment.deleted:
             options = self.options
             assert options.dead_letter is not None
-            graves = ensure_dead_letters(self._namespace, self.name, options)
-            self._graves = LocalQueue(self._namespace, options.dead_letter, graves)
-        return self._graves
+            segment = ensure_dead_letters(self._namespace, self.name, options)
+            self._dead_letters = LocalQueue(self._namespace, options.dead_letter, segment)
+        return self._dead_letters
 
     # ---- redrive ----
 
@@ -427,12 +427,12 @@ class LocalQueue(_core.Handle, api.Queue):
         most = _EVERYTHING if limit is None else check_whole("limit", limit, 1, None)
         meant = None if where is None else _meant(where)
         with contextlib.ExitStack() as stack:
-            graves, targets = self, _Targets(self._namespace, stack, may)
+            source, targets = self, _Targets(self._namespace, stack, may)
             if self.options.dead_letter is not None:
                 self.qsize()  # those that are still on their way are dead letters too
-                graves = self.dead_letter_queue()
+                source = self.dead_letter_queue()
                 targets.only(self)
-            return _redrive(graves, targets, most, meant)
+            return _redrive(source, targets, most, meant)
 
     # ---- staging ----
 
@@ -457,7 +457,7 @@ class LocalQueue(_core.Handle, api.Queue):
         """See :class:`shmq.api.Queue`."""
         _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
-        how = staging.Publishing(until)
+        how = staging.CommitProgress(until)
         self._publish(publisher, batch, parts, how)
         return how.rows
 
@@ -468,7 +468,7 @@ class LocalQueue(_core.Handle, api.Queue):
 
         How many became messages, and why it is not done yet; None: it is.
         """
-        how = staging.Publishing(time.monotonic(), most)
+        how = staging.CommitProgress(time.monotonic(), most)
         try:
             self._publish(publisher, batch, parts, how)
         except (Full, NotConfirmed) as error:
@@ -476,7 +476,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return how.rows, None
 
     def _publish(
-        self, publisher: str, batch: int, parts: Sequence[str], how: staging.Publishing
+        self, publisher: str, batch: int, parts: Sequence[str], how: staging.CommitProgress
     ) -> None:
         batch = staging.check_batch(batch)
         parts = [staging.check_part(part) for part in parts]
@@ -552,9 +552,9 @@ class LocalQueue(_core.Handle, api.Queue):
         for consumer in list(self._consumers):
             with contextlib.suppress(LockTimeout):
                 consumer.close()  # with the acknowledgements that it has gathered
-        if self._graves is not None:
-            self._graves.close()
-            self._graves = None
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+            self._dead_letters = None
         _core.Handle.close(self)
         wait_thread.ring(self._namespace)
 
@@ -607,27 +607,27 @@ class _Targets:
         return self._open.get(letter.queue)
 
 
-def _redrive(graves: LocalQueue, targets: _Targets, most: int, meant: Where | None) -> int:
+def _redrive(source: LocalQueue, targets: _Targets, most: int, meant: Where | None) -> int:
     """Move dead letters back, oldest first, until a target is full."""
-    graves.qsize()
+    source.qsize()
     moved = 0
     now = time.time()
-    letters = sorted((sequence, at) for at, sequence, _ in graves._visible())
+    letters = sorted((sequence, at) for at, sequence, _ in source._visible())
     if letters:
         last = letters[:most][-1] if meant is None else letters[-1]
-        dead_letters.wait_until_written(graves, last[0])
+        dead_letters.wait_until_written(source, last[0])
     for sequence, at in letters:
         if moved == most:
             break
-        copy = graves.copy_at(at, sequence)
+        copy = source.copy_at(at, sequence)
         if copy is not None and meant is not None and not meant.matches(copy, now):
             continue
         target = targets.of(copy.dead) if copy is not None else None
-        row = graves.take(at, sequence) if target is not None else None
+        row = source.take(at, sequence) if target is not None else None
         if target is None or row is None:
             continue
         try:
-            dead_letters.send_back(graves, target, dead_letters.Taken(*row))
+            dead_letters.send_back(source, target, dead_letters.TakenDeadLetter(*row))
         except (Full, NoSpace):
             if not moved:
                 raise
@@ -667,22 +667,22 @@ def _segment_if_any(namespace: Namespace, name: str) -> _core.Segment | None:
 
 def ensure_dead_letters(namespace: Namespace, name: str, options: QueueOptions) -> _core.Segment:
     """The segment of the queue's dead-letter queue, made if there is none."""
-    graves = options.dead_letter
-    assert graves is not None
+    dead_letter = options.dead_letter
+    assert dead_letter is not None
     with namespace.locked():
-        segment = _segment_if_any(namespace, graves)
+        segment = _segment_if_any(namespace, dead_letter)
         if segment is None:
-            return namespace.make_segment(graves, options.for_dead_letters())
+            return namespace.make_segment(dead_letter, options.for_dead_letters())
     found = QueueOptions(**segment.options)
     if found.dead_letter is not None or found.max_deliveries is not None:
         raise InvalidOption(
-            f"dead_letter={graves!r}: that queue has a delivery limit or a dead-letter queue of "
-            f"its own, so it cannot take the dead letters of {name!r}: name another"
+            f"dead_letter={dead_letter!r}: that queue has a delivery limit or a dead-letter queue "
+            f"of its own, so it cannot take the dead letters of {name!r}: name another"
         )
     if found.arena_bytes < options.max_message_bytes + DEAD_LETTER_ROOM:
         raise InvalidOption(
-            f"dead_letter={graves!r}: its arena_bytes={found.arena_bytes} cannot hold a message "
-            f"of {options.max_message_bytes} bytes from {name!r}: name a larger one"
+            f"dead_letter={dead_letter!r}: its arena_bytes={found.arena_bytes} cannot hold a "
+            f"message of {options.max_message_bytes} bytes from {name!r}: name a larger one"
         )
     return segment
 
@@ -751,7 +751,7 @@ def _no_schemas(name: str, namespace: str) -> NoSuchQueue:
     )
 
 
-class LocalBroker(Asker, Registrar):
+class LocalBroker(RpcClient, SchemaMethods):
     """The queues, streams and exchanges of one namespace on this host."""
 
     def __init__(self, namespace: str | None = None) -> None:

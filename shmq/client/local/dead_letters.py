@@ -18,7 +18,13 @@ from shmq.errors import Full, NoSpace, NoSuchQueue, QueueDeleted
 if TYPE_CHECKING:
     from shmq.native import _core
 
-__all__ = ["Taken", "bury", "move", "resolve_orphans", "wait_until_written"]
+__all__ = [
+    "TakenDeadLetter",
+    "move",
+    "move_to_dead_letters",
+    "resolve_orphans",
+    "wait_until_written",
+]
 
 #: How long a move waits for a journal, in seconds.
 _WRITTEN = 5.0
@@ -26,7 +32,7 @@ _WRITTEN = 5.0
 _REASONS = ("", "rejected", "max_deliveries", "expired")
 
 
-class Taken(NamedTuple):
+class TakenDeadLetter(NamedTuple):
     """A message that the mover has taken; it goes on, or back where it was."""
 
     receipt: int
@@ -41,7 +47,7 @@ class Taken(NamedTuple):
     came: bool
 
 
-class Doors(Protocol):
+class QueueOpener(Protocol):
     """The other queues that a move needs, opened by whoever owns the source."""
 
     def dead_letter_queue(self) -> _core.Handle:
@@ -70,7 +76,7 @@ class Source(Protocol):
         """Detach."""
 
 
-def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
+def move_to_dead_letters(source: _core.Handle, opener: QueueOpener, limit: int) -> bool:
     """Move up to ``limit`` dying messages; False if the dead-letter queue is full.
 
     A message without a reason to die was being redriven, or its rows published, when its
@@ -81,14 +87,14 @@ def bury(source: _core.Handle, doors: Doors, limit: int) -> bool:
         row = source.take_dead()
         if row is None:
             return True
-        taken = Taken(*row)
+        taken = TakenDeadLetter(*row)
         try:
             if taken.came:
                 wait_until_written(source, taken.sequence)
             if taken.reason:
-                _bury_one(source, doors.dead_letter_queue(), taken)
+                _move_one(source, opener.dead_letter_queue(), taken)
             else:
-                _put_back(source, doors, taken)
+                _put_back(source, opener, taken)
         except BaseException as error:
             source.give_up(taken.receipt)
             if isinstance(error, Full | NoSpace):
@@ -108,10 +114,10 @@ def wait_until_written(source: _core.Handle, sequence: int) -> None:
         source.wait_synced(sequence, _WRITTEN)
 
 
-def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
+def _put_back(source: _core.Handle, opener: QueueOpener, taken: TakenDeadLetter) -> None:
     letter = unpack_properties(taken.meta).get("dead")
     name = letter["queue"] if letter else staging_target(source.name)
-    target = doors.open_by_name(name) if name else None
+    target = opener.open_by_name(name) if name else None
     if target is not None:
         with contextlib.closing(target):
             moved = 0 if letter else taken.deliveries  # what counts the rows of a chunk
@@ -119,7 +125,7 @@ def _put_back(source: _core.Handle, doors: Doors, taken: Taken) -> None:
     source.untake(taken.receipt)
 
 
-def _bury_one(source: _core.Handle, target: _core.Handle, taken: Taken) -> None:
+def _move_one(source: _core.Handle, target: _core.Handle, taken: TakenDeadLetter) -> None:
     properties = unpack_properties(taken.meta)
     properties["dead"] = {
         "reason": _REASONS[taken.reason],
@@ -130,20 +136,26 @@ def _bury_one(source: _core.Handle, target: _core.Handle, taken: Taken) -> None:
     move(source, target, taken, pack_properties(properties), None)
 
 
-def send_back(graves: _core.Handle, target: _core.Handle, taken: Taken) -> None:
+def send_back(
+    dead_letter_queues: _core.Handle, target: _core.Handle, taken: TakenDeadLetter
+) -> None:
     """Move a dead letter, taken, to where it came from. Raises Full, NoSpace."""
     try:
         properties = unpack_properties(taken.meta)
         properties.pop("dead", None)
         meta = pack_properties(properties) if properties else b""
-        move(graves, target, taken, meta, properties.get("group"))
+        move(dead_letter_queues, target, taken, meta, properties.get("group"))
     except BaseException:
-        graves.give_up(taken.receipt)
+        dead_letter_queues.give_up(taken.receipt)
         raise
 
 
 def move(
-    source: _core.Handle, target: _core.Handle, taken: Taken, meta: bytes, group: str | None
+    source: _core.Handle,
+    target: _core.Handle,
+    taken: TakenDeadLetter,
+    meta: bytes,
+    group: str | None,
 ) -> None:
     """Move a taken message. Raises Full, NoSpace; it is back in the source then."""
     try:
@@ -171,7 +183,7 @@ def move(
         raise
 
 
-def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
+def resolve_orphans(target: _core.Handle, opener: QueueOpener) -> None:
     """Decide on copies whose mover died: void if the source still has the message.
 
     Void copies are removed by the source's next mover, which is set to work here.
@@ -183,11 +195,11 @@ def resolve_orphans(target: _core.Handle, doors: Doors) -> None:
             if (origin_queue, origin_sequence) in void:
                 continue
             if is_transaction(origin_sequence):
-                doors.settle_copy(target, origin_queue, origin_sequence)
+                opener.settle_copy(target, origin_queue, origin_sequence)
                 void.add((origin_queue, origin_sequence))
                 continue
             if origin_queue not in sources:
-                source = doors.open_by_id(origin_queue) if origin_queue else None
+                source = opener.open_by_id(origin_queue) if origin_queue else None
                 sources[origin_queue] = source
                 if source is not None:
                     stack.callback(source.close)

@@ -231,7 +231,7 @@ class LocalExchange(exchange_delivery.Publisher):
 
     def deliver(
         self,
-        letters: exchange_delivery.Letters,
+        letters: exchange_delivery.Deliveries,
         key: str,
         headers: Mapping[str, Any] | None,
         confirm: Any = None,
@@ -259,12 +259,12 @@ class LocalExchange(exchange_delivery.Publisher):
         self,
         names: list[str],
         key: str,
-        letters: exchange_delivery.Letters,
+        letters: exchange_delivery.Deliveries,
         confirm: Any,
         before: Mapping[str, int],
-    ) -> tuple[list[exchange_delivery.Copy], dict[str, ShmqError]]:
+    ) -> tuple[list[exchange_delivery.QueueDelivery], dict[str, ShmqError]]:
         """The copies for each queue; a queue that is not there any more is forgotten."""
-        copies: list[exchange_delivery.Copy] = []
+        copies: list[exchange_delivery.QueueDelivery] = []
         refused: dict[str, ShmqError] = {}
         for name in names:
             try:
@@ -279,7 +279,7 @@ class LocalExchange(exchange_delivery.Publisher):
             if name.startswith(_STREAM):
                 copies.append(letters.append_for(queue, key, confirm, had))
             else:
-                copies.append(letters.copy_for(queue, confirm, had))
+                copies.append(letters.delivery_for(queue, confirm, had))
         return copies, refused
 
     def _forget(self, name: str) -> None:

@@ -11,7 +11,7 @@ from shmq.errors import InvalidOption, NoSpace, OffsetOutOfRange, ShmqError
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core, _stream
 
-__all__ = ["REMOTE", "Held", "drop_dead"]
+__all__ = ["REMOTE", "RetentionHold", "drop_dead"]
 
 #: What the holds are known by that a server has for its clients.
 REMOTE: Final = 0x4D45_5452_4548_4C44
@@ -20,8 +20,8 @@ REMOTE: Final = 0x4D45_5452_4548_4C44
 _MOST_REMOTE: Final = 128
 
 
-class Held:
-    """See :class:`shmq.client.shared.subscription.Floors`. It ends with the process at the latest.
+class RetentionHold:
+    """Holds records of a stream back from retention, at most until the process ends.
 
     In a fork's child it holds nothing, and takes holds of its own: what its parent holds stays.
     ``tag``: 0, or `REMOTE`. Raises InvalidOption if nobody can hold the stream back.
@@ -45,7 +45,7 @@ class Held:
         return not self._holds
 
     def take(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         if self._closed:
             raise ShmqError(f"what held stream {self.stream.name!r} back is closed: subscribe anew")
         self._forget_parents()
@@ -74,19 +74,19 @@ class Held:
             raise
 
     def move(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         with contextlib.suppress(OffsetOutOfRange):
             self.take(position)
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         found: api.Reader = self.stream.reader(
             position, limit=limit, lapped="skip", on_damage=on_damage
         )
         return found
 
     def close(self) -> None:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         self._closed = True
         self._forget_parents()
         while self._holds:

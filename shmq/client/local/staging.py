@@ -20,7 +20,7 @@ from shmq.codec.codecs import CODECS, unpack_properties
 from shmq.errors import Full, InvalidOption
 
 __all__ = [
-    "Publishing",
+    "CommitProgress",
     "check_batch",
     "check_owner",
     "check_part",
@@ -114,7 +114,7 @@ def _check_text(what: str, text: str) -> str:
     return text
 
 
-class Publishing:
+class CommitProgress:
     """How far a publish has come."""
 
     def __init__(self, until: float | None, most: int | None = None) -> None:
@@ -232,7 +232,7 @@ def _no_room(queue: Any, size: int, most: int) -> Full:
 # ---- publishing ----
 
 
-def publish(target: Any, queue: Any, batch: int, parts: Sequence[str], how: Publishing) -> None:
+def publish(target: Any, queue: Any, batch: int, parts: Sequence[str], how: CommitProgress) -> None:
     """Publish the parts of a batch, unless that was done.
 
     What an earlier batch has left is published first. Raises Full if there was no room, or
@@ -271,7 +271,7 @@ def sealed(queue: Any) -> int | None:
 
 
 @contextlib.contextmanager
-def _turn(queue: Any, how: Publishing) -> Iterator[None]:
+def _turn(queue: Any, how: CommitProgress) -> Iterator[None]:
     """Hold the publisher's turn: who publishes does so alone, so that the order is kept."""
     receipt = _take_turn(queue)
     while receipt is None:
@@ -338,7 +338,7 @@ def _sweep(queue: Any, marker: Marker) -> None:
             queue.remove(chunk.at, chunk.sequence)
 
 
-def _finish(target: Any, queue: Any, marker: Marker, how: Publishing) -> None:
+def _finish(target: Any, queue: Any, marker: Marker, how: CommitProgress) -> None:
     """Publish what is left of a sealed batch, in its order. Needs the turn."""
     place = {part: at for at, part in enumerate(marker.parts)}
     _settle_orphans(target, queue, how)
@@ -359,7 +359,7 @@ def _finish(target: Any, queue: Any, marker: Marker, how: Publishing) -> None:
     _settle_orphans(target, queue, how)
 
 
-def _settle_orphans(target: Any, queue: Any, how: Publishing) -> None:
+def _settle_orphans(target: Any, queue: Any, how: CommitProgress) -> None:
     """Have what a dead publisher left half done settled, before anything comes behind it."""
     while True:
         target.look_for_dead()
@@ -382,7 +382,7 @@ def _no_room_to_publish(target: Any, queue: Any, marker: Marker) -> Full:
     )
 
 
-def wait_until_written(target: Any, how: Publishing) -> None:
+def wait_until_written(target: Any, how: CommitProgress) -> None:
     """Have the rows on disk, where a journal is to have them. Raises NotConfirmed."""
     if target.options.durability != "journal":
         return

@@ -15,10 +15,10 @@ from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_whole
 from shmq.api.stream_options import StreamOptions
-from shmq.client.group.group_methods import Grouping
+from shmq.client.group.group_methods import GroupMethods
 from shmq.client.group.retention_floor import keep_new
-from shmq.client.local.archived_records import Below
-from shmq.client.local.retention_hold import Held, drop_dead
+from shmq.client.local.archived_records import ArchivedRecords
+from shmq.client.local.retention_hold import RetentionHold, drop_dead
 from shmq.client.shared import durability
 from shmq.client.shared import producer as producing
 from shmq.client.shared.docstrings import document
@@ -43,14 +43,14 @@ from shmq.native import _stream
 from shmq.routing.book import Book
 
 if TYPE_CHECKING:
-    from shmq.client.local.waiting.stream_wait_thread import StreamHub
+    from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread
 
 log = logging.getLogger("shmq")
 
 __all__ = ["LocalStream", "LocalStreams", "attach"]
 
 
-class LocalStream(_stream.StreamHandle, Grouping, api.Stream):
+class LocalStream(_stream.StreamHandle, GroupMethods, api.Stream):
     """A stream in this host's shared memory. Threads may share a handle.
 
     A handle that is pickled attaches where it is unpickled; one in a fork's child goes on.
@@ -58,7 +58,7 @@ class LocalStream(_stream.StreamHandle, Grouping, api.Stream):
 
     def __init__(self, namespace: Namespace, name: str, opened: streams.Opened) -> None:
         self._namespace = namespace
-        self._hub: StreamHub | None = None
+        self._hub: StreamWaitThread | None = None
         self._files = _files_of(namespace, opened[0])
         namespace.process_number()  # who uses a stream is seen to live
         super().__init__(name, *opened)
@@ -167,9 +167,9 @@ class LocalStream(_stream.StreamHandle, Grouping, api.Stream):
         found = any(self._partition(p).reaches(offset) for p, offset in position.items())
         if not found and timeout != 0:
             if self._hub is None or not self._hub.is_ours:
-                from shmq.client.local.waiting.stream_wait_thread import StreamHub  # noqa: PLC0415 - it takes asyncio
+                from shmq.client.local.waiting.stream_wait_thread import StreamWaitThread  # noqa: PLC0415 - it takes asyncio
 
-                self._hub = StreamHub(self.logs, functools.partial(look, self._namespace))
+                self._hub = StreamWaitThread(self.logs, functools.partial(look, self._namespace))
             found = await self._hub.wait_for_any(position, timeout)
         for partition in position:
             self._partition(partition).bounds()  # raises if it was deleted
@@ -215,7 +215,7 @@ class LocalStream(_stream.StreamHandle, Grouping, api.Stream):
         on_damage: api.OnDamage = "raise",
     ) -> api.Subscription:
         """See :class:`shmq.api.Stream`."""
-        hold = functools.partial(Held, self)
+        hold = functools.partial(RetentionHold, self)
         return Subscription(
             self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
         )
@@ -402,14 +402,14 @@ class LocalStream(_stream.StreamHandle, Grouping, api.Stream):
 document(LocalStream, api.Stream)
 
 
-def _files_of(namespace: Namespace, control: _stream.Control) -> Below | None:
+def _files_of(namespace: Namespace, control: _stream.Control) -> ArchivedRecords | None:
     """The files of a durable stream; None: it has none."""
     if control.options["durability"] == "memory":
         return None
-    return Below(namespace, control.name, control.identity)
+    return ArchivedRecords(namespace, control.name, control.identity)
 
 
-def _extent(log: _stream.Partition, files: Below | None) -> tuple[int, int, int]:
+def _extent(log: _stream.Partition, files: ArchivedRecords | None) -> tuple[int, int, int]:
     """The offsets of the first record that can be read and of the next one, and the bytes."""
     earliest, latest, _, _, size = log.bounds()
     if files is not None and (below := files.before(log, earliest)) is not None:

@@ -29,9 +29,9 @@ from shmq import api
 from shmq.client.group.member import LocalMember
 from shmq.client.shared import durable_wait
 from shmq.client.shared.docstrings import document
-from shmq.client.transaction.apply import Doors, happen, put_out, take_in
+from shmq.client.transaction.apply import TransactionHandles, happen, put_out, take_in
 from shmq.client.transaction.entries import entries_of
-from shmq.client.transaction.transaction_log import TRANSACTION, Ledger, hold
+from shmq.client.transaction.transaction_log import TRANSACTION, TransactionLog, hold
 from shmq.codec import codecs
 from shmq.errors import (
     Full,
@@ -77,7 +77,7 @@ class LocalTransaction(api.Transaction):
         self._namespace = namespace
         self._find = find
         self._timeout = timeout
-        self._doors = Doors(namespace)
+        self._doors = TransactionHandles(namespace)
         self._over: str | None = None
         self._blocks: dict[tuple[Any, int], list[bytes]] = {}
         self._puts: dict[Any, list[tuple[Any, ...]]] = {}
@@ -211,41 +211,43 @@ class LocalTransaction(api.Transaction):
         self._check_blocks()
         self._wait_for_inputs()
         process, number = self._namespace.process_number(), next(_numbers)
-        with self._own_ledger(process) as ledger:
+        with self._own_ledger(process) as transaction_log:
             with (
-                self._staged(process, ledger) as staged,
-                self._leased(ledger),
-                self._noted(ledger, number),
+                self._staged(process, transaction_log) as staged,
+                self._leased(transaction_log),
+                self._noted(transaction_log, number),
             ):
                 self._check_members()
-                ledger.write(self._record(process, staged))
-                ledger.commit()
+                transaction_log.write(self._record(process, staged))
+                transaction_log.commit()
             self._over = "committed"
-            self._happen(ledger)
+            self._happen(transaction_log)
             if self._namespace.data_dir is None:
-                ledger.forget(number)  # a writer that begins now begins with what there is
+                transaction_log.forget(number)  # a writer that begins now begins with what there is
         self._wait_until_written()
 
     @contextlib.contextmanager
-    def _own_ledger(self, process: int) -> Iterator[Ledger]:
+    def _own_ledger(self, process: int) -> Iterator[TransactionLog]:
         """This process's file, a new one. Raises LockTimeout."""
         until = math.inf if self._timeout is None else time.monotonic() + self._timeout
         while True:
-            with hold(self._namespace, process, make=True, until=until) as ledger:
-                assert ledger is not None
-                if not ledger.is_committed:
-                    yield ledger
+            with hold(self._namespace, process, make=True, until=until) as transaction_log:
+                assert transaction_log is not None
+                if not transaction_log.is_committed:
+                    yield transaction_log
                     return
                 # An earlier commit of this process was interrupted after its commit point.
-                happen(Doors(self._namespace), ledger.read(), wait=True)
-                ledger.finish()
+                happen(TransactionHandles(self._namespace), transaction_log.read(), wait=True)
+                transaction_log.finish()
 
-    def _noted(self, ledger: Ledger, number: int) -> contextlib.AbstractContextManager[None]:
+    def _noted(
+        self, transaction_log: TransactionLog, number: int
+    ) -> contextlib.AbstractContextManager[None]:
         """Where a journal has to do with it, its writer finds it."""
         touched = [*self._acks, *self._puts, *(stream for stream, _ in self._blocks)]
         streams = (member.stream for member in self._members)
         if any(map(_keeps_journal, (*touched, *streams))):
-            return ledger.noted(number)
+            return transaction_log.noted(number)
         return contextlib.nullcontext()
 
     def _wait_for_inputs(self) -> None:
@@ -289,7 +291,7 @@ class LocalTransaction(api.Transaction):
                 )
 
     @contextlib.contextmanager
-    def _staged(self, process: int, ledger: Ledger) -> Iterator[_Staged]:
+    def _staged(self, process: int, transaction_log: TransactionLog) -> Iterator[_Staged]:
         """What was staged; if it is not committed, that goes again."""
         until = None if self._timeout is None else time.monotonic() + self._timeout
         staged = self._stage(process)
@@ -301,7 +303,7 @@ class LocalTransaction(api.Transaction):
         try:
             yield staged
         except BaseException:
-            if not ledger.is_committed:
+            if not transaction_log.is_committed:
                 _unstage(staged)
             raise
 
@@ -324,7 +326,7 @@ class LocalTransaction(api.Transaction):
         return staged
 
     @contextlib.contextmanager
-    def _leased(self, ledger: Ledger) -> Iterator[None]:
+    def _leased(self, transaction_log: TransactionLog) -> Iterator[None]:
         """See to it that no lease ends before its message is settled."""
         held: list[tuple[Any, api.Message]] = []
         try:
@@ -334,7 +336,7 @@ class LocalTransaction(api.Transaction):
                     held.append((queue, message))
             yield
         except BaseException:
-            if not ledger.is_committed:
+            if not transaction_log.is_committed:
                 for queue, message in held:
                     with contextlib.suppress(LeaseExpired, LockTimeout):
                         queue.extend(message.receipt, queue.options.visibility_timeout)
@@ -396,11 +398,11 @@ class LocalTransaction(api.Transaction):
             ],
         }
 
-    def _happen(self, ledger: Ledger) -> None:
+    def _happen(self, transaction_log: TransactionLog) -> None:
         """An interruption ends the wait for room in a stream, and no more than that."""
         for member in self._members:
-            self._doors.open[("group", *member.group_identity[:2])] = member.roster
-        record = ledger.read()
+            self._doors.open[("group", *member.group_identity[:2])] = member.group_state
+        record = transaction_log.read()
         try:
             self._do(record)
         except LockTimeout as error:
@@ -410,9 +412,9 @@ class LocalTransaction(api.Transaction):
             return
         except BaseException:
             if happen(self._doors, record, wait=False):
-                ledger.finish()
+                transaction_log.finish()
             raise
-        ledger.finish()
+        transaction_log.finish()
 
     def _do(self, record: dict[str, Any]) -> None:
         for queue, messages in self._acks.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from shmq import api
 from shmq.client.local.broker import LocalQueue
-from shmq.client.local.waiting.bell_pool import Bells
+from shmq.client.local.waiting.bell_pool import BellPool
 from shmq.client.local.waiting.bell_watcher import Watcher
 from shmq.errors import InvalidOption, LockTimeout
 from shmq.native import _core
@@ -87,7 +87,7 @@ def _ready(queues: Iterable[LocalQueue]) -> list[api.Queue]:
 def _watches(queues: list[LocalQueue]) -> Iterator[tuple[Watcher, list[_core.Watch]]]:
     """A bell, and a watch for each queue; those of another namespace are not rung for."""
     namespace = queues[0].namespace
-    bells = Bells.of(namespace)
+    bells = BellPool.of(namespace)
     bell = bells.take()
     watches = [
         _core.Watch(queue, _core.EVENT_NOT_EMPTY, bell if queue.namespace is namespace else None)

@@ -1,7 +1,7 @@
 """Sends the acknowledgements that consumers have gathered, when nobody else does.
 
 A consumer sends them in batches, as its calls go by. One whose next call is long in coming,
-because its application works on a message, has them sent within 10 ms by the postman: a
+because its application works on a message, has them sent within 10 ms by the flusher: a
 thread of the process that sleeps while there are none.
 """
 
@@ -22,7 +22,7 @@ _ROUND = 0.005
 _IDLE_ROUNDS = 100
 
 
-class _Postman(_core.AckFlusher):
+class _AckFlusher(_core.AckFlusher):
     """The thread, and what it looks at."""
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class _Postman(_core.AckFlusher):
         return acks
 
     def wake(self) -> None:
-        """Acknowledgements gather, and the postman sleeps."""
+        """Acknowledgements gather, and the flusher sleeps."""
         self.awake = True
         if self._thread is None:
-            self._thread = threading.Thread(target=self._walk, name="shmq postman", daemon=True)
+            self._thread = threading.Thread(target=self._walk, name="shmq ack flusher", daemon=True)
             self._thread.start()
         self._bell.set()
 
@@ -74,6 +74,6 @@ class _Postman(_core.AckFlusher):
         return bool(gathering)
 
 
-_postman = _Postman()
-new_acks = _postman.new_acks
-os.register_at_fork(after_in_child=_postman.renew)
+_flusher = _AckFlusher()
+new_acks = _flusher.new_acks
+os.register_at_fork(after_in_child=_flusher.renew)

@@ -23,8 +23,8 @@ from shmq.client.remote.schemas import ask, versions_of
 from shmq.client.remote.status_errors import refusal
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.streams import RemoteStreams
-from shmq.client.shared.rpc_client import REPLY_OPTIONS, Asker
-from shmq.client.shared.schema_methods import Registrar
+from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
+from shmq.client.shared.schema_methods import SchemaMethods
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
 from shmq.routing.table import check_exchange
@@ -37,7 +37,7 @@ __all__ = ["RemoteBroker"]
 _FIELDS = ("name", "depth", "delayed", "in_flight", "capacity", "problem")
 
 
-class RemoteBroker(Asker, Registrar):
+class RemoteBroker(RpcClient, SchemaMethods):
     """The queues of the namespace that a server serves.
 
     It connects when it is made, and has a connection of its own beside those of its queues.

@@ -12,7 +12,7 @@ from shmq.client.remote.connection import Connection
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Status, Type
 
-__all__ = ["RemoteLessor"]
+__all__ = ["RemoteBulk"]
 
 _RANGE = struct.Struct("!III")
 _HEAD = struct.Struct("!II")
@@ -23,7 +23,7 @@ _MOST_BYTES = (1 << 31) - 1
 _LEAST_ROW = 67
 
 
-class RemoteLessor(api.Queue):
+class RemoteBulk(api.Queue):
     """The part of a remote queue that reads columns, and leases and settles runs."""
 
     _connection: Connection

@@ -16,7 +16,7 @@ from typing import Any
 from shmq import errors
 from shmq.client.remote.address import Target
 from shmq.client.remote.connect import Greeting, dial
-from shmq.client.remote.loop_driver import Attendance
+from shmq.client.remote.loop_driver import LoopDriver
 from shmq.client.remote.status_errors import of_status
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
@@ -71,7 +71,7 @@ class Connection:
         self.closed = False
         self._queue = queue
         self._lock = threading.Lock()
-        self._attendances: dict[int, Attendance] = {}
+        self._loop_drivers: dict[int, LoopDriver] = {}
         _all.add(self)
 
     @property
@@ -136,10 +136,10 @@ class Connection:
 
     def _let_go(self, wire: _core.Wire) -> None:
         """Event loops watch the old socket no longer."""
-        attendances, self._attendances = self._attendances, {}
+        loop_drivers, self._loop_drivers = self._loop_drivers, {}
         if wire.is_of_this_process:
-            for attendance in attendances.values():
-                attendance.end()
+            for loop_driver in loop_drivers.values():
+                loop_driver.end()
 
     def closed_error(self) -> errors.ShmqError:
         """The error of who uses a handle that was closed."""
@@ -167,7 +167,7 @@ class Connection:
     def leave(self) -> None:
         """In a fork's child: the connection is the parent's, and only it may end it."""
         self._lock = threading.Lock()
-        self._attendances = {}
+        self._loop_drivers = {}
         if self.wire is not None:
             self.wire.close()
 
@@ -333,13 +333,13 @@ class Connection:
         if not answered:
             self.give_up(wire)
 
-    def attend(self, wire: _core.Wire) -> Attendance:
+    def attend(self, wire: _core.Wire) -> LoopDriver:
         """What lets the running loop wait for answers of this wire."""
         loop = asyncio.get_running_loop()
-        attendance = self._attendances.get(id(loop))
-        if attendance is None or attendance.loop is not loop or attendance.wire is not wire:
-            attendance = self._attendances[id(loop)] = Attendance(loop, wire)
-        return attendance
+        loop_driver = self._loop_drivers.get(id(loop))
+        if loop_driver is None or loop_driver.loop is not loop or loop_driver.wire is not wire:
+            loop_driver = self._loop_drivers[id(loop)] = LoopDriver(loop, wire)
+        return loop_driver
 
 
 def _in_child() -> None:

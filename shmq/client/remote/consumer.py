@@ -355,19 +355,19 @@ class RemoteConsumer(_core.RemoteConsumer, api.Consumer):
             return
         self.acks.put()
         self.acks.ended = True
-        attendance = self._connection.attend(wire)
+        loop_driver = self._connection.attend(wire)
         rest = self.waiting
         self.ahead, self.at = [], 0
         if stream is not None:
             if not stream.done:
-                await attendance.wait(wire.unsubscribe(stream), _ENDING)
+                await loop_driver.wait(wire.unsubscribe(stream), _ENDING)
                 stream.stop()
                 wire.forget(stream)
             rest = rest + list(stream.messages or ())
         if rest and not wire.is_broken:
-            await attendance.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
+            await loop_driver.wait(wire.settle(Type.RETURN, _core.receipts_of(rest)), _ENDING)
         elif self.acks.last is not None and not wire.is_broken:
-            await attendance.wait(self.acks.last, _ENDING)
+            await loop_driver.wait(self.acks.last, _ENDING)
         self._tell_refused()
 
 

@@ -10,7 +10,7 @@ from shmq.client.remote.connection import Backoff
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
 
-__all__ = ["Getting"]
+__all__ = ["RemoteGet"]
 
 #: How long the server waits by CONSUME, in ms. One that waits cannot be taken back, so a
 #: longer wait is a subscription, which can.
@@ -21,7 +21,7 @@ _LARGE = 1024
 _ENDING = 5.0
 
 
-class Getting:
+class RemoteGet:
     """One get of at most ``most`` messages; of those that ``where`` means, an expression.
 
     A wait that a signal or a cancellation ends has taken nothing: what the server delivers
@@ -153,12 +153,12 @@ class Getting:
         connection = self._connection
         wire = await connection.aready(time.monotonic() + connection.target.request_timeout)
         stream = wire.subscribe(1, self._lease, None, self._where)
-        attendance = connection.attend(wire)
+        loop_driver = connection.attend(wire)
         left = None if until is None else max(0.0, until - time.monotonic())
         try:
-            answered = await attendance.wait(stream, left)
+            answered = await loop_driver.wait(stream, left)
             if not answered:
-                await attendance.wait(wire.unsubscribe(stream), _ENDING)
+                await loop_driver.wait(wire.unsubscribe(stream), _ENDING)
                 wire.forget(stream)
                 return True, list(stream.messages or ())
         except BaseException:

@@ -12,7 +12,7 @@ from shmq import api
 from shmq.api.names import check_name
 from shmq.api.options import check_one_of, check_whole
 from shmq.client.group.group import LocalGroup, group_options
-from shmq.client.group.group_context import Place
+from shmq.client.group.group_context import GroupContext
 from shmq.client.group.member import LocalMember
 from shmq.client.group.member_name import member_name
 from shmq.client.group.share import (
@@ -21,7 +21,13 @@ from shmq.client.group.share import (
     checked_receipts,
     share_options,
 )
-from shmq.client.remote.group_store import ACK, Lender, MemberRoster, RemoteRoster, ServerNamespace
+from shmq.client.remote.group_store import (
+    ACK,
+    Lender,
+    MemberGroupStore,
+    RemoteGroupStore,
+    ServerNamespace,
+)
 from shmq.errors import Empty, MemberFenced, Unsupported
 from shmq.native import _core, _stream
 from shmq.protocol.opcodes import Type
@@ -33,16 +39,18 @@ class RemoteMember(LocalMember):
     """A member of a group of a server's stream."""
 
     def _attend(self) -> None:
-        cast("MemberRoster", self._roster).forget()  # between two records it need not be asked
+        cast(
+            "MemberGroupStore", self._group_state
+        ).forget()  # between two records it need not be asked
         super()._attend()
 
     def _drop(self) -> None:
         self._closed = True
         if _core.generation() == self._generation:
-            cast("MemberRoster", self._roster).drop(self._id)
+            cast("MemberGroupStore", self._group_state).drop(self._id)
 
     def _why_out(self) -> str:
-        if cast("MemberRoster", self._roster).has_lost_connection:
+        if cast("MemberGroupStore", self._group_state).has_lost_connection:
             return "the connection that it was one by was lost"
         return super()._why_out()
 
@@ -52,14 +60,14 @@ class RemoteGroup(LocalGroup):
 
     _member = RemoteMember
 
-    def __init__(self, stream: Any, name: str, roster: RemoteRoster) -> None:
-        super().__init__(_place(stream, name, roster))
-        self._remote = roster
+    def __init__(self, stream: Any, name: str, group_state: RemoteGroupStore) -> None:
+        super().__init__(_context(stream, name, group_state))
+        self._remote = group_state
 
     def join(self, name: str | None = None, **options: Any) -> LocalMember:
         """See :class:`shmq.api.Group`."""
         self._remote.look()  # which raises where a JOIN would make the group again
-        made = RemoteGroup(self._place.stream, self.name, self._remote.member())
+        made = RemoteGroup(self._context.stream, self.name, self._remote.member())
         return LocalGroup.join(made, name, **options)
 
 
@@ -67,9 +75,9 @@ def open_group(stream: Any, name: str, options: Mapping[str, Any]) -> RemoteGrou
     """See ``group`` of :class:`shmq.api.Stream`."""
     group_options(**options)
     given = {key: value for key, value in options.items() if value is not None}
-    roster = RemoteRoster(stream, check_name(name, "group"), given)
-    roster.look()
-    return RemoteGroup(stream, name, roster)
+    group_state = RemoteGroupStore(stream, check_name(name, "group"), given)
+    group_state.look()
+    return RemoteGroup(stream, name, group_state)
 
 
 def open_share(stream: Any, name: str, member: str | None, options: dict[str, Any]) -> RemoteShare:
@@ -86,8 +94,8 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
                 f"for a group that shares: it needs a newer version of shmq"
             )
         asked["on_damage"] = on_damage
-    roster = MemberRoster(stream, check_name(name, "group"), asked)
-    return RemoteShare(stream, name, roster, member_name(member), on_damage)
+    group_state = MemberGroupStore(stream, check_name(name, "group"), asked)
+    return RemoteShare(stream, name, group_state, member_name(member), on_damage)
 
 
 def groups_of(stream: Any) -> list[api.GroupSummary]:
@@ -103,8 +111,8 @@ def delete_group(stream: Any, name: str) -> None:
     stream.ask(Type.STREAM_GROUPS, msgpack.packb(asked))
 
 
-def _place(stream: Any, name: str, roster: RemoteRoster) -> Place:
-    return Place(cast("Any", ServerNamespace()), stream, name, cast("Any", roster))
+def _context(stream: Any, name: str, group_state: RemoteGroupStore) -> GroupContext:
+    return GroupContext(cast("Any", ServerNamespace()), stream, name, cast("Any", group_state))
 
 
 class RemoteShare(LocalShare):
@@ -117,16 +125,16 @@ class RemoteShare(LocalShare):
         self,
         stream: Any,
         name: str,
-        roster: MemberRoster,
+        group_state: MemberGroupStore,
         member: str,
         on_damage: api.OnDamage,
     ) -> None:
-        self._group = roster
+        self._group = group_state
         self._ends: dict[int, int] = {}
         self._handed = True
-        _, first = roster.join(0, member.encode())  # which makes it, and tells its options
-        roster.leave(first, False)
-        super().__init__(_place(stream, name, roster), cast("Any", None), member, on_damage)
+        _, first = group_state.join(0, member.encode())  # which makes it, and tells its options
+        group_state.leave(first, False)
+        super().__init__(_context(stream, name, group_state), cast("Any", None), member, on_damage)
 
     @property
     def damaged(self) -> int:
@@ -136,7 +144,7 @@ class RemoteShare(LocalShare):
     def _enter(self) -> None:
         self._generation = _core.generation()
         self._at, self._id = self._group.join(0, self._member.encode())
-        self._roster = cast("Any", Lender(self._group, self._id))
+        self._group_state = cast("Any", Lender(self._group, self._id))
 
     def get_many(
         self, limit: int, block: bool = True, timeout: float | None = None
@@ -173,7 +181,7 @@ class RemoteShare(LocalShare):
 
     def _wait(self, seconds: float) -> None:
         seconds = min(seconds, max(self._group.due_in(), 0.001))
-        stream = self._place.stream
+        stream = self._context.stream
         if not self._ends or any(stream.latest(p) > at for p, at in self._ends.items()):
             time.sleep(seconds)  # no entry is free: somebody has to settle first
             return

@@ -15,7 +15,7 @@ from shmq.client.remote.stream_frames import error as error_of
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
 
-__all__ = ["ACK", "Lender", "MemberRoster", "RemoteRoster", "ServerNamespace"]
+__all__ = ["ACK", "Lender", "MemberGroupStore", "RemoteGroupStore", "ServerNamespace"]
 
 _SIZE: Final = struct.Struct("!H")
 _MEMBER: Final = struct.Struct("!QQ")
@@ -49,8 +49,8 @@ class ServerNamespace:
         return True
 
 
-class RemoteRoster:
-    """What :class:`shmq.native._group.Roster` has, asked of a server, for whoever is no member.
+class RemoteGroupStore:
+    """What :class:`shmq.native._group.GroupState` has, asked of a server, for whoever is no member.
 
     The server plans, looks for the dead, and keeps what is not done.
     """
@@ -117,9 +117,9 @@ class RemoteRoster:
             return False
         return True
 
-    def member(self) -> MemberRoster:
+    def member(self) -> MemberGroupStore:
         """The same, for one that is to be a member."""
-        made = MemberRoster(self._stream, self._name, self._given)
+        made = MemberGroupStore(self._stream, self._name, self._given)
         made.options = self.options
         return made
 
@@ -150,7 +150,7 @@ class RemoteRoster:
         return _SIZE.pack(len(raw)) + raw + _MEMBER.pack(self._stream.identity, member)
 
 
-class MemberRoster(RemoteRoster):
+class MemberGroupStore(RemoteGroupStore):
     """What a member asks. It is one of the connection: when that is lost, it joins anew."""
 
     def __init__(self, stream: Any, name: str, options: Mapping[str, Any]) -> None:
@@ -258,7 +258,7 @@ class MemberRoster(RemoteRoster):
         return self._ask(Type.SEATS, member, rest).payload != b""
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
-        """As that of a :class:`RemoteRoster`."""
+        """As that of a :class:`RemoteGroupStore`."""
         if not super().commit(partition, member, offset):
             return False
         owner, meant, _, at, lent, moves = self._seats[partition]
@@ -302,10 +302,10 @@ class MemberRoster(RemoteRoster):
 
 
 class Lender:
-    """A member's way to settle, as a :class:`shmq.native._group.Roster` has it."""
+    """A member's way to settle, as a :class:`shmq.native._group.GroupState` has it."""
 
-    def __init__(self, roster: MemberRoster, member: int) -> None:
-        self._roster = roster
+    def __init__(self, group_state: MemberGroupStore, member: int) -> None:
+        self._group_state = group_state
         self._member = member
 
     def ack(self, receipt: int) -> bool:
@@ -333,7 +333,7 @@ class Lender:
         return self._settle(_LOST, receipt)
 
     def _settle(self, action: int, receipt: int, ns: int = 0) -> bool:
-        return not self._roster.settle(self._member, action, [receipt], ns)
+        return not self._group_state.settle(self._member, action, [receipt], ns)
 
 
 def _offset(raw: int) -> int | None:

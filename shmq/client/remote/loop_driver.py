@@ -7,10 +7,10 @@ import threading
 
 from shmq.native import _core
 
-__all__ = ["Attendance"]
+__all__ = ["LoopDriver"]
 
 
-class Attendance:
+class LoopDriver:
     """One event loop that reads and writes one wire, beside whatever threads do.
 
     Requests that tasks write in one round of the loop go out in one piece.

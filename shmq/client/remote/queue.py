@@ -20,11 +20,11 @@ from shmq.client.remote import batch as runs
 from shmq.client.remote import put_backlog, staging
 from shmq.client.remote.address import Target
 from shmq.client.remote.batch_window import RemotePipeline
-from shmq.client.remote.bulk import RemoteLessor
+from shmq.client.remote.bulk import RemoteBulk
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.consumer import RemoteAsyncConsumer, RemoteConsumer
 from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
-from shmq.client.remote.get import Getting
+from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
 from shmq.client.remote.status_errors import refusal
@@ -46,7 +46,7 @@ _MOST_PACKED = 4096
 _FIRST_PAUSE, _LAST_PAUSE = 0.001, 0.05
 
 
-class RemoteQueue(RemoteLessor):
+class RemoteQueue(RemoteBulk):
     """A queue of a server, with a connection of its own. Threads may share a handle.
 
     A handle that is used in a fork's child connects there anew, and so does one that is
@@ -538,7 +538,7 @@ class RemoteQueue(RemoteLessor):
         """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        getting = Getting(self, 1, self._asked(where))
+        getting = RemoteGet(self, 1, self._asked(where))
         messages: list[api.Message] = getting.run(block, timeout)
         if messages:
             _core.hand_over(messages)
@@ -571,7 +571,7 @@ class RemoteQueue(RemoteLessor):
         wanted = check_whole("max", max, 1, None)
         _core.check_timeout(timeout)
         most = min(wanted, most or wanted, self._options.capacity)
-        return Getting(self, most).run(block, timeout)
+        return RemoteGet(self, most).run(block, timeout)
 
     def get_many(
         self,
@@ -586,7 +586,7 @@ class RemoteQueue(RemoteLessor):
             return _core.hand_over(self._many(max, block, timeout))
         most = min(check_whole("max", max, 1, None), self._options.capacity)
         _core.check_timeout(timeout)
-        return _core.hand_over(Getting(self, most, self._asked(where)).run(block, timeout))
+        return _core.hand_over(RemoteGet(self, most, self._asked(where)).run(block, timeout))
 
     def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
         """See :class:`shmq.api.Queue`."""
@@ -623,7 +623,7 @@ class RemoteQueue(RemoteLessor):
             # One packed batch may hold all that is wanted, so few are leased at a time.
             alone = records == len(messages)
             most = min(wanted - records, _MOST_PACKED - len(messages)) if alone else 1
-            more = Getting(self, min(most, 64)).run(False, None)
+            more = RemoteGet(self, min(most, 64)).run(False, None)
             if not more:
                 break
             messages += self._no_more_than(more, wanted - records)
@@ -715,7 +715,7 @@ class RemoteQueue(RemoteLessor):
         """See :class:`shmq.api.Queue`."""
         if timeout is not None:
             _core.check_timeout(timeout)
-        getting = Getting(self, 1, self._asked(where))
+        getting = RemoteGet(self, 1, self._asked(where))
         messages: list[api.Message] = await getting.arun(timeout)
         if messages:
             _core.hand_over(messages)

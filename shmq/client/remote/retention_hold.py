@@ -16,11 +16,11 @@ from shmq.client.remote.stream_reader import RemoteReader
 from shmq.errors import ShmqError, Unsupported
 from shmq.protocol.opcodes import Type
 
-__all__ = ["RemoteHeld"]
+__all__ = ["RemoteRetentionHold"]
 
 
-class RemoteHeld:
-    """See :class:`shmq.client.shared.subscription.Floors`. ``number``: its own of the connection's.
+class RemoteRetentionHold:
+    """Holds records of a server's stream back. ``number``: its own of the connection's.
 
     Raises Unsupported if the server is too old.
     """
@@ -37,25 +37,25 @@ class RemoteHeld:
         self._ended = False
 
     def take(self, position: Mapping[int, int]) -> None:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         self._stream.ask(Type.HOLD, self._said(position))
 
     def move(self, position: Mapping[int, int]) -> None:
         """The reader's next FETCH says it."""
 
     def reader(self, position: dict[int, int], limit: int, on_damage: api.OnDamage) -> api.Reader:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         hold = self._number
         return RemoteReader(
             self._stream, position, limit, None, "skip", None, on_damage, follows=True, hold=hold
         )
 
     def close(self) -> None:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         self._end(wait=True)
 
     def drop(self) -> None:
-        """See :class:`shmq.client.shared.subscription.Floors`."""
+        """See :class:`shmq.client.shared.subscription.RetentionFloors`."""
         self._end(wait=False)
 
     def _said(self, position: Mapping[int, int]) -> bytes:

@@ -25,8 +25,8 @@ from shmq.client.remote.group import (
     open_group,
     open_share,
 )
-from shmq.client.remote.retention_hold import RemoteHeld
-from shmq.client.remote.stream_appender import Appender, How
+from shmq.client.remote.retention_hold import RemoteRetentionHold
+from shmq.client.remote.stream_appender import Appender, AppendOptions
 from shmq.client.remote.stream_reader import RemoteAsyncReader, RemoteReader
 from shmq.client.shared import producer as producing
 from shmq.client.shared.subscription import Subscription
@@ -184,7 +184,7 @@ class RemoteStream(api.Stream):
         sequence: int | None = None,
     ) -> api.Appended:
         """See :class:`shmq.api.Stream`."""
-        how = How(block, timeout, confirm, producer, sequence)
+        how = AppendOptions(block, timeout, confirm, producer, sequence)
         return self._appender.one(value, key, headers, timestamp, partition, codec, how)
 
     def append_many(
@@ -204,7 +204,7 @@ class RemoteStream(api.Stream):
         gaps: bool = False,
     ) -> list[api.AppendedRange]:
         """See :class:`shmq.api.Stream`."""
-        how = How(block, timeout, confirm, producer, sequence, gaps)
+        how = AppendOptions(block, timeout, confirm, producer, sequence, gaps)
         return self._appender.many(values, keys, headers, timestamp, partition, codec, how)
 
     @property
@@ -228,7 +228,7 @@ class RemoteStream(api.Stream):
         gaps: bool = False,
     ) -> api.AppendedRange:
         """See :class:`shmq.api.Stream`."""
-        how = How(wait, timeout, confirm, producer, sequence, gaps)
+        how = AppendOptions(wait, timeout, confirm, producer, sequence, gaps)
         records = _count_of(block) if count is None and compression is None else count or 0
         done = self._appender.block(block, partition, records, how, compression, raw_bytes or 0)
         return _stream.AppendedRange(partition, done.first, done.records, done.duplicate)
@@ -475,8 +475,8 @@ class RemoteStream(api.Stream):
             self, pattern, history, policy, timeout, limit, on_lost, on_damage, hold
         )
 
-    def _new_hold(self) -> RemoteHeld:
-        return RemoteHeld(self, next(self._holds))
+    def _new_hold(self) -> RemoteRetentionHold:
+        return RemoteRetentionHold(self, next(self._holds))
 
     # ---- groups ----
 

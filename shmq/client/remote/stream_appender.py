@@ -16,7 +16,7 @@ from shmq.client.remote.durable_wait import confirmed
 from shmq.native import _core, _stream
 from shmq.protocol.opcodes import Status, Type
 
-__all__ = ["Appender", "How"]
+__all__ = ["AppendOptions", "Appender"]
 
 #: The longest batch of one APPEND, in bytes of entries.
 _BATCH_BYTES: Final = 4 << 20
@@ -30,7 +30,7 @@ _Key = bytes | str | None
 _Headers = Mapping[str, Any] | None
 
 
-class How:
+class AppendOptions:
     """What an append asks for beside what is appended."""
 
     __slots__ = ("confirm", "gaps", "producer", "sequence", "until", "wait")
@@ -100,10 +100,10 @@ class Appender:
         timestamp: float | None,
         partition: int | None,
         codec: str | None,
-        how: How,
+        options: AppendOptions,
     ) -> api.Appended:
         """See :meth:`shmq.api.Stream.append`."""
-        how.check_place(partition)
+        options.check_place(partition)
         block = _stream.pack_records(
             [value],
             None if key is None else [key],
@@ -115,7 +115,7 @@ class Appender:
         while True:
             place = self._place(key, partition, value)
             try:
-                done = self.block(block, place, 1, how)
+                done = self.block(block, place, 1, options)
             except errors.PartitionSealed:
                 if partition is None:
                     continue
@@ -130,50 +130,50 @@ class Appender:
         timestamp: float | None,
         partition: int | None,
         codec: str | None,
-        how: How,
+        options: AppendOptions,
     ) -> list[api.AppendedRange]:
         """See :meth:`shmq.api.Stream.append_many`."""
-        how.check_place(partition)
+        options.check_place(partition)
         _stream.check_many(values)
         all_values = values if isinstance(values, list) else list(values)
         _stream.check_each("keys", keys, len(all_values))
         _stream.check_each("headers", headers, len(all_values))
         done: list[api.AppendedRange] = []
         try:
-            lots = self._lots(_Lot(all_values, keys, headers), partition)
-            while lots:
-                place, lot = lots.pop(0)
-                rest = self._lot(place, lot, codec, timestamp, partition, how, done)
+            batches = self._batches(_PartitionBatch(all_values, keys, headers), partition)
+            while batches:
+                place, batch = batches.pop(0)
+                rest = self._append_batch(place, batch, codec, timestamp, partition, options, done)
                 if rest is not None:
-                    lots[:0] = self._lots(rest, None)
+                    batches[:0] = self._batches(rest, None)
         except errors.ShmqError as error:
             error.appended = done  # type: ignore[attr-defined]
             raise
         return done
 
-    def _lot(
+    def _append_batch(
         self,
         place: int,
-        lot: _Lot,
+        batch: _PartitionBatch,
         codec: str | None,
         timestamp: float | None,
         partition: int | None,
-        how: How,
+        options: AppendOptions,
         done: list[api.AppendedRange],
-    ) -> _Lot | None:
+    ) -> _PartitionBatch | None:
         """Append it; what is left if the partition is sealed. Raises PartitionSealed."""
         appended = 0
-        for block, count in self._blocks(lot, codec, timestamp):
+        for block, count in self._blocks(batch, codec, timestamp):
             try:
-                told = self.block(block, place, count, how)
+                told = self.block(block, place, count, options)
             except errors.PartitionSealed:
                 if partition is not None:
                     raise
-                return lot.cut(appended, len(lot.values))
+                return batch.cut(appended, len(batch.values))
             done.append(_stream.AppendedRange(place, told.first, count, told.duplicate))
             appended += count
-            if how.sequence is not None:
-                how.sequence += count
+            if options.sequence is not None:
+                options.sequence += count
         return None
 
     def block(
@@ -181,13 +181,13 @@ class Appender:
         block: bytes,
         partition: int,
         count: int,
-        how: How,
+        options: AppendOptions,
         compression: api.Compression | None = None,
         raw_bytes: int = 0,
     ) -> frames.Done:
         """Append entries, and wait for room as long as that is asked for."""
         self._checked(partition)
-        durable = self._is_durable(how.confirm)
+        durable = self._is_durable(options.confirm)
         rest = frames.append(
             self._stream.identity,
             partition,
@@ -196,29 +196,29 @@ class Appender:
             durable=durable,
             compression=compression,
             raw_bytes=raw_bytes,
-            producer=how.producer,
-            sequence=how.sequence,
-            gaps=how.gaps,
+            producer=options.producer,
+            sequence=options.sequence,
+            gaps=options.gaps,
         )
         backoff = None
         while True:
-            answer = self._ask(rest, durable, how)
+            answer = self._ask(rest, durable, options)
             if answer.status in (Status.OK, Status.DUPLICATE):
                 return frames.done(answer)
             if answer.status == Status.FENCED:
                 raise self._sealed(partition)
-            left = None if how.until is None else how.until - time.monotonic()
+            left = None if options.until is None else options.until - time.monotonic()
             over = left is not None and left <= 0
-            if answer.status != Status.QUEUE_FULL or over or not how.waits(self._options):
+            if answer.status != Status.QUEUE_FULL or over or not options.waits(self._options):
                 raise frames.error(answer, self._stream.name)
             backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
             time.sleep(backoff.pause(left))
 
-    def _ask(self, rest: bytes, durable: bool, how: How) -> _core.Answer:
+    def _ask(self, rest: bytes, durable: bool, options: AppendOptions) -> _core.Answer:
         answer: _core.Answer = self._stream.connection.call(
             lambda wire: wire.request(Type.APPEND, True, rest),
-            again=how.producer is not None,
-            await_=how.confirmed(self._stream) if durable else None,
+            again=options.producer is not None,
+            await_=options.confirmed(self._stream) if durable else None,
         )
         return answer
 
@@ -258,7 +258,9 @@ class Appender:
             self._sticky += 1
         return opened[self._sticky % len(opened)]
 
-    def _lots(self, whole: _Lot, partition: int | None) -> list[tuple[int, _Lot]]:
+    def _batches(
+        self, whole: _PartitionBatch, partition: int | None
+    ) -> list[tuple[int, _PartitionBatch]]:
         """The records by partition, in the order in which each was first met."""
         if partition is not None or whole.keys is None:
             place = self._place(None, partition, b"")
@@ -272,12 +274,12 @@ class Appender:
     # ---- how many at once ----
 
     def _blocks(
-        self, lot: _Lot, codec: str | None, timestamp: float | None
+        self, batch: _PartitionBatch, codec: str | None, timestamp: float | None
     ) -> Iterator[tuple[bytes, int]]:
         """The records as entries, as many at once as go into a frame."""
-        count = len(lot.values)
-        if count == 1 or lot.least_bytes() <= self._most:
-            block = _stream.pack_records(lot.values, lot.keys, lot.headers, codec, timestamp)
+        count = len(batch.values)
+        if count == 1 or batch.least_bytes() <= self._most:
+            block = _stream.pack_records(batch.values, batch.keys, batch.headers, codec, timestamp)
             if len(block) <= self._most:
                 yield block, count
                 return
@@ -285,7 +287,7 @@ class Appender:
                 self._check_size(len(block))
                 yield block, 1
                 return
-        for half in (lot.cut(0, count // 2), lot.cut(count // 2, count)):
+        for half in (batch.cut(0, count // 2), batch.cut(count // 2, count)):
             yield from self._blocks(half, codec, timestamp)
 
     def _check_size(self, size: int) -> None:
@@ -314,7 +316,7 @@ class Appender:
         return confirm == "disk" or bool(options.confirm == "disk")
 
 
-class _Lot:
+class _PartitionBatch:
     """Records for one partition."""
 
     def __init__(
@@ -327,19 +329,19 @@ class _Lot:
         self.keys = keys
         self.headers = headers
 
-    def cut(self, start: int, end: int) -> _Lot:
+    def cut(self, start: int, end: int) -> _PartitionBatch:
         keys, headers = self.keys, self.headers
-        return _Lot(
+        return _PartitionBatch(
             self.values[start:end],
             None if keys is None else keys[start:end],
             None if headers is None else headers[start:end],
         )
 
-    def picked(self, numbers: list[int]) -> _Lot:
+    def picked(self, numbers: list[int]) -> _PartitionBatch:
         if len(numbers) == len(self.values):
             return self
         keys, headers = self.keys, self.headers
-        return _Lot(
+        return _PartitionBatch(
             [self.values[i] for i in numbers],
             None if keys is None else [keys[i] for i in numbers],
             None if headers is None else [headers[i] for i in numbers],

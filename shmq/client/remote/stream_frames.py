@@ -11,7 +11,7 @@ from shmq.client.remote.status_errors import refusal
 from shmq.native import _core
 from shmq.protocol.opcodes import FOREVER, Flag, Status
 
-__all__ = ["Done", "Part", "append", "done", "error", "fetch", "hold", "offset_at", "parts"]
+__all__ = ["Done", "FramePart", "append", "done", "error", "fetch", "hold", "offset_at", "parts"]
 
 _APPEND: Final = struct.Struct("!QBIBII")
 _PRODUCER: Final = struct.Struct("!QQ")
@@ -39,7 +39,7 @@ class Done(NamedTuple):
     duplicate: bool
 
 
-class Part(NamedTuple):
+class FramePart(NamedTuple):
     """What a FETCH has found in one partition."""
 
     partition: int
@@ -103,7 +103,7 @@ def hold(
     return b"".join((head, *(_PLACE.pack(*place) for place in position.items()), tail))
 
 
-def parts(answer: _core.Answer) -> Iterator[Part]:
+def parts(answer: _core.Answer) -> Iterator[FramePart]:
     """What a FETCH has found, by partition. Raises ServerError for what makes no sense."""
     data = memoryview(answer.payload or b"")
     at = 0
@@ -114,7 +114,7 @@ def parts(answer: _core.Answer) -> Iterator[Part]:
         at += _PART.size
         if size > len(data) - at:
             raise _senseless(f"{size} bytes of entries are not there")
-        yield Part(partition, following, latest, data[at : at + size])
+        yield FramePart(partition, following, latest, data[at : at + size])
         at += size
 
 

@@ -28,10 +28,10 @@ from shmq.errors import (
 )
 
 __all__ = [
-    "Copy",
-    "Letters",
+    "Deliveries",
     "Outcome",
     "Publisher",
+    "QueueDelivery",
     "begin",
     "finish",
     "is_synced",
@@ -86,19 +86,19 @@ class Outcome:
     #: What did not take all, by name.
     refused: dict[str, ShmqError] = dataclasses.field(default_factory=dict)
     #: What each of them was to get.
-    copies: list[Copy] = dataclasses.field(default_factory=list)
+    copies: list[QueueDelivery] = dataclasses.field(default_factory=list)
     #: Those of them that had no room, when it was tried first.
-    full: list[Copy] = dataclasses.field(default_factory=list)
+    full: list[QueueDelivery] = dataclasses.field(default_factory=list)
 
     @property
     def duplicates(self) -> int:
         """How many messages queues knew already."""
-        return sum(copy.duplicates for copy in self.copies)
+        return sum(delivery.duplicates for delivery in self.copies)
 
     @property
     def delivered(self) -> int:
         """How many messages there are that were not there before."""
-        return sum(copy.taken - copy.before for copy in self.copies) - self.duplicates
+        return sum(delivery.taken - delivery.before for delivery in self.copies) - self.duplicates
 
     def published(self, exchange: str) -> api.Published:
         """The outcome as it is told. Raises Unroutable and PublishRefused."""
@@ -127,14 +127,16 @@ def told(
     return api.Published(delivered, duplicates)
 
 
-class Copy:
+class QueueDelivery:
     """What one queue is to get: parcels in order, of which it takes one after the other."""
 
-    __slots__ = ("before", "confirms", "duplicates", "parcels", "queue", "sequence", "taken")
+    __slots__ = ("before", "confirms", "duplicates", "prepared_puts", "queue", "sequence", "taken")
 
-    def __init__(self, queue: Any, parcels: list[Any], confirms: bool, before: int = 0) -> None:
+    def __init__(
+        self, queue: Any, prepared_puts: list[Any], confirms: bool, before: int = 0
+    ) -> None:
         self.queue = queue
-        self.parcels = parcels
+        self.prepared_puts = prepared_puts
         #: Whether they are to be on disk.
         self.confirms = confirms
         #: How many it has, of which it had and knew so many already.
@@ -164,10 +166,10 @@ class Copy:
 
     def put(self, block: bool, until: float | None) -> None:
         """Put what is left. Raises Full, QueueDeleted, NoSpace and the like."""
-        queue, parcels = self.queue, self.parcels
-        while self.taken < len(parcels):
+        queue, prepared_puts = self.queue, self.prepared_puts
+        while self.taken < len(prepared_puts):
             left = None if until is None else max(0.0, until - time.monotonic())
-            done = queue.try_put(parcels[self.taken], block, left if block else None)
+            done = queue.try_put(prepared_puts[self.taken], block, left if block else None)
             self.taken += 1
             self.duplicates += done.duplicate
             self.sequence = done.sequence
@@ -179,7 +181,7 @@ class Copy:
             raise not_confirmed(self.queue, self.sequence, self.taken)
 
 
-class StreamCopy(Copy):
+class StreamCopy(QueueDelivery):
     """What one stream is to get: records of one key, and so of one partition."""
 
     __slots__ = ("headers", "key", "partition")
@@ -187,13 +189,13 @@ class StreamCopy(Copy):
     def __init__(
         self,
         stream: Any,
-        parcels: list[Any],
+        prepared_puts: list[Any],
         confirms: bool,
         before: int,
         key: str,
         headers: Mapping[str, Any] | None,
     ) -> None:
-        super().__init__(stream, parcels, confirms, before)
+        super().__init__(stream, prepared_puts, confirms, before)
         self.key = key
         self.headers = headers
         self.partition = 0
@@ -205,14 +207,14 @@ class StreamCopy(Copy):
 
     @property
     def waits(self) -> bool:
-        """See :class:`Copy`."""
+        """See :class:`QueueDelivery`."""
         return bool(self.queue.options.overflow == "block")
 
     def put(self, block: bool, until: float | None) -> None:
         """Append what is left. Raises Full, StreamDeleted and the like."""
-        while self.taken < len(self.parcels):
+        while self.taken < len(self.prepared_puts):
             left = None if until is None else max(0.0, until - time.monotonic())
-            value, codec = self.parcels[self.taken]
+            value, codec = self.prepared_puts[self.taken]
             done = self.queue.append(
                 value,
                 key=self.key,
@@ -227,7 +229,7 @@ class StreamCopy(Copy):
             self.sequence = done.offset + 1
 
     def confirm(self, until: float | None) -> None:
-        """See :class:`Copy`."""
+        """See :class:`QueueDelivery`."""
         left = None if until is None else max(0.0, until - time.monotonic())
         if not self.queue.logs[self.partition].wait_synced(self.sequence, left):
             raise NotConfirmed(
@@ -239,14 +241,14 @@ class StreamCopy(Copy):
 
     @property
     def number(self) -> int:
-        """See :class:`Copy`."""
+        """See :class:`QueueDelivery`."""
         return self.sequence << 16 | self.partition
 
     def want(self) -> None:
-        """See :class:`Copy`; who waits for a partition says so itself."""
+        """See :class:`QueueDelivery`; who waits for a partition says so itself."""
 
 
-class Letters:
+class Deliveries:
     """Messages that are to be put into several queues: bytes of their codecs, and properties."""
 
     def __init__(self, bodies: list[tuple[Any, str]], properties: Mapping[str, Any]) -> None:
@@ -258,17 +260,17 @@ class Letters:
         """How many they are."""
         return len(self._bodies)
 
-    def copy_for(self, queue: Any, confirm: Any, before: int = 0) -> Copy:
+    def delivery_for(self, queue: Any, confirm: Any, before: int = 0) -> QueueDelivery:
         """What the queue is to get, ``before`` of which it has.
 
         Raises what a put raises that can never succeed.
         """
         confirms = queue.confirms_on_disk(confirm)
-        parcels = [
+        prepared_puts = [
             queue.wrap(body, codec=codec, encoded=True, **self._properties)
             for body, codec in self._bodies
         ]
-        return Copy(queue, parcels, confirms, min(before, len(parcels)))
+        return QueueDelivery(queue, prepared_puts, confirms, min(before, len(prepared_puts)))
 
     def append_for(self, stream: Any, key: str, confirm: Any, before: int = 0) -> StreamCopy:
         """What the stream is to get, ``before`` of which it has.
@@ -319,12 +321,12 @@ def check_headers(headers: object) -> None:
         raise TypeError(f"headers={headers!r:.80} must be a map, not {type(headers).__name__}")
 
 
-def letters(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Letters:
+def letters(bodies: Iterable[Any], properties: Mapping[str, Any]) -> Deliveries:
     """The bodies with their properties, encoded. Raises InvalidOption and TypeError."""
     check_headers(properties.get("headers"))
     others = {name: value for name, value in properties.items() if name != "codec"}
     codec = properties.get("codec")
-    return Letters([_encoded(body, codec) for body in bodies], others)
+    return Deliveries([_encoded(body, codec) for body in bodies], others)
 
 
 def _encoded(body: Any, codec: str | None) -> tuple[Any, str]:
@@ -334,36 +336,38 @@ def _encoded(body: Any, codec: str | None) -> tuple[Any, str]:
 
 def finish(outcome: Outcome, block: bool | None, until: float | None) -> None:
     """Wait for room where there was none, and for the disk; ``until``: a monotonic time."""
-    for copy in outcome.full:
-        if copy.waits or until is not None if block is None else block:
-            del outcome.refused[copy.name]
-            _put(copy, outcome, True, until)
-    confirming = [copy for copy in outcome.copies if copy.confirms and copy.sequence]
-    for copy in confirming:
-        copy.want()
-    for copy in confirming:
+    for delivery in outcome.full:
+        if delivery.waits or until is not None if block is None else block:
+            del outcome.refused[delivery.name]
+            _put(delivery, outcome, True, until)
+    confirming = [
+        delivery for delivery in outcome.copies if delivery.confirms and delivery.sequence
+    ]
+    for delivery in confirming:
+        delivery.want()
+    for delivery in confirming:
         try:
-            copy.confirm(until)
+            delivery.confirm(until)
         except ShmqError as error:
-            outcome.refused.setdefault(copy.name, error)
+            outcome.refused.setdefault(delivery.name, error)
 
 
-def begin(copies: list[Copy], refused: dict[str, ShmqError]) -> Outcome:
+def begin(copies: list[QueueDelivery], refused: dict[str, ShmqError]) -> Outcome:
     """Put the copies where there is room, and wait for nothing."""
     outcome = Outcome(len(copies) + len(refused), refused=dict(refused), copies=copies)
-    for copy in copies:
-        if not _put(copy, outcome, False, None):
-            outcome.full.append(copy)
+    for delivery in copies:
+        if not _put(delivery, outcome, False, None):
+            outcome.full.append(delivery)
     return outcome
 
 
-def _put(copy: Copy, outcome: Outcome, block: bool, until: float | None) -> bool:
+def _put(delivery: QueueDelivery, outcome: Outcome, block: bool, until: float | None) -> bool:
     """Whether nothing is to be waited for: it is put, refused, or the queue is gone."""
-    name = copy.name
+    name = delivery.name
     try:
-        copy.put(block, until)
+        delivery.put(block, until)
     except Full as error:
-        outcome.refused[name] = _full(copy, error)
+        outcome.refused[name] = _full(delivery, error)
         return False
     except (QueueDeleted, StreamDeleted):
         outcome.reached -= 1
@@ -372,7 +376,7 @@ def _put(copy: Copy, outcome: Outcome, block: bool, until: float | None) -> bool
     return True
 
 
-def _full(copy: Copy, error: Full) -> Full:
-    if not copy.taken:
+def _full(delivery: QueueDelivery, error: Full) -> Full:
+    if not delivery.taken:
         return error
-    return Full(f"it took {copy.taken} of {len(copy.parcels)} messages: {error}")
+    return Full(f"it took {delivery.taken} of {len(delivery.prepared_puts)} messages: {error}")

@@ -13,7 +13,7 @@ from shmq.errors import Empty
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Replies", "Tally", "ThreadReplies", "Ticket"]
+__all__ = ["Replies", "ReplyCounts", "ThreadReplies", "Ticket"]
 
 #: The most replies that are read at a time, where more than one is expected.
 _AT_ONCE = 64
@@ -22,7 +22,7 @@ _AT_ONCE = 64
 _FRESH = 1.0
 
 
-class Tally:
+class ReplyCounts:
     """What a client counts over all its reply queues."""
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class Replies:
     the next one. So who waits alone is handed the reply by nobody.
     """
 
-    def __init__(self, queue: api.Queue, tally: Tally) -> None:
+    def __init__(self, queue: api.Queue, counts: ReplyCounts) -> None:
         self.queue = queue
         #: Whether it is known that the queue is gone.
         self.is_lost = False
-        self._tally = tally
+        self._counts = counts
         self._numbers = itertools.count(1)
         self._open: dict[str, Ticket] = {}
         self._asleep: dict[Ticket, None] = {}
@@ -83,7 +83,7 @@ class Replies:
         self._used_at = time.monotonic()
         ticket = self._open.pop(message.correlation or "", None)
         if ticket is None:
-            self._tally.late += 1
+            self._counts.late += 1
         else:
             ticket.message = message
         return ticket
@@ -92,8 +92,8 @@ class Replies:
 class ThreadReplies(Replies):
     """Replies that threads wait for."""
 
-    def __init__(self, queue: api.Queue, tally: Tally) -> None:
-        super().__init__(queue, tally)
+    def __init__(self, queue: api.Queue, counts: ReplyCounts) -> None:
+        super().__init__(queue, counts)
         self._lock = threading.Lock()
 
     def wait(self, ticket: Ticket, until: float | None) -> api.Message | None:

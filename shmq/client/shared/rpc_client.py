@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmq import api
 from shmq.api.options import check_whole
-from shmq.client.shared.reply_inbox import Replies, Tally, ThreadReplies
+from shmq.client.shared.reply_inbox import Replies, ReplyCounts, ThreadReplies
 from shmq.client.shared.rpc_server import Service, failure_of
 from shmq.errors import ConnectionLost, NoReply, QueueDeleted, ShmqError
 from shmq.native import _core
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from shmq.client.shared.reply_inbox_async import LoopReplies
 
-__all__ = ["REPLY_OPTIONS", "Asker"]
+__all__ = ["REPLY_OPTIONS", "RpcClient"]
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ REPLY_OPTIONS: dict[str, Any] = {
 }
 
 
-class Asker(api.Broker):
+class RpcClient(api.Broker):
     """The part of a broker that asks and serves.
 
     It has a reply queue for its threads and one for each event loop, made with their first
@@ -43,7 +43,7 @@ class Asker(api.Broker):
     """
 
     def __init__(self) -> None:
-        self._tally = Tally()
+        self._tally = ReplyCounts()
         self._ended = False
         self._targets: dict[str, api.Queue] = {}
         self._forget_replies()

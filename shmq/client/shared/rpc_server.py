@@ -63,7 +63,7 @@ class Service:
         self._queue = queue
         self._handler = handler
         self._tracebacks = tracebacks
-        self._doors: OrderedDict[str, api.Queue] = OrderedDict()
+        self._handles: OrderedDict[str, api.Queue] = OrderedDict()
         self._keeper = LeaseKeeper(f"queue {queue.name!r}", queue.options.visibility_timeout)
         #: How many messages were handled.
         self.handled = 0
@@ -74,9 +74,9 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self._keeper.__exit__()
-        for door in self._doors.values():
-            door.close()
-        self._doors.clear()
+        for handle in self._handles.values():
+            handle.close()
+        self._handles.clear()
 
     def run(self, prefetch: int, stop: threading.Event | None) -> None:
         """Handle what comes until ``stop`` is set. Raises what a get of the queue raises."""
@@ -130,27 +130,31 @@ class Service:
             return
         try:
             try:
-                self._door(name).put(reply, None, _PATIENCE, correlation=known_as, headers=headers)
+                self._handle_of(name).put(
+                    reply, None, _PATIENCE, correlation=known_as, headers=headers
+                )
             except (Full, QueueDeleted):
                 raise
             except Exception as error:  # noqa: BLE001 - it is told to who asked
                 text, headers = self._told(error)
-                self._door(name).put(text, None, _PATIENCE, correlation=known_as, headers=headers)
+                self._handle_of(name).put(
+                    text, None, _PATIENCE, correlation=known_as, headers=headers
+                )
         except (QueueDeleted, NoSuchQueue):
-            self._doors.pop(name, None)  # who asked is gone
+            self._handles.pop(name, None)  # who asked is gone
         except (Full, NoSpace, Forbidden, InvalidName, ConnectionLost) as error:
             log.warning("queue %s: a reply is dropped: %s", self._queue.name, error)
 
-    def _door(self, name: str) -> api.Queue:
+    def _handle_of(self, name: str) -> api.Queue:
         """The reply queue of that name; those that were not used for longest are closed."""
-        door = self._doors.get(name)
-        if door is None:
-            door = self._doors[name] = self._broker.queue(name)
-            if len(self._doors) > _DOORS:
-                self._doors.popitem(last=False)[1].close()
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._handles[name] = self._broker.queue(name)
+            if len(self._handles) > _DOORS:
+                self._handles.popitem(last=False)[1].close()
         else:
-            self._doors.move_to_end(name)
-        return door
+            self._handles.move_to_end(name)
+        return handle
 
 
 def _settle(message: api.Message, deed: Callable[[], None]) -> None:

@@ -14,10 +14,10 @@ from shmq.schema.compare import Compatibility
 if TYPE_CHECKING:
     from shmq.client.shared.typed_queue import TypedQueue, TypedStream
 
-__all__ = ["Registrar"]
+__all__ = ["SchemaMethods"]
 
 
-class Registrar(api.Broker):
+class SchemaMethods(api.Broker):
     """The part of a broker that keeps schemas."""
 
     @abc.abstractmethod

@@ -15,7 +15,7 @@ from shmq.errors import DamagedFile, OffsetOutOfRange, ShmqError
 from shmq.native import _core
 from shmq.routing.topic import Topics, check_pattern
 
-__all__ = ["Floors", "Subscription"]
+__all__ = ["RetentionFloors", "Subscription"]
 
 #: The most records that are asked for at once while the history is looked for.
 _MOST: Final = 4096
@@ -28,7 +28,7 @@ _TARGET: Final = ("queue", "")
 Lost = Callable[[int], object]
 
 
-class Floors(Protocol):
+class RetentionFloors(Protocol):
     """What keeps records from being overwritten that a subscription has not had."""
 
     def take(self, position: Mapping[int, int]) -> None:
@@ -50,7 +50,7 @@ class Floors(Protocol):
         """As `close`, without waiting for anything."""
 
 
-class _NoFloors:
+class _NoRetentionFloors:
     """Of a subscription that holds nothing back."""
 
     def __init__(self, stream: Any) -> None:
@@ -114,7 +114,7 @@ class Subscription(api.Subscription):
         limit: int,
         on_lost: Lost | None,
         on_damage: api.OnDamage,
-        hold: Callable[[], Floors],
+        hold: Callable[[], RetentionFloors],
     ) -> None:
         _core.check_timeout(timeout)
         check_one_of("policy", policy, ("drop-oldest", "block"))
@@ -129,7 +129,7 @@ class Subscription(api.Subscription):
         self._keys = _Keys(pattern)
         history = None if history is None else check_whole("history", history, 0)
         first = stream.earliest if history is None else stream.latest
-        self._floors: Floors = hold() if policy == "block" else _NoFloors(stream)
+        self._floors: RetentionFloors = hold() if policy == "block" else _NoRetentionFloors(stream)
         try:
             position = _begin(stream, first, self._floors)
             before = _History(stream, self._keys, history or 0, on_damage)
@@ -227,7 +227,7 @@ class Subscription(api.Subscription):
             floors.drop()
 
 
-def _begin(stream: Any, first: Callable[[int], int], floors: Floors) -> dict[int, int]:
+def _begin(stream: Any, first: Callable[[int], int], floors: RetentionFloors) -> dict[int, int]:
     """Where to begin, and the floors keep it there."""
     while True:
         position = {partition: first(partition) for partition in range(stream.partitions)}

@@ -30,7 +30,7 @@ from shmq.namespace import group_files
 from shmq.namespace.namespace import Namespace
 from shmq.native import _group
 
-__all__ = ["Doors", "happen", "put_out", "take_in"]
+__all__ = ["TransactionHandles", "happen", "put_out", "take_in"]
 
 log = logging.getLogger("shmq")
 
@@ -40,7 +40,7 @@ _PAUSE = 0.05
 _GONE = (NoSuchQueue, QueueDeleted, NoSuchStream, StreamDeleted)
 
 
-class Doors:
+class TransactionHandles:
     """The queues, streams and groups of a transaction; whoever commits has them open."""
 
     def __init__(self, namespace: Namespace) -> None:
@@ -77,51 +77,56 @@ class Doors:
         stack.callback(found.close)
         return found if found.identity == identity else None
 
-    def roster(self, stream: int, group: str) -> _group.Roster | None:
+    def group_state(self, stream: int, group: str) -> _group.GroupState | None:
         """The group; None if it has gone."""
         found = self.open.get(("group", stream, group))
         return group_files.look_at(self._namespace, stream, group) if found is None else found
 
 
-def happen(doors: Doors, transaction: dict[str, Any], *, wait: bool) -> bool:
+def happen(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
     """Do it all; False: there is no room for some of it yet, which comes with ``wait`` alone.
 
     What was deleted meanwhile is left out.
     """
-    take_in(doors, transaction)
-    return put_out(doors, transaction, wait=wait)
+    take_in(handles, transaction)
+    return put_out(handles, transaction, wait=wait)
 
 
-def take_in(doors: Doors, transaction: dict[str, Any]) -> None:
+def take_in(handles: TransactionHandles, transaction: dict[str, Any]) -> None:
     """What went in is done with."""
     for offsets in transaction["offsets"]:
-        _commit_offsets(doors, *offsets)
+        _commit_offsets(handles, *offsets)
     for acks in transaction["acks"]:
-        _ack(doors, *acks)
+        _ack(handles, *acks)
 
 
-def put_out(doors: Doors, transaction: dict[str, Any], *, wait: bool) -> bool:
+def put_out(handles: TransactionHandles, transaction: dict[str, Any], *, wait: bool) -> bool:
     """What comes out is there; as `happen`."""
     process = transaction["process"]
     for puts in transaction["puts"]:
-        _publish(doors, process, *puts)
+        _publish(handles, process, *puts)
     waiting = set()
     for one in transaction["appends"]:
         # What comes later must not be before what waits: its numbers would be taken for known.
-        if one[0] in waiting or not _append(doors, process, *one, wait=wait):
+        if one[0] in waiting or not _append(handles, process, *one, wait=wait):
             waiting.add(one[0])
     return not waiting
 
 
 def _commit_offsets(
-    doors: Doors, stream: int, group: str, group_id: int, member: int, offsets: dict[int, int]
+    handles: TransactionHandles,
+    stream: int,
+    group: str,
+    group_id: int,
+    member: int,
+    offsets: dict[int, int],
 ) -> None:
-    roster = doors.roster(stream, group)
-    if roster is None or roster.options["group_id"] != group_id:
+    group_state = handles.group_state(stream, group)
+    if group_state is None or group_state.options["group_id"] != group_id:
         return
     with contextlib.suppress(StreamDeleted):
         for partition, offset in offsets.items():
-            if not roster.commit(partition, member, offset):
+            if not group_state.commit(partition, member, offset):
                 log.warning(
                     "group %s: partition %s was taken from member %s in the middle of a "
                     "transaction, which commits offset %s",
@@ -129,14 +134,16 @@ def _commit_offsets(
                 )
 
 
-def _ack(doors: Doors, name: str, identity: int, receipts: list[int]) -> None:
-    with doors.opened("queue", name, identity) as queue:
+def _ack(handles: TransactionHandles, name: str, identity: int, receipts: list[int]) -> None:
+    with handles.opened("queue", name, identity) as queue:
         if queue is not None:
             queue.ack_many(receipts)
 
 
-def _publish(doors: Doors, process: int, name: str, identity: int, receipts: list[int]) -> None:
-    with doors.opened("queue", name, identity) as queue:
+def _publish(
+    handles: TransactionHandles, process: int, name: str, identity: int, receipts: list[int]
+) -> None:
+    with handles.opened("queue", name, identity) as queue:
         if queue is None:
             return
         for receipt in receipts:
@@ -147,7 +154,7 @@ def _publish(doors: Doors, process: int, name: str, identity: int, receipts: lis
 
 
 def _append(
-    doors: Doors,
+    handles: TransactionHandles,
     process: int,
     name: str,
     identity: int,
@@ -158,7 +165,7 @@ def _append(
     wait: bool,
 ) -> bool:
     """Whether there was room."""
-    with doors.opened("stream", name, identity) as stream:
+    with handles.opened("stream", name, identity) as stream:
         while stream is not None:
             how = {"producer": process, "gaps": True, "wait": wait, "confirm": "memory"}
             try:
@@ -198,10 +205,10 @@ def _append_to(
 ) -> list[tuple[int, Entry]]:
     """Those that are not there, as their partitions are sealed."""
     sealed = []
-    for at, lot in by_partition(entries, possible).items():
-        joined = b"".join(entry for _, (entry, *_) in lot)
+    for at, of_partition in by_partition(entries, possible).items():
+        joined = b"".join(entry for _, (entry, *_) in of_partition)
         try:
-            stream.append_block(joined, partition=at, sequence=sequence + lot[0][0], **how)
+            stream.append_block(joined, partition=at, sequence=sequence + of_partition[0][0], **how)
         except PartitionSealed:
-            sealed += lot
+            sealed += of_partition
     return sorted(sealed, key=lambda numbered: numbered[0])

@@ -12,7 +12,13 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from shmq.client.transaction.transaction_log import TRANSACTION, Ledger, hold, ledger_path, owners
+from shmq.client.transaction.transaction_log import (
+    TRANSACTION,
+    TransactionLog,
+    hold,
+    ledger_path,
+    owners,
+)
 from shmq.errors import ShmqError, no_descriptor
 from shmq.namespace.namespace import Namespace
 
@@ -54,43 +60,43 @@ def settle(namespace: Namespace, process: int) -> bool:
     """
     if not ledger_path(namespace, process).exists():
         return True
-    with _held(namespace, process, make=False) as ledger:
-        if ledger is None:
+    with _held(namespace, process, make=False) as transaction_log:
+        if transaction_log is None:
             return not ledger_path(namespace, process).exists()
-        return _finish(namespace, process, ledger)
+        return _finish(namespace, process, transaction_log)
 
 
 @contextlib.contextmanager
 def taking(namespace: Namespace, process: int) -> Iterator[bool]:
     """Whether what the process has may be taken from it: meanwhile it commits nothing."""
-    with _held(namespace, process, make=True) as ledger:
-        yield ledger is not None and _finish(namespace, process, ledger)
+    with _held(namespace, process, make=True) as transaction_log:
+        yield transaction_log is not None and _finish(namespace, process, transaction_log)
 
 
 @contextlib.contextmanager
-def _held(namespace: Namespace, process: int, *, make: bool) -> Iterator[Ledger | None]:
+def _held(namespace: Namespace, process: int, *, make: bool) -> Iterator[TransactionLog | None]:
     with contextlib.ExitStack() as stack:
         try:
-            ledger = stack.enter_context(hold(namespace, process, make=make))
+            transaction_log = stack.enter_context(hold(namespace, process, make=make))
         except (ShmqError, OSError) as error:
             log.warning("what process %s was committing waits: %s", process, error)
-            ledger = None
-        yield ledger
+            transaction_log = None
+        yield transaction_log
 
 
-def _finish(namespace: Namespace, process: int, ledger: Ledger) -> bool:
-    if not ledger.is_committed:
+def _finish(namespace: Namespace, process: int, transaction_log: TransactionLog) -> bool:
+    if not transaction_log.is_committed:
         return True
     # Hardly anybody meets one who died in the middle of a commit: it is loaded then.
-    from shmq.client.transaction.apply import Doors, happen  # noqa: PLC0415
+    from shmq.client.transaction.apply import TransactionHandles, happen  # noqa: PLC0415
 
     try:
-        done = happen(Doors(namespace), ledger.read(), wait=False)
+        done = happen(TransactionHandles(namespace), transaction_log.read(), wait=False)
     except (ShmqError, OSError) as error:
         log.warning("what process %s has committed waits: %s", process, error)
         return False
     if done:
-        ledger.finish()
+        transaction_log.finish()
     return done
 
 

@@ -34,12 +34,12 @@ from shmq.native.lock_holder import locker_of, take_file_lock
 
 __all__ = [
     "TRANSACTION",
-    "Ledger",
+    "TransactionLog",
     "hold",
     "ledger_path",
     "noted",
     "owners",
-    "read_noted",
+    "read_transactions",
 ]
 
 #: magic and version, bytes of the record, their CRC-32; then the state, a byte of its own.
@@ -85,7 +85,7 @@ def noted(namespace: Namespace) -> dict[tuple[int, int], Path]:
     return found
 
 
-def read_noted(path: Path) -> tuple[dict[str, Any] | None, bool]:
+def read_transactions(path: Path) -> tuple[dict[str, Any] | None, bool]:
     """The transaction if it is committed, and whether all of it has happened.
 
     Raises FileNotFoundError, SegmentError.
@@ -96,12 +96,12 @@ def read_noted(path: Path) -> tuple[dict[str, Any] | None, bool]:
         state = os.pread(fd, 1, _STATE_AT)
         if state not in {_COMMITTED, _HAPPENED}:
             return None, False
-        return Ledger(fd, path).read(), state == _HAPPENED
+        return TransactionLog(fd, path).read(), state == _HAPPENED
     finally:
         os.close(fd)
 
 
-class Ledger:
+class TransactionLog:
     """A process's file, held by this thread."""
 
     def __init__(self, fd: int, path: Path) -> None:
@@ -180,7 +180,7 @@ def _write(fd: int, what: bytes, where: int) -> None:
 @contextlib.contextmanager
 def hold(
     namespace: Namespace, process: int, *, make: bool, until: float | None = None
-) -> Iterator[Ledger | None]:
+) -> Iterator[TransactionLog | None]:
     """Hold the file of a process. It is removed at the end, unless it has what is to be done.
 
     None: another thread or process holds it; or it is not there, and ``make`` is false. It is
@@ -193,11 +193,11 @@ def hold(
         yield None
         return
     _open.add(fd)
-    ledger = Ledger(fd, path)
+    transaction_log = TransactionLog(fd, path)
     try:
-        yield ledger
+        yield transaction_log
     finally:
-        if not ledger.is_committed:
+        if not transaction_log.is_committed:
             path.unlink(missing_ok=True)
             _core.mark()
         _open.discard(fd)

@@ -20,7 +20,7 @@ from typing import Final
 from shmq.errors import InvalidOption
 from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
 
-__all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "Doors", "Token", "hash_of", "make_token"]
+__all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "AccessList", "Token", "hash_of", "make_token"]
 
 ALL_RIGHTS: Final = PRODUCE_RIGHT | CONSUME_RIGHT | ADMIN_RIGHT
 
@@ -154,7 +154,7 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern)
 
 
-class Doors:
+class AccessList:
     """Who is let in. Without tokens, everybody."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
 
-__all__ = ["Carrier"]
+__all__ = ["Connection"]
 
 log = logging.getLogger("shmq.server")
 
@@ -22,7 +22,7 @@ DISCARDING: Final = 2.0
 _CHUNK: Final = 1 << 16
 
 
-class Carrier(abc.ABC):
+class Connection(abc.ABC):
     """A connection between its socket and its session.
 
     It goes through three states: open; ending, when nothing is read any more and what is
@@ -35,7 +35,7 @@ class Carrier(abc.ABC):
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         session: Session,
-        gone: Callable[[Carrier], None],
+        gone: Callable[[Connection], None],
     ) -> None:
         self.session = session
         #: Called when the session has ended, which is before the socket is closed; maybe twice.

@@ -7,12 +7,12 @@ import os
 from multiprocessing import reduction
 from typing import Any, Final
 
-__all__ = ["Census"]
+__all__ = ["ConnectionCounts"]
 
 _WORD: Final = 8
 
 
-class Census:
+class ConnectionCounts:
     """A number for each worker, in memory that all of them share.
 
     Each is written by one process. Two that look in the same moment may both find room for
@@ -38,5 +38,5 @@ class Census:
         return _attached, (self.rows, reduction.DupFd(self._fd))
 
 
-def _attached(rows: int, fd: Any) -> Census:
-    return Census(rows, fd.detach())
+def _attached(rows: int, fd: Any) -> ConnectionCounts:
+    return ConnectionCounts(rows, fd.detach())

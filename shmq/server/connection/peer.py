@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from shmq.server.auth.tokens import ALL_RIGHTS, Doors, Token
-from shmq.server.connection.connection import Carrier
+from shmq.server.auth.tokens import ALL_RIGHTS, AccessList, Token
+from shmq.server.connection.connection import Connection
 
-__all__ = ["Caller"]
+__all__ = ["Peer"]
 
 
-class Caller:
+class Peer:
     """What is known of a client. A session carries it as its context."""
 
-    __slots__ = ("carrier", "client", "peer", "token")
+    __slots__ = ("client", "connection", "peer", "token")
 
     def __init__(self, peer: str) -> None:
         #: What carries its session; None: it is being made.
-        self.carrier: Carrier | None = None
+        self.connection: Connection | None = None
         #: Its address.
         self.peer = peer
         #: What it calls itself.
@@ -23,15 +23,15 @@ class Caller:
         #: What it was let in by; None: it has shown none, or needs none.
         self.token: Token | None = None
 
-    def rights(self, doors: Doors, queue: str) -> int:
+    def rights(self, access_list: AccessList, queue: str) -> int:
         """What it may do to the queue, as the engine's bits."""
-        if not doors.ask:
+        if not access_list.ask:
             return ALL_RIGHTS
         return 0 if self.token is None else self.token.rights(queue)
 
-    def stream_rights(self, doors: Doors, stream: str, group: str | None) -> int:
+    def stream_rights(self, access_list: AccessList, stream: str, group: str | None) -> int:
         """What it may do to the stream, or to that group of it: see the token's."""
-        if not doors.ask:
+        if not access_list.ask:
             return ALL_RIGHTS
         return 0 if self.token is None else self.token.stream_rights(stream, group)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shmq.server.connection.connection import Carrier
+from shmq.server.connection.connection import Connection
 
-__all__ = ["Plain"]
+__all__ = ["PlainConnection"]
 
 
-class Plain(Carrier):
+class PlainConnection(Connection):
     """The engine itself reads from the socket and writes to it."""
 
     def _readable(self) -> None:

@@ -6,13 +6,13 @@ import logging
 import time
 from typing import Any, Final
 
-__all__ = ["Seldom"]
+__all__ = ["RateLimitedLog"]
 
 #: How long one line of a kind keeps back those that follow, in seconds.
 PAUSE: Final = 1.0
 
 
-class Seldom:
+class RateLimitedLog:
     """Logs one line of each kind a second, and how many were left out since."""
 
     def __init__(self, log: logging.Logger) -> None:

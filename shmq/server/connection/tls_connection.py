@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from shmq.native._core import ENDING, GONE, PAUSED, WANTS_WRITE, Session
-from shmq.server.connection.connection import Carrier
-from shmq.server.connection.rate_limited_log import Seldom
+from shmq.server.connection.connection import Connection
+from shmq.server.connection.rate_limited_log import RateLimitedLog
 
-__all__ = ["Secure"]
+__all__ = ["TlsConnection"]
 
 log = logging.getLogger("shmq.server")
-_seldom = Seldom(log)
+_seldom = RateLimitedLog(log)
 
 _CHUNK: Final = 1 << 16
 
@@ -29,7 +29,7 @@ _AHEAD: Final = 1 << 18
 _DEAF: Final = PAUSED | ENDING | GONE
 
 
-class Secure(Carrier):
+class TlsConnection(Connection):
     """TLS between the socket and the session, without a transport.
 
     ``handshake`` is how long its own handshake may take, in seconds.
@@ -40,7 +40,7 @@ class Secure(Carrier):
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         session: Session,
-        gone: Callable[[Carrier], None],
+        gone: Callable[[Connection], None],
         context: ssl.SSLContext,
         handshake: float,
     ) -> None:
@@ -104,7 +104,7 @@ class Secure(Carrier):
         self.close()
 
     def close(self) -> None:
-        """See `Carrier`."""
+        """See `Connection`."""
         self._patience.cancel()
         super().close()
 

@@ -12,7 +12,7 @@ from shmq.native._core import Session
 from shmq.protocol.opcodes import Status
 from shmq.server.handlers.error_status import refusal_of
 
-__all__ = ["Confirming"]
+__all__ = ["DurableAppends"]
 
 log = logging.getLogger("shmq.server")
 
@@ -22,7 +22,7 @@ _BAD_DISK: Final = 0.02
 _FIRST_PAUSE: Final = 0.0005
 
 
-class Confirming:
+class DurableAppends:
     """The answers that wait for a disk, a task each."""
 
     def __init__(self) -> None:

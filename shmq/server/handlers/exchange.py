@@ -25,7 +25,7 @@ from shmq.namespace.namespace import Namespace
 from shmq.native._core import ADMIN_RIGHT, PRODUCE_RIGHT
 from shmq.server.handlers.error_status import status_of
 
-__all__ = ["Exchanging"]
+__all__ = ["ExchangeHandler"]
 
 _CHANGES: Final = frozenset({"create", "delete", "bind", "unbind"})
 
@@ -49,7 +49,7 @@ _PROPERTIES: Final[dict[str, tuple[str, float | None]]] = {
 }
 
 
-class Exchanging:
+class ExchangeHandler:
     """The exchanges of a server's namespace, as its clients see them."""
 
     def __init__(self, broker: LocalBroker) -> None:
@@ -153,7 +153,7 @@ class Exchanging:
         exchange = self._attached(name)
         _need(rights, name, PRODUCE_RIGHT, "produce to")
         codec = properties.pop("codec", None) or "bytes"
-        letters = exchange_delivery.Letters([(body, codec) for body in bodies], properties)
+        letters = exchange_delivery.Deliveries([(body, codec) for body in bodies], properties)
         outcome = exchange.deliver(
             letters,
             asked.get("key", ""),

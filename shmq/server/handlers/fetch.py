@@ -15,7 +15,7 @@ from shmq.server.handlers.error_status import refusal_of
 from shmq.server.handlers.request_errors import Refusal
 from shmq.server.handlers.stream_request import Fetch
 
-__all__ = ["Fetching"]
+__all__ = ["FetchHandler"]
 
 log = logging.getLogger("shmq.server")
 
@@ -25,7 +25,7 @@ _PART: Final = struct.Struct("!IQQI")
 _MOST: Final = 4 << 20
 
 
-class Fetching:
+class FetchHandler:
     """The FETCHes that wait, a task each."""
 
     def __init__(self) -> None:
@@ -66,11 +66,13 @@ class Fetching:
         for task in list(self._waiting):
             task.cancel()
 
-    async def _serve(self, session: Session, asked: int, stream: LocalStream, wish: Fetch) -> None:
+    async def _serve(
+        self, session: Session, asked: int, stream: LocalStream, quota_request: Fetch
+    ) -> None:
         status, payload = Status.OK, b""
         try:
-            if await stream.abeyond_any(dict(wish.places), wish.wait):
-                payload = _found(stream, wish)
+            if await stream.abeyond_any(dict(quota_request.places), quota_request.wait):
+                payload = _found(stream, quota_request)
         except ShmqError as error:
             gone = stream.control.deleted  # and its handle may be closed for that
             status, payload = (Status.NO_QUEUE, b"") if gone else refusal_of(error)

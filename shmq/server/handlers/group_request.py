@@ -12,7 +12,7 @@ from shmq.errors import InvalidName
 from shmq.protocol.opcodes import Status
 from shmq.server.handlers.request_errors import Refusal, map_of
 
-__all__ = ["Asked", "Places", "Take", "receipts_of"]
+__all__ = ["GroupRequest", "PartitionPositions", "ShareTake", "receipts_of"]
 
 _SIZE: Final = struct.Struct("!H")
 _MEMBER: Final = struct.Struct("!QQ")
@@ -20,7 +20,7 @@ _PLACE: Final = struct.Struct("!IQ")
 _TAKE: Final = struct.Struct("!I")
 
 
-class Asked:
+class GroupRequest:
     """A request of a member: the group, the stream's identity, its id, and what follows."""
 
     def __init__(self, rest: bytes) -> None:
@@ -51,7 +51,7 @@ class Asked:
         return map_of(self.rest)
 
 
-class Places:
+class PartitionPositions:
     """What follows a request that takes, leaves or commits partitions."""
 
     def __init__(self, rest: bytes, partitions: int) -> None:
@@ -63,7 +63,7 @@ class Places:
                 raise _bad(f"partition {partition}, offset {offset}: there is none such")
 
 
-class Take:
+class ShareTake:
     """What follows a SHARE_TAKE: how many, and whether they are handed out at once."""
 
     def __init__(self, rest: bytes) -> None:

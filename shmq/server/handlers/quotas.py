@@ -23,15 +23,15 @@ from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
 from shmq.protocol.opcodes import Status
 from shmq.server.auth.limits import Limits, Quota
 from shmq.server.auth.tokens import Token
-from shmq.server.connection.peer import Caller
+from shmq.server.connection.peer import Peer
 from shmq.server.handlers.request_errors import Refusal
 
-__all__ = ["Quotas", "Wish"]
+__all__ = ["QuotaRequest", "Quotas"]
 
 _BLOCK: Final = 512  # bytes of st_blocks
 
 
-class Wish(NamedTuple):
+class QuotaRequest(NamedTuple):
     """What a request is about to make: names of a kind of a :class:`Quota`, and bytes."""
 
     kind: str
@@ -48,46 +48,48 @@ class Quotas:
         self._namespace = Namespace.of(broker.namespace)
 
     @contextlib.contextmanager
-    def room_for(self, session: Session, wished: Callable[[], Wish | None]) -> Iterator[None]:
+    def room_for(
+        self, session: Session, wished: Callable[[], QuotaRequest | None]
+    ) -> Iterator[None]:
         """Have in the block room for what it makes: nobody else makes anything meanwhile.
 
         ``wished`` says what that will be; None: nothing. Raises Refusal with NO_SPACE, and
         LockTimeout.
         """
-        caller: Caller = session.context
+        peer: Peer = session.context
         namespace, token = self.limits.namespace, self.limits.token
-        limited = namespace or (token and caller.token is not None)
+        limited = namespace or (token and peer.token is not None)
         if not limited or wished() is None:
             yield
             return
         with self._namespace.locked():
-            wish = wished()
-            if wish is not None:  # nobody has made it meanwhile
-                self._check("namespace", namespace, wish, None)
-                if caller.token is not None:
-                    self._check("token", token, wish, caller.token)
+            wanted = wished()
+            if wanted is not None:  # nobody has made it meanwhile
+                self._check("namespace", namespace, wanted, None)
+                if peer.token is not None:
+                    self._check("token", token, wanted, peer.token)
             yield
 
-    def _check(self, scope: str, quota: Quota, wish: Wish, token: Token | None) -> None:
+    def _check(self, scope: str, quota: Quota, wanted: QuotaRequest, token: Token | None) -> None:
         who = f"namespace {self._namespace.name!r}" if token is None else f"token {token.name!r}"
-        what = ", ".join(map(repr, wish.names))
-        most: int | None = getattr(quota, wish.kind)
-        if most is not None and wish.names:
-            there = self._count(wish.kind, token)
-            if there + len(wish.names) > most:
+        what = ", ".join(map(repr, wanted.names))
+        most: int | None = getattr(quota, wanted.kind)
+        if most is not None and wanted.names:
+            there = self._count(wanted.kind, token)
+            if there + len(wanted.names) > most:
                 raise Refusal(
                     Status.NO_SPACE,
-                    f"limits.{scope}.{wish.kind}={most}: {who} has {there} {wish.kind}, and "
-                    f"{what} would be {len(wish.names)} more: delete some, or have the server's "
+                    f"limits.{scope}.{wanted.kind}={most}: {who} has {there} {wanted.kind}, and "
+                    f"{what} would be {len(wanted.names)} more: delete some, or have the server's "
                     f"limit raised",
                 )
-        if quota.bytes is not None and wish.size:
+        if quota.bytes is not None and wanted.size:
             taken = self._bytes(token)
-            if taken + wish.size > quota.bytes:
+            if taken + wanted.size > quota.bytes:
                 raise Refusal(
                     Status.NO_SPACE,
                     f"limits.{scope}.bytes={quota.bytes}: the queues and streams of {who} take "
-                    f"{taken} bytes, and {what or 'new partitions'} would take {wish.size} more: "
+                    f"{taken} bytes, and {what or 'new partitions'} would take {wanted.size} more: "
                     f"delete some, ask for less, or have the server's limit raised",
                 )
 

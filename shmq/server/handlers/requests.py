@@ -27,12 +27,12 @@ from shmq.native import _core
 from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Filter, Session
 from shmq.protocol.opcodes import FOREVER, Status, Type
 from shmq.server.auth.limits import Limits
-from shmq.server.auth.tokens import Doors
-from shmq.server.connection.peer import Caller
-from shmq.server.connection.rate_limited_log import Seldom
+from shmq.server.auth.tokens import AccessList
+from shmq.server.connection.peer import Peer
+from shmq.server.connection.rate_limited_log import RateLimitedLog
 from shmq.server.handlers.error_status import refusal_of, status_of
-from shmq.server.handlers.exchange import Exchanging
-from shmq.server.handlers.quotas import Quotas, Wish
+from shmq.server.handlers.exchange import ExchangeHandler
+from shmq.server.handlers.quotas import QuotaRequest, Quotas
 from shmq.server.handlers.request_errors import (
     Refusal,
     map_of,
@@ -42,8 +42,8 @@ from shmq.server.handlers.request_errors import (
     well_formed,
 )
 from shmq.server.handlers.schema import changes, schema_answer
-from shmq.server.handlers.side_threads import Aside
-from shmq.server.handlers.staging import Asked, rows_of
+from shmq.server.handlers.side_threads import SideThreads
+from shmq.server.handlers.staging import StagingRequest, rows_of
 from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION
 
@@ -109,7 +109,7 @@ Payload = bytes | list[Message] | None
 Answer = tuple[int, Payload]
 
 
-class _Held(NamedTuple):
+class _LockRetry(NamedTuple):
     """What a lock could not be had for: not tried again ``until`` then."""
 
     until: float
@@ -117,7 +117,7 @@ class _Held(NamedTuple):
     answer: Answer
 
     @classmethod
-    def after(cls, before: _Held | None, answer: Answer) -> _Held:
+    def after(cls, before: _LockRetry | None, answer: Answer) -> _LockRetry:
         pause = _SOON if before is None else min(2 * before.pause, _LATEST)
         return cls(time.monotonic() + pause, pause, answer)
 
@@ -131,16 +131,16 @@ class Control:
     def __init__(
         self,
         broker: LocalBroker,
-        doors: Doors,
+        access_list: AccessList,
         wait: Callable[[LocalQueue], None],
         wait_chosen: Callable[[LocalQueue], None],
         confirm: Callable[[LocalQueue], None],
         on_output_pending: Callable[[Session], None],
         sooner: Callable[[], None],
-        aside: Aside,
+        aside: SideThreads,
         limits: Limits,
     ) -> None:
-        self.doors = doors
+        self.access_list = access_list
         self.quotas = Quotas(broker, limits)
         self.wait = wait
         self.wait_chosen = wait_chosen
@@ -151,12 +151,12 @@ class Control:
         self.attached: Callable[[str, LocalQueue | None, int], None]
         self._aside = aside
         #: By name, of what is answered here.
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _LockRetry] = {}
         #: Since when the sessions wait whose requests were put back, on the monotonic clock.
         self._put_back: dict[Session, float] = {}
         self._broker = broker
-        self._exchanging = Exchanging(broker)
-        self._seldom = Seldom(log)
+        self._exchanging = ExchangeHandler(broker)
+        self._seldom = RateLimitedLog(log)
         self.streams = Streams(broker, self.stream_rights, self.quotas)
         self._own: dict[Session, list[tuple[str, int]]] = {}
         self._answers: dict[int, Callable[[Session, str, bytes], Payload]] = {
@@ -211,13 +211,13 @@ class Control:
 
     def rights(self, session: Session, name: str) -> int:
         """What the session may do to the queue of that name, whether there is one or not."""
-        caller: Caller = session.context
-        return caller.rights(self.doors, name)
+        peer: Peer = session.context
+        return peer.rights(self.access_list, name)
 
     def stream_rights(self, session: Session, name: str, group: str | None = None) -> int:
         """The same of a stream, or of a group of it."""
-        caller: Caller = session.context
-        return caller.stream_rights(self.doors, name, group)
+        peer: Peer = session.context
+        return peer.stream_rights(self.access_list, name, group)
 
     def answer(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         """Carry a request out: its status, and the payload of the answer.
@@ -245,7 +245,7 @@ class Control:
             self.failed(error)
         status, payload = (Status.INTERNAL, b"") if error is not None else done.result()
         if status == Status.BUSY:
-            self._held[name] = _Held.after(self._held.get(name), (status, payload))
+            self._held[name] = _LockRetry.after(self._held.get(name), (status, payload))
         else:
             self._held.pop(name, None)
         if session.closed:
@@ -262,7 +262,7 @@ class Control:
                 self._held.pop(name, None)
                 self._put_back.pop(session, None)
                 return answer
-            held = self._held[name] = _Held.after(held, answer)
+            held = self._held[name] = _LockRetry.after(held, answer)
         since = self._put_back.setdefault(session, now)
         if now - since >= _PUT_BACK_FOR:
             del self._put_back[session]
@@ -308,15 +308,15 @@ class Control:
             raise Refusal(Status.BAD_REQUEST, "HELLO needs a 'client' of type str")
         if shown is not None and not isinstance(shown, str):
             raise Refusal(Status.BAD_REQUEST, "'token' must be of type str")
-        caller: Caller = session.context
-        caller.client = client[:100]
-        if self.doors.ask:
-            caller.token = self.doors.find(shown or "")
-            if caller.token is None:
+        peer: Peer = session.context
+        peer.client = client[:100]
+        if self.access_list.ask:
+            peer.token = self.access_list.find(shown or "")
+            if peer.token is None:
                 form = "%s showed an unknown token" if shown else "%s showed no token"
-                self._seldom.warning(form, caller)
+                self._seldom.warning(form, peer)
                 raise Refusal(Status.UNAUTHORIZED, "this server asks for a token that it knows")
-            log.debug("%s is let in by token %r", caller, caller.token.name)
+            log.debug("%s is let in by token %r", peer, peer.token.name)
         return packed(
             {
                 "server": f"shmq/{VERSION}",
@@ -348,15 +348,15 @@ class Control:
                 self._create_for_all(session, name, given)
         return b""
 
-    def _wished(self, name: str, wanted: QueueOptions) -> Wish | None:
+    def _wished(self, name: str, wanted: QueueOptions) -> QuotaRequest | None:
         """The queues that a CREATE makes; None: there is one of that name."""
         if self._broker.has_queue(name):
             return None
         sizes = {name: _core.segment_bytes(wanted.as_dict())}
-        graves = wanted.dead_letter
-        if graves is not None and not self._broker.has_queue(graves):
-            sizes[graves] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
-        return Wish("queues", sizes, sum(sizes.values()))
+        dead_letter_queues = wanted.dead_letter
+        if dead_letter_queues is not None and not self._broker.has_queue(dead_letter_queues):
+            sizes[dead_letter_queues] = _core.segment_bytes(wanted.for_dead_letters().as_dict())
+        return QuotaRequest("queues", sizes, sum(sizes.values()))
 
     def _create_for_all(self, session: Session, name: str, given: dict[str, Any]) -> None:
         try:
@@ -450,10 +450,10 @@ class Control:
         with self._staging(session, name) as queue, well_formed():
             size = asked.number("staging_bytes")
 
-            def wished() -> Wish | None:
+            def wished() -> QuotaRequest | None:
                 staging = staging_name(name, asked.publisher)
                 has = self._broker.has_queue(staging)
-                return None if has else Wish("queues", [staging], size)
+                return None if has else QuotaRequest("queues", [staging], size)
 
             batch, part = asked.number("batch"), asked.text("part")
             with self.quotas.room_for(session, wished):
@@ -462,7 +462,7 @@ class Control:
 
     def _publish(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            asked = Asked(map_of(rest))
+            asked = StagingRequest(map_of(rest))
             batch, parts = asked.number("batch"), asked.texts("parts")
         with self._staging(session, name) as queue, well_formed():
             rows, left = queue.publish_some(asked.publisher, batch, parts, _PUBLISHED)
@@ -470,7 +470,7 @@ class Control:
 
     def _staged(self, session: Session, name: str, rest: bytes) -> bytes:
         with well_formed():
-            asked = Asked(map_of(rest))
+            asked = StagingRequest(map_of(rest))
             action = asked.action
         with self._staging(session, name) as queue, well_formed():
             removed = 0

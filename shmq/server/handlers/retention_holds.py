@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shmq.client.local.retention_hold import REMOTE, Held
+from shmq.client.local.retention_hold import REMOTE, RetentionHold
 from shmq.client.local.stream import LocalStream
 from shmq.errors import NoSpace
 from shmq.native._core import Session
 
-__all__ = ["Holding"]
+__all__ = ["RetentionHolds"]
 
 #: How many holds a connection has at most.
 _MOST: Final = 16
@@ -20,11 +20,11 @@ _MOST: Final = 16
 _Key = tuple[int, int]
 
 
-class Holding:
+class RetentionHolds:
     """The holds of all connections, of each by their numbers."""
 
     def __init__(self) -> None:
-        self._held: dict[Session, dict[_Key, Held]] = {}
+        self._held: dict[Session, dict[_Key, RetentionHold]] = {}
 
     @contextlib.contextmanager
     def keeping(
@@ -44,7 +44,7 @@ class Holding:
                     f"this connection has {_MOST} subscriptions that hold streams back, and may "
                     f"have no more: close some, or use another connection"
                 )
-            mine[key] = Held(stream, REMOTE)
+            mine[key] = RetentionHold(stream, REMOTE)
         try:
             with mine[key].whole():
                 mine[key].take(position)

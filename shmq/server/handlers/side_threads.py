@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from shmq.errors import LockTimeout
 
-__all__ = ["Aside"]
+__all__ = ["SideThreads"]
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _AGAIN: Final = 0.05
 _LAST_TRIES: Final = 3
 
 
-class Aside:
+class SideThreads:
     """A few threads of one event loop. Its methods are for that loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:

@@ -13,14 +13,14 @@ import msgpack
 from shmq.api import Rows
 from shmq.errors import InvalidOption
 
-__all__ = ["Asked", "rows_of"]
+__all__ = ["StagingRequest", "rows_of"]
 
 _SIZE: Final = struct.Struct("!I")
 
 _ACTIONS: Final = ("sealed", "sweep", "discard")
 
 
-class Asked:
+class StagingRequest:
     """The map of a request. Raises InvalidOption for what it lacks, or has in another type."""
 
     def __init__(self, found: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Asked:
         return value
 
 
-def rows_of(rest: bytes) -> tuple[Asked, Rows]:
+def rows_of(rest: bytes) -> tuple[StagingRequest, Rows]:
     """What a STAGE has behind the name. Raises InvalidOption."""
     size = _SIZE.unpack_from(rest)[0]
     if size > len(rest) - 8:
@@ -87,7 +87,7 @@ def rows_of(rest: bytes) -> tuple[Asked, Rows]:
         raise InvalidOption(
             f"its rows have {metas[-1] + bodies[-1]} bytes, and there are {len(data)}"
         )
-    return Asked(found), Rows(
+    return StagingRequest(found), Rows(
         data[metas[-1] :], _int32(bodies), None, data[: metas[-1]], _int32(metas)
     )
 

@@ -16,11 +16,11 @@ from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
 from shmq.native import _stream
 from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
 from shmq.protocol.opcodes import Status, Type
-from shmq.server.handlers.durable_appends import Confirming
+from shmq.server.handlers.durable_appends import DurableAppends
 from shmq.server.handlers.error_status import refusal_of
-from shmq.server.handlers.fetch import Fetching
+from shmq.server.handlers.fetch import FetchHandler
 from shmq.server.handlers.group import Members
-from shmq.server.handlers.quotas import Quotas, Wish
+from shmq.server.handlers.quotas import QuotaRequest, Quotas
 from shmq.server.handlers.request_errors import (
     Refusal,
     map_of,
@@ -29,8 +29,8 @@ from shmq.server.handlers.request_errors import (
     scarce,
     well_formed,
 )
-from shmq.server.handlers.retention_holds import Holding
-from shmq.server.handlers.stream_request import Append, At, Fetch, Hold, Repartition
+from shmq.server.handlers.retention_holds import RetentionHolds
+from shmq.server.handlers.stream_request import Append, At, Fetch, HoldRequest, Repartition
 
 __all__ = ["Streams"]
 
@@ -61,9 +61,9 @@ class Streams:
         self._rights = rights
         self._quotas = quotas
         self._open: dict[str, LocalStream] = {}
-        self._fetching = Fetching()
-        self._holding = Holding()
-        self._confirming = Confirming()
+        self._fetching = FetchHandler()
+        self._holding = RetentionHolds()
+        self._confirming = DurableAppends()
         self._members = Members(self, broker.queue, quotas)
         self.answers: dict[int, Callable[[Session, str, bytes], bytes | None]] = {
             Type.STREAM_CREATE: self._create,
@@ -157,11 +157,11 @@ class Streams:
         with well_formed():
             wanted = StreamOptions.given(given)
 
-            def wished() -> Wish | None:
+            def wished() -> QuotaRequest | None:
                 if self._broker.has_stream(name):
                     return None
                 size = wanted.partitions * _stream.partition_bytes(wanted.as_dict())
-                return Wish("streams", [name], size)
+                return QuotaRequest("streams", [name], size)
 
             with self._quotas.room_for(session, wished):
                 self._broker.create_stream(name, **given).close()
@@ -243,7 +243,7 @@ class Streams:
             return self._fetching.begin(session, stream, asked)
 
     def _hold(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = Hold.of(rest)
+        asked = HoldRequest.of(rest)
         stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
         if not asked.places:
             self._holding.end(session, stream, asked.number)
@@ -262,8 +262,8 @@ class Streams:
         asked = Repartition.of(rest)
         stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
         size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
-        wish = Wish("streams", [], size)
-        with well_formed(), self._quotas.room_for(session, lambda: wish):
+        quota_request = QuotaRequest("streams", [], size)
+        with well_formed(), self._quotas.room_for(session, lambda: quota_request):
             opened = stream.repartition(asked.partitions)
         return _RANGE.pack(opened.start, opened.stop)
 

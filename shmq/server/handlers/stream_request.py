@@ -12,7 +12,7 @@ from shmq.expression.record_fields import RecordWhere
 from shmq.protocol.opcodes import Flag, Status
 from shmq.server.handlers.request_errors import Refusal
 
-__all__ = ["Append", "At", "Fetch", "Hold", "Repartition"]
+__all__ = ["Append", "At", "Fetch", "HoldRequest", "Repartition"]
 
 _APPEND: Final = struct.Struct("!QBIBII")
 _PRODUCER: Final = struct.Struct("!QQ")
@@ -101,7 +101,7 @@ class Fetch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Hold:
+class HoldRequest:
     """A HOLD; without ``places`` it ends. ``fetch``: what is read then."""
 
     identity: int
@@ -110,7 +110,7 @@ class Hold:
     fetch: Fetch | None
 
     @classmethod
-    def of(cls, rest: bytes) -> Hold:
+    def of(cls, rest: bytes) -> HoldRequest:
         """What is behind the name. Raises Refusal."""
         if len(rest) < _HOLD.size:
             raise _bad("a HOLD has at least 16 bytes behind the name")

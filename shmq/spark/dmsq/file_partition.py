@@ -55,7 +55,7 @@ def cut(first: int, last: int, spread: tuple[int, int, list[int]], count: int) -
     """The numbers ``first`` to ``last`` in up to ``count`` ranges of about as many bytes.
 
     ``spread`` is how the bytes lie over the numbers:
-    :meth:`~shmq.storage.queue_files.Chain.spread`.
+    :meth:`~shmq.storage.queue_files.QueueFiles.spread`.
     """
     least, width, sums = spread
     found: list[tuple[int, int]] = []

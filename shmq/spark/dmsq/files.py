@@ -12,10 +12,10 @@ from shmq.persistence.recovery import settle_moves
 from shmq.spark.dmsq.bounds import Bounds
 from shmq.spark.dmsq.directory import directory_of, queues_in
 from shmq.spark.dmsq.file_partition import Slice, cut, shares
-from shmq.storage.queue_files import Chain, Skipped
+from shmq.storage.queue_files import QueueFiles, Skipped
 from shmq.storage.queue_reader import Part, ReadOnly, open_parts, open_queue
 
-__all__ = ["DROPMALFORMED", "FAILFAST", "Files", "Looked"]
+__all__ = ["DROPMALFORMED", "FAILFAST", "Files", "OpenedFiles"]
 
 log = logging.getLogger("shmq")
 
@@ -27,11 +27,11 @@ DROPMALFORMED: Final = "DROPMALFORMED"
 _RANGES: Final = 4096
 
 
-class Looked:
+class OpenedFiles:
     """What there was in the files of some queues when they were looked at; to be closed."""
 
     def __init__(self) -> None:
-        self.chains: dict[str, tuple[Chain, list[Part]]] = {}
+        self.chains: dict[str, tuple[QueueFiles, list[Part]]] = {}
         #: What was passed over, of which queue.
         self.skipped: list[tuple[str, Skipped]] = []
 
@@ -59,13 +59,13 @@ class Files:
         self.queues = queues_in(self.disk, chosen["queue"], chosen["queuePattern"])
         self.salvage = chosen["mode"] == DROPMALFORMED
 
-    def look(self) -> Looked:
+    def look(self) -> OpenedFiles:
         """Read the files of the queues, every byte.
 
         A message that was on its way between two of them is where it was going. Raises
         :class:`~shmq.FileError`: of damage, with file and offset, unless that is passed over.
         """
-        looked = Looked()
+        looked = OpenedFiles()
         try:
             for queue in self.queues:
                 self._look_at(queue, looked)
@@ -89,7 +89,7 @@ class Files:
                 for ends in _ranges(chain, bounds, count)
             ]
 
-    def open(self, part: Slice) -> Chain:
+    def open(self, part: Slice) -> QueueFiles:
         """The messages of the slice, in the files as they were looked at.
 
         If the queue's writer has replaced them meanwhile, it is in those that there are now.
@@ -112,7 +112,7 @@ class Files:
         chain.discard(part.gone)
         return chain
 
-    def _look_at(self, queue: str, looked: Looked) -> None:
+    def _look_at(self, queue: str, looked: OpenedFiles) -> None:
         try:
             chain, parts = open_queue(self.disk, queue, salvage=self.salvage)
         except OSError as error:
@@ -137,7 +137,7 @@ class Files:
         return Skipped(str(self.disk.directory), 0, 0, str(error))
 
 
-def _ranges(chain: Chain, bounds: Bounds, count: int) -> Sequence[tuple[int, int]]:
+def _ranges(chain: QueueFiles, bounds: Bounds, count: int) -> Sequence[tuple[int, int]]:
     if not chain.messages:
         return []
     last = min(bounds.last, chain.last_seq)

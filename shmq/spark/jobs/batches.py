@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["Once", "Put", "each_batch"]
+__all__ = ["Put", "SingleBatch", "each_batch"]
 
 #: Where a checkpoint keeps the name of rows that are read once.
 _NAME: Final = "once.json"
@@ -35,7 +35,7 @@ def each_batch(rows: DataFrame, put: Put) -> DataStreamWriter:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Once:
+class SingleBatch:
     """Rows that come to an end, which are one batch: the first, of a name of its own."""
 
     rows: DataFrame

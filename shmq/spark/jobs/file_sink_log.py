@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 from shmq.errors import DamagedFile, ShmqError
 from shmq.spark.jobs.filesystem import File, Folder
 
-__all__ = ["Manifest"]
+__all__ = ["FileSinkLog"]
 
 _LOG: Final = "_spark_metadata"
 #: Where the names of batches would be if they were files.
@@ -31,7 +31,7 @@ _FULL_EACH: Final = 10
 _FULL_KEPT: Final = 3
 
 
-class Manifest:
+class FileSinkLog:
     """The files that count, and the newest batch of each query that is in them.
 
     One process writes it; another one that does is noticed, and refused.

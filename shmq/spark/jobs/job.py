@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shmq.spark.jobs.batches import Once
+from shmq.spark.jobs.batches import SingleBatch
 from shmq.spark.jobs.config import Config, Table
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Stream(Job):
 
     #: The writer of the query, without checkpoint, trigger and name, which the runner sets; or
     #: rows that are no stream, and are done once.
-    build: Callable[[SparkSession, Config], DataStreamWriter | Once]
+    build: Callable[[SparkSession, Config], DataStreamWriter | SingleBatch]
     #: Called once the query has ended by itself, and did not fail.
     finish: Callable[[SparkSession, Config], None] | None = None
 

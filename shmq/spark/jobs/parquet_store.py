@@ -20,13 +20,13 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from shmq.spark.jobs.file_sink_log import Manifest
+from shmq.spark.jobs.file_sink_log import FileSinkLog
 from shmq.spark.jobs.filesystem import File, Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Merging", "Store"]
+__all__ = ["Compaction", "ParquetStore"]
 
 #: Where files are made, with the lists of those that are being moved.
 _ASIDE: Final = "_writing"
@@ -36,7 +36,7 @@ _REPLACED: Final = "_replaced"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Merging:
+class Compaction:
     """When small files become a large one.
 
     Files are merged with others of their own order of size, so that a byte is written as often
@@ -52,7 +52,7 @@ class Merging:
     keep: float = 3600.0
 
 
-class Store:
+class ParquetStore:
     """A folder of Parquet files in folders of columns' values. One process writes there."""
 
     def __init__(
@@ -62,19 +62,19 @@ class Store:
         *,
         columns: tuple[str, ...] = (),
         compression: str = "zstd",
-        merging: Merging = Merging(),
+        merging: Compaction = Compaction(),
     ) -> None:
         self._session = session
         self._columns = columns
         self._compression = compression
         self._merging = merging
         self._folder = Folder(session, path)
-        self._manifest = Manifest(self._folder)
+        self._file_sink_log = FileSinkLog(self._folder)
         self._recover()
 
     def add(self, rows: DataFrame, query: str, batch: int) -> None:
         """Add the rows, unless the batch of that query, or a later one, is there already."""
-        if self._manifest.batches.get(query, -1) >= batch:
+        if self._file_sink_log.batches.get(query, -1) >= batch:
             return
         name = f"{query}-{batch}"
         found = self._made(rows, name, self._columns)
@@ -137,7 +137,7 @@ class Store:
                 to: self._folder.move(f"{_ASIDE}/{name}/{source}", to)
                 for source, to in moves.items()
             }
-            self._manifest.commit(added, remove=replaced, batch=batch)
+            self._file_sink_log.commit(added, remove=replaced, batch=batch)
         self._folder.remove(f"{_ASIDE}/{name}")
         self._folder.remove(listed)
 
@@ -145,15 +145,15 @@ class Store:
         """The files to be merged: of one folder, and not more than make a large one."""
         merging = self._merging
         alike: dict[tuple[str, int], list[str]] = collections.defaultdict(list)
-        for name, file in self._manifest.files.items():
+        for name, file in self._file_sink_log.files.items():
             if file.size < merging.size // 2:
                 order = int(math.log(max(file.size, 1), merging.files))
                 alike[_parent(name), order].append(name)
         most = max(alike.values(), key=len, default=[])
         if len(most) < merging.files:
             return []
-        sized = sorted(most, key=lambda name: self._manifest.files[name].size)
-        return list(_up_to(sized, self._manifest.files, merging.size))
+        sized = sorted(most, key=lambda name: self._file_sink_log.files[name].size)
+        return list(_up_to(sized, self._file_sink_log.files, merging.size))
 
     def _recover(self) -> None:
         """Undo what a crash left half done."""
@@ -171,7 +171,7 @@ class Store:
     def _remove_listed(self, name: str) -> None:
         """Remove the files that a list names and the manifest has not, and then the list."""
         for file in self._folder.read_json(name):
-            if file not in self._manifest.files:
+            if file not in self._file_sink_log.files:
                 self._folder.remove(file)
         self._folder.remove(name)
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Pace"]
+__all__ = ["RateLimit"]
 
 #: How long it waits until it asks again whether to stop, in seconds.
 _GLANCE: Final = 0.1
 
 
-class Pace:
+class RateLimit:
     """No more than ``rate`` rows a second; None: as fast as can be.
 
     What was too slow is not made up for.

@@ -15,7 +15,7 @@ from shmq.spark.jobs.config import Config, Key, Table
 from shmq.spark.jobs.filesystem import Folder
 from shmq.spark.jobs.job import Batch
 from shmq.spark.jobs.progress import Progress
-from shmq.spark.jobs.rate_limit import Pace
+from shmq.spark.jobs.rate_limit import RateLimit
 from shmq.spark.jobs.selection import Selection
 from shmq.spark.jobs.tables import SPARK, queue, rows
 from shmq.spark.queue import kind
@@ -119,9 +119,9 @@ def run(
     done = selection.done
     progress = Progress(backlog=sum(portion.rows for portion in portions[done:]))
     report(progress)
-    pace = Pace(rate)
+    rate_limit = RateLimit(rate)
     for number, portion in enumerate(portions[done:], done):
-        if not pace.wait(portion.rows, stopping):
+        if not rate_limit.wait(portion.rows, stopping):
             return
         began = time.monotonic()
         session.read.parquet(selection.rows_of(portion)).write.format("shmq").mode(

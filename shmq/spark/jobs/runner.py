@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from shmq.errors import ShmqError
-from shmq.spark.jobs.batches import Once
+from shmq.spark.jobs.batches import SingleBatch
 from shmq.spark.jobs.config import Config
 from shmq.spark.jobs.failure import failure_of
 from shmq.spark.jobs.filesystem import Folder
@@ -80,7 +80,7 @@ def _stream(
     job: Stream, config: Config, session: SparkSession, tell: Report, stopping: Stopping
 ) -> None:
     built = job.build(session, config)
-    if isinstance(built, Once):
+    if isinstance(built, SingleBatch):
         tell(built.run(session, config[""]["checkpoint"]))
         return
     query = _started(built, job, config)

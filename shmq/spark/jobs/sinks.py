@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from shmq.spark.jobs import values
 from shmq.spark.jobs.config import Key
-from shmq.spark.jobs.parquet_store import Merging, Store
+from shmq.spark.jobs.parquet_store import Compaction, ParquetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ class Files:
         self._session = session
         self._table = table
         self._columns = columns
-        self._opened: Store | None = None
+        self._opened: ParquetStore | None = None
 
     def add(self, rows: DataFrame, query: str, batch: int) -> None:
         """As :class:`Sink` says; and merge small files of a folder."""
@@ -84,16 +84,16 @@ class Files:
             pass
         store.sweep()
 
-    def _store(self) -> Store:
+    def _store(self) -> ParquetStore:
         """Opened with the first batch: what a crash left is undone by who goes on."""
         if self._opened is None:
             table = self._table
-            self._opened = Store(
+            self._opened = ParquetStore(
                 self._session,
                 table["path"],
                 columns=self._columns,
                 compression=table["compression"],
-                merging=Merging(
+                merging=Compaction(
                     size=table["merge_to"], files=table["merge_files"], keep=table["keep_merged"]
                 ),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shmq.spark.jobs import functions, sinks, values
-from shmq.spark.jobs.batches import Once, Put, each_batch
+from shmq.spark.jobs.batches import Put, SingleBatch, each_batch
 from shmq.spark.jobs.config import Config, Key, Table
 from shmq.spark.jobs.job import Stream
 from shmq.spark.jobs.tables import SPARK, STREAM_TOP, rows
@@ -91,7 +91,7 @@ def check(config: Config) -> None:
         raise config.wrong("[bad] and [sink] are the same place: give each its own")
 
 
-def build(session: SparkSession, config: Config) -> DataStreamWriter | Once:
+def build(session: SparkSession, config: Config) -> DataStreamWriter | SingleBatch:
     """The query from the source through the function to the sink."""
     found = _source(session, config)
     name = config["transform"]["function"]
@@ -105,7 +105,7 @@ def build(session: SparkSession, config: Config) -> DataStreamWriter | Once:
     else:
         made, put = _routed(session, config, found)
     if not found.isStreaming:
-        return Once(made, put)
+        return SingleBatch(made, put)
     return _writer(config, made, put)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmq.spark.queue import sink_writer
 from shmq.spark.queue.batch import QueueReader
-from shmq.spark.queue.reader import QueueStreamReader
+from shmq.spark.queue.reader import QueueSourceStreamingReader
 from shmq.spark.queue.source import Subscription
 from shmq.spark.shared import address, columns, options
 from shmq.spark.shared.address import Address
@@ -101,7 +101,9 @@ class QueueKind:
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         """Leases of the queues. Raises :class:`~shmq.ShmqError`, at the driver."""
         chosen = self._parse(STREAM)
-        return QueueStreamReader(Address.of(chosen), Subscription.of(chosen), schema, chosen)
+        return QueueSourceStreamingReader(
+            Address.of(chosen), Subscription.of(chosen), schema, chosen
+        )
 
     def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
         """Puts into queues, all of them or none."""

@@ -19,11 +19,11 @@ import numpy as np
 
 import shmq
 from shmq.errors import NoSuchQueue, QueueDeleted, ShmqError
-from shmq.spark.queue.offset import Offset, Taken
+from shmq.spark.queue.offset import Offset, QueueOffset
 from shmq.spark.queue.source import Subscription
 from shmq.spark.shared.address import Address
 
-__all__ = ["Held", "Leases"]
+__all__ = ["LeasedMessages", "Leases"]
 
 _log = logging.getLogger("shmq.spark")
 
@@ -42,14 +42,14 @@ _NAMED: Final = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class LeasedMessages:
     """Messages of one queue that are leased: for which batch, their receipts and places.
 
     ``receipts`` are bytes of u64 and ``slots`` of u32, in the order of the sequence numbers.
     """
 
     batch: int
-    taken: Taken
+    taken: QueueOffset
     receipts: bytes
     slots: bytes
 
@@ -68,7 +68,7 @@ class Leases:
         self._queues: dict[str, shmq.Queue] = {}
         self._names: tuple[str, ...] = ()
         self._looked = 0.0
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, LeasedMessages] = {}
         self._lock = threading.Lock()  # of _held, which the other thread prolongs
         self._prolonging: threading.Thread | None = None
         self._closed = threading.Event()
@@ -90,18 +90,20 @@ class Leases:
             self._names, self._looked = there, now
         return self._names
 
-    def take(self, name: str, batch: int, rows: int, size: int | None) -> Held | None:
+    def take(self, name: str, batch: int, rows: int, size: int | None) -> LeasedMessages | None:
         """Lease up to ``rows`` messages, of ``size`` bytes in all or one message more."""
         with self._gone_is_fine(name):
             queue = self._queue(name)
             run = queue.lease_run(rows, max_bytes=size, seconds=self._seconds)
             if run.sequences:
-                held = Held(batch, Taken(queue.identity, run.sequences), run.receipts, run.slots)
+                held = LeasedMessages(
+                    batch, QueueOffset(queue.identity, run.sequences), run.receipts, run.slots
+                )
                 self._hold(name, held)
                 return held
         return None
 
-    def again(self, name: str, taken: Taken, batch: int) -> Held | None:
+    def again(self, name: str, taken: QueueOffset, batch: int) -> LeasedMessages | None:
         """Lease the very messages that were taken before. Raises ShmqError if some are gone.
 
         They are not to be had if another consumer got them in the meantime. Where data may be
@@ -143,7 +145,7 @@ class Leases:
                 count += settled
         return count
 
-    def held(self, offset: Offset) -> Mapping[str, Held] | None:
+    def held(self, offset: Offset) -> Mapping[str, LeasedMessages] | None:
         """What is held, if it is just what the offset says."""
         with self._lock:
             held = dict(self._held)
@@ -163,14 +165,16 @@ class Leases:
         if self._broker is not None:
             self._broker.close()
 
-    def _settle_again(self, queue: shmq.Queue, taken: Taken, batch: int) -> int:
+    def _settle_again(self, queue: shmq.Queue, taken: QueueOffset, batch: int) -> int:
         """Acknowledge what a process before this one took, or what a lost connection had."""
         if queue.identity != taken.identity:
             return 0
         held, _ = self._lease_taken(queue.name, taken, batch)
         return len(held.taken) - queue.ack_run(held.receipts) if held else 0
 
-    def _lease_taken(self, name: str, taken: Taken, batch: int) -> tuple[Held | None, str]:
+    def _lease_taken(
+        self, name: str, taken: QueueOffset, batch: int
+    ) -> tuple[LeasedMessages | None, str]:
         """What of it can be leased now, and why the rest cannot."""
         try:
             queue = self._queue(name)
@@ -187,9 +191,9 @@ class Leases:
         places = _places(taken.sequences, order.tobytes())
         slots = np.frombuffer(b"".join(part.slots for part in parts), "<u4")[places]
         found = np.frombuffer(receipts, "<u8")[places]
-        left = Taken(taken.identity, order[places].tobytes())
+        left = QueueOffset(taken.identity, order[places].tobytes())
         why = "another consumer took them, or they were removed"
-        return Held(batch, left, found.tobytes(), slots.tobytes()), why
+        return LeasedMessages(batch, left, found.tobytes(), slots.tobytes()), why
 
     def _lease_until_there(self, queue: shmq.Queue, sequences: bytes) -> Iterator[shmq.Run]:
         wanted = sequences
@@ -205,7 +209,7 @@ class Leases:
                 return
             time.sleep(pause)
 
-    def _hold(self, name: str, held: Held) -> None:
+    def _hold(self, name: str, held: LeasedMessages) -> None:
         with self._lock:
             self._held[name] = held
         if self._prolonging is None:
@@ -214,7 +218,7 @@ class Leases:
             )
             self._prolonging.start()
 
-    def _release(self, name: str, batch: int) -> Held | None:
+    def _release(self, name: str, batch: int) -> LeasedMessages | None:
         """What is held of the queue for that batch is not prolonged any more."""
         with self._lock:
             held = self._held.get(name)
@@ -272,7 +276,7 @@ def _places(wanted: bytes, found: bytes) -> np.ndarray[tuple[int], np.dtype[np.i
     return order[np.searchsorted(there, numbers, sorter=order)]
 
 
-def _missing(taken: Taken, held: Held | None) -> str:
+def _missing(taken: QueueOffset, held: LeasedMessages | None) -> str:
     """The sequence numbers that are gone, for people."""
     lost = taken.sequences if held is None else _without(taken.sequences, held.taken.sequences)
     numbers = np.frombuffer(lost, "<u8")

@@ -25,7 +25,7 @@ import numpy as np
 
 from shmq.errors import ShmqError
 
-__all__ = ["NOTHING", "Offset", "Taken"]
+__all__ = ["NOTHING", "Offset", "QueueOffset"]
 
 VERSION: Final = 1
 
@@ -34,7 +34,7 @@ MOST: Final = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Taken:
+class QueueOffset:
     """Messages of one queue: its identity, and the sequence numbers as bytes of u64."""
 
     identity: int
@@ -61,7 +61,7 @@ class Offset:
     """The end of a micro-batch: its number, counted from 1, and what was taken by queue."""
 
     batch: int
-    queues: Mapping[str, Taken]
+    queues: Mapping[str, QueueOffset]
 
     def __len__(self) -> int:
         return sum(map(len, self.queues.values()))
@@ -77,7 +77,7 @@ class Offset:
         try:
             if given["version"] != VERSION or type(given["batch"]) is not int:
                 raise ValueError(f"version {given['version']!r}, batch {given['batch']!r}")
-            queues = {name: Taken.of_json(each) for name, each in given["queues"].items()}
+            queues = {name: QueueOffset.of_json(each) for name, each in given["queues"].items()}
         except (LookupError, TypeError, ValueError, AttributeError, zlib.error) as error:
             raise ShmqError(
                 f"the checkpoint has an offset that is not one of format('shmq') for queues, "

@@ -25,7 +25,7 @@ _TURN: Final = 0.1
 
 
 @dataclasses.dataclass(slots=True)
-class _Share:
+class _QueueBatch:
     """What one queue gets of a batch."""
 
     queue: shmq.Queue
@@ -64,19 +64,21 @@ def publish(sink: Sink, messages: Iterable[Staged | None], *, forget: bool) -> N
                 share.queue.discard(share.publisher)
 
 
-def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_Share]:
-    shares: dict[str, _Share] = {}
+def _shares(broker: shmq.Broker, messages: Iterable[Staged | None]) -> list[_QueueBatch]:
+    shares: dict[str, _QueueBatch] = {}
     staged = [message for message in messages if message is not None]
-    for message in sorted(staged, key=lambda message: message.edition.partition):
-        edition = message.edition
+    for message in sorted(staged, key=lambda message: message.batch_id.partition):
+        batch_id = message.batch_id
         for name in message.queues:
             if name not in shares:
-                shares[name] = _Share(broker.queue(name), edition.publisher, edition.batch, [])
-            shares[name].parts.append(edition.part)
+                shares[name] = _QueueBatch(
+                    broker.queue(name), batch_id.publisher, batch_id.batch, []
+                )
+            shares[name].parts.append(batch_id.part)
     return list(shares.values())
 
 
-def _publish_all(shares: Sequence[_Share], timeout: float | None) -> None:
+def _publish_all(shares: Sequence[_QueueBatch], timeout: float | None) -> None:
     until = None if timeout is None else time.monotonic() + timeout
     waiting = [share for share in shares if not share.publish(0)]
     while waiting:

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 import shmq
 from shmq.errors import LeaseExpired, NoSuchQueue, QueueDeleted, ShmqError
 from shmq.spark.queue.batch import parts_of
-from shmq.spark.queue.leases import Held, Leases
+from shmq.spark.queue.leases import LeasedMessages, Leases
 from shmq.spark.queue.offset import MOST, NOTHING, Offset
 from shmq.spark.queue.source import Subscription
 from shmq.spark.shared import columns
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["Excerpt", "QueueStreamReader"]
+__all__ = ["QueueInputPartition", "QueueSourceStreamingReader"]
 
 _log = logging.getLogger("shmq.spark")
 
@@ -46,7 +46,7 @@ Json = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Excerpt(InputPartition):
+class QueueInputPartition(InputPartition):
     """A part of a batch: messages of one queue, by their places and sequence numbers."""
 
     topic: str
@@ -55,7 +55,7 @@ class Excerpt(InputPartition):
     sequences: bytes = dataclasses.field(repr=False)
 
 
-class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class QueueSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Leases at the driver, and reads on the executors what is leased.
 
     Spark makes several, and asks the same one for all the offsets of a query.
@@ -146,7 +146,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a part, as Arrow's batches."""
-        assert isinstance(partition, Excerpt)
+        assert isinstance(partition, QueueInputPartition)
         from shmq.spark.shared.message_arrow import Batches  # noqa: PLC0415 - the driver has no use for Arrow
 
         batches = Batches.for_spark(self._schema, partition.topic)
@@ -160,7 +160,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._pending is not None and self._pending.batch <= done.batch:
                 self._pending = None
 
-    def _lease(self, batch: int, limit: ReadLimit) -> dict[str, Held]:
+    def _lease(self, batch: int, limit: ReadLimit) -> dict[str, LeasedMessages]:
         """Lease what the limit allows, of several queues by how much there is in each."""
         limited = isinstance(limit, ReadMaxRows)
         rows, size = MOST, None
@@ -185,7 +185,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._count(name, len(held.taken))
         return taken
 
-    def _replay(self, begin: Offset, batch: Offset) -> dict[str, Held]:
+    def _replay(self, begin: Offset, batch: Offset) -> dict[str, LeasedMessages]:
         """Lease the batch again: another process leased it, and Spark never committed it."""
         self._settled = max(self._settled, begin.batch)  # that was done before this was leased
         queues = {}
@@ -200,7 +200,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None:
             self._left[name] = max(0, self._left.get(name, 0) - count)
 
-    def _runs(self, part: Excerpt) -> Iterator[shmq.Columns]:
+    def _runs(self, part: QueueInputPartition) -> Iterator[shmq.Columns]:
         """The messages of a part. Raises ShmqError for what is gone, unless it may be."""
         try:
             with self._address.connect() as broker, broker.queue(part.topic) as queue:
@@ -241,8 +241,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from self._read(queue, slots[4 * middle :], sequences[8 * middle :])
 
 
-def _parts(topic: str, held: Held, least: int) -> Iterator[Excerpt]:
+def _parts(topic: str, held: LeasedMessages, least: int) -> Iterator[QueueInputPartition]:
     sequences, identity = held.taken.sequences, held.taken.identity
     for start, end in parts_of(len(held.taken), least):
         slots = held.slots[4 * start : 4 * end]
-        yield Excerpt(topic, identity, slots, sequences[8 * start : 8 * end])
+        yield QueueInputPartition(topic, identity, slots, sequences[8 * start : 8 * end])

@@ -17,14 +17,14 @@ from shmq.spark.queue.sink import Sink
 from shmq.spark.queue.staging import Staged, stage
 from shmq.spark.queue.unstaged_write import put
 from shmq.spark.shared import options
-from shmq.spark.shared.batch_id import Edition
+from shmq.spark.shared.batch_id import BatchId
 from shmq.spark.shared.options import WRITE, Option
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["OPTIONS", "QueueStreamWriter", "QueueWriter", "stream_writer", "writer"]
+__all__ = ["OPTIONS", "QueueSinkStreamingWriter", "QueueWriter", "stream_writer", "writer"]
 
 _WRITE: Final = frozenset({WRITE})
 
@@ -57,7 +57,7 @@ def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) ->
 
 def stream_writer(
     chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool
-) -> QueueStreamWriter:
+) -> QueueSinkStreamingWriter:
     """What ``df.writeStream`` writes with. Raises as :func:`writer` does."""
     if overwrite:
         raise InvalidOption(
@@ -69,7 +69,7 @@ def stream_writer(
             f"the option publisher={chosen['publisher']!r} is for df.write: of a stream, the query "
             f"is the publisher, so leave it out"
         )
-    return QueueStreamWriter(_checked(chosen, schema))
+    return QueueSinkStreamingWriter(_checked(chosen, schema))
 
 
 def _checked(chosen: Mapping[str, Any], schema: StructType) -> Sink:
@@ -90,7 +90,7 @@ class QueueWriter(DataSourceArrowWriter):
         """Stage a task's rows, or put them."""
         if not self._sink.staged:
             return put(self._sink, iterator)
-        return stage(self._sink, Edition.of_batch(self._sink), iterator)
+        return stage(self._sink, BatchId.of_batch(self._sink), iterator)
 
     def commit(self, messages: Messages) -> None:
         """Publish what every task has staged."""
@@ -104,7 +104,7 @@ class QueueWriter(DataSourceArrowWriter):
             publishing.discard(self._sink, self._sink.run, staged)
 
 
-class QueueStreamWriter(DataSourceStreamArrowWriter):
+class QueueSinkStreamingWriter(DataSourceStreamArrowWriter):
     """Puts the rows of each micro-batch into queues, once, however often Spark runs it."""
 
     def __init__(self, sink: Sink) -> None:
@@ -114,7 +114,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         """Stage a task's rows, or put them."""
         if not self._sink.staged:
             return put(self._sink, iterator)
-        return stage(self._sink, Edition.of_stream(self._sink), iterator)
+        return stage(self._sink, BatchId.of_stream(self._sink), iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """Publish what every task has staged."""

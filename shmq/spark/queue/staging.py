@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from shmq.spark.queue.sink import Sink
-    from shmq.spark.shared.batch_id import Edition
+    from shmq.spark.shared.batch_id import BatchId
 
 __all__ = ["Staged", "stage"]
 
@@ -25,7 +25,7 @@ __all__ = ["Staged", "stage"]
 class Staged(WriterCommitMessage):
     """What a task tells the driver: which part of which batch it has staged, and where."""
 
-    edition: Edition
+    batch_id: BatchId
     queues: tuple[str, ...]
     rows: int
 
@@ -33,9 +33,9 @@ class Staged(WriterCommitMessage):
 class _Part:
     """The part of a task in each queue that it has rows for."""
 
-    def __init__(self, sink: Sink, edition: Edition, broker: shmq.Broker) -> None:
+    def __init__(self, sink: Sink, batch_id: BatchId, broker: shmq.Broker) -> None:
         self._sink = sink
-        self._edition = edition
+        self._batch_id = batch_id
         self._broker = broker
         #: None: the queue has this batch already, and needs nothing of it.
         self._queues: dict[str, shmq.Queue | None] = {}
@@ -43,7 +43,7 @@ class _Part:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Stage the rows of a batch, each for its queue."""
-        edition, sink = self._edition, self._sink
+        batch_id, sink = self._batch_id, self._sink
         if not batch.num_rows:
             return
         for name, rows in sink_rows.by_queue(batch, sink.columns, sink.topic):
@@ -52,10 +52,10 @@ class _Part:
                 continue
             try:
                 queue.stage(
-                    edition.publisher,
-                    edition.batch,
-                    edition.part,
-                    rows.parcels(),
+                    batch_id.publisher,
+                    batch_id.batch,
+                    batch_id.part,
+                    rows.prepared_puts(),
                     staging_bytes=sink.staging_bytes,
                 )
             except Full as error:
@@ -69,26 +69,26 @@ class _Part:
     def _queue(self, name: str) -> shmq.Queue | None:
         if name not in self._queues:
             queue = self._broker.queue(name)
-            sealed = queue.sealed(self._edition.publisher)
-            done = sealed is not None and sealed >= self._edition.batch
+            sealed = queue.sealed(self._batch_id.publisher)
+            done = sealed is not None and sealed >= self._batch_id.batch
             self._queues[name] = None if done else queue
             if not done:  # what an earlier run has left would take its room
-                queue.sweep(self._edition.publisher, keep=self._sink.run)
+                queue.sweep(self._batch_id.publisher, keep=self._sink.run)
         return self._queues[name]
 
     def message(self) -> Staged:
         """What the driver is told."""
-        return Staged(self._edition, tuple(self._queues), self._rows)
+        return Staged(self._batch_id, tuple(self._queues), self._rows)
 
 
-def stage(sink: Sink, edition: Edition, batches: Iterable[pa.RecordBatch]) -> Staged:
+def stage(sink: Sink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Staged:
     """Stage a task's rows; those of a batch that a queue has already are read and dropped.
 
     What a task leaves that fails goes when its batch is published. Raises what ``Queue.stage``
     and :func:`shmq.spark.shared.sink_rows.by_queue` raise.
     """
     with sink.address.connect() as broker:
-        part = _Part(sink, edition, broker)
+        part = _Part(sink, batch_id, broker)
         for batch in batches:
             part.add(batch)
         return part.message()

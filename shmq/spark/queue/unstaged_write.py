@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmq.spark.queue.sink import Sink
     from shmq.spark.shared.sink_rows import Properties, Rows
 
-__all__ = ["PutStraight", "put"]
+__all__ = ["UnstagedWrite", "put"]
 
 #: The codecs of which a put makes bytes itself: of what is bytes already it would not do.
 _MADE: Final = frozenset(CODECS) - {"bytes", "text"}
@@ -31,13 +31,13 @@ _ITS_OWN: Final = frozenset({"dedupe_id", "correlation", "reply_to"})
 
 
 @dataclasses.dataclass(frozen=True)
-class PutStraight(WriterCommitMessage):
+class UnstagedWrite(WriterCommitMessage):
     """What a task tells the driver: how many rows it has put."""
 
     rows: int
 
 
-def put(sink: Sink, batches: Iterable[pa.RecordBatch]) -> PutStraight:
+def put(sink: Sink, batches: Iterable[pa.RecordBatch]) -> UnstagedWrite:
     """Put a task's rows; a full queue is waited for, as long as the sink allows.
 
     Rows that were put stay when the task fails, and come again when it is tried again. Raises
@@ -52,7 +52,7 @@ def put(sink: Sink, batches: Iterable[pa.RecordBatch]) -> PutStraight:
                     queues[name] = broker.queue(name)
                 _put_rows(queues[name], part, sink.timeout)
                 rows += len(part)
-    return PutStraight(rows)
+    return UnstagedWrite(rows)
 
 
 def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
@@ -61,8 +61,8 @@ def _put_rows(queue: shmq.Queue, rows: Rows, timeout: float | None) -> None:
         alike: Properties = {} if rows.codec is None else {"codec": rows.codec}
         _put_alike(queue, bodies, alike, timeout)
         return
-    parcels = zip(bodies, rows.properties, strict=True)
-    for properties, run in itertools.groupby(parcels, key=operator.itemgetter(1)):
+    prepared_puts = zip(bodies, rows.properties, strict=True)
+    for properties, run in itertools.groupby(prepared_puts, key=operator.itemgetter(1)):
         same = [body for body, _ in run]
         if properties.get("codec") in _MADE:
             for body in same:

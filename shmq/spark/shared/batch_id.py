@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from shmq.errors import InvalidOption
 
-__all__ = ["Edition"]
+__all__ = ["BatchId"]
 
 #: What Spark tells the tasks of a micro-batch, those of foreachBatch included.
 _QUERY: Final = "sql.streaming.queryId"
@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Edition:
+class BatchId:
     """A batch of a publisher, which is published once, and this task's part of it."""
 
     publisher: str

@@ -52,7 +52,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def parcels(self) -> shmq.Rows | list[tuple[bytes, Properties]]:
+    def prepared_puts(self) -> shmq.Rows | list[tuple[bytes, Properties]]:
         """As ``Queue.stage`` takes them: where they lie, if bodies are all there is."""
         if self.properties is not None:
             return list(zip(self.bodies.to_pylist(), self.properties, strict=True))

@@ -19,13 +19,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import shmq
 from shmq.errors import Full
-from shmq.spark.stream.rows import Records, Spread, by_stream
+from shmq.spark.stream.rows import Partitioner, Records, by_stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from shmq.api.options import Confirm
-    from shmq.spark.shared.batch_id import Edition
+    from shmq.spark.shared.batch_id import BatchId
     from shmq.spark.stream.sink import StreamSink
 
 __all__ = ["Written", "append"]
@@ -46,7 +46,7 @@ class Written(WriterCommitMessage):
     before: int
 
 
-def append(sink: StreamSink, edition: Edition, batches: Iterable[pa.RecordBatch]) -> Written:
+def append(sink: StreamSink, batch_id: BatchId, batches: Iterable[pa.RecordBatch]) -> Written:
     """Append a task's rows, those that are not in their streams from an earlier run.
 
     Raises :class:`~shmq.Full` where there was no room in time, and what
@@ -57,7 +57,7 @@ def append(sink: StreamSink, edition: Edition, batches: Iterable[pa.RecordBatch]
         for batch in batches:
             for name, records in by_stream(batch, sink.columns, sink.topic):
                 if name not in targets:
-                    targets[name] = _Target(broker.stream(name), sink, edition)
+                    targets[name] = _Target(broker.stream(name), sink, batch_id)
                 targets[name].add(records)
         for target in targets.values():
             target.finish()
@@ -68,15 +68,15 @@ def append(sink: StreamSink, edition: Edition, batches: Iterable[pa.RecordBatch]
 class _Target:
     """A stream that a task has rows for."""
 
-    def __init__(self, stream: shmq.Stream, sink: StreamSink, edition: Edition) -> None:
+    def __init__(self, stream: shmq.Stream, sink: StreamSink, batch_id: BatchId) -> None:
         self._stream = stream
         self._timeout = sink.timeout
         self._confirm: Confirm = sink.confirm or stream.options.confirm
-        self._producer = _producer(edition)
-        self._sequence = edition.batch * _ROWS
+        self._producer = _producer(batch_id)
+        self._sequence = batch_id.batch * _ROWS
         self._most = min(_MOST, stream.options.ring_bytes // _PART)
         begin = stream.open_partitions.start
-        self._spread = Spread(stream.partitions, edition.partition, begin)
+        self._spread = Partitioner(stream.partitions, batch_id.partition, begin)
         self._pieces = [_Piece() for _ in range(stream.partitions)]
         self.rows = 0
         self.before = 0
@@ -147,7 +147,7 @@ class _Piece:
     before: int = 0
 
 
-def _producer(edition: Edition) -> int:
+def _producer(batch_id: BatchId) -> int:
     """The producer's number: another one for each task of each publisher."""
-    name = f"{edition.publisher}/{edition.partition}".encode()
+    name = f"{batch_id.publisher}/{batch_id.partition}".encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1

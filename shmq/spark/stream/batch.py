@@ -14,7 +14,7 @@ from shmq.spark.shared.address import Address
 from shmq.spark.stream import offset_range
 from shmq.spark.stream.bounds import EARLIEST, LATEST, Bound
 from shmq.spark.stream.offset_range import HOW, Range, cut, lost
-from shmq.spark.stream.snapshot import Seen, check_within, look
+from shmq.spark.stream.snapshot import StreamSnapshot, check_within, look
 from shmq.spark.stream.topics import Topics
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class StreamBatchReader(DataSourceReader):
                 self._address, partition, self._schema, self._size, strict=self._strict
             )
 
-    def _range(self, name: str, seen: Seen, partition: int) -> Range:
+    def _range(self, name: str, seen: StreamSnapshot, partition: int) -> Range:
         extent = seen.extents[partition]
         start, end = seen.at(self._starting, partition), seen.at(self._ending, partition)
         check_within(self._starting, name, partition, start, extent)

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from shmq.errors import InvalidOption
 
-__all__ = ["EARLIEST", "LATEST", "Bound", "Extent", "offsets", "timestamp", "timestamps"]
+__all__ = ["EARLIEST", "LATEST", "Bound", "PartitionBounds", "offsets", "timestamp", "timestamps"]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -62,7 +62,7 @@ def _whole(number: Any, least: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Extent:
+class PartitionBounds:
     """What a partition holds: its first offset, and the next to come."""
 
     earliest: int
@@ -117,7 +117,7 @@ class Bound:
             return cls(names[2], word=default if given is None else given)
         return cls(names[2], each=given)
 
-    def of(self, name: str, partition: int, extent: Extent, at_time: AtTime) -> int:
+    def of(self, name: str, partition: int, extent: PartitionBounds, at_time: AtTime) -> int:
         """The offset for a partition of a stream. Raises InvalidOption where none is said."""
         time = self.time
         if self.times is not None:
@@ -150,7 +150,9 @@ class Bound:
             )
         return found
 
-    def _at(self, name: str, partition: int, time: int, extent: Extent, at_time: AtTime) -> int:
+    def _at(
+        self, name: str, partition: int, time: int, extent: PartitionBounds, at_time: AtTime
+    ) -> int:
         found = at_time(time / 1000)
         if found is not None and found < extent.latest:
             return found

@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar
 import shmq
 from shmq.errors import NoSuchStream, OffsetOutOfRange, StreamDeleted
 from shmq.spark.shared.address import Address
-from shmq.spark.stream.bounds import LATEST, Bound, Extent
+from shmq.spark.stream.bounds import LATEST, Bound, PartitionBounds
 from shmq.spark.stream.group import Group
 from shmq.spark.stream.offset import NOWHERE, Progress, StreamOffset
 from shmq.spark.stream.offset_range import HOW, lost
-from shmq.spark.stream.snapshot import Seen, check_within, see
+from shmq.spark.stream.snapshot import StreamSnapshot, check_within, see
 from shmq.spark.stream.topics import Topics
 
 __all__ = ["Cursor"]
@@ -71,7 +71,7 @@ class Cursor:
         self._reached = NOWHERE
         self._done = NOWHERE
 
-    def look(self) -> dict[str, Seen]:
+    def look(self) -> dict[str, StreamSnapshot]:
         """What the streams hold now. Raises NoSuchStream for a named one that is not there."""
         now = time.monotonic()
         if not self._names or now - self._looked >= _LOOK:
@@ -143,7 +143,7 @@ class Cursor:
         if self._broker is not None:
             self._broker.close()
 
-    def _backlogs(self, name: str, seen: Seen, begin: StreamOffset) -> Iterator[_Backlog]:
+    def _backlogs(self, name: str, seen: StreamSnapshot, begin: StreamOffset) -> Iterator[_Backlog]:
         before = begin.streams.get(name)
         if before is not None and before.identity != seen.identity:
             told = f"the stream {name!r} was deleted and made anew since it was read"
@@ -165,7 +165,7 @@ class Cursor:
                 end = min(end, self._stay.get((name, partition), found))
             yield _Backlog((name, partition), found, max(found, end), begins or found != start)
 
-    def _start(self, name: str, seen: Seen, partition: int, begin: StreamOffset) -> int:
+    def _start(self, name: str, seen: StreamSnapshot, partition: int, begin: StreamOffset) -> int:
         """Where a partition begins that was not read before: one that is new, at its front."""
         extent = seen.extents[partition]
         if begin != NOWHERE:
@@ -174,13 +174,13 @@ class Cursor:
         check_within(self._starting, name, partition, start, extent)
         return start
 
-    def _committed(self, seen: Seen) -> Mapping[int, int]:
+    def _committed(self, seen: StreamSnapshot) -> Mapping[int, int]:
         """Where the group says that the query begins."""
         if self._group is None or not self._by_group:
             return {}
         return self._group.committed(seen.stream)
 
-    def _there(self, name: str, partition: int, start: int, extent: Extent) -> int:
+    def _there(self, name: str, partition: int, start: int, extent: PartitionBounds) -> int:
         """Where it goes on: at ``start``, unless that is gone, or never was."""
         if extent.earliest <= start <= extent.latest:
             return start

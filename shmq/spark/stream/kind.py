@@ -12,7 +12,7 @@ from shmq.spark.shared.options import BATCH, KIND, STREAM, WRITE, Option
 from shmq.spark.stream import bounds
 from shmq.spark.stream import writer as stream_writer
 from shmq.spark.stream.batch import StreamBatchReader
-from shmq.spark.stream.reader import StreamStreamReader
+from shmq.spark.stream.reader import StreamSourceStreamingReader
 from shmq.spark.stream.topics import Topics, assigned
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class StreamKind:
     def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         """Range after range. Raises :class:`~shmq.ShmqError`, at the driver."""
         chosen = self._parse(STREAM)
-        return StreamStreamReader(Address.of(chosen), Topics.of(chosen), schema, chosen)
+        return StreamSourceStreamingReader(Address.of(chosen), Topics.of(chosen), schema, chosen)
 
     def writer(self, schema: StructType, *, overwrite: bool) -> DataSourceWriter:
         """Appends to streams."""

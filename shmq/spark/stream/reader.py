@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["StreamStreamReader"]
+__all__ = ["StreamSourceStreamingReader"]
 
 _log = logging.getLogger("shmq.spark")
 
 Json = dict[str, Any]
 
 
-class StreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamSourceStreamingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Says at the driver how far each batch goes, and reads that on the executors.
 
     Spark makes several, and asks the same one for all the offsets of a query.

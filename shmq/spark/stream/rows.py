@@ -19,7 +19,7 @@ from shmq.spark.shared import sink_rows
 if TYPE_CHECKING:
     from shmq.spark.shared.sink_columns import SinkColumns
 
-__all__ = ["Records", "Spread", "by_stream"]
+__all__ = ["Partitioner", "Records", "by_stream"]
 
 #: So many rows without a key go to the same partition, one behind the other.
 STICKY: Final = 4096
@@ -72,7 +72,7 @@ class Records:
         return _arrow.pack_columns(texts[0], texts[1], texts[2], codec, start, end, max_bytes=most)
 
 
-class Spread:
+class Partitioner:
     """Which partition each record of a task goes to: a function of the rows and their order.
 
     Those before ``begin`` take no records any more.

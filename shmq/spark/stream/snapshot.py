@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 import shmq
 from shmq.errors import InvalidOption
-from shmq.spark.stream.bounds import Bound, Extent
+from shmq.spark.stream.bounds import Bound, PartitionBounds
 from shmq.spark.stream.topics import Topics
 
-__all__ = ["Seen", "check_within", "look", "see"]
+__all__ = ["StreamSnapshot", "check_within", "look", "see"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class StreamSnapshot:
     """A stream as it was looked at: its identity, and what each partition holds that is meant."""
 
     stream: shmq.Stream
     identity: int
-    extents: Mapping[int, Extent]
+    extents: Mapping[int, PartitionBounds]
 
     def at(self, bound: Bound, partition: int) -> int:
         """The offset that an option says. Raises InvalidOption."""
@@ -31,23 +31,23 @@ class Seen:
         return bound.of(name, partition, self.extents[partition], at_time)
 
 
-def look(broker: shmq.Broker, topics: Topics) -> dict[str, Seen]:
+def look(broker: shmq.Broker, topics: Topics) -> dict[str, StreamSnapshot]:
     """Every stream that is meant, by name. Raises NoSuchStream, InvalidOption."""
     return {name: see(broker.stream(name), topics) for name in topics.find(broker)}
 
 
-def see(stream: shmq.Stream, topics: Topics) -> Seen:
+def see(stream: shmq.Stream, topics: Topics) -> StreamSnapshot:
     """The stream, as far as it is meant. Raises InvalidOption for a partition it has not."""
     wanted = set(topics.partitions(stream.name, stream.partitions))
     extents = {
-        each.partition: Extent(each.earliest, each.latest)
+        each.partition: PartitionBounds(each.earliest, each.latest)
         for each in stream.offsets()
         if each.partition in wanted
     }
-    return Seen(stream, stream.identity, extents)
+    return StreamSnapshot(stream, stream.identity, extents)
 
 
-def check_within(bound: Bound, name: str, partition: int, at: int, extent: Extent) -> None:
+def check_within(bound: Bound, name: str, partition: int, at: int, extent: PartitionBounds) -> None:
     """Raises InvalidOption for an offset that an option names, and the partition has not yet."""
     if at > extent.latest:
         raise InvalidOption(

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 
 from shmq.errors import InvalidOption
 from shmq.spark.shared import options
-from shmq.spark.shared.batch_id import Edition
+from shmq.spark.shared.batch_id import BatchId
 from shmq.spark.shared.options import WRITE, Option
 from shmq.spark.stream.sink import StreamSink
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPTIONS",
-    "StreamStreamWriter",
+    "StreamSinkStreamingWriter",
     "StreamWriter",
     "stream_writer",
     "writer",
@@ -58,7 +58,7 @@ def writer(chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool) ->
 
 def stream_writer(
     chosen: Mapping[str, Any], schema: StructType, *, overwrite: bool
-) -> StreamStreamWriter:
+) -> StreamSinkStreamingWriter:
     """What ``df.writeStream`` writes with. Raises as :func:`writer` does."""
     if overwrite:
         raise InvalidOption(
@@ -71,7 +71,7 @@ def stream_writer(
             f"the option publisher={chosen['publisher']!r} is for df.write: of a stream, the query "
             f"is the publisher, so leave it out"
         )
-    return StreamStreamWriter(_checked(chosen, schema))
+    return StreamSinkStreamingWriter(_checked(chosen, schema))
 
 
 def _checked(chosen: Mapping[str, Any], schema: StructType) -> StreamSink:
@@ -90,13 +90,13 @@ class StreamWriter(DataSourceArrowWriter):
         """Append a task's rows."""
         from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
 
-        return append(self._sink, Edition.of_batch(self._sink), iterator)
+        return append(self._sink, BatchId.of_batch(self._sink), iterator)
 
     def commit(self, messages: Messages) -> None:
         """There is nothing left to be done."""
 
 
-class StreamStreamWriter(DataSourceStreamArrowWriter):
+class StreamSinkStreamingWriter(DataSourceStreamArrowWriter):
     """Appends the rows of each micro-batch to streams, once, however often Spark runs it."""
 
     def __init__(self, sink: StreamSink) -> None:
@@ -106,7 +106,7 @@ class StreamStreamWriter(DataSourceStreamArrowWriter):
         """Append a task's rows."""
         from shmq.spark.stream.append import append  # noqa: PLC0415 - the driver has no use for it
 
-        return append(self._sink, Edition.of_stream(self._sink), iterator)
+        return append(self._sink, BatchId.of_stream(self._sink), iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803
         """There is nothing left to be done."""

@@ -82,12 +82,12 @@ def test_a_member_that_is_taken_out_before_it_plans_joins_anew(
     group = stream.group("g", name)
     with group.join() as member:
         place = group.place  # type: ignore[attr-defined]
-        place.roster.leave(member.id, True)
-        assert not place.roster.planned
+        place.group_state.leave(member.id, True)
+        assert not place.group_state.planned
 
         place.plan()
 
-        assert place.roster.planned
-        assert [seat[1] for seat in place.roster.seats()] == [0, 0, 0]
+        assert place.group_state.planned
+        assert [seat[1] for seat in place.group_state.seats()] == [0, 0, 0]
         member.poll()
         assert member.assignment == {0, 1, 2}

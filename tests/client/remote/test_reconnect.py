@@ -11,7 +11,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from shmq.client.remote.loop_driver import Attendance
+from shmq.client.remote.loop_driver import LoopDriver
 from shmq.protocol.opcodes import Type
 from tests.client.remote.proxy import Proxy, of_type
 from tests.conformance.tools import LATER, PATIENCE, drain, eventually, in_thread, outcome
@@ -255,7 +255,7 @@ def test_a_request_of_a_wire_that_broke_just_before_is_lost_at_once(
 
 async def _ask(wire: Any) -> Any:
     answer = wire.request(Type.STATS, True, b"")
-    assert await Attendance(asyncio.get_running_loop(), wire).wait(answer, 60)
+    assert await LoopDriver(asyncio.get_running_loop(), wire).wait(answer, 60)
     return answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmq.spark.jobs.rate_limit import Pace
+from shmq.spark.jobs.rate_limit import RateLimit
 
 
 class Clock:
@@ -20,13 +20,13 @@ class Clock:
 
 
 def test_without_a_rate_nothing_waits() -> None:
-    pace = Pace(None, Clock())
+    pace = RateLimit(None, Clock())
     assert all(pace.wait(10**9, lambda: False) for _ in range(3))
 
 
 def test_a_batch_goes_when_the_one_before_it_has_had_its_time() -> None:
     clock = Clock()
-    pace = Pace(100, clock)
+    pace = RateLimit(100, clock)
     assert pace.wait(50, lambda: False)
 
     def half_a_second_later() -> bool:
@@ -40,7 +40,7 @@ def test_a_batch_goes_when_the_one_before_it_has_had_its_time() -> None:
 
 def test_what_was_too_slow_is_not_made_up_for() -> None:
     clock = Clock()
-    pace = Pace(100, clock)
+    pace = RateLimit(100, clock)
     assert pace.wait(100, lambda: False)
     clock.now += 60
     assert pace.wait(100, lambda: False)
@@ -49,7 +49,7 @@ def test_what_was_too_slow_is_not_made_up_for() -> None:
 
 
 def test_it_stops_waiting_when_told_to() -> None:
-    pace = Pace(0.001, Clock())
+    pace = RateLimit(0.001, Clock())
     assert pace.wait(1000, lambda: False)
     stopped = iter([False, True])
     assert not pace.wait(1, lambda: next(stopped))

@@ -12,16 +12,16 @@ import pytest
 
 from shmq import DamagedFile, ShmqError
 from shmq.spark.jobs.filesystem import Folder
-from shmq.spark.jobs.parquet_store import Merging, Store
+from shmq.spark.jobs.parquet_store import Compaction, ParquetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUERY = "0123456789abcdef"
-AT_ONCE = Merging(files=2, keep=0)
-NEVER = Merging(size=0)
+AT_ONCE = Compaction(files=2, keep=0)
+NEVER = Compaction(size=0)
 
-Open = Callable[..., Store]
+Open = Callable[..., ParquetStore]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> str:
 @pytest.fixture
 def opened(spark: SparkSession, path: str) -> Open:
     """Opens the store, as each start of a job does."""
-    return lambda merging=NEVER: Store(spark, path, columns=("half",), merging=merging)
+    return lambda merging=NEVER: ParquetStore(spark, path, columns=("half",), merging=merging)
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
@@ -77,7 +77,7 @@ def test_a_batch_without_rows_leaves_nothing(spark: SparkSession, path: str, ope
 def test_small_files_become_one_and_readers_see_each_row_once_at_any_time(
     spark: SparkSession, path: str, opened: Open
 ) -> None:
-    store = opened(Merging(files=2, keep=3600))
+    store = opened(Compaction(files=2, keep=3600))
     for number in range(3):
         store.add(batch(spark, number), QUERY, number)
     before = spark.read.parquet(path)
@@ -101,7 +101,7 @@ def test_small_files_become_one_and_readers_see_each_row_once_at_any_time(
 def test_files_that_have_other_columns_are_merged_with_all_of_them(
     spark: SparkSession, path: str
 ) -> None:
-    store = Store(spark, path, merging=AT_ONCE)
+    store = ParquetStore(spark, path, merging=AT_ONCE)
     store.add(spark.sql("SELECT 1 AS one"), QUERY, 0)
     store.add(spark.sql("SELECT 2 AS two"), QUERY, 1)
 
@@ -195,12 +195,12 @@ def test_many_versions_are_read_as_they_were_written_and_old_ones_go(
     store = opened()
     rows = batch(spark, 0).coalesce(1)
     for number in range(45):
-        store._manifest.commit({}, batch=(QUERY, number))  # a version without files
+        store._file_sink_log.commit({}, batch=(QUERY, number))  # a version without files
     store.add(rows, QUERY, 45)
 
-    found = opened()._manifest
+    found = opened()._file_sink_log
 
-    assert found.files == store._manifest.files
+    assert found.files == store._file_sink_log.files
     assert found.batches == {QUERY: 45}
     assert ids(spark, path) == list(range(10))
     assert len(list(Path(path, "_spark_metadata").glob("[0-9]*"))) <= 40

@@ -104,13 +104,13 @@ def test_the_expression_of_each_kind_redrives_that_kind_and_no_other(
     run_job(spark, "triage", written(tmp_path, FILE.format(namespace=namespace, more="")))
     rows = json.loads((tmp_path / "triage.json").read_text())["rows"]
     bury(jobs, {"id": 99, "item": "late"}, codec="json")
-    graves = broker.queue("jobs.dlq")
+    dead_letter_queues = broker.queue("jobs.dlq")
 
     for row in rows:
-        assert graves.redrive(where=row["where"]) == row["count"]
+        assert dead_letter_queues.redrive(where=row["where"]) == row["count"]
 
     assert jobs.qsize() == 9
-    assert [letter.body["id"] for letter in graves.peek()] == [99]
+    assert [letter.body["id"] for letter in dead_letter_queues.peek()] == [99]
 
 
 def test_the_largest_kinds_are_told_of_and_the_rest_is_said_to_be_there(

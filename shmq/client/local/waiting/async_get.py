@@ -64,14 +64,14 @@ async def get_chosen(
 
 
 async def put(
-    namespace: Namespace, queue: Any, parcel: _core.Parcel, timeout: float | None
+    namespace: Namespace, queue: Any, prepared: _core.PreparedPut, timeout: float | None
 ) -> api.Put:
     """Put into a queue that was full. Raises Full."""
     refusal: list[Full] = []
 
     def attempt() -> api.Put | None:
         try:
-            put: api.Put = queue.try_put(parcel)
+            put: api.Put = queue.try_put(prepared)
         except Full as full:
             refusal[:] = [full]
             return None

@@ -17,12 +17,12 @@ from shmq.native import _core
 if TYPE_CHECKING:
     from multiprocessing import util
 
-__all__ = ["Bells", "at_the_end"]
+__all__ = ["BellPool", "at_the_end"]
 
-_known: dict[str, Bells] = {}
+_known: dict[str, BellPool] = {}
 
 
-class Bells:
+class BellPool:
     """This process's bells in one namespace. One object a process: see `of`.
 
     A bell is named by the process's number and its own; neither is given twice, so who
@@ -37,7 +37,7 @@ class Bells:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, namespace: Namespace) -> Bells:
+    def of(cls, namespace: Namespace) -> BellPool:
         """The process's bells in that namespace."""
         return _known.setdefault(namespace.name, cls(namespace))
 

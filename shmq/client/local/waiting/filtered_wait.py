@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.local.waiting.bell_pool import Bells
+from shmq.client.local.waiting.bell_pool import BellPool
 from shmq.client.local.waiting.bell_watcher import Watcher
 from shmq.native import _core
 from shmq.native.lock_holder import until_locked
@@ -32,7 +32,7 @@ def wait_chosen(queue: Any, attempt: Callable[[], _T], block: bool, timeout: flo
         found = attempt()
     if found or not block or timeout == 0:
         return found
-    bells = Bells.of(queue.namespace)
+    bells = BellPool.of(queue.namespace)
     bell = bells.take()
     watch = _core.Watch(queue, _core.EVENT_ARRIVED, bell)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from shmq.native import _stream
 
-__all__ = ["StreamHub"]
+__all__ = ["StreamWaitThread"]
 
 #: How long the thread stays when nobody waits any more, in seconds.
 _LINGER = 1.0
@@ -36,7 +36,7 @@ class _Waiter:
             self.future.set_result(None)
 
 
-class StreamHub:
+class StreamWaitThread:
     """Watches one stream for the tasks of this process that wait for it.
 
     It has a thread as long as somebody waits; one of a fork's parent is of no use.
@@ -57,20 +57,20 @@ class StreamHub:
 
     async def wait_for_any(self, position: Mapping[int, int], timeout: float | None) -> bool:
         """Whether one of these partitions has a record at or behind the offset, in time."""
-        waiter = _Waiter(position)
-        self.join(waiter)
+        waiting_task = _Waiter(position)
+        self.join(waiting_task)
         try:
-            await asyncio.wait_for(waiter.future, timeout)
+            await asyncio.wait_for(waiting_task.future, timeout)
         except TimeoutError:
             return False
         finally:
-            self.leave(waiter)
+            self.leave(waiting_task)
         return True
 
-    def join(self, waiter: _Waiter) -> None:
+    def join(self, waiting_task: _Waiter) -> None:
         """Call it once there is something for it."""
         with self._lock:
-            self._waiters.add(waiter)
+            self._waiters.add(waiting_task)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="shmq stream hub", daemon=True
@@ -78,10 +78,10 @@ class StreamHub:
                 self._thread.start()
         self._logs[0].wake()
 
-    def leave(self, waiter: _Waiter) -> None:
+    def leave(self, waiting_task: _Waiter) -> None:
         """It waits no more."""
         with self._lock:
-            self._waiters.discard(waiter)
+            self._waiters.discard(waiting_task)
 
     def _run(self) -> None:
         idle = 0.0
@@ -89,9 +89,11 @@ class StreamHub:
             with self._lock:
                 waiters = list(self._waiters)
             bell = self._arm(waiters)
-            for waiter in [waiter for waiter in waiters if self._has(waiter)]:
-                self.leave(waiter)
-                waiter.call()
+            for waiting_task in [
+                waiting_task for waiting_task in waiters if self._has(waiting_task)
+            ]:
+                self.leave(waiting_task)
+                waiting_task.call()
             rang = self._logs[0].sleep(bell, _SLICE)
             if not rang:
                 self._look()
@@ -99,12 +101,12 @@ class StreamHub:
 
     def _arm(self, waiters: list[_Waiter]) -> int:
         bell = self._logs[0].arm()
-        for partition in {p for waiter in waiters for p in waiter.position}:
+        for partition in {p for waiting_task in waiters for p in waiting_task.position}:
             self._logs[partition].arm()
         return bell
 
-    def _has(self, waiter: _Waiter) -> bool:
-        return any(self._logs[p].reaches(offset) for p, offset in waiter.position.items())
+    def _has(self, waiting_task: _Waiter) -> bool:
+        return any(self._logs[p].reaches(offset) for p, offset in waiting_task.position.items())
 
     def _ends(self) -> bool:
         with self._lock:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shmq.client.local.waiting.bell_pool import Bells, at_the_end
+from shmq.client.local.waiting.bell_pool import BellPool, at_the_end
 from shmq.client.local.waiting.bell_watcher import Watcher
-from shmq.client.local.waiting.waiting_tasks import Line, Waiter, wake
+from shmq.client.local.waiting.waiting_tasks import TaskQueue, WaitingTask, wake
 from shmq.errors import LockTimeout
 from shmq.namespace.namespace import Namespace
 from shmq.native import _core
@@ -31,11 +31,11 @@ _LOCK_WAIT = 0.005
 #: up its loop for as long, while the lock is waited for.
 _LOCK_PAUSE = 0.1
 
-_hubs: dict[str, Hub] = {}
+_wait_threads: dict[str, WaitThread] = {}
 _hubs_lock = threading.Lock()
 
 
-class Hub:
+class WaitThread:
     """Watches the queues of one namespace that tasks of this process wait for.
 
     Its thread sleeps on one bell, without the interpreter's lock, and wakes event loops.
@@ -43,10 +43,10 @@ class Hub:
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        self._bells = Bells.of(namespace)
+        self._bells = BellPool.of(namespace)
         self._watcher = Watcher(self._bells.take())
-        self._lines: dict[tuple[int, int], Line] = {}
-        self._watched: dict[_core.Watch, Line] | None = None
+        self._task_queues: dict[tuple[int, int], TaskQueue] = {}
+        self._watched: dict[_core.Watch, TaskQueue] | None = None
         self._lock = threading.RLock()
         self._ended = False
         self._thread = threading.Thread(
@@ -55,32 +55,32 @@ class Hub:
         self._thread.start()
         self._end_later = at_the_end(self.end, 2)
 
-    def join(self, queue: Any, event: int, waiter: Waiter) -> Line | None:
+    def join(self, queue: Any, event: int, waiting_task: WaitingTask) -> TaskQueue | None:
         """Put the waiter into its line; None if the hub has ended."""
         with self._lock:
             if self._ended:
                 return None
-            line = self._lines.get((id(queue), event))
-            if line is None:
-                line = Line(queue, event, self._watcher.bell)
-                self._lines[id(queue), event] = line
+            task_queue = self._task_queues.get((id(queue), event))
+            if task_queue is None:
+                task_queue = TaskQueue(queue, event, self._watcher.bell)
+                self._task_queues[id(queue), event] = task_queue
                 self._watched = None
-            line.join(waiter)
-            return line
+            task_queue.join(waiting_task)
+            return task_queue
 
-    def leave(self, line: Line, waiter: Waiter, *, served: bool) -> None:
+    def leave(self, task_queue: TaskQueue, waiting_task: WaitingTask, *, served: bool) -> None:
         """Take the waiter out of it."""
-        line.leave(waiter, served=served)
-        key = (id(line.watch.queue), line.watch.event)
+        task_queue.leave(waiting_task, served=served)
+        key = (id(task_queue.watch.queue), task_queue.watch.event)
         with self._lock:
-            if line.is_empty and self._lines.get(key) is line:
-                del self._lines[key]
+            if task_queue.is_empty and self._task_queues.get(key) is task_queue:
+                del self._task_queues[key]
                 self._watched = None
 
-    def see(self, line: Line) -> None:
+    def see(self, task_queue: TaskQueue) -> None:
         """A line was armed: wake the thread if it would sleep too long for it."""
         until = self._watcher.until
-        if line.watch.due < until or until > time.monotonic() + _core.SLICE:
+        if task_queue.watch.due < until or until > time.monotonic() + _core.SLICE:
             self._watcher.bell.ring()
 
     def ring(self) -> None:
@@ -90,7 +90,7 @@ class Hub:
     def end(self, *, if_idle: bool = False) -> bool:
         """End the thread and remove the bell; whether it was done."""
         with self._lock:
-            if self._ended or (if_idle and self._lines):
+            if self._ended or (if_idle and self._task_queues):
                 return False
             self._ended = True
         self._end_later.cancel()
@@ -108,7 +108,7 @@ class Hub:
         while not self._ended:
             idle = time.monotonic() > last_used + _LINGER
             self._watcher.sleep(_core.SLICE, idle=idle)
-            if idle or self._lines:
+            if idle or self._task_queues:
                 last_used = time.monotonic()
             try:
                 self._look()
@@ -119,15 +119,17 @@ class Hub:
     def _look(self) -> None:
         with self._lock:
             if self._watched is None:
-                self._watched = {line.watch: line for line in self._lines.values()}
-            lines = self._watched
+                self._watched = {
+                    task_queue.watch: task_queue for task_queue in self._task_queues.values()
+                }
+            task_queues = self._watched
         called = {
-            waiter: lines[watch]
-            for watch in self._watcher.look(list(lines))
-            for waiter in lines[watch].call(closely=self._watcher.closely)
+            waiting_task: task_queues[watch]
+            for watch in self._watcher.look(list(task_queues))
+            for waiting_task in task_queues[watch].call(closely=self._watcher.closely)
         }
-        for waiter in wake(called):
-            self.leave(called[waiter], waiter, served=False)
+        for waiting_task in wake(called):
+            self.leave(called[waiting_task], waiting_task, served=False)
 
 
 async def wait_for(
@@ -146,62 +148,64 @@ async def wait_for(
     import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
 
     loop = asyncio.get_running_loop()
-    waiter = Waiter(loop)
-    hub, line = _join(namespace, queue, event, waiter)
-    timer = None if timeout is None else loop.call_later(timeout, waiter.expire)
+    waiting_task = WaitingTask(loop)
+    wait_thread, task_queue = _join(namespace, queue, event, waiting_task)
+    timer = None if timeout is None else loop.call_later(timeout, waiting_task.expire)
     found = None
     try:
         while True:
             try:
-                line.arm(waiter)
+                task_queue.arm(waiting_task)
                 found = attempt()
             except LockTimeout:
-                if waiter.expired:
+                if waiting_task.expired:
                     raise
                 await asyncio.sleep(_LOCK_PAUSE)
                 continue
-            if found is not None or waiter.expired:
+            if found is not None or waiting_task.expired:
                 return found
-            hub.see(line)
-            await waiter.future
+            wait_thread.see(task_queue)
+            await waiting_task.future
     finally:
         if timer is not None:
             timer.cancel()
-        hub.leave(line, waiter, served=found is not None)
+        wait_thread.leave(task_queue, waiting_task, served=found is not None)
 
 
-def _join(namespace: Namespace, queue: Any, event: int, waiter: Waiter) -> tuple[Hub, Line]:
+def _join(
+    namespace: Namespace, queue: Any, event: int, waiting_task: WaitingTask
+) -> tuple[WaitThread, TaskQueue]:
     while True:
         with _hubs_lock:
-            hub = _hubs.get(namespace.name)
-            if hub is None:
-                hub = _hubs[namespace.name] = Hub(namespace)
-            line = hub.join(queue, event, waiter)
-            if line is not None:
-                return hub, line
-            del _hubs[namespace.name]
+            wait_thread = _wait_threads.get(namespace.name)
+            if wait_thread is None:
+                wait_thread = _wait_threads[namespace.name] = WaitThread(namespace)
+            task_queue = wait_thread.join(queue, event, waiting_task)
+            if task_queue is not None:
+                return wait_thread, task_queue
+            del _wait_threads[namespace.name]
 
 
 def ring(namespace: Namespace) -> None:
     """A handle of that namespace was closed: whoever waits through it is to be told."""
-    hub = _hubs.get(namespace.name)
-    if hub is not None:
-        hub.ring()
+    wait_thread = _wait_threads.get(namespace.name)
+    if wait_thread is not None:
+        wait_thread.ring()
 
 
 def rest(namespace: Namespace) -> None:
     """End the namespace's thread, and remove its bells, unless they are in use."""
     with _hubs_lock:
-        hub = _hubs.get(namespace.name)
-        if hub is not None and hub.end(if_idle=True):
-            del _hubs[namespace.name]
-    Bells.of(namespace).remove_idle()
+        wait_thread = _wait_threads.get(namespace.name)
+        if wait_thread is not None and wait_thread.end(if_idle=True):
+            del _wait_threads[namespace.name]
+    BellPool.of(namespace).remove_idle()
 
 
 def _forked() -> None:
     global _hubs_lock  # noqa: PLW0603 - a lock that a thread held at the fork stays held
     _hubs_lock = threading.Lock()
-    _hubs.clear()
+    _wait_threads.clear()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -13,10 +13,10 @@ from shmq.native import _core
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Line", "Waiter", "wake"]
+__all__ = ["TaskQueue", "WaitingTask", "wake"]
 
 
-class Waiter:
+class WaitingTask:
     """One task's place in a line."""
 
     __slots__ = ("called", "expired", "future", "loop")
@@ -33,7 +33,7 @@ class Waiter:
         _resolve([self.future])
 
 
-class Line:
+class TaskQueue:
     """First come, first served; of any number of event loops.
 
     One waiter is called for each ring. As long as there are some who were not called,
@@ -49,39 +49,39 @@ class Line:
     def __init__(self, queue: Any, event: int, bell: _core.Bell) -> None:
         self.watch = _core.Watch(queue, event, bell)
         self._all = event == _core.EVENT_ARRIVED
-        self._waiters: OrderedDict[Waiter, None] = OrderedDict()
+        self._waiters: OrderedDict[WaitingTask, None] = OrderedDict()
         self._called = 0
         # A task that the collector ends leaves in whatever thread that happens.
         self._lock = threading.RLock()
 
-    def join(self, waiter: Waiter) -> None:
+    def join(self, waiting_task: WaitingTask) -> None:
         """Take the last place."""
-        self._waiters[waiter] = None
+        self._waiters[waiting_task] = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nobody waits."""
         return not self._waiters
 
-    def arm(self, waiter: Waiter) -> None:
+    def arm(self, waiting_task: WaitingTask) -> None:
         """What the waiter tries after this and does not get will be rung for.
 
         Raises what an operation on the queue does.
         """
         with self._lock:
-            self._answered(waiter)
-            if waiter.future.done():
-                waiter.future = waiter.loop.create_future()
+            self._answered(waiting_task)
+            if waiting_task.future.done():
+                waiting_task.future = waiting_task.loop.create_future()
             if not self.watch.is_armed:
                 self.watch.arm()
 
-    def leave(self, waiter: Waiter, *, served: bool) -> None:
+    def leave(self, waiting_task: WaitingTask, *, served: bool) -> None:
         """Give the place up, ``served`` or not. May be called again."""
         with self._lock:
-            if waiter not in self._waiters:
+            if waiting_task not in self._waiters:
                 return
-            del self._waiters[waiter]
-            was_called = self._answered(waiter)
+            del self._waiters[waiting_task]
+            was_called = self._answered(waiting_task)
             if not self._waiters:
                 self.watch.disarm()
                 return
@@ -89,7 +89,7 @@ class Line:
         for lost in wake(next_):
             self.leave(lost, served=False)
 
-    def call(self, *, closely: bool) -> list[Waiter]:
+    def call(self, *, closely: bool) -> list[WaitingTask]:
         """Those to be woken now that the event may have come.
 
         Not ``closely``: nobody, as long as one who was called has not answered.
@@ -99,7 +99,7 @@ class Line:
                 return self._call_some(len(self._waiters))
             return [] if self._called and not closely else self._call_some(1)
 
-    def _next(self) -> list[Waiter]:
+    def _next(self) -> list[WaitingTask]:
         if self._all or self._called == len(self._waiters):
             return []
         try:
@@ -112,34 +112,34 @@ class Line:
             return self._call_some(len(self._waiters))  # each is told by its own attempt
         return self._call_some(1)
 
-    def _call_some(self, count: int) -> list[Waiter]:
-        called: list[Waiter] = []
-        for waiter in self._waiters:
+    def _call_some(self, count: int) -> list[WaitingTask]:
+        called: list[WaitingTask] = []
+        for waiting_task in self._waiters:
             if len(called) == count:
                 break
-            if not waiter.called:
-                waiter.called = True
-                called.append(waiter)
+            if not waiting_task.called:
+                waiting_task.called = True
+                called.append(waiting_task)
         self._called += len(called)
         return called
 
-    def _answered(self, waiter: Waiter) -> bool:
-        was_called, waiter.called = waiter.called, False
+    def _answered(self, waiting_task: WaitingTask) -> bool:
+        was_called, waiting_task.called = waiting_task.called, False
         self._called -= was_called
         return was_called
 
 
-def wake(waiters: Iterable[Waiter]) -> list[Waiter]:
+def wake(waiters: Iterable[WaitingTask]) -> list[WaitingTask]:
     """Wake those who were called, each in its loop; returns those whose loop is closed."""
     import asyncio  # noqa: PLC0415 - who awaits has it; others need it not
 
-    lost: list[Waiter] = []
-    by_loop: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
-    for waiter in waiters:
-        by_loop.setdefault(waiter.loop, []).append(waiter)
+    lost: list[WaitingTask] = []
+    by_loop: dict[asyncio.AbstractEventLoop, list[WaitingTask]] = {}
+    for waiting_task in waiters:
+        by_loop.setdefault(waiting_task.loop, []).append(waiting_task)
     here = asyncio._get_running_loop()
     for loop, called in by_loop.items():
-        futures = [waiter.future for waiter in called]
+        futures = [waiting_task.future for waiting_task in called]
         if loop is here:
             _resolve(futures)
             continue
