@@ -12,6 +12,14 @@ from shmq.api import Run as RunContract
 
 LAYOUT_VERSION: Final[int]
 HAS_CRASHPOINTS: Final[bool]
+READY: Final[int]
+CODECS: Final[tuple[str, ...]]
+CODEC_OTHER: Final[int]
+CODEC_PACKED: Final[int]
+FILTER_OPERATIONS: Final[dict[str, int]]
+FILTER_FIELDS: Final[dict[str, int]]
+FILTER_RELATIONS: Final[dict[str, int]]
+FILTER_CONSTANTS: Final[dict[str, int]]
 EVENT_NOT_EMPTY: Final[int]
 EVENT_NOT_FULL: Final[int]
 EVENT_ARRIVED: Final[int]
@@ -886,6 +894,8 @@ def new_put(sequence: int, duplicate: bool) -> Put: ...
 def packed_of(messages: list[Any]) -> tuple[bytes, int, int | None, bytes | None]: ...
 def records_in(messages: Iterable[Any]) -> int: ...
 
+DMSQ_VERSION: Final[int]
+BATCH_BYTES: Final[int]
 RECORD_TYPES: Final[tuple[str, ...]]
 TOTALS: Final[tuple[str, ...]]
 

@@ -10,6 +10,8 @@ from shmq.api import Record as RecordContract
 from shmq.api import Records as RecordsContract
 from shmq.native._core import Policy
 
+ENTRY_HEAD: Final[int]
+ENTRY_KEYED: Final[int]
 COMPRESSIONS: Final[tuple[str | None, ...]]
 HAS_CRASHPOINTS: Final[bool]
 END_OF_TIME: Final[int]

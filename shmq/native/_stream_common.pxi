@@ -15,7 +15,11 @@ cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 cdef uint64_t SMALL = 0xFFFFFFEF       # bytes that a part of a record may have, at most
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t AT_ONCE = 0               # the end of what waits for nothing but a lock
-_CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
+cdef tuple _CODECS = tuple([shmq_codec_name(<uint8_t>number).decode()
+                            for number in range(<int>SHMQ_CODECS)])
+#: What an entry takes beside its value, its key and its headers, in bytes; its flag of a key.
+ENTRY_HEAD = <int>SHMQ_ENTRY_HEAD
+ENTRY_KEYED = <int>SHMQ_E_KEYED
 COMPRESSIONS = (None, "lz4", "zstd")
 cdef dict _MAGIC = {"lz4": b"\x04\x22\x4d\x18", "zstd": b"\x28\xb5\x2f\xfd"}  # of a frame
 

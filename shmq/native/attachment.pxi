@@ -39,8 +39,8 @@ cdef class _Attachment:
         self.bells = bells.encode()
         self.q.bells = PyBytes_AS_STRING(self.bells)
         self.confirms = self.q.h.options.confirm == 1
-        self.blocks = self.q.h.options.overflow == 1
-        self.drops = self.q.h.options.overflow == 2 and self.q.journaled
+        self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
+        self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
         for bell in range(2):
             _spin_init(&self.spins[bell], LEAST_SPIN)
         for bell, path in enumerate((not_empty, not_full)):

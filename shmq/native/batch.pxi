@@ -77,7 +77,7 @@ cdef class _Run:
             return refused
         for i in range(self.units):
             try:
-                self.handle._settle(1, self.raw[i], ns)
+                self.handle._settle(NACK, self.raw[i], ns)
             except _errors.LeaseExpired:
                 refused.append(c_seal(&self.handle.q.seal, self.raw[i]))
             except _errors.LockTimeout:
@@ -130,7 +130,7 @@ cdef int _return_others(_Getter handle, const shmq_view *views, int kept, int at
     for i in range(count):
         if i < kept or i > at:
             try:
-                handle._settle(1, views[i].receipt, 0)
+                handle._settle(NACK, views[i].receipt, 0)
             except (_errors.LeaseExpired, _errors.LockTimeout):
                 pass
     return 0
@@ -226,7 +226,7 @@ cdef class Packed(_Run):
 
 # What the body of a leased message holds: a batch, or the one record that it is itself.
 cdef void _read_packed(const shmq_view *view, shmq_packed *packed) noexcept nogil:
-    if view.codec == PACKED and shmq_packed_read(view.body, view.body_bytes, packed):
+    if view.codec == SHMQ_CODEC_PACKED and shmq_packed_read(view.body, view.body_bytes, packed):
         return
     packed.bytes = view.body_bytes
     packed.size = view.body_bytes

@@ -4,7 +4,6 @@ cdef enum:
     SMALL = 4096                # bodies up to this are copied with the operation itself
     MOST_QUICK = 1 << 14        # and packed batches up to this
     MOST_PACKED = 4096          # messages that one get_packed leases
-    PACKED = 6                  # the codec of packed batches: see shmq/codec/codecs.py
     MOST_UNDER_LOCK = 1 << 20   # bytes copied in one critical section of a batch
     NOGIL_COPY = 1 << 16        # copies from this size on let other threads run
     PATIENCE = 20               # tries for the lock before it is taken without the GIL
@@ -18,6 +17,20 @@ cdef enum:
     LEAST_BETWEEN = 16          # waits from one long spin to the next, where they are in vain
     MOST_BETWEEN = 1024
     MOST_SPINS = 8              # spins that end well, and yet others were quicker
+
+# What ends a lease, or prolongs it.
+cdef enum:
+    ACK
+    NACK
+    REJECT
+    EXTEND
+    RETURN
+
+#: The codecs by their number in a slot, and the number of every other one.
+CODECS = tuple([shmq_codec_name(<uint8_t>number).decode() for number in range(<int>SHMQ_CODECS)])
+CODEC_OTHER = <int>SHMQ_CODEC_OTHER
+CODEC_PACKED = <int>SHMQ_CODEC_PACKED
+cdef tuple _CODECS = CODECS
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 cdef int64_t LONG_AGO = -FOREVER

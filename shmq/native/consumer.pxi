@@ -31,7 +31,7 @@ cdef class _Gatherer:
     cdef int add(self, Message message) except -1:
         cdef int64_t now
         if self.ended or self.generation != fork_generation:
-            self.handle._settle(0, message.lease, 0)
+            self.handle._settle(ACK, message.lease, 0)
             return 0
         if self.count == self.room:
             self.flush()  # first: if that fails, the message is not acknowledged

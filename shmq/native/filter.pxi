@@ -1,5 +1,23 @@
 # Choosing by a filter: see shmq/core/queue/filter.h and shmq/core/queue/select.h.
 
+#: The numbers of a program's operations, fields, relations and kinds of constants, by their names.
+FILTER_OPERATIONS = {"not": SHMQ_OP_NOT, "and": SHMQ_OP_AND, "or": SHMQ_OP_OR, "test": SHMQ_OP_TEST}
+FILTER_FIELDS = {
+    "reason": SHMQ_FIELD_REASON, "queue": SHMQ_FIELD_QUEUE, "deliveries": SHMQ_FIELD_DELIVERIES,
+    "at": SHMQ_FIELD_AT, "age": SHMQ_FIELD_AGE, "group": SHMQ_FIELD_GROUP,
+    "correlation": SHMQ_FIELD_CORRELATION, "codec": SHMQ_FIELD_CODEC,
+    "priority": SHMQ_FIELD_PRIORITY, "sequence": SHMQ_FIELD_SEQUENCE, "size": SHMQ_FIELD_SIZE,
+    "header": SHMQ_FIELD_HEADER,
+}
+FILTER_RELATIONS = {
+    "=": SHMQ_IS_EQUAL, "<": SHMQ_IS_LESS, "<=": SHMQ_IS_AT_MOST, ">": SHMQ_IS_MORE,
+    ">=": SHMQ_IS_AT_LEAST, "like": SHMQ_IS_LIKE,
+}
+FILTER_CONSTANTS = {
+    "nil": SHMQ_CONST_NIL, "bool": SHMQ_CONST_BOOL, "int": SHMQ_CONST_INT, "real": SHMQ_CONST_REAL,
+    "text": SHMQ_CONST_TEXT,
+}
+
 
 @cython.final
 cdef class Filter:

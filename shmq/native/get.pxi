@@ -210,14 +210,14 @@ cdef class _Getter(_Putter):
         cdef int64_t now
         cdef int status
         self._lock_gets()
-        now = shmq_time(&self.q) if how == 0 else shmq_now()
-        if how == 0:
+        now = shmq_time(&self.q) if how == ACK else shmq_now()
+        if how == ACK:
             status = shmq_ack(&self.q, receipt, now)
-        elif how == 1:
+        elif how == NACK:
             status = shmq_nack(&self.q, receipt, ns, now)
-        elif how == 2:
+        elif how == REJECT:
             status = shmq_reject(&self.q, receipt, now)
-        elif how == 3:
+        elif how == EXTEND:
             status = shmq_extend(&self.q, receipt, ns, now)
         else:
             status = shmq_return(&self.q, receipt, now)
@@ -247,19 +247,19 @@ cdef class _Getter(_Putter):
 
     def ack(self, receipt):
         """Acknowledge by receipt."""
-        self._settle(0, self._opened(receipt), 0)
+        self._settle(ACK, self._opened(receipt), 0)
 
     def nack(self, receipt, delay=None):
         """See shmq.api.Queue.nack."""
-        self._settle(1, self._opened(receipt), _delay_ns(delay))
+        self._settle(NACK, self._opened(receipt), _delay_ns(delay))
 
     def reject(self, receipt):
         """See shmq.api.Queue.reject."""
-        self._settle(2, self._opened(receipt), 0)
+        self._settle(REJECT, self._opened(receipt), 0)
 
     def extend(self, receipt, seconds):
         """See shmq.api.Queue.extend."""
-        self._settle(3, self._opened(receipt), _span_ns("seconds", seconds))
+        self._settle(EXTEND, self._opened(receipt), _span_ns("seconds", seconds))
 
     def ack_many(self, messages):
         """See shmq.api.Queue.ack_many."""

@@ -1,5 +1,9 @@
 # A whole handle: looking without leasing, and moving messages between queues.
 
+#: The state of a message that waits to be taken, as `Handle.scan` gives it.
+READY = <int>SHMQ_READY
+
+
 @cython.no_gc_clear
 cdef class Handle(_RowMover):
     """One attachment to a queue. shmq.client.local.broker builds its queue upon it."""
@@ -79,7 +83,7 @@ cdef class Handle(_RowMover):
         cdef list rows = []
         if self.q.h.state == SHMQ_GONE:
             raise self._error(SHMQ_DELETED)
-        for at in range(min(self.q.h.attachments_made, 4096)):
+        for at in range(min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)):
             a = &self.q.attachments[at]
             if a.process:
                 rows.append((at, a.process, a.pid, a.name[:31].split(b"\0")[0], a.leases,
@@ -308,7 +312,7 @@ cdef class Handle(_RowMover):
             self._unlock()
             if status == SHMQ_OK:
                 rows.append((origin.queue, origin.seq, origin.row, origin.receipt))
-                at = <uint32_t>(origin.receipt & 0xFFFFFF) + 1
+                at = <uint32_t>(origin.receipt & SHMQ_RECEIPT_SLOT) + 1
         rows.sort()
         return [(receipt, queue, seq, None if row == SHMQ_NO_ROW else row)
                 for queue, seq, row, receipt in rows]

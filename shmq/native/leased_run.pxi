@@ -3,12 +3,6 @@
 cdef enum:
     RUN_UNDER_LOCK = 1024       # messages of one critical section
 
-cdef enum:
-    ACK_RUN = 0
-    EXTEND_RUN = 1
-    RETURN_RUN = 2
-
-
 # The numbers of a run while it is being made.
 @cython.final
 cdef class _Sheet:
@@ -98,7 +92,7 @@ cdef class _Lessor(_Reader):
     # What was leased, and will not be handed out after all, counts for nothing.
     cdef int _give_back(self, _Sheet sheet) except -1:
         try:
-            self._settle_run(RETURN_RUN, sheet.receipts, sheet.count, 0)
+            self._settle_run(RETURN, sheet.receipts, sheet.count, 0)
         except _errors.ShmqError:
             pass  # the queue is gone, and the leases with it
         return 0
@@ -176,9 +170,9 @@ cdef class _Lessor(_Reader):
             now = shmq_now()
             while i < end:
                 receipt = c_unseal(&self.q.seal, sealed[i])
-                if how == ACK_RUN:
+                if how == ACK:
                     status = shmq_ack(&self.q, receipt, now)
-                elif how == EXTEND_RUN:
+                elif how == EXTEND:
                     status = shmq_extend(&self.q, receipt, ns, now)
                 else:
                     status = shmq_return_unseen(&self.q, receipt, now)
@@ -195,18 +189,18 @@ cdef class _Lessor(_Reader):
     def ack_run(self, receipts):
         """See shmq.api.Queue.ack_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
-        return self._settle_run(ACK_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
+        return self._settle_run(ACK, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
     def extend_run(self, receipts, seconds):
         """See shmq.api.Queue.extend_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         cdef int64_t ns = _span_ns("seconds", seconds)
-        return self._settle_run(EXTEND_RUN, raw, PyBytes_GET_SIZE(raw) // 8, ns)
+        return self._settle_run(EXTEND, raw, PyBytes_GET_SIZE(raw) // 8, ns)
 
     def return_run(self, receipts):
         """See shmq.api.Queue.return_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
-        return self._settle_run(RETURN_RUN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
+        return self._settle_run(RETURN, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
 
 cdef int64_t _lease_ns(seconds) except -1:

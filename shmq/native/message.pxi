@@ -181,27 +181,27 @@ cdef class Message:
         if self.gatherer is not None:
             self.gatherer.add(self)
         else:
-            self.handle._settle(0, self.lease, 0)
+            self.handle._settle(ACK, self.lease, 0)
         self._settled = True
 
     def nack(self, delay=None):
         """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
-        self.handle._settle(1, self.lease, ns)
+        self.handle._settle(NACK, self.lease, ns)
         self._settled = True
 
     def reject(self):
         """See shmq.api.Message.reject."""
         self._before_settling()
-        self.handle._settle(2, self.lease, 0)
+        self.handle._settle(REJECT, self.lease, 0)
         self._settled = True
 
     def extend(self, seconds):
         """See shmq.api.Message.extend."""
         if self._settled:
             self._before_settling()
-        self.handle._settle(3, self.lease, _span_ns("seconds", seconds))
+        self.handle._settle(EXTEND, self.lease, _span_ns("seconds", seconds))
 
     def __enter__(self):
         return self
@@ -245,7 +245,6 @@ cdef void _watch_messages():
 
 _watch_messages()
 
-_CODECS = ("bytes", "text", "msgpack", "json", "command", "event", "packed")
 
 
 cdef object _dead(properties):

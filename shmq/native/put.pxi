@@ -120,7 +120,7 @@ cdef class _Putter(_Confirmer):
         cdef int64_t until = _deadline(timeout)
         if (priority is None and group is None and headers is None and delay is None
                 and ttl is None and dedupe_id is None):
-            prepared = self._wrap_plainly(data, PACKED)
+            prepared = self._wrap_plainly(data, SHMQ_CODEC_PACKED)
         else:
             prepared = self._wrap(data, "packed", priority, group, headers, delay, None, ttl,
                                 dedupe_id, None, None, True)

@@ -1,6 +1,10 @@
 # The records of .dmsq files, one at a time: for what frames them, and for tools. What is
 # many at a time (a journal's batch, a snapshot, a recovery) is C from end to end.
 
+#: The version of the format, and the bytes of a whole BATCH record.
+DMSQ_VERSION = <int>SHMQ_DMSQ_VERSION
+BATCH_BYTES = <int>SHMQ_BATCH_BYTES
+
 RECORD_TYPES = ("", "batch", "put", "settle", "update", "dedupe", "state", "end", "index", "footer")
 TOTALS = ("acked", "nacked", "expired", "dead_lettered", "dropped", "deduped", "redelivered")
 

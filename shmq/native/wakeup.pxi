@@ -125,7 +125,7 @@ cdef class _Watcher(_Getter):
 
     def processes(self):
         """The numbers of the processes attached. Without the lock, so a hint."""
-        cdef uint32_t at, made = min(self.q.h.attachments_made, 4096)
+        cdef uint32_t at, made = min(self.q.h.attachments_made, SHMQ_MAX_ATTACHMENTS)
         cdef set numbers = set()
         if self.open_:
             for at in range(made):

@@ -70,7 +70,6 @@ __all__ = ["LocalBroker", "LocalQueue"]
 
 log = logging.getLogger("shmq")
 
-_READY = 3
 _SCAN = 4096
 _BURY_AT_ONCE = 256
 _EVERYTHING = 1 << 31
@@ -252,7 +251,7 @@ class LocalQueue(_core.Handle, api.Queue):
         while start is not None:
             rows, start = self.scan(start, _SCAN)
             for at, state, sequence, priority, *_ in rows:
-                if state == _READY:
+                if state == _core.READY:
                     yield at, sequence, priority
 
     def stats(self) -> api.QueueStats:

@@ -9,6 +9,7 @@ cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
+    enum: SHMQ_BLOCK, SHMQ_DROP_OLDEST, SHMQ_MAX_ATTACHMENTS, SHMQ_RECEIPT_SLOT
 
     struct shmq_sample:
         int64_t at
@@ -247,6 +248,13 @@ cdef extern from "queue/message.h" nogil:
 
 cdef extern from "queue/filter.h" nogil:
     const uint32_t SHMQ_FILTER_BYTES
+    enum: SHMQ_OP_NOT, SHMQ_OP_AND, SHMQ_OP_OR, SHMQ_OP_TEST
+    enum: SHMQ_FIELD_REASON, SHMQ_FIELD_QUEUE, SHMQ_FIELD_DELIVERIES, SHMQ_FIELD_AT
+    enum: SHMQ_FIELD_AGE, SHMQ_FIELD_GROUP, SHMQ_FIELD_CORRELATION, SHMQ_FIELD_CODEC
+    enum: SHMQ_FIELD_PRIORITY, SHMQ_FIELD_SEQUENCE, SHMQ_FIELD_SIZE, SHMQ_FIELD_HEADER
+    enum: SHMQ_IS_EQUAL, SHMQ_IS_LESS, SHMQ_IS_AT_MOST, SHMQ_IS_MORE, SHMQ_IS_AT_LEAST
+    enum: SHMQ_IS_LIKE
+    enum: SHMQ_CONST_NIL, SHMQ_CONST_BOOL, SHMQ_CONST_INT, SHMQ_CONST_REAL, SHMQ_CONST_TEXT
 
     struct shmq_filter:
         const unsigned char *code
@@ -302,7 +310,9 @@ cdef extern from "queue/transfer.h" nogil:
 
 
 cdef extern from "queue/properties.h" nogil:
-    enum: SHMQ_CODEC_OTHER
+    enum: SHMQ_CODEC_BYTES, SHMQ_CODEC_TEXT, SHMQ_CODEC_MSGPACK, SHMQ_CODEC_JSON
+    enum: SHMQ_CODEC_PACKED, SHMQ_CODECS, SHMQ_CODEC_OTHER
+    const char *shmq_codec_name(uint8_t number)
     struct shmq_text:
         const unsigned char *at
         uint32_t bytes
