@@ -18,7 +18,7 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .SECONDARY:
 .PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
 .PHONY: lint-python core-test model
-.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference clean
+.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference stubs clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -33,6 +33,7 @@ help:
 	@echo 'make spark-soak         the same with the jobs of the pipeline on Spark'
 	@echo 'make fuzz SECONDS=60    any bytes for the protocol engine (needs clang);'
 	@echo '                        HARNESS=dmsq: for what reads files'
+	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
 	@echo 'make reference          write docs/reference.md from the docstrings'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
@@ -93,6 +94,9 @@ soak: $(VENV)/test
 KILLS := 24
 spark-soak: $(VENV)/test
 	$(BIN)/python -m tests.spark.soak --kills $(KILLS)
+
+stubs: $(VENV)/built
+	$(BIN)/python docs/stubs.py
 
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: embedsignature=False, freethreading_compatible=False
-"""The binding of the C core to Python: see _core.pyi for its interface.
+# cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
+"""Queues, the server's sessions and the client's connections: the binding of the C core.
 
 A critical section is plain C between `_lock` and `_unlock`: no Python object is made
 and the GIL is kept, so no other thread of the process can come between, no exception
@@ -9,6 +9,8 @@ can leave it, and no signal handler runs in it.
 Classes whose end touches shared memory are `no_gc_clear`: the collector must not take
 the handle from them, or the mapping from the handle, before they have ended.
 """
+
+#| _Row = tuple[int, int, bytes, bytes, int, int, int, int, float, bool]
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo

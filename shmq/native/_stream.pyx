@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: embedsignature=False, freethreading_compatible=False
-"""The binding of streams to Python: see _stream.pyi for its interface.
+# cython: annotation_typing=False, embedsignature=False, freethreading_compatible=False
+"""Streams in shared memory, their partitions and their records.
 
 An append holds the partition's lock in plain C: no Python object is made in between, and no
 signal handler runs. Readers take no lock.
 """
+
+#| _Key = bytes | str | None
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo

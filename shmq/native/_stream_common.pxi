@@ -40,7 +40,7 @@ def set_patience(double seconds):
     shmq_limit_patience(<int64_t>(seconds * 1e9))
 
 
-def set_policy(policy):
+def set_policy(policy: _core.Policy):
     """Set what the streams and records of this module call of the layers above: a `Policy`."""
     global _encode, _decode, _pack, _unpack, _expand_batch
     _encode, _decode = policy.encode_body, policy.decode_body
@@ -64,7 +64,7 @@ cdef int64_t _until(timeout) except? -1:
     return FOREVER if timeout > 1e9 else _monotonic() + <int64_t>(timeout * 1e9)
 
 
-def check_timeout(timeout):
+def check_timeout(timeout: float | None):
     """Raises TypeError, InvalidOption for what is no timeout; None is one."""
     _until(timeout)
 
@@ -99,7 +99,7 @@ cdef object _seconds(int64_t ns):
     return (<object>ns) / _BILLION
 
 
-def least_ns(timestamp):
+def least_ns(timestamp: float) -> int:
     """The first ns since 1970 that are told as so many seconds, or more, for `Partition.at`."""
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(

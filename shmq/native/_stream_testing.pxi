@@ -9,6 +9,6 @@ def crash_at(uint64_t store):
     SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
 
 
-def marks():
+def marks() -> int:
     """How many shared stores this process has made through `_log`."""
     return SHMQ_MARKS

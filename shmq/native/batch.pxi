@@ -44,18 +44,18 @@ cdef class _Run:
         return 0
 
     @property
-    def receipts(self):
+    def receipts(self) -> list[int]:
         """See shmq.api.Batch.receipts."""
         cdef int i
         self.by_receipt = True
         return [c_seal(&self.handle.q.seal, self.raw[i]) for i in range(self.units)]
 
     @property
-    def settled(self):
+    def settled(self) -> bool:
         """See shmq.api.Batch.settled."""
         return self._settled
 
-    def ack(self):
+    def ack(self) -> list[int]:
         """See shmq.api.Batch.ack."""
         cdef list refused
         if self._settled or not self.units:
@@ -68,7 +68,7 @@ cdef class _Run:
         self.units = 0
         return refused
 
-    def nack(self, delay=None):
+    def nack(self, delay: float | None = None) -> list[int]:
         """See shmq.api.Batch.nack."""
         cdef list refused = []
         cdef int64_t ns = _delay_ns(delay)
@@ -109,14 +109,14 @@ cdef class _Run:
 @cython.no_gc_clear
 @cython.final
 cdef class Batch(_Run):
-    """See shmq.api.Batch."""
+    """See :class:`shmq.api.Batch`."""
 
     cdef readonly list bodies
 
     def __len__(self):
         return len(self.bodies)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.bodies)
 
     def __repr__(self):
@@ -172,10 +172,11 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
 @cython.no_gc_clear
 @cython.final
 cdef class Packed(_Run):
-    """See shmq.api.Packed."""
+    """See :class:`shmq.api.Packed`."""
 
     cdef readonly bytes data
     cdef uint32_t count
+    #| size: int | None
     cdef readonly object size          # of every record, or None
     cdef bytes each                    # lengths, where they vary
 
@@ -183,7 +184,7 @@ cdef class Packed(_Run):
         return self.count
 
     @property
-    def lengths(self):
+    def lengths(self) -> memoryview:
         """See shmq.api.Packed.lengths."""
         cdef uint32_t i, size
         cdef uint32_t *at
@@ -196,7 +197,7 @@ cdef class Packed(_Run):
         return memoryview(self.each).cast("I")
 
     @property
-    def offsets(self):
+    def offsets(self) -> memoryview:
         """See shmq.api.Packed.offsets."""
         cdef bytes raw = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>self.count + 1) * 8)
         cdef uint64_t *at = <uint64_t *>PyBytes_AS_STRING(raw)
@@ -213,7 +214,7 @@ cdef class Packed(_Run):
         at[self.count] = sum_
         return memoryview(raw).cast("Q")
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[bytes]:
         start = 0
         for length in self.lengths:
             yield self.data[start:start + length]

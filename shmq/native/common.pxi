@@ -50,12 +50,30 @@ cdef class Policy:
     contract's objects of bytes and properties; ``compile_filter`` a `Filter` of an expression.
     """
 
+    #| decode_body: Callable[[bytes, int, str], Any]
+    #| encode_body: Callable[[Any, str | None], tuple[Any, int]]
+    #| encode_message: Callable[..., Any]
     cdef readonly object encode_message, encode_body, decode_body
+    #| expand: Callable[[str, bytes, int], bytes]
+    #| unpack_properties: Callable[[bytes | None], dict[str, Any]]
+    #| pack_properties: Callable[[Mapping[str, Any]], bytes]
     cdef readonly object pack_properties, unpack_properties, expand
+    #| compile_filter: Callable[[str], Filter]
+    #| dead_letter: Callable[[dict[str, Any]], Any]
+    #| run: Callable[[bytes, bytes, bytes], api.Run]
+    #| columns: Callable[[bytes], api.Columns]
     cdef readonly object columns, run, dead_letter, compile_filter
 
-    def __init__(self, *, encode_message, encode_body, decode_body, pack_properties,
-                 unpack_properties, expand, columns, run, dead_letter, compile_filter):
+    def __init__(self, *, encode_message: Callable[..., Any],
+                 encode_body: Callable[[Any, str | None], tuple[Any, int]],
+                 decode_body: Callable[[bytes, int, str], Any],
+                 pack_properties: Callable[[Mapping[str, Any]], bytes],
+                 unpack_properties: Callable[[bytes | None], dict[str, Any]],
+                 expand: Callable[[str, bytes, int], bytes],
+                 columns: Callable[[bytes], api.Columns],
+                 run: Callable[[bytes, bytes, bytes], api.Run],
+                 dead_letter: Callable[[dict[str, Any]], Any],
+                 compile_filter: Callable[[str], Filter]):
         self.encode_message = encode_message
         self.encode_body = encode_body
         self.decode_body = decode_body

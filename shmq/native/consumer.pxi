@@ -63,8 +63,10 @@ cdef class _Gatherer:
 @cython.no_gc_clear
 @cython.final
 cdef class Consumer:
-    """See shmq.api.Consumer. For one thread at a time, but its messages may be
-    settled from any."""
+    """See shmq.api.Consumer.
+
+    It is for one thread at a time, but its messages may be settled from any.
+    """
 
     cdef _Getter handle
     cdef _Gatherer gatherer
@@ -245,11 +247,11 @@ cdef class Consumer:
                 return message
         return None
 
-    def take(self):
+    def take(self) -> api.Message | None:
         """The next message, or None if there is none now. For those who wait elsewhere."""
         return None if self.ended else self._next(False, "aconsume")
 
-    def __next__(self):
+    def __next__(self) -> api.Message:
         cdef Message message = self._next(True, "consume")
         if message is None:
             self.close()
@@ -257,7 +259,8 @@ cdef class Consumer:
         return message
 
 
-def make_consumer(_Getter handle, prefetch, timeout, block, where=None):
+def make_consumer(_Getter handle: Handle, prefetch: int, timeout: float | None, block: bool,
+                  where: str | Filter | None = None) -> Any:
     """See shmq.api.Queue.consume."""
     prefetch = _whole("prefetch", prefetch)
     if not 1 <= prefetch <= 1 << 20:

@@ -10,7 +10,34 @@ ADMIN_RIGHT = SHMQ_MAY_ADMIN
 cdef class Engine:
     """All connections of a process, and the queues that it has attached to for them.
 
-    ``control`` provides what is policy: see _core.pyi. For one thread.
+    ``control`` provides what is policy; a `name` is a queue's, of good form:
+
+    ``attach(name)``
+        a `Handle` of the queue; None: `Engine.attached` will be called with it. Raises
+        NoSuchQueue, NoSpace, LockTimeout.
+    ``detach(queue)``
+        closes such a handle, as soon as that can be done.
+    ``rights(session, name)``
+        PRODUCE_RIGHT and so on; 0: the session may not know of the queue.
+    ``answer(session, kind, name, rest)``
+        carries out a HELLO, CREATE, DELETE, PURGE, LIST, STATS, PEEK or REDRIVE; `rest` is
+        the payload behind the name. Returns the status and the payload of the REPLY; of a
+        PEEK that found something, OK and the list of copies; None for a payload that
+        `Session.answer_late`, `Session.keep` or, after `Session.park`, `Session.unpark` will
+        give.
+    ``compile(where)``
+        the `Filter` of a client's expression. Raises InvalidOption.
+    ``wait(queue)``
+        somebody waits: `serve` is to be called whenever a message may have come.
+    ``stirred(session)``
+        the session has output, or is to be closed: its ``flags`` say.
+    ``confirm(queue)``
+        somebody waits for the queue's journal: `Engine.confirmed` is to be called whenever it
+        has come further, until that is false.
+    ``sooner()``
+        something is due before what `tick` has said: it is to be called again.
+    ``failed(error)``
+        what one of these has raised, or a queue that could not be used: to be logged.
     """
 
     cdef shmq_engine c
@@ -60,16 +87,16 @@ cdef class Engine:
         self.c.limits.idle = <int64_t>(idle * 1e9)
 
     @property
-    def max_frame(self):
+    def max_frame(self) -> int:
         """The longest payload of a request, in bytes."""
         return self.c.limits.max_frame
 
     @property
-    def sessions(self):
+    def sessions(self) -> int:
         """How many connections there are."""
         return self.c.session_count
 
-    def session(self, context=None):
+    def session(self, context=None) -> Session:
         """A session for a new connection; ``context`` is the control's."""
         return Session(self, context)
 
@@ -92,7 +119,7 @@ cdef class Engine:
     cdef shmq_attached_queue *_attached_queue_of(self, queue) except? NULL:
         return <shmq_attached_queue *><size_t>self.attached_queues.get(id(queue), 0)
 
-    def serve(self, queue):
+    def serve(self, queue: Handle) -> bool:
         """Give messages of the queue to those who wait for them: whether any still wait."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
@@ -105,7 +132,7 @@ cdef class Engine:
         self._settle()
         return more and attached_queue != NULL
 
-    def choose(self, queue):
+    def choose(self, queue: Handle) -> bool:
         """Give messages of the queue to those who wait for certain ones, as some have arrived.
 
         Whether any of them still wait.
@@ -121,7 +148,7 @@ cdef class Engine:
         self._settle()
         return more and attached_queue != NULL
 
-    def confirmed(self, queue):
+    def confirmed(self, queue: Handle) -> bool:
         """Answer those whose puts the queue's journal has: whether any still wait for it."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         cdef bint more
@@ -136,14 +163,14 @@ cdef class Engine:
         attached_queue = self._attached_queue_of(queue)
         return attached_queue != NULL and attached_queue.durable_replies > 0
 
-    def forget(self, queue):
+    def forget(self, queue: Handle):
         """Leave a queue that was deleted, or is to be left: who waits gets NO_QUEUE."""
         cdef shmq_attached_queue *attached_queue = self._attached_queue_of(queue)
         if attached_queue != NULL:
             shmq_attached_queue_forget(attached_queue, SHMQ_S_NO_QUEUE)
         self._settle()
 
-    def attached(self, name, Handle handle, int status=SHMQ_S_OK):
+    def attached(self, name: str, Handle handle: Handle | None, int status=SHMQ_S_OK):
         """What the control's ``attach`` has put off is done: go on with who waits for it.
 
         ``handle``: of the queue, which the engine closes; None: there is none, and ``status``
@@ -162,7 +189,7 @@ cdef class Engine:
         if handle is not None:  # nobody waits for it any more
             self.control.detach(handle)
 
-    def tick(self):
+    def tick(self) -> float:
         """End what is over; the seconds until it is to be called again."""
         cdef int64_t next_ = shmq_engine_tick(&self.c, shmq_now())
         self.told = next_

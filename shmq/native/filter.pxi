@@ -38,12 +38,12 @@ cdef class Filter:
             raise ValueError(f"a filter of {len(code)} bytes: {wrong.decode()}")
 
     @property
-    def code(self):
+    def code(self) -> bytes:
         """The program."""
         return self.keep
 
     def matches(self, bytes properties not None, *, uint64_t sequence=0, uint8_t priority=0,
-                uint32_t size=0, uint8_t codec=0, double now=0.0):
+                uint32_t size=0, uint8_t codec=0, double now=0.0) -> bool:
         """Whether it means what has these packed ``properties``; ``now``: s since 1970."""
         cdef shmq_facts facts
         facts.meta = <const unsigned char *>PyBytes_AS_STRING(properties)

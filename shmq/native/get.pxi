@@ -4,7 +4,8 @@
 cdef class _Getter(_Putter):
     """The part of a handle that leases and settles."""
 
-    def get(self, block=True, timeout=None, *, where=None):
+    def get(self, block: bool = True, timeout: float | None = None, *,
+            where: str | None = None) -> api.Message:
         """See shmq.api.Queue.get."""
         cdef shmq_view view
         cdef Message message
@@ -46,7 +47,8 @@ cdef class _Getter(_Putter):
             return _errors.Empty(f"no message came to queue {self.name!r} within {timeout} s")
         return _errors.Empty(f"no message is visible in queue {self.name!r}")
 
-    def get_many(self, max, timeout=None, *, block=True, where=None):
+    def get_many(self, max: int, timeout: float | None = None, *, block: bool = True,
+                 where: str | None = None) -> list[api.Message]:
         """See shmq.api.Queue.get_many."""
         cdef int most = self._most(max, timeout), got, i
         cdef list messages = []
@@ -69,7 +71,7 @@ cdef class _Getter(_Putter):
         finally:
             free(views)
 
-    def get_batch(self, max, timeout=None, *, block=True):
+    def get_batch(self, max: int, timeout: float | None = None, *, block: bool = True) -> api.Batch:
         """See shmq.api.Queue.get_batch."""
         cdef int most = self._most(max, timeout), got
         cdef Batch batch
@@ -83,7 +85,8 @@ cdef class _Getter(_Putter):
         finally:
             free(views)
 
-    def get_packed(self, max=65536, timeout=None, *, block=True):
+    def get_packed(self, max: int = 65536, timeout: float | None = None, *,
+                   block: bool = True) -> api.Packed:
         """See shmq.api.Queue.get_packed."""
         cdef int most = min(self._most(max, timeout), MOST_PACKED), got
         cdef Packed packed
@@ -153,7 +156,7 @@ cdef class _Getter(_Putter):
 
     # ---- by a filter ----
 
-    def choose(self, Filter filter not None, int most):
+    def choose(self, Filter filter not None, int most) -> list[api.Message]:
         """Lease what the filter lets through of what is there, up to ``most`` messages."""
         cdef shmq_view *views = _new_views(most)
         cdef int got, i
@@ -245,23 +248,23 @@ cdef class _Getter(_Putter):
             f"or the message was settled; nothing was changed"
         )
 
-    def ack(self, receipt):
+    def ack(self, receipt: int):
         """Acknowledge by receipt."""
         self._settle(ACK, self._opened(receipt), 0)
 
-    def nack(self, receipt, delay=None):
+    def nack(self, receipt: int, delay: float | None = None):
         """See shmq.api.Queue.nack."""
         self._settle(NACK, self._opened(receipt), _delay_ns(delay))
 
-    def reject(self, receipt):
+    def reject(self, receipt: int):
         """See shmq.api.Queue.reject."""
         self._settle(REJECT, self._opened(receipt), 0)
 
-    def extend(self, receipt, seconds):
+    def extend(self, receipt: int, seconds: float):
         """See shmq.api.Queue.extend."""
         self._settle(EXTEND, self._opened(receipt), _span_ns("seconds", seconds))
 
-    def ack_many(self, messages):
+    def ack_many(self, messages: Iterable[api.Message | int]) -> list[int]:
         """See shmq.api.Queue.ack_many."""
         cdef list items = list(messages), refused = []
         cdef Py_ssize_t i, count = len(items)

@@ -36,7 +36,8 @@ cdef class _Sheet:
 cdef class _Lessor(_Reader):
     """The part of a handle that leases and settles runs."""
 
-    def lease_run(self, max, *, max_bytes=None, seconds=600.0):
+    def lease_run(self, max: int, *, max_bytes: int | None = None,
+                  seconds: float = 600.0) -> api.Run:
         """See shmq.api.Queue.lease_run."""
         cdef uint64_t most = self._most(max, None), room
         cdef uint64_t budget = 0x7FFFFFFFFFFFFFFF if max_bytes is None else _budget(max_bytes)
@@ -97,7 +98,7 @@ cdef class _Lessor(_Reader):
             pass  # the queue is gone, and the leases with it
         return 0
 
-    def lease_again(self, sequences, *, seconds=600.0):
+    def lease_again(self, sequences: bytes, *, seconds: float = 600.0) -> api.Run:
         """See shmq.api.Queue.lease_again."""
         cdef bytes raw = numbers_of("sequences", sequences, 8)
         cdef const uint64_t *which = <const uint64_t *>PyBytes_AS_STRING(raw)
@@ -186,18 +187,18 @@ cdef class _Lessor(_Reader):
             raise self._error(status)
         return refused
 
-    def ack_run(self, receipts):
+    def ack_run(self, receipts: bytes) -> int:
         """See shmq.api.Queue.ack_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         return self._settle_run(ACK, raw, PyBytes_GET_SIZE(raw) // 8, 0)
 
-    def extend_run(self, receipts, seconds):
+    def extend_run(self, receipts: bytes, seconds: float) -> int:
         """See shmq.api.Queue.extend_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         cdef int64_t ns = _span_ns("seconds", seconds)
         return self._settle_run(EXTEND, raw, PyBytes_GET_SIZE(raw) // 8, ns)
 
-    def return_run(self, receipts):
+    def return_run(self, receipts: bytes) -> int:
         """See shmq.api.Queue.return_run."""
         cdef bytes raw = numbers_of("receipts", receipts, 8)
         return self._settle_run(RETURN, raw, PyBytes_GET_SIZE(raw) // 8, 0)

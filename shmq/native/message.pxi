@@ -4,7 +4,7 @@
 @cython.no_gc_clear
 @cython.final
 cdef class Message:
-    """See shmq.api.Message."""
+    """See :class:`shmq.api.Message`."""
 
     cdef _Getter handle
     cdef _Gatherer gatherer  # of its consumer; None if it came one by one
@@ -58,7 +58,7 @@ cdef class Message:
         return status
 
     @property
-    def body(self):
+    def body(self) -> Any:
         """See shmq.api.Message.body."""
         if self.is_decoded:
             return self.decoded
@@ -71,7 +71,7 @@ cdef class Message:
         return self.decoded
 
     @property
-    def view(self):
+    def view(self) -> memoryview:
         """See shmq.api.Message.view."""
         cdef shmq_view view
         if self.size and self._pin(&view, NULL) == SHMQ_OK:
@@ -80,7 +80,7 @@ cdef class Message:
         self._fetch()
         return memoryview(self.raw)
 
-    def readinto(self, buffer):
+    def readinto(self, buffer) -> int:
         """See shmq.api.Message.readinto."""
         cdef shmq_view view
         cdef Py_buffer target
@@ -106,56 +106,56 @@ cdef class Message:
             PyBuffer_Release(&target)
 
     @property
-    def receipt(self):
+    def receipt(self) -> int:
         """See shmq.api.Message.receipt."""
         self.by_receipt = True
         return c_seal(&self.handle.q.seal, self.lease)
 
     @property
-    def properties(self):
+    def properties(self) -> Mapping[str, Any]:
         """See shmq.api.Message.properties."""
         if self.unpacked is None:
             self.unpacked = _policy.unpack_properties(self.meta)
         return self.unpacked
 
     @property
-    def headers(self):
+    def headers(self) -> Mapping[str, Any]:
         """See shmq.api.Message.headers."""
         if self.meta is None:
             return {}
         return self.properties.get("headers") or {}
 
     @property
-    def group(self):
+    def group(self) -> str | None:
         """See shmq.api.Message.group."""
         return None if self.meta is None else self.properties.get("group")
 
     @property
-    def reply_to(self):
+    def reply_to(self) -> str | None:
         """See shmq.api.Message.reply_to."""
         return None if self.meta is None else self.properties.get("reply_to")
 
     @property
-    def correlation(self):
+    def correlation(self) -> str | None:
         """See shmq.api.Message.correlation."""
         return None if self.meta is None else self.properties.get("corr")
 
     @property
-    def codec(self):
+    def codec(self) -> str:
         """See shmq.api.Message.codec."""
         if self.number < len(_CODECS):
             return _CODECS[self.number]
         return self.properties.get("codec", "bytes")
 
     @property
-    def dead(self):
+    def dead(self) -> Any:
         """See shmq.api.Message.dead."""
         if self.meta is None:
             return None
         return _dead(self.properties.get("dead"))
 
     @property
-    def settled(self):
+    def settled(self) -> bool:
         """See shmq.api.Message.settled."""
         return self._settled
 
@@ -184,7 +184,7 @@ cdef class Message:
             self.handle._settle(ACK, self.lease, 0)
         self._settled = True
 
-    def nack(self, delay=None):
+    def nack(self, delay: float | None = None):
         """See shmq.api.Message.nack."""
         ns = _delay_ns(delay)
         self._before_settling()
@@ -197,7 +197,7 @@ cdef class Message:
         self.handle._settle(REJECT, self.lease, 0)
         self._settled = True
 
-    def extend(self, seconds):
+    def extend(self, seconds: float):
         """See shmq.api.Message.extend."""
         if self._settled:
             self._before_settling()

@@ -1,13 +1,13 @@
 # What only tests use.
 
 
-def set_clock(ns):
+def set_clock(ns: int | None):
     """Fix the monotonic clock of this process's queue operations; None: the real one."""
     global shmq_clock_set
     shmq_clock_set = 0 if ns is None else ns
 
 
-def clock():
+def clock() -> int:
     """The monotonic time of this process's queue operations, in ns."""
     return shmq_now()
 
@@ -26,6 +26,6 @@ def crash_at(uint64_t store):
     SHMQ_CRASH_AT = SHMQ_MARKS + store if store else 0
 
 
-def marks():
+def marks() -> int:
     """How many shared stores this process has made."""
     return SHMQ_MARKS
