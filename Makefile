@@ -18,7 +18,8 @@ CORE := $(CORE_C) $(wildcard shmq/core/*/*.h $(addprefix shmq/native/*.,pyx pxd 
 .SECONDARY:
 .PHONY: help demo test test-core test-client test-death test-python test-spark lint lint-core
 .PHONY: lint-python core-test model
-.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference stubs clean
+.PHONY: powerloss soak spark-soak fuzz bench bench-tcp bench-disk bench-spark reference stubs layout
+.PHONY: options protocol clean
 
 help:
 	@echo 'make demo               the main job on real input'
@@ -35,6 +36,9 @@ help:
 	@echo '                        HARNESS=dmsq: for what reads files'
 	@echo 'make stubs              write shmq/native/*.pyi from the signatures in the sources'
 	@echo 'make reference          write docs/reference.md from the docstrings'
+	@echo 'make layout             write the tables of the segments from the headers'
+	@echo 'make options            write what is made from the tables of options'
+	@echo 'make protocol           write the enums and tables that shmq/protocol/opcodes.toml defines'
 	@echo 'make bench              shmq beside its peers: the table, JSON and plots'
 	@echo 'make bench-tcp          the same over TCP, beside Redis, beanstalkd and NATS'
 	@echo 'make bench-disk         what reaches the disk, beside the disk and its other users'
@@ -56,9 +60,9 @@ test-core:
 
 # What clients see; what is left after any death, of a process or of the power; what starts
 # Spark; and the rest.
-CLIENT := tests/bench tests/cli tests/client tests/conformance
-DEATH := tests/crash tests/model_based tests/persistence tests/powerloss tests/recovery tests/soak
-SPARK := tests/demo tests/test_docs.py tests/spark
+CLIENT := tests/prove/bench tests/system/cli tests/system/client tests/conformance
+DEATH := tests/prove/crash tests/conformance/models tests/system/persistence tests/prove/powerloss tests/prove/recovery tests/prove/soak
+SPARK := tests/prove/examples tests/system/examples tests/prove/docs/test_docs.py tests/prove/spark
 APART := $(CLIENT) $(DEATH) $(SPARK)
 
 test-client: $(VENV)/test $(VENV)/bench
@@ -75,31 +79,40 @@ test-spark: $(VENV)/test $(VENV)/bench
 
 # Without spin this is passed over, but where SPIN=required says that it must be there.
 model:
-	@if command -v spin >/dev/null; then $(PYTHON) -m tests.model; \
+	@if command -v spin >/dev/null; then $(PYTHON) -m tests.prove.spin; \
 	elif [ '$(SPIN)' = required ]; then echo 'make model: there is no spin' >&2; exit 1; \
 	else echo 'make model: passed over, there is no spin (apt install spin)'; fi
 
 # More states, or some of the workloads: make powerloss POWERLOSS='--states 1000000'
 powerloss: $(VENV)/test
-	$(BIN)/python -m tests.powerloss $(POWERLOSS)
+	$(BIN)/python -m tests.prove.powerloss $(POWERLOSS)
 
 # Over TCP, the server being killed, too: make soak SOAK=--tcp. With a journal, everything
 # being killed and the shared memory lost: make soak SOAK=--durable. Of a stream and a group
 # that reads it: make soak SOAK=--streams. Of transactions: make soak SOAK=--transactions. All
 # of it at once, with processes that are stopped as well as killed: make soak SOAK=--mixed
 soak: $(VENV)/test
-	$(BIN)/python -m tests.soak --seconds $(SECONDS) $(SOAK)
+	$(BIN)/python -m tests.prove.soak --seconds $(SECONDS) $(SOAK)
 
 # Through the pipeline on Spark: make spark-soak KILLS=40
 KILLS := 24
 spark-soak: $(VENV)/test
-	$(BIN)/python -m tests.spark.soak --kills $(KILLS)
+	$(BIN)/python -m tests.prove.soak.spark --kills $(KILLS)
+
+options: $(VENV)/built
+	$(BIN)/python tools/options.py
 
 stubs: $(VENV)/built
-	$(BIN)/python docs/stubs.py
+	$(BIN)/python tools/stubs.py
 
 reference: $(VENV)/built
 	$(BIN)/python docs/reference.py
+
+layout: $(VENV)/built
+	$(BIN)/python docs/layout.py
+
+protocol: $(VENV)/tools
+	$(BIN)/python tools/protocol.py
 
 # Another row, fewer turns: make bench BENCH='--only one-call --quick'
 bench: $(VENV)/bench
@@ -154,10 +167,10 @@ lint-python: $(VENV)/test
 
 lint-core: $(CORE_C:%.c=$(BUILD)/plain/%.o)
 
-# --- the C tests: each tests/core/test_*.c is a program of its own ---------------------
+# --- the C tests: each tests/c/test_*.c is a program of its own ---------------------
 
-C_TESTS := $(wildcard tests/core/test_*.c)
-C_SHARED := $(CORE_C) $(filter-out $(C_TESTS),$(wildcard tests/core/*.c))
+C_TESTS := $(wildcard tests/c/test_*.c)
+C_SHARED := $(CORE_C) $(filter-out $(C_TESTS),$(wildcard tests/c/*.c))
 C_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core
 
 FLAGS_address := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -179,7 +192,7 @@ $(BUILD)/$(1)/%.o: %.c $(BUILD)/$(1)/compiler
 	@echo 'cc $$< ($(1))'
 	@$$(CC) $(C_FLAGS) $(FLAGS_$(1)) -MMD -MP -c $$< -o $$@
 
-$(BUILD)/$(1)/tests/core/%: $(BUILD)/$(1)/tests/core/%.o $(C_SHARED:%.c=$(BUILD)/$(1)/%.o)
+$(BUILD)/$(1)/tests/c/%: $(BUILD)/$(1)/tests/c/%.o $(C_SHARED:%.c=$(BUILD)/$(1)/%.o)
 	@$$(CC) $(C_FLAGS) $(FLAGS_$(1)) $$^ -o $$@
 
 $(BUILD)/$(1)/compiler: Makefile
@@ -200,14 +213,14 @@ CLANG ?= clang
 HARNESS := wire
 FUZZER := build/fuzz/fuzz_$(HARNESS)
 FOUND := build/fuzz/found_$(HARNESS)
-FUZZ_wire := $(CORE_C) tests/core/fixture.c $(wildcard tests/core/wire_*.c)
+FUZZ_wire := $(CORE_C) tests/c/fixture.c $(wildcard tests/c/wire_*.c)
 FUZZ_dmsq := $(addprefix shmq/core/,base/crc32c.c file/record.c file/replay.c)
-FUZZ_C := $(FUZZ_$(HARNESS)) tests/fuzz/fuzz_$(HARNESS).c
-FUZZ_H := $(wildcard shmq/core/*/*.h tests/core/*.h)
-FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core -Itests/core \
+FUZZ_C := $(FUZZ_$(HARNESS)) tests/prove/fuzz/fuzz_$(HARNESS).c
+FUZZ_H := $(wildcard shmq/core/*/*.h tests/c/*.h)
+FUZZ_FLAGS := -std=gnu11 -O2 -g -pthread -Wall -Wextra -Werror -Ishmq/core -Itests/c \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-CORPUS_wire := tests/fuzz/corpus
-CORPUS_dmsq := tests/fuzz/corpus_dmsq
+CORPUS_wire := tests/prove/fuzz/corpus
+CORPUS_dmsq := tests/prove/fuzz/corpus_dmsq
 CORPUS := $(CORPUS_$(HARNESS))
 
 .PHONY: fuzz fuzz-keep

@@ -2,7 +2,7 @@
 
 A page has a section for each public name of the modules below, and in it an entry for
 each public member, those of a base that is not public included. A field of a dataclass is
-described by the ``#:`` comment before it.
+described by the ``#:`` comment before it, an option by its row in shmq/api/options.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from shmq.api.options import Option
 
 PAGE = Path(__file__).with_suffix(".md")
 
@@ -215,8 +217,15 @@ def _fields(kind: type) -> str:
         cells = [f"`{field.name}`", "`" + str(field.type).replace("|", "\\|") + "`"]
         if has_defaults:
             cells.append(f"`{field.default!r}`")
-        rows.append("| " + " | ".join([*cells, _inline(comments[field.name])]) + " |")
+        row = field.metadata.get("option")
+        said = comments[field.name] if row is None else _of_option(row)
+        rows.append("| " + " | ".join([*cells, _inline(said)]) + " |")
     return "\n".join(rows) + "\n\n"
+
+
+def _of_option(row: Option) -> str:
+    none = f"; None: {row.none}" if row.none else ""
+    return ". ".join(filter(None, (row.text + none, row.more))) + "."
 
 
 def field_comments(kind: type) -> dict[str, str]:

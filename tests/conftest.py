@@ -14,8 +14,8 @@ import hypothesis
 import pytest
 
 import shmq
-from tests.fronts import FRONTS
-from tests.watchdog import Watchdog
+from tests.support.fronts import FRONTS
+from tests.support.watchdog import Watchdog
 
 SHM = Path("/dev/shm")
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import shmq
 from shmq.protocol.opcodes import Type
-from tests.server.peer import Peer
-from tests.serving import serve
-from tests.stopped import locks_of_queue
+from tests.support.peer import Peer
+from tests.support.serving import serve
+from tests.support.stopped import locks_of_queue
 
 __all__ = ["main"]
 

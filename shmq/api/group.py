@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from shmq.api.closing import Closing
+from shmq.api.options import Options, option
 
 if TYPE_CHECKING:
     from shmq.api.record import OnDamage, Record, Records
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Assignment",
     "Group",
+    "GroupOptions",
     "GroupPartition",
     "GroupStart",
     "GroupSummary",
@@ -31,6 +33,28 @@ GroupStart = Literal["earliest", "latest"]
 
 #: What is called with the partitions that a member has got, or is about to lose.
 OnPartitions = Callable[[frozenset[int]], object]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions(Options):
+    """What a group was made with whose partitions are each one member's. Times are in seconds."""
+
+    assignment: Assignment = option(
+        "range", "choice", "How partitions are divided", choices=get_args(Assignment)
+    )
+    session_timeout: float = option(
+        30.0,
+        "seconds",
+        "How long a member may be silent; one whose process died is out at once",
+        least=0.001,
+    )
+    start: GroupStart = option(
+        "earliest",
+        "choice",
+        "Where a partition begins in which nothing was committed: with the first record there is, "
+        "or behind the last one when a member first has the partition",
+        choices=get_args(GroupStart),
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ __all__ = [
 class QueueKeywords(TypedDict, total=False):
     """What ``create_queue`` and ``ensure_queue`` take: see :class:`shmq.QueueOptions`."""
 
+    # keywords of a queue: made by tools/options.py
     capacity: int
     arena_bytes: int
     max_message_bytes: int
@@ -45,11 +46,13 @@ class QueueKeywords(TypedDict, total=False):
     durability: Durability
     snapshot_interval: float
     confirm: Confirm
+    # end
 
 
 class StreamKeywords(TypedDict, total=False):
     """What ``create_stream`` takes beside ``partitions``: see :class:`shmq.StreamOptions`."""
 
+    # keywords of a stream: made by tools/options.py
     ring_bytes: int
     retention_bytes: int | None
     retention_seconds: float | None
@@ -58,6 +61,7 @@ class StreamKeywords(TypedDict, total=False):
     max_record_bytes: int
     confirm: Confirm
     segment_bytes: int
+    # end
 
 
 class EnsureStreamKeywords(StreamKeywords, total=False):

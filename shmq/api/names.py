@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from shmq.errors import InvalidName, InvalidOption, descriptors
+from shmq.native._core import MAX_NAME
 
 __all__ = [
     "MAX_NAME",
@@ -27,10 +28,7 @@ __all__ = [
 #: Where everything lies: shm_overview(7).
 SHM: Final = Path("/dev/shm")
 
-#: The longest name of a queue or a namespace, in characters.
-MAX_NAME = 100
-
-_ALLOWED = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z", re.ASCII)
+_ALLOWED = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_NAME}}}\Z", re.ASCII)
 
 _SUFFIX = ".dlq"
 

@@ -1,20 +1,26 @@
-"""The options of a queue: their names, defaults and ranges.
+"""The options of a queue, and how a table of options is written.
 
-They are fixed when the queue is made and stored in its segment, so every process
-that attaches sees the same ones.
+A class of options is a table: a field is an option, with its type and its default, and its
+:class:`Option` is the rest of the row. From the table come the checks below, the flags of the
+command line and, by tools/options.py, the keywords of the calls, the transfer to the struct of
+the core and the tables of the documents. See also :mod:`shmq.api.stream_options`.
+
+Options are fixed when a queue is made and stored in its segment, so every process that
+attaches sees the same ones.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Self, get_args
 
 from shmq.api.names import check_name, dead_letter_name
 from shmq.errors import InvalidName, InvalidOption
-from shmq.native._core import plain_number
+from shmq.native._core import MAX_CAPACITY, MAX_PRIORITIES, plain_number
 
 __all__ = [
     "HIGH",
@@ -24,12 +30,18 @@ __all__ = [
     "Confirm",
     "Durability",
     "Expired",
+    "Option",
+    "Options",
     "Overflow",
+    "Part",
     "QueueOptions",
+    "check_confirm",
     "check_one_of",
     "check_seconds",
     "check_whole",
     "hint_at",
+    "option",
+    "options_of",
 ]
 
 #: A priority of a queue with the three that are the default; higher is served first.
@@ -37,17 +49,17 @@ LOW: Final = 0
 NORMAL: Final = 1
 HIGH: Final = 2
 
+P = ParamSpec("P")
+
 Overflow = Literal["reject", "block", "drop-oldest"]
 Expired = Literal["dead-letter", "drop"]
 Durability = Literal["memory", "snapshot", "journal"]
 Confirm = Literal["memory", "disk"]
 
-MAX_CAPACITY: Final = (1 << 24) - 2
-DEFAULT_ARENA: Final = 16 * 1024 * 1024
+DEFAULT_ARENA: Final = 16 << 20
 MIN_ARENA: Final = 4096
 MAX_ARENA: Final = 1 << 36
 MAX_DELIVERIES: Final = 65_534
-MAX_PRIORITIES: Final = 16
 #: The longest time an option or a delay may name, in seconds (about 31 years).
 MAX_SECONDS: Final = 1e9
 MIN_LEASE: Final = 0.001
@@ -59,47 +71,244 @@ STAGING_BYTES: Final = 256 << 20
 DEAD_LETTER_ROOM: Final = 4096
 
 
+_PARTS: Final = {2: "half", 4: "a quarter"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of another option of the table."""
+
+    option: str
+    divisor: int = 1
+
+    def __str__(self) -> str:
+        whole = f"`{self.option}`"
+        return whole if self.divisor == 1 else f"{_PARTS[self.divisor]} of {whole}"
+
+    def of(self, given: Mapping[str, Any]) -> int:
+        """The part, where ``given`` are the options by name."""
+        return int(given[self.option]) // self.divisor
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A row of a table of options, but for the option's name, type and default."""
+
+    #: What its values are: an int, an int of bytes, seconds, one of some words, a queue's name.
+    kind: Literal["count", "bytes", "seconds", "choice", "name"]
+    #: One line on what it is, as Markdown.
+    text: str
+    #: The member that holds it in the struct of the core; nanoseconds of a time, 0 for None, the
+    #: place of a word among the ``choices``. Empty: it is transferred by hand.
+    member: str = ""
+    #: Of a number: its range.
+    least: float = 1
+    most: int | Part = MAX_WHOLE
+    #: Of a word: all of them, in the order of the core's numbers.
+    choices: tuple[str, ...] = ()
+    #: What None means. Empty: None is not taken.
+    none: str = ""
+    #: The default where it follows from another option, or what the default is in words.
+    follows: Part | str = ""
+    #: What the pages add to ``text``, as Markdown; links are from the folder of the pages.
+    more: str = ""
+    #: What it is in a queue's dead-letter queue; ``...``: as in the queue.
+    of_dead_letters: Any = ...
+    #: The flag of the command line, without dashes. Empty: as its name.
+    flag: str = ""
+    #: What changes it later. Empty: it is fixed.
+    changed_by: str = ""
+
+    def check(self, name: str, value: object, given: Mapping[str, Any]) -> None:
+        """Raise TypeError or :class:`InvalidOption` if ``value`` cannot be the option ``name``."""
+        if value is None and self.none:
+            return
+        if self.kind == "seconds":
+            check_seconds(name, value, self.least)
+        elif self.kind == "choice":
+            check_one_of(name, value, self.choices)
+        elif self.kind == "name":
+            _check_queue_name(name, value)
+        else:
+            most = self.most.of(given) if isinstance(self.most, Part) else self.most
+            check_whole(name, value, int(self.least), most)
+
+
+def _as_field(make: Callable[P, Option]) -> Callable[Concatenate[Any, P], Any]:
+    def field(default: Any, *row: P.args, **others: P.kwargs) -> Any:
+        return dataclasses.field(default=default, metadata={"option": make(*row, **others)})
+
+    return field
+
+
+#: A field of a class of options: its default, then the rest of its row.
+option = _as_field(Option)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOptions:
+class Options:
+    """What classes of options have in common."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options by name."""
+        return {name: getattr(self, name) for name in options_of(type(self))}
+
+    def differences(self, other: Self) -> dict[str, tuple[Any, Any]]:
+        """The options in which ``self`` and ``other`` differ: name to both values."""
+        mine, theirs = self.as_dict(), other.as_dict()
+        return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any], of: str = "", **defaults: Any) -> Self:
+        """The ``given`` options over the defaults, each of them checked; ``of`` what they are.
+
+        Raises :class:`~shmq.InvalidOption` for an unknown option or a value out of range,
+        and TypeError for a value of the wrong type; both name it.
+        """
+        rows = options_of(cls)
+        for key in given:
+            if key not in rows:
+                raise InvalidOption(f"unknown option {key!r}{of}: {hint_at(key, [*rows])}")
+        filled = {field.name: field.default for field in dataclasses.fields(cls)} | defaults
+        filled |= {key: plain_number(value) for key, value in given.items()}
+        for name, row in rows.items():
+            if isinstance(row.follows, Part) and name not in given:
+                filled[name] = row.follows.of(filled)
+            row.check(name, filled[name], filled)
+        return cls(**filled)
+
+
+@functools.cache
+def options_of(table: type[Options]) -> dict[str, Option]:
+    """The rows of a table of options, by name; what a row follows stands before it."""
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(table)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions(Options):
     """What a queue was made with. Times are in seconds, sizes in bytes."""
 
-    #: Messages it can hold, in whatever state: 1 to 16,777,214.
-    capacity: int = 16_384
-    #: Room for bodies and properties: 4 KiB to 64 GiB. Taken as it is needed.
-    arena_bytes: int = DEFAULT_ARENA
-    #: The largest body: 1 to ``arena_bytes``; if not given, a quarter of it.
-    max_message_bytes: int = DEFAULT_ARENA // 4
-    #: How long a lease lasts: 0.001 to 1e9.
-    visibility_timeout: float = 30.0
-    #: Deliveries after which a message that comes back is a dead letter: 1 to 65,534; None:
-    #: no limit.
-    max_deliveries: int | None = 5
-    #: The queue for dead letters, made with this one. If not given, ``NAME.dlq``; None: dead
-    #: letters are dropped and counted.
-    dead_letter: str | None = None
-    #: How long a message may wait: 0.001 to 1e9; None: for ever.
-    ttl: float | None = None
-    #: What becomes of a message whose ttl is over: ``"dead-letter"`` or ``"drop"``.
-    on_expired: Expired = "dead-letter"
-    #: How many priorities there are, 1 to 16: 0 to ``priorities - 1``, higher first.
-    priorities: int = 3
-    #: The first delay of a ``nack`` without one of its own: 0 to 1e9. It doubles with each
-    #: delivery, and a random half to whole of it is taken.
-    retry_delay: float = 1.0
-    #: The longest such delay: 0 to 1e9.
-    retry_delay_max: float = 300.0
-    #: How long a ``dedupe_id`` is remembered: 0 to 1e9; 0: not at all.
-    dedupe_window: float = 0.0
-    #: What a put to a full queue does: ``"reject"``, ``"block"`` or ``"drop-oldest"``.
-    overflow: Overflow = "reject"
-    #: What outlives the machine: nothing with ``"memory"``, the newest snapshot with
-    #: ``"snapshot"``, every put and settlement with ``"journal"``.
-    durability: Durability = "memory"
-    #: How often a queue with ``durability="snapshot"`` is written to disk: 0.1 to 1e9.
-    snapshot_interval: float = 30.0
-    #: When a put returns that does not say so itself: once it is in ``"memory"``, or on
-    #: ``"disk"``, which takes ``durability="journal"``.
-    confirm: Confirm = "memory"
+    capacity: int = option(
+        16_384,
+        "count",
+        "How many messages the queue can hold, in whatever state",
+        "capacity",
+        most=MAX_CAPACITY,
+    )
+    arena_bytes: int = option(
+        DEFAULT_ARENA,
+        "bytes",
+        "Room for bodies and properties, taken as it is needed",
+        "arena_bytes",
+        least=MIN_ARENA,
+        most=MAX_ARENA,
+    )
+    max_message_bytes: int = option(
+        DEFAULT_ARENA // 4,
+        "bytes",
+        "The largest body",
+        "max_message_bytes",
+        most=Part("arena_bytes"),
+        follows=Part("arena_bytes", 4),
+    )
+    visibility_timeout: float = option(
+        30.0, "seconds", "How long a lease lasts", "visibility", least=MIN_LEASE
+    )
+    max_deliveries: int | None = option(
+        5,
+        "count",
+        "Deliveries after which a message that comes back is a dead letter",
+        "max_deliveries",
+        most=MAX_DELIVERIES,
+        none="no limit",
+        of_dead_letters=None,
+    )
+    dead_letter: str | None = option(
+        None,
+        "name",
+        "The dead-letter queue, made with the queue",
+        "dead_letter",
+        none="dead letters are dropped and counted",
+        follows="`NAME.dlq`",
+        of_dead_letters=None,
+    )
+    ttl: float | None = option(
+        None,
+        "seconds",
+        "How long a message may wait",
+        "ttl",
+        least=MIN_LEASE,
+        none="for ever",
+        of_dead_letters=None,
+    )
+    on_expired: Expired = option(
+        "dead-letter",
+        "choice",
+        "What becomes of a message whose ttl is over",
+        "drop_expired",
+        choices=get_args(Expired),
+    )
+    priorities: int = option(
+        3,
+        "count",
+        "How many priorities there are",
+        "priorities",
+        most=MAX_PRIORITIES,
+        more="They are 0 to `priorities` - 1, higher first; with 3 they are `LOW`, `NORMAL`, "
+        "`HIGH`",
+    )
+    retry_delay: float = option(
+        1.0,
+        "seconds",
+        "The first delay of a `nack` without one of its own",
+        "retry",
+        least=0,
+        more="It doubles with each delivery up to `retry_delay_max`, and a random half to whole of "
+        "it is taken",
+    )
+    retry_delay_max: float = option(
+        300.0, "seconds", "The longest such delay", "retry_max", least=0
+    )
+    dedupe_window: float = option(
+        0.0,
+        "seconds",
+        "How long a `dedupe_id` is remembered; 0: not at all",
+        "dedupe_window",
+        least=0,
+        of_dead_letters=0.0,
+    )
+    overflow: Overflow = option(
+        "reject",
+        "choice",
+        "What a put to a full queue does",
+        "overflow",
+        choices=get_args(Overflow),
+        of_dead_letters="reject",
+    )
+    durability: Durability = option(
+        "memory",
+        "choice",
+        "What outlives the machine: nothing, the newest snapshot, or every put and settlement",
+        "durability",
+        choices=get_args(Durability),
+        more="See [durable queues](how-to/durable-queues.md)",
+    )
+    snapshot_interval: float = option(
+        30.0,
+        "seconds",
+        "How often a queue with snapshots is written to disk",
+        "snapshot_interval",
+        least=0.1,
+    )
+    confirm: Confirm = option(
+        "memory",
+        "choice",
+        "Where a message is when a put returns that does not say so itself",
+        "confirm",
+        choices=get_args(Confirm),
+        more='`"disk"` takes `durability="journal"`',
+        of_dead_letters="memory",
+    )
 
     @classmethod
     def for_queue(cls, name: str, given: Mapping[str, Any]) -> QueueOptions:
@@ -108,85 +317,38 @@ class QueueOptions:
         Raises :class:`InvalidOption` for an unknown option or a value out of range,
         and TypeError for a value of the wrong type; both name it.
         """
-        _refuse_unknown(given)
-        filled = {key: plain_number(value) for key, value in given.items()}
-        if "arena_bytes" in filled:
-            check_whole("arena_bytes", filled["arena_bytes"], MIN_ARENA, MAX_ARENA)
-        if "max_message_bytes" not in filled:
-            filled["max_message_bytes"] = filled.get("arena_bytes", DEFAULT_ARENA) // 4
-        if "dead_letter" not in filled:
-            filled["dead_letter"] = dead_letter_name(name)
-        options = cls(**filled)
-        options._check(name)
+        defaults = {} if "dead_letter" in given else {"dead_letter": dead_letter_name(name)}
+        options = cls.checked(given, **defaults)
+        if options.dead_letter == name:
+            raise InvalidOption(
+                f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"
+            )
+        check_confirm(options.confirm, options.durability)
         return options
 
     def for_dead_letters(self) -> QueueOptions:
         """The options that this queue's dead-letter queue is made with."""
-        return dataclasses.replace(
-            self,
-            arena_bytes=self.arena_bytes + DEAD_LETTER_ROOM,
-            dead_letter=None,
-            max_deliveries=None,
-            ttl=None,
-            dedupe_window=0.0,
-            overflow="reject",
-            confirm="memory",
+        rows = options_of(QueueOptions).items()
+        own = {key: row.of_dead_letters for key, row in rows if row.of_dead_letters is not ...}
+        return dataclasses.replace(self, arena_bytes=self.arena_bytes + DEAD_LETTER_ROOM, **own)
+
+
+def check_confirm(confirm: str, durability: str) -> None:
+    """Raise :class:`InvalidOption` if nothing is kept on the disk that is to be waited for."""
+    if confirm == "disk" and durability != "journal":
+        raise InvalidOption(
+            f"confirm='disk' needs a journal, and durability={durability!r} keeps none: "
+            f"set durability='journal'"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """The options by name, as :meth:`for_queue` takes them."""
-        return dataclasses.asdict(self)
 
-    def differences(self, other: QueueOptions) -> dict[str, tuple[Any, Any]]:
-        """The options in which ``self`` and ``other`` differ: name to both values."""
-        mine, theirs = self.as_dict(), other.as_dict()
-        return {key: (mine[key], theirs[key]) for key in mine if mine[key] != theirs[key]}
-
-    def _check(self, name: str) -> None:
-        check_whole("capacity", self.capacity, 1, MAX_CAPACITY)
-        check_whole("arena_bytes", self.arena_bytes, MIN_ARENA, MAX_ARENA)
-        check_whole("max_message_bytes", self.max_message_bytes, 1, self.arena_bytes)
-        check_seconds("visibility_timeout", self.visibility_timeout, MIN_LEASE)
-        if self.max_deliveries is not None:
-            check_whole("max_deliveries", self.max_deliveries, 1, MAX_DELIVERIES)
-        if self.dead_letter is not None:
-            _check_dead_letter(self.dead_letter)
-            if self.dead_letter == name:
-                raise InvalidOption(
-                    f"dead_letter={name!r}: a queue cannot be its own dead-letter queue"
-                )
-        if self.ttl is not None:
-            check_seconds("ttl", self.ttl, MIN_LEASE)
-        check_whole("priorities", self.priorities, 1, MAX_PRIORITIES)
-        check_seconds("retry_delay", self.retry_delay, 0.0)
-        check_seconds("retry_delay_max", self.retry_delay_max, 0.0)
-        check_seconds("dedupe_window", self.dedupe_window, 0.0)
-        check_one_of("overflow", self.overflow, ("reject", "block", "drop-oldest"))
-        check_one_of("on_expired", self.on_expired, ("dead-letter", "drop"))
-        check_one_of("durability", self.durability, ("memory", "snapshot", "journal"))
-        check_seconds("snapshot_interval", self.snapshot_interval, 0.1)
-        check_one_of("confirm", self.confirm, ("memory", "disk"))
-        if self.confirm == "disk" and self.durability != "journal":
-            raise InvalidOption(
-                f"confirm='disk' needs a journal, and durability={self.durability!r} keeps none: "
-                f"set durability='journal'"
-            )
-
-
-def _check_dead_letter(name: object) -> None:
+def _check_queue_name(option: str, name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(f"dead_letter={name!r} must be a str or None, not {type(name).__name__}")
+        raise TypeError(f"{option}={name!r} must be a str or None, not {type(name).__name__}")
     try:
         check_name(name, "dead-letter queue")
     except InvalidName as error:
-        raise InvalidName(f"dead_letter={name!r}: {error}") from None
-
-
-def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    known = [field.name for field in dataclasses.fields(QueueOptions)]
-    for key in given:
-        if key not in known:
-            raise InvalidOption(f"unknown option {key!r}: {hint_at(key, known)}")
+        raise InvalidName(f"{option}={name!r}: {error}") from None
 
 
 def hint_at(key: str, known: list[str]) -> str:

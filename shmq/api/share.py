@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from shmq.api.closing import Closing
+from shmq.api.group import GroupStart
+from shmq.api.options import Options, option
 from shmq.api.settling import Settling
+from shmq.native._group import MOST_HELD
 
-__all__ = ["Share", "SharedRecord"]
+__all__ = ["Share", "ShareOptions", "SharedRecord"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOptions(Options):
+    """What a group was made with that lends each record to one member. Times are in seconds."""
+
+    lease: float = option(30.0, "seconds", "How long a record is lent", least=0.001)
+    max_deliveries: int | None = option(
+        5,
+        "count",
+        "Deliveries after which a record that comes back is a dead letter",
+        most=65_535,
+        none="no limit",
+    )
+    dead_letter: str | None = option(
+        None,
+        "name",
+        "The queue for dead letters, which has to be there",
+        none="dead letters are dropped and counted",
+    )
+    held: int = option(4096, "count", "How many records may be unsettled at a time", most=MOST_HELD)
+    start: GroupStart = option(
+        "earliest", "choice", "As of a group with an assignment", choices=get_args(GroupStart)
+    )
 
 
 class SharedRecord(Settling):

@@ -1,6 +1,6 @@
-"""The admin command ``shmq``: a thin shell around the public API.
+"""The command ``shmq``, and a module for each noun that its commands work on.
 
-Each command is a module; ``main`` gathers them. Those that use queues import nothing of
-shmq but its public names; those that look after them stand on ``shmq.server``,
-``shmq.diagnose`` and ``shmq.stress``.
+``main`` has the table of the commands and loads the module of the one that is run. Commands
+that use queues import only the public names of shmq. Those that check or serve queues use
+``shmq.server``, ``shmq.persistence``, ``shmq.diagnose`` and ``shmq.stress``.
 """

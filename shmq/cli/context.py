@@ -1,4 +1,4 @@
-"""``shmq context``: names for the places where queues are."""
+"""``shmq context``: saved servers and namespaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shmq.api.names import check_name, default_namespace
 from shmq.cli.shared import contexts
 from shmq.cli.shared.broker_target import FILE, complete_contexts, typed
 from shmq.cli.shared.contexts import Context, ContextsError
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
 from shmq.client.remote.address import Address
 
@@ -25,42 +25,48 @@ _perhaps_name = click.argument(
 )
 
 
-@click.group(short_help="Remember where queues are, and tokens.")
+@click.group(cls=Group, epilog="Example: shmq context add prod --url shmqs://mq.example.org --use")
 @click.pass_context
 def context(here: click.Context) -> None:
-    """Remember servers, and the tokens for them, under names.
+    """Save servers and namespaces, with their tokens, under names.
 
-    A command without --url, -n, --context and without SHMQ_URL and SHMQ_NAMESPACE works
-    where the current context says. The file is $XDG_CONFIG_HOME/shmq/contexts.json, and
-    nobody but you can read it.
+    A command works on the current context unless -n, --url, --context, SHMQ_URL or
+    SHMQ_NAMESPACE says otherwise. The file is $XDG_CONFIG_HOME/shmq/contexts.json, readable
+    by you alone.
     """
     for flag in ("url", "namespace", "token"):
         if typed(here.find_root(), flag):
             raise click.UsageError(
-                f"--{flag} stands behind the command here: shmq context add NAME --{flag} …"
+                f"put --{flag} after the command: shmq context add NAME --{flag} …"
             )
 
 
-@context.command()
+@context.command(epilog="Example: shmq context add prod --url shmqs://mq.example.org --use")
 @click.argument("name", metavar="NAME")
-@click.option("--url", metavar="URL", help="A server: shmq://HOST:PORT, with TLS shmqs://…")
-@click.option("--namespace", metavar="NAME", help="Or a namespace of this host.")
-@click.option("--token", metavar="TOKEN", help="The token; others may see it in the process list.")
+@click.option("--url", metavar="URL", help="A server: shmq://HOST:PORT, or shmqs:// with TLS.")
+@click.option("--namespace", metavar="NAME", help="A namespace of this host instead.")
+@click.option(
+    "--token", metavar="TOKEN", help="The token; other users can see it in the process list."
+)
 @click.option(
     "--token-file",
     type=click.File(),
     metavar="FILE",
-    help="Read the token from the first line of FILE; - is stdin.",
+    help="Read the token from the first line of FILE; - is standard input.",
 )
-@click.option("--cafile", type=FILE, metavar="FILE", help="With TLS: whom to trust.")
-@click.option("--cert", type=FILE, metavar="FILE", help="With mutual TLS: the certificate.")
-@click.option("--key", type=FILE, metavar="FILE", help="With mutual TLS: its key.")
-@click.option("--replace", is_flag=True, help="Take the place of a context of this name.")
+@click.option(
+    "--cafile", type=FILE, metavar="FILE", help="TLS: the certificates of the trusted CAs."
+)
+@click.option(
+    "--cert", type=FILE, metavar="FILE", help="Mutual TLS: the certificate of this client."
+)
+@click.option("--key", type=FILE, metavar="FILE", help="Mutual TLS: the key of that certificate.")
+@click.option("--replace", is_flag=True, help="Replace a context of the same name.")
 @click.option("--use", is_flag=True, help="Make it the current context.")
 def add(
     name: str, replace: bool, use: bool, token_file: TextIO | None, **given: str | None
 ) -> None:
-    """Remember a place under a NAME."""
+    """Save a server or a namespace as the context NAME."""
     check_name(name, "context")
     if given["token"] is not None and token_file is not None:
         raise click.UsageError("--token and --token-file exclude each other: drop one")
@@ -76,10 +82,10 @@ def add(
     show(f"context {name!r} is {_where(made)}")
 
 
-@context.command("list")
+@context.command("list", epilog="Example: shmq context list")
 @json_flag
 def list_contexts(as_json: bool) -> None:
-    """List the contexts; the current one has a star. No token is shown."""
+    """List the contexts, without tokens; a star marks the current one."""
     known = contexts.read()
     found = sorted(known.known.items())
     if as_json:
@@ -96,9 +102,9 @@ def list_contexts(as_json: bool) -> None:
         note(f"no contexts in {contexts.path()}: make one with shmq context add NAME --url URL")
 
 
-@context.command("show")
+@context.command("show", epilog="Example: shmq context show staging")
 @_perhaps_name
-@click.option("--show-token", is_flag=True, help="Print the token, too.")
+@click.option("--show-token", is_flag=True, help="Print the token too.")
 @json_flag
 def show_context(name: str | None, show_token: bool, as_json: bool) -> None:
     """Show the context NAME, or the current one."""
@@ -120,11 +126,11 @@ def show_context(name: str | None, show_token: bool, as_json: bool) -> None:
     show_table(made)
 
 
-@context.command()
+@context.command(epilog="Example: shmq context use staging")
 @_perhaps_name
-@click.option("--none", is_flag=True, help="Have no current context: the queues of this host.")
+@click.option("--none", is_flag=True, help="Have no current context: commands work on this host.")
 def use(name: str | None, none: bool) -> None:
-    """Make the context NAME the current one."""
+    """Make NAME the current context."""
     if (name is None) is not none:
         raise click.UsageError("give the NAME of a context, or --none")
     with contexts.rewriting() as known:
@@ -133,10 +139,10 @@ def use(name: str | None, none: bool) -> None:
     show(f"commands work on {_where(chosen)}")
 
 
-@context.command()
+@context.command(epilog="Example: shmq context remove staging")
 @_name
 def remove(name: str) -> None:
-    """Forget the context NAME, and its token."""
+    """Remove the context NAME and its token."""
     with contexts.rewriting() as known:
         known.get(name)
         del known.known[name]
@@ -146,7 +152,7 @@ def remove(name: str) -> None:
 
 
 def _checked(made: Context) -> Context:
-    """The context, if it can be one. Raises an error that says what is wrong with it."""
+    """The context, checked. Raises an error that says what is wrong with it."""
     if (made.url is None) is (made.namespace is None):
         raise click.UsageError("give the --url of a server, or the --namespace of this host")
     if made.namespace is not None:
@@ -172,7 +178,7 @@ def _where(one: Context) -> str:
 
 
 def _shown(name: str, one: Context, *, current: bool) -> dict[str, Any]:
-    """The context for people and programs, without its token."""
+    """The context as it is shown, without its token."""
     return {
         "name": name,
         "current": current,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,9 +14,8 @@ from rich.table import Table
 
 import shmq
 from shmq.cli.shared import render
-from shmq.cli.shared.columns import writer_of
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.flags import Group, json_flag
 from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
 from shmq.persistence.file_message import StoredMessage
 from shmq.persistence.stream_verdict import is_of_stream, verify_card, verify_segment
@@ -23,7 +23,7 @@ from shmq.storage.file_header import HEADER_BYTES, read_header, read_record
 from shmq.storage.queue_files import QueueFiles, read_file
 from shmq.storage.stream_paths import CARD
 
-__all__ = ["dmsq"]
+__all__ = ["dmsq", "writer_of"]
 
 _KINDS: Final = {1: "snapshot", 2: "journal segment"}
 _file = click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
@@ -32,25 +32,25 @@ _files = click.argument(
     type=click.Path(exists=True, dir_okay=False),
 )  # fmt: skip
 _salvage = click.option(
-    "--salvage", is_flag=True, help="Pass over what is damaged, and say what that was."
+    "--salvage", is_flag=True, help="Skip what is damaged, and list it on stderr."
 )
 
 
-@click.group(short_help="Look into .dmsq files: snapshots and journals.")
+@click.group(cls=Group, epilog="Example: shmq dmsq verify invoices.dmsq")
 def dmsq() -> None:
-    """Look into .dmsq files: snapshots, and segments of journals.
+    """Look into .dmsq files: snapshots and journals of queues and streams.
 
-    A file is read as it stands, also while it is in use. dump and export take all files of
-    a queue, NAME.dmsq and NAME@*.dmsq: together they hold what the queue held.
+    Files may be in use. dump and export take all files of one queue, NAME.dmsq and
+    NAME@*.dmsq; together they hold the messages of the queue.
     """
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq inspect invoices.dmsq")
 @_file
-@click.option("--records", "each", is_flag=True, help="Show each record, not their counts.")
+@click.option("--records", "each", is_flag=True, help="Show every record instead of counts.")
 @json_flag
 def inspect(path: str, each: bool, as_json: bool) -> None:
-    """Show what a file is, and what is in it."""
+    """Show what a file is, and what it contains."""
     data = read_file(path)
     header, start = read_header(data[:HEADER_BYTES], path)
     told = {
@@ -78,16 +78,15 @@ def inspect(path: str, each: bool, as_json: bool) -> None:
     show_table(_listed(records) if each else _summed(records))
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq verify invoices.dmsq")
 @_files
 @json_flag
 @click.pass_context
 def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> None:
-    """Check every byte of files, each by itself; say where the damage is.
+    """Check every byte of each file, and say where a file is damaged.
 
-    Of a stream these are its card, stream.dmsq, and the segments of its partitions: what is
-    missing before the next segment is damage, too. A segment that was being written may end in
-    a batch that was not written to its end: that is no damage.
+    The files of a stream are stream.dmsq and the segments of its partitions. Records missing
+    between two segments are damage. An incomplete last batch of the newest segment is not.
     """
     found = [_verified(path) for path in paths]
     if as_json:
@@ -98,12 +97,12 @@ def verify(context: click.Context, paths: tuple[str, ...], as_json: bool) -> Non
     context.exit(Code.OK if all(one["sound"] for one in found) else Code.WRONG)
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq dump invoices.dmsq")
 @_files
 @_salvage
 @click.pass_context
 def dump(context: click.Context, paths: tuple[str, ...], salvage: bool) -> None:
-    """Write the messages that files hold as JSON, one a line, as consume --json does."""
+    """Print the messages in the files as JSON, one per line."""
     with _chain(paths, salvage) as chain:
         for message in _messages(chain):
             show(render.as_json(message))
@@ -111,18 +110,18 @@ def dump(context: click.Context, paths: tuple[str, ...], salvage: bool) -> None:
     context.exit(Code.OK if found else Code.NOTHING)
 
 
-@dmsq.command()
+@dmsq.command(epilog="Example: shmq dmsq export invoices.dmsq --to invoices.parquet")
 @_files
 @click.option(
     "--to",
     required=True,
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Where to: FILE.arrow, or FILE.parquet. What is there is replaced.",
+    help="FILE.arrow or FILE.parquet; an existing file is replaced.",
 )
 @_salvage
 def export(paths: tuple[str, ...], to: str, salvage: bool) -> None:
-    """Write the messages that files hold as a table, for Arrow or as Parquet."""
+    """Write the messages in the files to an Arrow or Parquet file."""
     write = writer_of(to)
     with _chain(paths, salvage) as chain:
         write(to, chain)
@@ -133,7 +132,7 @@ def export(paths: tuple[str, ...], to: str, salvage: bool) -> None:
 
 
 def _records(data: bytes, start: int, salt: int) -> Iterator[dict[str, Any]]:
-    """Each record in turn, up to the first that is none."""
+    """Each record in turn; the last one tells where the records end."""
     at = start
     while at < len(data):
         how, kind, size, fields = read_record(data, at, salt)
@@ -204,7 +203,7 @@ def _when(ns: int) -> str:
 
 
 def _verified(path: str) -> dict[str, Any]:
-    """What is to be said of one file by itself."""
+    """The verdict on one file, as JSON has it."""
     told: dict[str, Any] = {"file": path, "sound": False, "offset": None, "what": None}
     try:
         if is_of_stream(Path(path), read_file(path)):
@@ -236,7 +235,7 @@ def _offsets(first: int, behind: int | None) -> str:
 
 
 def _of_stream(one: dict[str, Any]) -> str:
-    """What a whole file of a stream holds."""
+    """The content of an intact file of a stream, in words."""
     if "records" not in one:
         return f"{counted(one['partitions'], 'partition')}, {counted(one['groups'], 'group')}"
     end = "; its last batch is torn and does not count" if one["torn"] else ""
@@ -257,3 +256,94 @@ def _chain(paths: tuple[str, ...], salvage: bool) -> Iterator[QueueFiles]:
 
 def _messages(chain: QueueFiles) -> Iterator[StoredMessage]:
     return (StoredMessage(chain.name, fields) for fields in chain)
+
+
+#: So many rows are made into columns at a time.
+_BATCH: Final = 10_000
+
+
+def writer_of(to: str) -> Callable[[str, QueueFiles], None]:
+    """The function that writes messages to the file ``to``, by the suffix of its name.
+
+    Raises :class:`click.UsageError` for another name, and :class:`click.ClickException`
+    without pyarrow.
+    """
+    if Path(to).suffix not in {".arrow", ".parquet"}:
+        raise click.UsageError(f"--to {to}: the name must end in .arrow or .parquet")
+    try:
+        import pyarrow as pa  # noqa: PLC0415
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError:
+        raise click.ClickException(
+            "export needs pyarrow, which is not installed: pip install 'shmq[arrow]'"
+        ) from None
+    return _Columns(pa, parquet).write
+
+
+class _Columns:
+    """Writes rows with pyarrow."""
+
+    def __init__(self, arrow: Any, parquet: Any) -> None:
+        self._arrow = arrow
+        self._parquet = parquet
+
+    def write(self, to: str, chain: QueueFiles) -> None:
+        """Write the messages to a file that gets its name when it is complete."""
+        schema = self._schema()
+        aside = Path(f"{to}.part")
+        make = self._parquet.ParquetWriter if to.endswith(".parquet") else self._arrow.ipc.new_file
+        try:
+            with make(str(aside), schema) as writer:
+                for rows in _batches(chain):
+                    writer.write_batch(self._arrow.RecordBatch.from_pylist(rows, schema=schema))
+            aside.replace(to)
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def _schema(self) -> Any:
+        a = self._arrow
+        moment = a.timestamp("ns", tz="UTC")
+        columns = {
+            "sequence": a.uint64(),
+            "priority": a.uint8(),
+            "group": a.string(),
+            "deliveries": a.uint16(),
+            "codec": a.string(),
+            "put_at": moment,
+            "visible_at": moment,
+            "expires_at": moment,
+            "dead": a.string(),
+            "headers": a.string(),
+            "properties": a.string(),
+            "body": a.large_binary(),
+        }
+        return a.schema(list(columns.items()))
+
+
+def _batches(chain: QueueFiles) -> Iterator[list[dict[str, Any]]]:
+    rows = []
+    for fields in chain:
+        rows.append(_row(StoredMessage(chain.name, fields), fields))
+        if len(rows) == _BATCH:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def _row(message: StoredMessage, fields: dict[str, Any]) -> dict[str, Any]:
+    told = render.as_dict(message)
+    return {
+        "sequence": message.sequence,
+        "priority": message.priority,
+        "group": message.group,
+        "deliveries": message.delivery_count,
+        "codec": message.codec,
+        "put_at": fields["put_at"],
+        "visible_at": fields.get("until"),
+        "expires_at": fields.get("expires"),
+        "dead": render.dumps(dataclasses.asdict(message.dead)) if message.dead else None,
+        "headers": render.dumps(told["headers"]),
+        "properties": render.dumps(told["properties"]),
+        "body": fields["body"],
+    }

@@ -1,8 +1,9 @@
-"""``shmq exchange``: make, bind, look at and delete exchanges."""
+"""``shmq exchange`` and ``shmq publish``: exchanges, and messages published to one."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
@@ -10,51 +11,53 @@ import click
 
 import shmq
 from shmq.api import ExchangeKind
-from shmq.cli.delete import delete_one
+from shmq.api.options import Confirm
+from shmq.cli.queue import delete_one
 from shmq.cli.shared import params
-from shmq.cli.shared.broker_target import target_of
-from shmq.cli.shared.flags import BRIEFLY, complete_queues, connected, json_flag, yes_flag
-from shmq.cli.shared.kinds import EXCHANGE
-from shmq.cli.shared.output import cell, note, show, show_json, show_table, table
+from shmq.cli.shared.batch_put import check_messages, decode, message_flags
+from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
+from shmq.cli.shared.input_lines import open_lines
+from shmq.cli.shared.names import (
+    EXCHANGE,
+    QUEUE,
+    STREAM,
+    complete_exchanges,
+    complete_names,
+    complete_queues,
+    complete_streams,
+    exchange_name,
+    kind_of,
+)
+from shmq.cli.shared.output import cell, counted, note, show, show_json, show_table, table
+from shmq.cli.shared.stop_signal import Stop
 
-__all__ = ["complete_exchanges", "exchange", "exchange_argument"]
+__all__ = ["exchange", "publish"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def complete_exchanges(context: click.Context, _: click.Parameter, begun: str) -> list[str]:
-    """The names of exchanges that begin so; none where they cannot be had."""
-    try:
-        with target_of(context).connect(connect_timeout=BRIEFLY, request_timeout=BRIEFLY) as broker:
-            return [x.name for x in broker.list_exchanges() if x.name.startswith(begun)]
-    except (shmq.ShmqError, OSError, click.ClickException):
-        return []
-
-
-exchange_argument = click.argument(
-    "name", metavar="EXCHANGE", type=params.text, shell_complete=complete_exchanges
-)
-
-
-@click.group(short_help="Make, bind and delete exchanges.")
+@click.group(cls=Group, epilog="Example: shmq exchange bind events orders --key 'order.#'")
 def exchange() -> None:
-    """Look after exchanges, which pass what is published on to queues.
+    """Make, bind, list and delete exchanges.
 
-    What an exchange is bound to gets a copy: see shmq publish.
+    An exchange puts a copy of each published message in every queue whose binding matches.
     """
 
 
-@exchange.command()
-@exchange_argument
+@exchange.command(epilog="Example: shmq exchange create audit --kind fanout")
+@exchange_name
 @click.option(
     "--kind",
     type=click.Choice(get_args(ExchangeKind)),
     default="direct",
     show_default=True,
-    help="By what it passes messages on: their key, a pattern of it, nothing, or their headers.",
+    help="Route by equal key, by key pattern, to every binding, or by headers.",
 )
 @click.option(
-    "--alternate", metavar="NAME", help="The exchange that gets what no binding takes [none]."
+    "--alternate",
+    metavar="NAME",
+    shell_complete=complete_exchanges,
+    help="The exchange for messages that no binding matches.  [default: none]",
 )
 @json_flag
 @connected
@@ -63,7 +66,7 @@ def create(
 ) -> None:
     """Make an exchange.
 
-    Making it again as it is changes nothing; as another it is refused.
+    Repeating the command with the same options changes nothing; other options are refused.
     """
     broker.create_exchange(name, kind, alternate).close()
     if as_json:
@@ -76,26 +79,34 @@ def create(
 def _binding_flags(command: F) -> F:
     for decorate in reversed(
         (
-            exchange_argument,
-            click.option(
-                "-q", "--queue", metavar="NAME", help="The queue.", shell_complete=complete_queues
+            exchange_name,
+            click.argument(
+                "target", metavar="[TARGET]", required=False, shell_complete=complete_names
             ),
-            click.option("--stream", metavar="NAME", help="Or a stream."),
             click.option(
-                "--to", metavar="NAME", help="Or an exchange.", shell_complete=complete_exchanges
+                "-q", "--queue", metavar="NAME", shell_complete=complete_queues,
+                help="The same as TARGET: a queue.",
+            ),
+            click.option(
+                "--stream", metavar="NAME", shell_complete=complete_streams,
+                help="The same as TARGET: a stream.",
+            ),
+            click.option(
+                "--to", metavar="NAME", shell_complete=complete_exchanges,
+                help="The same as TARGET: an exchange.",
             ),
             click.option(
                 "-k", "--key", type=params.text, default="", metavar="KEY",
-                help="The key; of a topic exchange a pattern: * is one word, # any number.",
+                help="The key. For a topic exchange a pattern: * is one word, # any number.",
             ),
             click.option(
                 "--header", "headers", type=params.wanted_header, multiple=True,
                 metavar="KEY[=VALUE]",
-                help="Of a headers exchange: a header, without a value any; may be repeated.",
+                help="For a headers exchange: a header, with any value or VALUE; may be repeated.",
             ),
             click.option(
                 "--match", type=click.Choice(["all", "any"]), default="all", show_default=True,
-                help="Of a headers exchange: how many of them a message must have.",
+                help="For a headers exchange: which of the headers a message must have.",
             ),
             json_flag,
         )
@@ -104,29 +115,31 @@ def _binding_flags(command: F) -> F:
     return command
 
 
-@exchange.command()
+@exchange.command(epilog="Example: shmq exchange bind events orders --key 'order.#'")
 @_binding_flags
 @connected
 def bind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
-    """Pass on to a queue, or to another exchange."""
-    target, binding = _binding(**given)
+    """Bind an exchange to a queue, a stream or another exchange."""
+    target, binding = _binding(broker, **given)
     with broker.exchange(name) as found:
         made = found.bind(target, **binding)
-    _tell(name, target, as_json, "bound", made, "is bound so already")
+    _tell(name, target, as_json, "bound", made, "is already bound in this way")
 
 
-@exchange.command()
+@exchange.command(epilog="Example: shmq exchange unbind events orders --key 'order.#'")
 @_binding_flags
 @connected
 def unbind(broker: shmq.Broker, /, name: str, as_json: bool, **given: Any) -> None:
-    """Undo a bind: give the same flags."""
-    target, binding = _binding(**given)
+    """Remove a binding; give the options that it was made with."""
+    target, binding = _binding(broker, **given)
     with broker.exchange(name) as found:
         done = found.unbind(target, **binding)
-    _tell(name, target, as_json, "unbound", done, "was not bound so")
+    _tell(name, target, as_json, "unbound", done, "is not bound in this way")
 
 
 def _binding(
+    broker: shmq.Broker,
+    target: str | None,
     queue: str | None,
     stream: str | None,
     to: str | None,
@@ -134,13 +147,23 @@ def _binding(
     headers: tuple[tuple[str, str | None], ...],
     match: str,
 ) -> tuple[str, dict[str, Any]]:
-    """The target, and the other arguments of a bind."""
-    targets = {"queue": queue, "stream": stream, "exchange": to}
-    given = [(kind, name) for kind, name in targets.items() if name is not None]
-    if len(given) != 1:
-        raise click.UsageError("say to what, once: -q QUEUE, --stream STREAM or --to EXCHANGE")
-    kind, target = given[0]
-    return target, {"key": key, "kind": kind, "headers": dict(headers) or None, "match": match}
+    """The name of the target, and the other arguments of a bind."""
+    flags = {QUEUE: queue, STREAM: stream, EXCHANGE: to}
+    given = [(kind, name) for kind, name in flags.items() if name is not None]
+    if len(given) + (target is not None) != 1:
+        raise click.UsageError(
+            "name one target: TARGET, or with its kind -q QUEUE, --stream STREAM or --to EXCHANGE"
+        )
+    kind, name = given[0] if target is None else (_kind_of(broker, target), target)
+    return name, {"key": key, "kind": kind, "headers": dict(headers) or None, "match": match}
+
+
+def _kind_of(broker: shmq.Broker, target: str) -> str:
+    try:
+        return kind_of(broker, target)
+    except click.UsageError as error:
+        told = error.message.replace("--kind", "-q, --stream or --to")
+        raise click.UsageError(told) from None
 
 
 def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: str) -> None:
@@ -149,11 +172,11 @@ def _tell(name: str, target: str, as_json: bool, what: str, done: bool, else_: s
     elif done:
         show(f"{target!r} is {what} {'to' if what == 'bound' else 'from'} exchange {name!r}")
     else:
-        show(f"{target!r} {else_}: exchange {name!r} is as it was")
+        show(f"{target!r} {else_}: exchange {name!r} is unchanged")
 
 
-@exchange.command()
-@exchange_argument
+@exchange.command(epilog="Example: shmq exchange delete events --yes")
+@exchange_name
 @yes_flag
 @json_flag
 @connected
@@ -162,7 +185,7 @@ def delete(broker: shmq.Broker, /, name: str, yes: bool, as_json: bool) -> None:
     delete_one(broker, EXCHANGE, name, yes=yes, as_json=as_json)
 
 
-@exchange.command("list")
+@exchange.command("list", epilog="Example: shmq exchange list events")
 @click.argument("name", metavar="[EXCHANGE]", required=False, shell_complete=complete_exchanges)
 @json_flag
 @connected
@@ -202,8 +225,118 @@ def _show_bindings(name: str, bindings: list[shmq.Binding], as_json: bool) -> No
 
 
 def _by(binding: shmq.Binding) -> str:
-    """By what a binding chooses, in one line."""
+    """The key or the headers of a binding, in one line."""
     if binding.headers is None:
         return binding.key
     each = (f"{k}={v}" if v is not None else k for k, v in binding.headers.items())
     return f"{binding.match}: {', '.join(each)}"
+
+
+#: The longest line, in bytes; each queue checks its own limit.
+_LONGEST = 1 << 30
+
+
+@click.command(epilog="Example: shmq publish events --key order.paid -m 4711")
+@exchange_name
+@click.option("-k", "--key", type=params.text, default="", metavar="KEY", help="The routing key.")
+@message_flags
+@json_flag
+@connected
+def publish(
+    broker: shmq.Broker,
+    /,
+    name: str,
+    key: str,
+    messages: tuple[str, ...],
+    path: str | None,
+    headers: tuple[tuple[str, str], ...],
+    dedupe_id: str | None,
+    codec: str,
+    block: bool | None,
+    timeout: float | None,
+    confirm: Confirm | None,
+    as_json: bool,
+    **properties: Any,
+) -> None:
+    """Publish messages to an exchange.
+
+    Each -m TEXT is a message. Without -m, each line of FILE or of standard input is a message.
+    The last line of output says how many copies were put in queues, also after an error.
+    """
+    check_messages(messages, path, dedupe_id)
+    properties |= {"codec": codec, "headers": dict(headers) or None, "confirm": confirm}
+    with broker.exchange(name) as exchange, Stop() as stop:
+        publishing = _Publishing(exchange, key, block, timeout, properties)
+        try:
+            if len(messages) == 1:
+                with stop.interruptible():
+                    publishing.one(os.fsencode(messages[0]), dedupe_id)
+                return
+            lines = [[os.fsencode(text) for text in messages]] if messages else None
+            for batch in lines or open_lines(path, _LONGEST):
+                with stop.interruptible():
+                    publishing.many(batch)
+        finally:
+            publishing.report(as_json)
+
+
+class _Publishing:
+    """Publishes messages given as text, and counts the copies."""
+
+    def __init__(
+        self,
+        exchange: shmq.Exchange,
+        key: str,
+        block: bool | None,
+        timeout: float | None,
+        properties: dict[str, Any],
+    ) -> None:
+        self._exchange = exchange
+        self._how = (key, block, timeout)
+        self._properties = properties
+        self._seen = 0
+        self._delivered = 0
+        self._duplicates = 0
+
+    def one(self, text: bytes, dedupe_id: str | None) -> None:
+        """Publish one message."""
+        body = self._body(text)
+        self._count(
+            lambda: self._exchange.publish(
+                body, *self._how, dedupe_id=dedupe_id, **self._properties
+            )
+        )
+
+    def many(self, texts: list[bytes]) -> None:
+        """Publish some messages."""
+        bodies = [self._body(text) for text in texts]
+        self._count(lambda: self._exchange.publish_many(bodies, *self._how, **self._properties))
+
+    def _count(self, publish: Callable[[], shmq.Published]) -> None:
+        try:
+            self._add(publish())
+        except shmq.PublishRefused as error:
+            self._add(error)
+            raise
+
+    def _add(self, told: shmq.Published | shmq.PublishRefused) -> None:
+        self._delivered += told.delivered
+        self._duplicates += told.duplicates
+
+    def _body(self, text: bytes) -> Any:
+        self._seen += 1
+        try:
+            return decode(text, self._properties["codec"])
+        except ValueError as error:
+            raise click.ClickException(f"message {self._seen}: {error}") from None
+
+    def report(self, as_json: bool) -> None:
+        """Say how many copies were put."""
+        name, put = self._exchange.name, counted(self._delivered, "message")
+        if as_json:
+            told = {"delivered": self._delivered, "duplicates": self._duplicates}
+            show_json({"exchange": name, **told})
+        elif self._duplicates:
+            show(f"{put} put by exchange {name!r}, {self._duplicates} dropped as duplicates")
+        else:
+            show(f"{put} put by exchange {name!r}")

@@ -1,38 +1,122 @@
-"""The command ``shmq``: its subcommands, and the boundary that no traceback passes."""
+"""The command ``shmq``: its commands by heading, and the boundary that no traceback passes."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
 
 import click
 
 import shmq
-from shmq.cli.lazy_commands import Commands
 from shmq.cli.shared.broker_target import target_flags
 from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.output import Warnings, note
+from shmq.cli.shared.flags import Group
+from shmq.cli.shared.output import Warnings, note, show
 from shmq.native._core import LAYOUT_VERSION
 from shmq.protocol.opcodes import PROTOCOL_VERSION
 
-__all__ = ["cli", "main"]
-
-_EPILOG = """Exit codes: 0 done, 1 refused, 2 wrong usage, 3 no message there, 4 no such
-queue, 5 queue full, 6 exists with other options, 7 message too large, 8 no shared memory
-left, 9 segment unusable, 10 something was found wrong, 11 server not reached, 12 not
-allowed, 130 interrupted."""
+__all__ = ["Commands", "cli", "completion", "main"]
 
 _VERSION = (
     f"%(prog)s %(version)s (layout version {LAYOUT_VERSION}, protocol version {PROTOCOL_VERSION})"
 )
 
+_EPILOG = """Exit codes: 0 ok, 1 failed, 2 usage, 3 empty, 4 not found, 5 full, 6 exists,
+7 too big, 8 no space, 9 damaged, 10 wrong, 11 offline, 12 denied, 130 ^C"""
 
-class _Group(click.Group):
-    """A group that turns every failure into one line on stderr and an exit code."""
+#: The commands under their headings, the everyday ones first: of each the module, with the name
+#: in there if that is another, and what it does in :data:`_SUMMARY` characters at most.
+_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Messages": {
+        "produce": ("producer", "Put messages in a queue"),
+        "consume": ("consumer", "Take messages and ack them"),
+        "peek": ("consumer", "Show messages, take none"),
+        "redrive": ("dead_letter", "Send dead letters back"),
+        "request": ("producer", "Put a request, get a reply"),
+        "worker": ("worker", "Run a handler in Python"),
+    },
+    "Queues": {
+        "create": ("queue", "Make a queue"),
+        "list": ("stats:list_all", "List queues and streams"),
+        "stats": ("stats", "Show depths, rates, memory"),
+        "top": ("top", "Watch all queues, live"),
+        "who": ("queue", "Show attached processes"),
+        "schema": ("schema", "Set and check schemas"),
+        "purge": ("queue", "Remove waiting messages"),
+        "delete": ("queue", "Delete a queue or stream"),
+    },
+    "Streams": {
+        "stream": ("stream", "Append to and read streams"),
+        "subscribe": ("record", "Follow keys of a stream"),
+    },
+    "Routing": {
+        "publish": ("exchange", "Publish to an exchange"),
+        "exchange": ("exchange", "Make and bind exchanges"),
+    },
+    "Durable": {
+        "persist": ("writer", "Run the persistence writer"),
+        "snapshot": ("writer", "Write snapshots now"),
+        "backup": ("backup", "Copy queues and streams"),
+        "restore": ("backup", "Restore from a backup"),
+        "dmsq": ("dmsq", "Look into .dmsq files"),
+        "pipeline": ("pipeline", "Archive or replay on Spark"),
+    },
+    "Server": {
+        "serve": ("server", "Serve queues over TCP"),
+        "ping": ("server", "Time a server's answers"),
+        "token": ("server", "Make a client's token"),
+        "context": ("context", "Save servers and tokens"),
+    },
+    "Host": {
+        "doctor": ("host", "Find and remove leftovers"),
+        "fsck": ("host", "Check every invariant"),
+        "keeper": ("host", "Expire leases and delays"),
+        "stress": ("stress", "Test a queue under load"),
+        "completion": ("main", "Complete names in a shell"),
+    },
+}
+
+#: The columns of the longest summary, and of the longest name with the space behind it.
+_SUMMARY: Final = 26
+_NAME: Final = 11
+
+
+class Commands(Mapping[str, click.Command]):
+    """The commands by name; each is imported when it is first asked for.
+
+    Imports are most of the time that ``shmq`` takes to start.
+    """
+
+    def __init__(self) -> None:
+        self._places = {
+            name: place for group in _COMMANDS.values() for name, (place, _) in group.items()
+        }
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, _, attribute = self._places[name].partition(":")
+            found = getattr(importlib.import_module(f"shmq.cli.{module}"), attribute or name)
+            self._loaded[name] = found
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+
+class _Program(Group):
+    """The command itself: every failure becomes one line on stderr and an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
         """Run the command line ``args`` and exit."""
@@ -48,12 +132,28 @@ class _Group(click.Group):
             code = code_of(error)
         sys.exit(code if isinstance(code, int) else Code.OK)
 
-    def list_commands(self, _: click.Context) -> list[str]:
-        """The subcommands in the order of a queue's life."""
-        return list(self.commands)
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings, then the options: one screen in all."""
+        columns = 2 if formatter.width >= 2 * (_NAME + _SUMMARY) + 4 else 1
+        formatter.write_paragraph()
+        for heading, group in _COMMANDS.items():
+            formatter.write(f"{heading}:\n")
+            cells = [f"{name:<{_NAME}}{text:<{_SUMMARY}}" for name, (_, text) in group.items()]
+            for at in range(0, len(cells), columns):
+                row = "  ".join(cells[at : at + columns])
+                formatter.write(f"  {row}".rstrip() + "\n")
+        with formatter.section("Options"):
+            formatter.write_dl([*self._records(ctx), ("-h, --help, --version", "Print and exit.")])
+
+    def _records(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+        """The options by line; those of --cafile, and of the last one, are several options."""
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and not param.is_eager and param.name not in {"cert", "key"}:
+                yield record
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand.
+        """Run the command.
 
         A reader of stdout that has seen enough is no failure, and Ctrl-C needs no words.
         """
@@ -70,7 +170,7 @@ class _Group(click.Group):
 
 
 @click.group(
-    cls=_Group,
+    cls=_Program,
     commands=Commands(),
     invoke_without_command=True,
     epilog=_EPILOG,
@@ -80,10 +180,29 @@ class _Group(click.Group):
 @click.version_option(shmq.__version__, prog_name="shmq", message=_VERSION)
 @click.pass_context
 def cli(context: click.Context, /, **_: Any) -> None:
-    """Make, feed, watch and empty queues: this host's, in shared memory, or a server's."""
+    """Message queues and streams in shared memory, of this host or of a server."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(Code.USAGE)
+
+
+@click.command(epilog='Example: eval "$(shmq completion bash)"')
+@click.argument("shell", metavar="SHELL", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a SHELL: bash, zsh or fish.
+
+    The script completes commands, options, and the names of queues, streams, exchanges and
+    contexts. For bash, put the line of the example into ~/.bashrc.
+    """
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 - here alone
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    made = kind(context.find_root().command, {}, "shmq", "_SHMQ_COMPLETE")
+    # Not made.source(), which runs bash to learn its version: the script may be made for
+    # another machine.
+    show(made.source_template % made.source_vars())
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""``shmq pipeline``: jobs on Spark, each from a file of TOML."""
+"""``shmq pipeline``: jobs on Spark, each configured by a TOML file."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.flags import Group
 from shmq.cli.shared.output import duration, note, show
 from shmq.cli.shared.stop_signal import Stop
 from shmq.spark.jobs import registry
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["pipeline"]
 
-#: The least time between two lines of progress where they are kept, in seconds.
+#: The least time between two lines of progress without a terminal, in seconds.
 _PAUSE: Final = 10.0
 
-#: How Spark logs, in the form of its log4j.
+#: The configuration of Spark's log4j.
 _LOGGING: Final = """
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -42,19 +43,19 @@ appender.stderr.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss,SSS}} spark %p %c{{1}}:
 """
 
 
-@click.group(short_help="Run a pipeline on Spark: archive, transform, …")
+@click.group(cls=Group, epilog="Example: shmq pipeline init archive > archive.toml")
 def pipeline() -> None:
-    """Run a job on Spark, from a file of TOML, until it is done or is stopped.
+    """Run a job on Spark, configured by a TOML file, until it is done or stopped.
 
-    Ctrl-C and SIGTERM let the batch at hand be finished; a second one does not. Whatever
-    ended it, it goes on where it was when it is started again.
+    Ctrl-C and SIGTERM let the current batch be finished; a second one does not. Started
+    again, a job continues where it stopped.
     """
 
 
-@pipeline.command()
+@pipeline.command(epilog="Example: shmq pipeline init archive > archive.toml")
 @click.argument("job", metavar="JOB", type=click.Choice(list(registry.ABOUT)))
 def init(job: str) -> None:
-    """Print a file to begin with: every key of a JOB, with what it is for."""
+    """Print a configuration file for JOB that explains each key."""
     from shmq.spark.jobs.template import template  # noqa: PLC0415 - with the job alone
 
     show(template(registry.load(job)).rstrip("\n"))
@@ -63,9 +64,13 @@ def init(job: str) -> None:
 def _command(name: str) -> click.Command:
     """The command that runs the job of that name."""
 
-    @click.command(name, help=f"{registry.ABOUT[name]}\n\nCONFIG: see shmq pipeline init {name}.")
+    @click.command(
+        name,
+        help=f"{registry.ABOUT[name]}\n\nshmq pipeline init {name} prints a CONFIG to start with.",
+        epilog=f"Example: shmq pipeline {name} {name}.toml --check",
+    )
     @click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
-    @click.option("--check", is_flag=True, help="Say whether the file is right, and run nothing.")
+    @click.option("--check", is_flag=True, help="Only check the file; run nothing.")
     def run(config: Path, check: bool) -> None:
         _run(name, config, check=check)
 
@@ -84,7 +89,7 @@ def _run(name: str, path: Path, *, check: bool) -> None:
     config = read(path.absolute(), job.tables, _place(click.get_current_context()))
     job.check(config)
     if check:
-        show(f"{path}: right for {name}")
+        show(f"{path}: valid for {name}")
         return
     from shmq.spark.jobs.runner import run, started  # noqa: PLC0415
 
@@ -105,7 +110,7 @@ def _run(name: str, path: Path, *, check: bool) -> None:
 
 
 def _place(context: click.Context) -> Mapping[str, str]:
-    """Where the command works, as options of the format: for tables that do not say it."""
+    """The place of the command as options of the format, for tables without one."""
     target = target_of(context)
     if target.origin is None:
         return {}
@@ -123,7 +128,7 @@ def _place(context: click.Context) -> Mapping[str, str]:
 
 
 def _let_find_modules() -> None:
-    """Let the functions that a file names be found from where the command was started."""
+    """Make modules of the current directory importable, here and in Spark's processes."""
     here = str(Path.cwd())
     if "" not in sys.path and here not in sys.path:
         sys.path.insert(0, here)
@@ -134,7 +139,7 @@ def _let_find_modules() -> None:
 
 @contextlib.contextmanager
 def _logging(level: str) -> Iterator[None]:
-    """Let Spark, started within, log that much, unless the environment says how it logs."""
+    """Set the log level of a Spark that starts in the block, unless the environment does."""
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:
         file.write(_LOGGING.format(level=level))
         file.flush()
@@ -144,7 +149,7 @@ def _logging(level: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Callable[[Progress], None]]:
-    """What shows the progress: a line on stderr, kept up to date on a terminal."""
+    """The function that shows progress: a line on stderr, redrawn on a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         with Console(stderr=True).status(f"{name}: starting Spark") as status:
             yield lambda progress: status.update(_line(name, progress))

@@ -1,41 +1,65 @@
-"""``shmq schema``: what the bodies of a queue, or of a stream, are to be like."""
+"""``shmq schema``: the JSON Schema of a queue or a stream."""
 
 from __future__ import annotations
 
+import functools
 import json
-from typing import Any, get_args
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, get_args
 
 import click
 
 import shmq
-from shmq.cli.shared.flags import connected, json_flag, queue_flag
+from shmq.cli.shared.flags import Group, connected, json_flag
+from shmq.cli.shared.names import complete_names, queue_name
 from shmq.cli.shared.output import cell, clock, show, show_json, show_table, table
 from shmq.schema.compare import Compatibility
 
 __all__ = ["schema"]
 
-_FILE = click.argument("file", type=click.File("rb"), metavar="FILE")
+F = TypeVar("F", bound=Callable[..., Any])
+
 _RULE = click.option(
     "--compatibility", type=click.Choice(get_args(Compatibility)),
-    help="What it must be to every version before [that of the newest, or backward].",
+    help="The rule towards every earlier version.  [default: the newest version's, or backward]",
 )  # fmt: skip
+_named = queue_name(help="The same as NAME: a queue or a stream.", complete=complete_names)
 
 
-@click.group()
+def _name_and_file(command: F) -> F:
+    """``NAME FILE``, or ``-q NAME FILE``, as the parameters ``name`` and ``file``."""
+
+    @functools.wraps(command)
+    def run(*args: Any, words: tuple[str, ...], name: str | None, **more: Any) -> Any:
+        context = click.get_current_context()
+        if len(words) != (2 if name is None else 1):
+            path = context.command_path
+            raise click.UsageError(f"give a name and a file, and no more: {path} NAME FILE")
+        file = click.File("rb").convert(words[-1], None, context)
+        return command(*args, name=name or words[0], file=file, **more)
+
+    place = click.argument("words", metavar="NAME FILE", nargs=-1, shell_complete=complete_names)
+    flag = click.option(
+        "-q", "--queue", "name", metavar="NAME", shell_complete=complete_names,
+        help="The same as NAME: a queue or a stream.",
+    )  # fmt: skip
+    return cast("F", flag(place(run)))
+
+
+@click.group(cls=Group, epilog="Example: shmq schema set orders order.json")
 def schema() -> None:
-    """Set, show and check the schema of a queue or a stream."""
+    """Set, check and show the JSON Schema of a queue or a stream."""
 
 
-@schema.command("set")
-@queue_flag(help="The queue's or the stream's name.")
-@_FILE
+@schema.command("set", epilog="Example: shmq schema set orders order.json --compatibility full")
+@_name_and_file
 @_RULE
 @json_flag
 @connected
 def set_schema(
     broker: shmq.Broker, name: str, file: Any, compatibility: str | None, as_json: bool
 ) -> None:
-    """Make the JSON Schema in FILE (-: stdin) the newest version."""
+    """Make the JSON Schema in FILE the newest version; - is standard input."""
     version = broker.set_schema(name, _read(file), compatibility)
     if as_json:
         show_json({"name": name, "version": version})
@@ -43,32 +67,33 @@ def set_schema(
         show(f"version {version} is the schema of {name!r}")
 
 
-@schema.command("check")
-@queue_flag(help="The queue's or the stream's name.")
-@_FILE
+@schema.command("check", epilog="Example: shmq schema check orders order.json")
+@_name_and_file
 @_RULE
 @connected
 def check(broker: shmq.Broker, name: str, file: Any, compatibility: str | None) -> None:
-    """See whether the JSON Schema in FILE could be set, and set nothing."""
+    """Say whether the JSON Schema in FILE could be set; set nothing."""
     broker.check_schema(name, _read(file), compatibility)
-    show(f"it can be the next schema of {name!r}")
+    show(f"this can be the next schema of {name!r}")
 
 
-@schema.command("show")
-@queue_flag(help="The queue's or the stream's name.")
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Version N [the newest].")
+@schema.command("show", epilog="Example: shmq schema show invoices --version 1")
+@_named
+@click.option(
+    "--version", type=click.IntRange(min=1), metavar="N", help="Version N.  [default: the newest]"
+)
 @connected
 def show_schema(broker: shmq.Broker, name: str, version: int | None) -> None:
-    """Print a version as JSON."""
+    """Print a version of the schema as JSON."""
     show_json(dict(broker.schema(name, version).schema))
 
 
-@schema.command("list")
-@queue_flag(help="The queue's or the stream's name.")
+@schema.command("list", epilog="Example: shmq schema list invoices")
+@_named
 @json_flag
 @connected
 def list_versions(broker: shmq.Broker, name: str, as_json: bool) -> None:
-    """List the versions."""
+    """List the versions of the schema."""
     found = broker.schemas(name)
     if as_json:
         show_json(
@@ -98,5 +123,5 @@ def _read(file: Any) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise click.ClickException(f"{file.name} has no JSON object: a schema is one")
+        raise click.ClickException(f"{file.name} is not a JSON object: a schema must be one")
     return found

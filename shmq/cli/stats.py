@@ -1,57 +1,57 @@
-"""``shmq stats``: a queue, a stream or an exchange, or all of them, in numbers."""
+"""``shmq list`` and ``shmq stats``: queues, streams and exchanges in numbers."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
 
 import shmq
+from shmq.api.options import QueueOptions, options_of
 from shmq.cli.shared.broker_target import typed
 from shmq.cli.shared.exit_codes import Code, code_of, describe
-from shmq.cli.shared.flags import connected, json_flag, queue_name
-from shmq.cli.shared.kinds import (
+from shmq.cli.shared.flags import connected, json_flag
+from shmq.cli.shared.names import (
     EXCHANGE,
     KINDS,
     QUEUE,
     STREAM,
     complete_names,
-    exchange_as_dict,
     found_of,
     kind_of,
     kinds_flag,
-    stream_activity,
+    queue_name,
 )
-from shmq.cli.shared.output import age, amount, cell, note, show_json, show_table, table
+from shmq.cli.shared.output import (
+    age,
+    amount,
+    cell,
+    counted,
+    note,
+    one_line,
+    show,
+    show_json,
+    show_table,
+    table,
+)
 from shmq.diagnose.journals import journal_problem
 
-__all__ = ["stats"]
+__all__ = ["list_all", "stats", "stream_activity"]
 
-_IN_BYTES = (
-    "arena_bytes",
-    "arena_used",
-    "arena_largest_free",
-    "shm_bytes",
-    "max_message_bytes",
-    "journal_bytes",
-)
-_IN_SECONDS = (
-    "oldest_age",
-    "visibility_timeout",
-    "ttl",
-    "retry_delay",
-    "retry_delay_max",
-    "dedupe_window",
-    "snapshot_interval",
-    "snapshot_age",
-)
+_IN_BYTES: Final = {
+    *(name for name, row in options_of(QueueOptions).items() if row.kind == "bytes"),
+    *("arena_used", "arena_largest_free", "shm_bytes", "journal_bytes"),
+}
+_IN_SECONDS: Final = {
+    *(name for name, row in options_of(QueueOptions).items() if row.kind == "seconds"),
+    *("oldest_age", "snapshot_age"),
+}
 _PER_SECOND = ("rate_in", "rate_out")
-
 #: What is told of one as JSON, and what is wrong with it.
 _Measured = tuple[dict[str, Any], str | None]
-
 #: What is raised for what was deleted since it was listed.
 _GONE: Final = (
     shmq.NoSuchQueue,
@@ -62,12 +62,8 @@ _GONE: Final = (
 )
 
 
-@click.command()
-@queue_name(
-    required=False,
-    help="A queue's name; without a name, everything in the namespace.",
-    complete=complete_names,
-)
+@click.command(epilog="Example: shmq stats orders")
+@queue_name(required=False, help="Only a queue of that name.", complete=complete_names)
 @kinds_flag
 @json_flag
 @click.pass_context
@@ -79,10 +75,9 @@ def stats(
     kinds: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Show a queue, a stream or an exchange, or all of them, in numbers.
+    """Show depths, rates, totals and memory of one queue, stream or exchange, or of all.
 
-    Depths, the age of the oldest message, rates, totals and memory; of one queue or stream
-    also its options.
+    With a NAME it shows the options too.
     """
     if name is not None:
         if typed(context, "name"):
@@ -146,12 +141,11 @@ def _stream(broker: shmq.Broker, name: str) -> _Measured:
 def _exchange(broker: shmq.Broker, name: str) -> _Measured:
     for found in broker.list_exchanges():
         if found.name == name:
-            return exchange_as_dict(found), None
+            return _exchange_as_dict(found), None
     raise shmq.NoSuchExchange(f"there is no exchange {name!r} in namespace {broker.namespace!r}")
 
 
 _MEASURES: Final = {QUEUE: _queue, STREAM: _stream, EXCHANGE: _exchange}
-
 #: The columns of the table of each kind, and the numbers in them.
 _COLUMNS: Final = {
     QUEUE: {
@@ -219,3 +213,110 @@ def _shown(key: str, value: Any) -> str:
     if key in _PER_SECOND:
         return f"{value:,.1f}/s"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+#: What makes one of each kind.
+_MAKE: Final = {
+    QUEUE: "shmq create NAME",
+    STREAM: "shmq stream create NAME",
+    EXCHANGE: "shmq exchange create NAME",
+}
+
+
+@click.command("list", epilog="Example: shmq list --kind queue --kind stream")
+@click.option(
+    "--names", is_flag=True, help="Print only the names of queues, one per line; this is fast."
+)
+@kinds_flag
+@json_flag
+@connected
+def list_all(broker: shmq.Broker, as_json: bool, kinds: tuple[str, ...], names: bool) -> None:
+    """List the queues with their depths, the streams and the exchanges."""
+    if names:
+        _show_names(broker, kinds, as_json)
+        return
+    queues = found_of(broker, QUEUE, kinds)
+    streams = found_of(broker, STREAM, kinds)
+    exchanges = found_of(broker, EXCHANGE, kinds)
+    if as_json:
+        show_json(
+            [
+                *({"kind": QUEUE, **dataclasses.asdict(one)} for one in queues),
+                *({"kind": STREAM, **dataclasses.asdict(one)} for one in streams),
+                *(_exchange_as_dict(one) for one in exchanges),
+            ]
+        )
+    elif queues or streams or exchanges:
+        _show(queues, streams, exchanges)
+    else:
+        wanted = kinds or (QUEUE,)
+        told = " and no ".join(f"{kind}s" for kind in wanted)
+        note(f"namespace {broker.namespace!r} has no {told}: make one with {_MAKE[wanted[0]]}")
+
+
+def _show_names(broker: shmq.Broker, kinds: tuple[str, ...], as_json: bool) -> None:
+    if any(kind != QUEUE for kind in kinds):
+        raise click.UsageError("--names lists queues: drop --kind, or use --kind queue")
+    names = broker.queue_names()
+    if as_json:
+        show_json(names)
+    else:
+        for name in names:
+            show(one_line(name))
+
+
+def _show(
+    queues: list[shmq.QueueSummary],
+    streams: list[shmq.StreamSummary],
+    exchanges: list[shmq.ExchangeSummary],
+) -> None:
+    rows: list[list[Any]] = [
+        [one.name, QUEUE, one.depth, one.delayed, one.in_flight, one.capacity, "", one.problem]
+        for one in queues
+    ]
+    rows += (
+        [one.name, STREAM, one.records, "", "", "", _about_stream(one), one.problem]
+        for one in streams
+    )
+    rows += (
+        [one.name, EXCHANGE, "", "", "", "", f"{one.kind}, {counted(one.bindings, 'binding')}", ""]
+        for one in exchanges
+    )
+    numbers = ("visible", "delayed", "in flight", "capacity")
+    columns = ["name", "kind", *numbers, "also", "problem"]
+    shown = [
+        at
+        for at, column in enumerate(columns)
+        if column not in {"also", "problem"} or any(row[at] for row in rows)
+    ]
+    made = table([columns[at] for at in shown], right=numbers)
+    for row in rows:
+        made.add_row(*(cell("" if row[at] is None else row[at]) for at in shown))
+    show_table(made)
+
+
+def _about_stream(one: shmq.StreamSummary) -> str:
+    partitions = counted(one.partitions, "partition")
+    return f"{partitions}, {amount(one.bytes)}, {one.durability}"
+
+
+def _exchange_as_dict(found: shmq.ExchangeSummary) -> dict[str, Any]:
+    """An exchange as JSON has it; ``type`` is the kind of exchange."""
+    return {
+        "kind": EXCHANGE,
+        "name": found.name,
+        "type": found.kind,
+        "alternate": found.alternate,
+        "bindings": found.bindings,
+    }
+
+
+def stream_activity(stream: shmq.Stream) -> dict[str, float]:
+    """A stream's ``records``, ``oldest_age`` in seconds and ``rate_in`` per second."""
+    offsets = stream.offsets()
+    oldest = [one.earliest_timestamp for one in offsets if one.earliest_timestamp is not None]
+    return {
+        "records": sum(one.latest - one.earliest for one in offsets),
+        "oldest_age": max(0.0, time.time() - min(oldest)) if oldest else 0.0,
+        "rate_in": sum(one.rate for one in stream.rates()),
+    }

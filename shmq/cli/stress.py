@@ -17,7 +17,8 @@ from rich.console import Console
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
 from shmq.cli.shared.exit_codes import Code
-from shmq.cli.shared.flags import json_flag, queue_flag
+from shmq.cli.shared.flags import json_flag
+from shmq.cli.shared.names import queue_name
 from shmq.cli.shared.output import cell, counted, duration, note, show_json, show_table, table
 from shmq.cli.shared.stop_signal import Stop
 from shmq.stress.plan import LEAST_SIZE, Plan
@@ -38,7 +39,7 @@ _COLUMNS = (
 )
 
 
-@click.command(short_help="Put and take messages, and verify them.")
+@click.command(epilog="Example: shmq stress --producers 1 --consumers 1 --messages 1000")
 @click.option(
     "-p", "--producers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
     show_default=True, help="Processes that put.",
@@ -47,21 +48,32 @@ _COLUMNS = (
     "-c", "--consumers", type=click.IntRange(1, _MOST_WORKERS), default=2, metavar="N",
     show_default=True, help="Processes that take.",
 )  # fmt: skip
-@click.option("--duration", type=params.seconds, metavar="TIME", help="How long to put [5s].")
-@click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Put N, not for a time.")
+@click.option(
+    "--duration", type=params.seconds, metavar="TIME", help="Put messages for TIME.  [default: 5s]"
+)
+@click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Put N messages instead.")
 @click.option(
     "--size", type=params.size, default="64", metavar="SIZE", show_default=True,
     help=f"Bytes of a body, at least {LEAST_SIZE}.",
 )  # fmt: skip
 @click.option(
     "--batch", type=click.IntRange(1, 65536), default=1, metavar="N", show_default=True,
-    help="Messages in one call.",
+    help="Messages per call.",
 )  # fmt: skip
-@click.option("--kill", is_flag=True, help="Kill consumers at random, and start others.")
-@click.option("--grouped", is_flag=True, help="Make a group of each producer's messages.")
-@click.option("--seed", type=params.whole, metavar="N", help="Kill as that seed says.")
-@queue_flag(required=False, help="An empty queue to use; else a fresh one is made and deleted.")
-@click.option("--csv", "csv_path", metavar="FILE", help="Write a row of numbers every second.")
+@click.option("--kill", is_flag=True, help="Kill consumers at random and replace them.")
+@click.option(
+    "--grouped", is_flag=True, help="Put each producer's messages in a group of their own."
+)
+@click.option(
+    "--seed", type=params.whole, metavar="N", help="Seed of the random kills, to repeat a run."
+)
+@queue_name(
+    required=False,
+    help="The same as NAME: an empty queue.  [default: a new one, deleted at the end]",
+)
+@click.option(
+    "--csv", "csv_path", metavar="FILE", help="Write a row of numbers to FILE every second."
+)
 @json_flag
 @click.pass_context
 def stress(
@@ -74,9 +86,9 @@ def stress(
     as_json: bool,
     **flags: int,
 ) -> None:
-    """Let processes put and take messages, and verify that none is lost, doubled or torn.
+    """Run producers and consumers on a queue, and verify that no message is lost or duplicated.
 
-    Shows rates, and percentiles of the time from put to get.
+    It shows rates, and percentiles of the time from put to get.
     """
     plan = _planned(duration, secrets.randbits(32) if seed is None else seed, **flags)
     with Stop() as stop, _csv(csv_path) as write, _progress() as draw:
@@ -116,7 +128,7 @@ def _planned(duration: float | None, seed: int, **flags: int) -> Plan:
 
 @contextmanager
 def _csv(path: str | None) -> Iterator[Watch]:
-    """What writes a sample as a row of the file."""
+    """The function that writes a sample as a row of the file."""
     if path is None:
         yield lambda _: None
         return
@@ -148,7 +160,7 @@ def _rounded(value: float) -> float:
 
 @contextmanager
 def _progress() -> Iterator[Watch]:
-    """What draws a sample: on stderr, and only on a terminal."""
+    """The function that shows a sample: on stderr, and only on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import os
+import select
 import signal
 import sys
+import termios
 import time
+import tty
 from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
 
 import click
 from rich.console import Console, Group
@@ -15,32 +21,29 @@ from rich.live import Live
 from rich.text import Text
 
 import shmq
-from shmq.cli.keyboard import Keys
 from shmq.cli.shared import params
-from shmq.cli.shared.escape import one_line
 from shmq.cli.shared.flags import connected, json_flag
-from shmq.cli.shared.kinds import KINDS, QUEUE, kinds_flag
-from shmq.cli.shared.output import counted, note, show_json, show_table
+from shmq.cli.shared.names import KINDS, QUEUE, kinds_flag
+from shmq.cli.shared.output import counted, note, one_line, show_json, show_table
 from shmq.cli.shared.stop_signal import Stop
 from shmq.cli.top_screen import ORDERS, Row, clipped, draw, look, ordered
 
-__all__ = ["top"]
+__all__ = ["Keyboard", "top"]
 
 #: The shortest time between two frames, in seconds.
 _LEAST_INTERVAL = 0.05
-
 #: The lines around the rows: the title, and what the table has above and below them.
 _AROUND = 5
 
 
-@click.command()
+@click.command(epilog="Example: shmq top --sort depth")
 @click.option(
     "--interval",
     type=params.seconds,
     default="1s",
     metavar="TIME",
     show_default=True,
-    help="How long a frame stands.",
+    help="The time between two updates.",
 )
 @click.option(
     "--sort",
@@ -48,9 +51,9 @@ _AROUND = 5
     type=click.Choice(list(ORDERS)),
     default="name",
     show_default=True,
-    help="What the queues are ordered by, the largest first.",
+    help="Sort by this column, the largest value first.",
 )
-@click.option("--once", is_flag=True, help="Print one frame, and end; so it is without a terminal.")
+@click.option("--once", is_flag=True, help="Print once and end; the default without a terminal.")
 @kinds_flag
 @json_flag
 @click.pass_context
@@ -66,8 +69,8 @@ def top(
 ) -> None:
     """Show what every queue and stream is doing, until q is pressed.
 
-    Depth, age of the oldest message, messages in flight, rates, dead letters, and who is
-    attached. The key s sorts by the next column.
+    The columns are depth, age of the oldest message, messages in flight, rates, dead letters
+    and attached processes. The key s sorts by the next column.
     """
     if interval < _LEAST_INTERVAL:
         raise click.BadParameter(
@@ -103,7 +106,7 @@ def _redraw(broker: shmq.Broker, interval: float, order: str, kinds: Sequence[st
     """Draw until a key or a signal says so; the exit code."""
     console = Console(emoji=False, markup=False, highlight=False)
     orders = list(ORDERS)
-    with Stop() as stop, Keys() as keys:
+    with Stop() as stop, Keyboard() as keys:
         try:
             with Live(console=console, screen=True, auto_refresh=False) as live:
                 key = ""
@@ -147,3 +150,43 @@ def _counts(rows: Sequence[Row]) -> str:
     every = collections.Counter(row.kind for row in rows)
     kinds = [kind for kind in KINDS if every[kind] or kind == QUEUE]
     return ", ".join(counted(every[kind], kind) for kind in kinds)
+
+
+class Keyboard:
+    """While it is entered, the terminal gives keys one by one and does not echo them.
+
+    Where standard input is no terminal there are none. Ctrl-C remains a signal.
+    """
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._before: list[Any] = []
+
+    def wait(self, seconds: float) -> str:
+        """The next key, or "" if none was pressed in that time."""
+        if self._fd < 0:
+            time.sleep(seconds)
+            return ""
+        if not select.select([self._fd], [], [], seconds)[0]:
+            return ""
+        pressed = os.read(self._fd, 1)
+        if not pressed:  # the terminal is gone
+            self._fd = -1
+        return pressed.decode("latin-1")
+
+    def __enter__(self) -> Self:
+        if sys.stdin is not None and sys.stdin.isatty():
+            fd = sys.stdin.fileno()
+            self._before = termios.tcgetattr(fd)
+            tty.setcbreak(fd)
+            self._fd = fd
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._fd >= 0:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)

@@ -1,4 +1,4 @@
-"""One frame of ``shmq top``: what each queue is doing, in as many columns as there is room."""
+"""One frame of ``shmq top``: a row for each queue, in as many columns as fit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rich.table import Table
 
 import shmq
 from shmq.cli.shared.broker_target import is_this_process
-from shmq.cli.shared.escape import one_line
 from shmq.cli.shared.exit_codes import describe
-from shmq.cli.shared.kinds import EXCHANGE, QUEUE, STREAM, found_of, stream_activity
-from shmq.cli.shared.output import age, cell, table
+from shmq.cli.shared.names import EXCHANGE, QUEUE, STREAM, found_of
+from shmq.cli.shared.output import age, cell, one_line, table
+from shmq.cli.stats import stream_activity
 from shmq.diagnose.journals import journal_problem
 
 __all__ = ["ORDERS", "Row", "clipped", "draw", "look", "ordered"]
@@ -41,7 +41,7 @@ class Row:
     journal_lag: int | None = None
     #: What is wrong with the queue's disk; None: nothing.
     unkept: str | None = None
-    #: Processes asleep until a message comes, or until there is space.
+    #: Processes that sleep until there is a message, or space.
     waiting: int = 0
     #: The other processes that are attached, by name and pid.
     who: list[str] = dataclasses.field(default_factory=list)
@@ -49,7 +49,7 @@ class Row:
     problem: str | None = None
 
 
-#: What rows are ordered by: but for the name, the largest first.
+#: The values to sort by, the largest first; rows without a difference by name.
 ORDERS: dict[str, Callable[[Row], float]] = {
     "name": lambda _: 0.0,
     "depth": lambda row: row.depth,
@@ -83,7 +83,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "who": lambda row: ", ".join(row.who),
 }
 
-#: Which go first where there is no room for all.
+#: The columns to leave out if there is no room, in this order.
 _DISPENSABLE = (
     "who",
     "waiting",
@@ -97,7 +97,7 @@ _DISPENSABLE = (
     "out/s",
 )
 
-#: What a table on a terminal has between two columns, and around them all.
+#: The space between two columns of a table on a terminal, and around them all.
 _GAP = 3
 _EDGES = 2
 _LEAST_WHO = 12
@@ -105,7 +105,7 @@ _LEAST_NAME = 8
 
 
 def look(broker: shmq.Broker, kinds: Sequence[str] = ()) -> list[Row]:
-    """What each queue, stream and exchange is doing now, whatever state it is in.
+    """A row for each queue, stream and exchange, also for one that cannot be used.
 
     Of the ``kinds``, or of all if those are empty.
     """
@@ -123,7 +123,7 @@ def _looked_at(
     summary: shmq.QueueSummary | shmq.StreamSummary,
     measure: Callable[[shmq.Broker, str], Row],
 ) -> list[Row]:
-    """Its row, with its problem if it has one; none if it is gone."""
+    """The row of a queue or stream, with its problem; none if it was deleted."""
     name, problem = summary.name, summary.problem
     if problem is None:
         try:
@@ -195,7 +195,7 @@ def draw(rows: Sequence[Row], width: int | None = None) -> Table:
 
 
 def _fit(widths: dict[str, int], width: int) -> None:
-    """Make columns narrower, and leave some out, until they fit."""
+    """Narrow columns and leave some out until they fit."""
     widths["name"] = min(widths["name"], max(_LEAST_NAME, width // 3))
     room = width - _total({name: wide for name, wide in widths.items() if name != "who"}) - _GAP
     if room >= min(widths["who"], _LEAST_WHO):

@@ -13,7 +13,7 @@ import click
 import shmq
 from shmq.cli.shared import params
 from shmq.cli.shared.broker_target import target_of
-from shmq.cli.shared.flags import queue_flag
+from shmq.cli.shared.names import queue_name
 from shmq.supervision.log_lines import show_on_stderr
 from shmq.workers.handler import load
 from shmq.workers.plan import MODES, Plan
@@ -22,22 +22,22 @@ from shmq.workers.supervisor import Supervisor
 __all__ = ["worker"]
 
 
-@click.command()
+@click.command(epilog="Example: shmq worker shop:handle orders --processes 2 --idle-timeout 1s")
 @click.argument("handler", metavar="MODULE:HANDLER")
-@queue_flag(required=False, help="The queue's name [the one that the handler declares].")
+@queue_name(required=False, help="The same as NAME: the queue.  [default: declared by the handler]")
 @click.option(
-    "--processes", type=click.IntRange(min=1), metavar="N", help="How many processes.  [default: 1]"
+    "--processes", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: 1]"
 )
 @click.option(
     "--mode",
     type=click.Choice(MODES),
-    help="In which order messages are handled.  [default: parallel]",
+    help="The order: any, in order per group, or strictly in order.  [default: parallel]",
 )
 @click.option(
     "--prefetch",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many messages a process leases at a time.  [default: 1]",
+    help="Messages that a process leases at a time.  [default: 1]",
 )
 @click.option(
     "--max-messages",
@@ -49,26 +49,26 @@ __all__ = ["worker"]
     "--timeout",
     type=params.seconds,
     metavar="TIME",
-    help="End a process that takes longer than TIME for one message.",
+    help="Kill and replace a process that takes longer than TIME for one message.",
 )
 @click.option(
     "--idle-timeout",
     type=params.seconds,
     metavar="TIME",
-    help="End when no message came for TIME.",
+    help="Stop if no message arrives for TIME.  [default: never]",
 )
 @click.option(
     "--drain-timeout",
     type=params.seconds,
     metavar="TIME",
-    help="When stopped, wait at most TIME for the messages at hand.",
+    help="When stopped, wait at most TIME for current messages.  [default: no limit]",
 )
 def worker(handler: str, drain_timeout: float | None, **given: Any) -> None:
-    """Have a Python function handle the messages of a queue.
+    """Call a Python function for each message of a queue.
 
-    MODULE:HANDLER is imported by every process and called with one message at a time. The
-    message is acknowledged when it returns, and comes back later when it raises. Ctrl-C
-    and SIGTERM let the messages at hand be finished; a second one does not.
+    Every worker process imports MODULE:HANDLER and calls it with one message at a time. If the
+    call returns, the message is acknowledged; if it raises, the message is delivered again
+    later. Ctrl-C and SIGTERM let the current messages be finished; a second one does not.
     """
     if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 - as sys.path has it
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
@@ -94,5 +94,5 @@ def _plan(context: click.Context, handler: str, given: dict[str, Any]) -> Plan:
             chosen |= place
         return dataclasses.replace(found.plan, handler=handler, **chosen)
     if "queue" not in chosen:
-        raise click.UsageError(f"Missing option '-q': {handler} declares no queue")
+        raise click.UsageError(f"{handler} declares no queue: name one, shmq worker {handler} NAME")
     return Plan(handler=handler, **place, **chosen)

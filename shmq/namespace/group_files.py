@@ -18,7 +18,7 @@ from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, Final
 
-from shmq.api.names import SHM, check_name
+from shmq.api.names import MAX_NAME, SHM, check_name
 from shmq.errors import (
     DamagedSegment,
     ForeignSegment,
@@ -41,7 +41,7 @@ __all__ = ["group_names", "look_at", "open_or_make", "remove", "remove_all", "sw
 log = logging.getLogger("shmq.groups")
 
 #: What follows the namespace in a file's name: the stream's id, and the group.
-_OWN: Final = re.compile(r"([0-9a-f]{16})@([A-Za-z0-9._:-]{1,100})", re.ASCII)
+_OWN: Final = re.compile(rf"([0-9a-f]{{16}})@([A-Za-z0-9._:-]{{1,{MAX_NAME}}})", re.ASCII)
 
 
 def open_or_make(

@@ -39,7 +39,7 @@ cdef class Partition(Segment):
         self._bind(control, number, &geo, &o)
         status = shmq_log_prepare(&self.c, &o, last_seen)
         if status == SHMQ_NO_SPACE:
-            raise _no_space(fd, self.c.wanted)
+            raise _no_space(fd, self.c.refused_bytes)
         if status != SHMQ_OK:
             raise _errors.SegmentError(f"the lock of stream {control.name!r} cannot be made")
         self.c.h.behind = behind
@@ -85,7 +85,7 @@ cdef class Partition(Segment):
         if status == SHMQ_DELETED:
             return _deleted_error(name)
         if status == SHMQ_NO_SPACE:
-            return _no_space(self.fd, self.c.wanted)
+            return _no_space(self.fd, self.c.refused_bytes)
         if status == SHMQ_CROWDED:
             return _errors.NoSpace(
                 f"partition {self.number} of stream {name!r} is held by as many readers as it "
@@ -526,9 +526,9 @@ cdef class Partition(Segment):
         return self.c.h.synced >= b.latest
 
     @property
-    def wanted(self) -> int:
+    def awaited(self) -> int:
         """Somebody waits until this offset is on disk."""
-        return self.c.h.wanted
+        return self.c.h.awaited
 
     @property
     def writer(self) -> int:
@@ -541,7 +541,7 @@ cdef class Partition(Segment):
 
     def publish(self, int64_t offset):
         """All before ``offset`` is on disk."""
-        shmq_log_publish(&self.c, offset)
+        shmq_log_mark_synced(&self.c, offset)
 
     def fail(self, uint32_t error):
         """The disk fails with that errno."""

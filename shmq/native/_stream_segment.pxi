@@ -1,7 +1,6 @@
 # The mapped segments of a stream, and the options in them.
 
-_OVERFLOWS = ("drop-oldest", "block")
-_DURABILITIES = ("memory", "journal")
+MAX_PARTITIONS = <int>SHMQ_MAX_PARTITIONS
 
 
 cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64_t identity,
@@ -10,18 +9,9 @@ cdef int _pack_options(shmq_log_options *o, str name, uint64_t stream_id, uint64
     memset(o, 0, sizeof(shmq_log_options))
     o.stream_id = stream_id
     o.identity = identity
-    o.ring_bytes = given["ring_bytes"]
-    o.max_record_bytes = given["max_record_bytes"]
-    o.retention_bytes = given["retention_bytes"] or 0
-    o.retention = <int64_t>((given["retention_seconds"] or 0) * 1e9 + 0.5)
     o.created_at = shmq_wall()
-    o.segment_bytes = given["segment_bytes"]
-    o.partitions = given["partitions"]
-    o.overflow = _OVERFLOWS.index(given["overflow"])
-    o.durability = _DURABILITIES.index(given["durability"])
-    o.confirm = given["confirm"] == "disk"
     memcpy(o.name, PyBytes_AS_STRING(raw), min(len(raw), sizeof(o.name) - 1))
-    return 0
+    return _pack_given(o, given)
 
 
 def partition_bytes(dict options: Mapping[str, Any]) -> int:
@@ -33,18 +23,38 @@ def partition_bytes(dict options: Mapping[str, Any]) -> int:
     return geo.segment_bytes
 
 
+# transfer of a stream: made by tools/options.py
+_DURABILITY = ("memory", "journal")
+_OVERFLOW = ("drop-oldest", "block")
+_CONFIRM = ("memory", "disk")
+
+
+cdef int _pack_given(shmq_log_options *o, dict given) except -1:
+    o.partitions = given["partitions"]
+    o.ring_bytes = given["ring_bytes"]
+    o.retention_bytes = given["retention_bytes"] or 0
+    o.retention = <int64_t>((given["retention_seconds"] or 0) * 1e9 + 0.5)
+    o.durability = _DURABILITY.index(given["durability"])
+    o.overflow = _OVERFLOW.index(given["overflow"])
+    o.max_record_bytes = given["max_record_bytes"]
+    o.confirm = _CONFIRM.index(given["confirm"])
+    o.segment_bytes = given["segment_bytes"]
+    return 0
+
+
 cdef dict _unpack_options(const shmq_log_options *o):
     return {
         "partitions": o.partitions,
         "ring_bytes": o.ring_bytes,
         "retention_bytes": o.retention_bytes or None,
         "retention_seconds": o.retention / 1e9 if o.retention else None,
-        "durability": _DURABILITIES[o.durability % 2],
-        "overflow": _OVERFLOWS[o.overflow % 2],
+        "durability": _DURABILITY[o.durability % 2],
+        "overflow": _OVERFLOW[o.overflow % 2],
         "max_record_bytes": o.max_record_bytes,
-        "confirm": "disk" if o.confirm else "memory",
+        "confirm": _CONFIRM[o.confirm % 2],
         "segment_bytes": o.segment_bytes,
     }
+# end
 
 
 cdef object _no_space(int fd, uint64_t wanted):

@@ -7,7 +7,7 @@ cdef class _Attachment:
     cdef shmq_queue q
     cdef readonly Segment segment
     cdef readonly str name
-    cdef bytes bells               # what q.bells points to
+    cdef bytes bells               # what q.wakeup_prefix points to
     cdef sem_t *semaphores[2]
     cdef uint64_t generation
     cdef uint64_t number           # this process's, in the namespace
@@ -37,7 +37,7 @@ cdef class _Attachment:
         self.segment = segment
         shmq_bind(&self.q, segment.base, segment.fd, &segment.geo)
         self.bells = bells.encode()
-        self.q.bells = PyBytes_AS_STRING(self.bells)
+        self.q.wakeup_prefix = PyBytes_AS_STRING(self.bells)
         self.confirms = self.q.h.options.confirm == 1
         self.blocks = self.q.h.options.overflow == SHMQ_BLOCK
         self.drops = self.q.h.options.overflow == SHMQ_DROP_OLDEST and self.q.journaled
@@ -116,7 +116,7 @@ cdef class _Attachment:
                 f"other; delete the queue"
             )
         if status == SHMQ_NO_SPACE:
-            return _no_space(self.segment.fd, self.q.wanted)
+            return _no_space(self.segment.fd, self.q.refused_bytes)
         if status == SHMQ_CROWDED:
             return _errors.ShmqError(
                 f"queue {self.name!r} has as many handles attached as it can; close some"
@@ -218,8 +218,8 @@ cdef class _Attachment:
         shmq_unlock(&self.q, post)
         if post[0] or post[1]:
             shmq_post(self.semaphores, post)
-        if shmq_must_ring(&self.q):
-            shmq_ring(&self.q)
+        if shmq_must_wake(&self.q):
+            shmq_wake_parties(&self.q)
 
     cdef int _reopen(self) except -1:
         if not self.open_:

@@ -2,7 +2,7 @@
 
 
 @cython.no_gc_clear
-cdef class _Run:
+cdef class _LeasedBatch:
     """Messages leased in one step: what `Batch` and `Packed` have in common."""
 
     cdef _Getter handle
@@ -108,7 +108,7 @@ cdef class _Run:
 
 @cython.no_gc_clear
 @cython.final
-cdef class Batch(_Run):
+cdef class Batch(_LeasedBatch):
     """See :class:`shmq.api.Batch`."""
 
     cdef readonly list bodies
@@ -171,7 +171,7 @@ cdef Batch _new_batch(_Getter handle, shmq_view *views, int count):
 
 @cython.no_gc_clear
 @cython.final
-cdef class Packed(_Run):
+cdef class Packed(_LeasedBatch):
     """See :class:`shmq.api.Packed`."""
 
     cdef readonly bytes data

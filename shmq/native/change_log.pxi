@@ -177,7 +177,7 @@ cdef class Follower:
         cdef bint more = True
         if not self.collected:
             raise ValueError("no batch was collected")
-        shmq_publish_synced(&self.f, segment, offset,
+        shmq_mark_synced(&self.f, segment, offset,
                             SHMQ_BATCH_BYTES + self.pages.used if self.pages.used else 0)
         self.collected = False
         while more:

@@ -85,7 +85,7 @@ cdef class Answer:
         cdef bytes raw = self.payload or b""
         cdef Py_ssize_t i, count = PyBytes_GET_SIZE(raw) // RUN_ROW
         cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(raw)
-        cdef _Sheet sheet = _Sheet(count)
+        cdef _RunColumns sheet = _RunColumns(count)
         if PyBytes_GET_SIZE(raw) % RUN_ROW:
             raise _errors.ServerError(
                 f"the server's answer makes no sense: {len(raw)} bytes are no whole messages")
@@ -117,7 +117,7 @@ cdef uint64_t _asking(bytes where) except 0:
 
 
 cdef void _ask_for(unsigned char *at, bytes where, uint8_t flags=0) noexcept:
-    at[0] = flags if where is None else flags | SHMQ_WHERE
+    at[0] = flags if where is None else flags | SHMQ_FLAG_WHERE
     if where is not None:
         at = shmq_store16(at + 1, <uint16_t>len(where))
         memcpy(at, PyBytes_AS_STRING(where), len(where))
@@ -245,7 +245,7 @@ cdef class Wire:
         if meta is not None:
             head += 4 + PyBytes_GET_SIZE(meta)
         at = self._request(answer, SHMQ_T_PRODUCE, True, head + size)
-        at[0] = flags | (SHMQ_WITH_PROPERTIES if meta is not None else 0)
+        at[0] = flags | (SHMQ_FLAG_PROPERTIES if meta is not None else 0)
         at += 1
         if meta is not None:
             at = shmq_store32(at, <uint32_t>PyBytes_GET_SIZE(meta))
@@ -260,7 +260,7 @@ cdef class Wire:
         ``durable``: its answer is to come once the message is on disk.
         """
         cdef Py_buffer buffer
-        cdef uint8_t flags = SHMQ_WHEN_DURABLE if durable else 0
+        cdef uint8_t flags = SHMQ_FLAG_DURABLE if durable else 0
         if type(body) is bytes:
             return self._produce(meta, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), flags)
         PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE)
@@ -300,7 +300,7 @@ cdef class Wire:
             end += 1
         at = self._request(answer, SHMQ_T_PRODUCE_BATCH, True,
                            size - 2 - PyBytes_GET_SIZE(self.name))
-        at[0] = SHMQ_WHEN_DURABLE if durable else 0
+        at[0] = SHMQ_FLAG_DURABLE if durable else 0
         at = shmq_store32(at + 1, <uint32_t>(end - start))
         for i in range(start, end):
             at = _write_item(at, items[i])
@@ -337,7 +337,7 @@ cdef class Wire:
         cdef size_t size = _asking(where)
         cdef unsigned char *at = self._request(answer, SHMQ_T_SUBSCRIBE, True, 4 + size + tells)
         at = shmq_store32(at, credit)
-        _ask_for(at, where, SHMQ_TELLS if tells else 0)
+        _ask_for(at, where, SHMQ_FLAG_TELLS if tells else 0)
         if tells:
             at[size] = 1
         answer.messages = []
@@ -704,7 +704,7 @@ cdef class Wire:
         cdef int64_t spin
         cdef pollfd poller
         cdef unsigned char *to
-        if not shmq_buffer_reserve(&self.coming, self._wanted()):
+        if not shmq_buffer_reserve(&self.coming, self._room_needed()):
             raise MemoryError
         to = self.coming.data + self.coming.end
         room = self.coming.room - self.coming.end
@@ -751,7 +751,7 @@ cdef class Wire:
         return 0
 
     # The bytes that a recv must have room for: those of the frame that has begun.
-    cdef size_t _wanted(self):
+    cdef size_t _room_needed(self):
         cdef size_t held = self.coming.end - self.coming.start
         cdef uint64_t whole
         if self.tls is None and held >= SHMQ_FRAME_HEADER:
@@ -970,7 +970,7 @@ cdef uint64_t _buffer_bytes(body) except? 0:
 cdef unsigned char *_write_item(unsigned char *at, item) except NULL:
     cdef Py_buffer buffer
     meta, body = (None, item) if type(item) is bytes else <tuple>item
-    at[0] = SHMQ_WITH_PROPERTIES if meta is not None else 0
+    at[0] = SHMQ_FLAG_PROPERTIES if meta is not None else 0
     at += 1
     if meta is not None:
         at = shmq_store32(at, <uint32_t>PyBytes_GET_SIZE(meta))

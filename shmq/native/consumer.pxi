@@ -7,7 +7,7 @@ cdef int64_t FLUSH_AFTER = 10000000  # ns
 # messages that are still about do not keep it, and what it has leased ahead, alive.
 @cython.no_gc_clear
 @cython.final
-cdef class _Gatherer:
+cdef class _AckBuffer:
 
     cdef _Getter handle
     cdef uint64_t *acks
@@ -44,9 +44,11 @@ cdef class _Gatherer:
         self.count += 1
         return 0
 
-    cdef int flush(self) except -1:
+    # Waits for the lock as a get with `block` and `timeout` does.
+    cdef int flush(self, block=False, timeout=None) except -1:
+        cdef int64_t until = UNKNOWN
         if self.count and self.generation == fork_generation:
-            self.handle._lock_gets()
+            self.handle._lock_until(False, SHMQ_NOT_EMPTY, block, timeout, &until)
             self.flush_locked()
             self.handle._unlock()
             self.handle._after()
@@ -69,7 +71,7 @@ cdef class Consumer:
     """
 
     cdef _Getter handle
-    cdef _Gatherer gatherer
+    cdef _AckBuffer gatherer
     cdef shmq_view *views
     cdef int prefetch
     cdef int held                # leased ahead: views[next:held]
@@ -85,7 +87,7 @@ cdef class Consumer:
     def __cinit__(self, _Getter handle, int prefetch, timeout, block, Filter filter):
         self.handle = handle
         self.filter = filter
-        self.gatherer = _Gatherer.__new__(_Gatherer, handle, prefetch)
+        self.gatherer = _AckBuffer.__new__(_AckBuffer, handle, prefetch)
         self.prefetch = prefetch
         self.timeout = timeout
         self.block = block
@@ -172,11 +174,11 @@ cdef class Consumer:
 
     # Flushes, then leases ahead what the filter lets through: how many. Of a consumer that a
     # signal's handler has closed meanwhile, it goes back.
-    def _choose(self):
+    def _select(self):
         if self.ended:
             return 0
         self.next = self.held = 0
-        self.held = self.handle._choose_run(self.filter, self.views, self.prefetch, False,
+        self.held = self.handle._select_run(self.filter, self.views, self.prefetch, False,
                                             self.gatherer)
         if self.ended:
             self.handle._lock_gets()
@@ -190,9 +192,9 @@ cdef class Consumer:
         cdef int status, round_ = 0
         cdef int64_t until = UNKNOWN
         if self.filter is not None and not wait:
-            return self._choose() > 0
+            return self._select() > 0
         if self.filter is not None:
-            return self.handle._wait_filtered(self._choose, self.block, self.timeout) > 0
+            return self.handle._wait_filtered(self._select, self.block, self.timeout) > 0
         while True:
             status = self._refill(wait, round_, &until)
             if status == SHMQ_OK:
@@ -206,10 +208,10 @@ cdef class Consumer:
 
     # A lease counts from the hand-out, not from when the message was leased ahead: one of
     # which more than an eighth is over begins anew, with all that wait behind it.
-    cdef int _renew(self) except -1:
-        cdef int64_t now
+    cdef int _renew(self, bint wait) except -1:
+        cdef int64_t now, until = UNKNOWN
         cdef int i
-        self.handle._lock_gets()
+        self.handle._lock_until(False, SHMQ_NOT_EMPTY, wait and self.block, self.timeout, &until)
         now = shmq_now()
         for i in range(self.next, self.held):
             if shmq_extend(&self.handle.q, self.views[i].receipt, self.lease_time,
@@ -219,10 +221,10 @@ cdef class Consumer:
         return 0
 
     # The next message that is still ours, or None if its lease ran out before.
-    cdef Message _hand_out(self, int64_t now):
+    cdef Message _hand_out(self, int64_t now, bint wait):
         cdef shmq_view *view = &self.views[self.next]
         if view.deadline - now < self.lease_time - self.lease_time // 8:
-            self._renew()
+            self._renew(wait)
         self.next += 1
         if shmq_hand(&self.handle.q, view.receipt, now) != SHMQ_OK:
             return None
@@ -239,10 +241,10 @@ cdef class Consumer:
                 raise self.handle._closed_error()
             now = shmq_time(&self.handle.q)
             if self.gatherer.count and now - self.gatherer.since >= FLUSH_AFTER:
-                self.gatherer.flush()
+                self.gatherer.flush(wait and self.block, self.timeout)
             if self.next >= self.held and not self._get_more(wait):
                 return None
-            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now)
+            message = self._hand_out(shmq_time(&self.handle.q) if self.next == 0 else now, wait)
             if message is not None:
                 return message
         return None

@@ -14,7 +14,7 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
     cdef int64_t waited = 0, slice_
     cdef sem_t *semaphore
     shmq_bind(&q, segment.base, segment.fd, &segment.geo)
-    q.bells = PyBytes_AS_STRING(stem)
+    q.wakeup_prefix = PyBytes_AS_STRING(stem)
     while status == SHMQ_BUSY:
         slice_ = shmq_patience(waited, AT_ONCE, shmq_lock_holder(&q))
         if not slice_:
@@ -29,8 +29,8 @@ def mark_deleted(Segment segment, str not_empty, str not_full, str bells):
     asleep[0], asleep[1] = q.h.asleep[0], q.h.asleep[1]
     if status == SHMQ_OK:
         shmq_unlock(&q, post)
-    shmq_ring(&q)
-    shmq_ring_synced(&q)
+    shmq_wake_parties(&q)
+    shmq_wake_synced(&q)
     shmq_wake_writer(&q)
     for bell, name in enumerate((not_empty, not_full)):
         raw = name.encode()

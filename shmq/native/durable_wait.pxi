@@ -28,9 +28,9 @@ cdef class _Confirmer(_Attachment):
         """How many settled messages keep their slots until the journal has that, too."""
         return self.q.h.spent
 
-    def wanted(self, uint64_t seq):
+    def request_sync(self, uint64_t seq):
         """Have the writer not linger with what was put up to ``seq``. Does not wait."""
-        shmq_want_synced(&self.q, seq)
+        shmq_request_sync(&self.q, seq)
 
     def wait_synced(self, uint64_t seq, timeout: float | None) -> bool:
         """Wait until all up to ``seq`` is on disk: whether it is, within ``timeout`` seconds.
@@ -43,7 +43,7 @@ cdef class _Confirmer(_Attachment):
     cdef bint _wait_synced(self, uint64_t seq, int64_t until) except -1:
         cdef int status = SHMQ_TIMED_OUT
         cdef int64_t left = SYNC_SLICE
-        shmq_want_synced(&self.q, seq)
+        shmq_request_sync(&self.q, seq)
         while shmq_synced(&self.q) < seq:
             if until != FOREVER:
                 left = min(SYNC_SLICE, until - _real_now())
@@ -70,7 +70,7 @@ cdef class _Confirmer(_Attachment):
         if confirm != "disk":
             raise _errors.InvalidOption(f"confirm={confirm!r} must be one of 'memory', 'disk'")
         if not self.q.journaled:
-            durability = _DURABILITIES[self.q.h.options.durability % 3]
+            durability = _DURABILITY[self.q.h.options.durability % 3]
             raise _errors.InvalidOption(
                 f"confirm='disk': queue {self.name!r} keeps no journal "
                 f"(durability={durability!r}): make it with durability='journal', or put with "

@@ -1,10 +1,6 @@
 # The server's end of the wire protocol: see shmq/core/server/server.h. All but the I/O of Session
 # is C.
 
-PRODUCE_RIGHT = SHMQ_MAY_PRODUCE
-CONSUME_RIGHT = SHMQ_MAY_CONSUME
-ADMIN_RIGHT = SHMQ_MAY_ADMIN
-
 
 @cython.no_gc_clear
 cdef class Engine:
@@ -132,7 +128,7 @@ cdef class Engine:
         self._settle()
         return more and attached_queue != NULL
 
-    def choose(self, queue: Handle) -> bool:
+    def serve_filtered(self, queue: Handle) -> bool:
         """Give messages of the queue to those who wait for certain ones, as some have arrived.
 
         Whether any of them still wait.
@@ -141,7 +137,7 @@ cdef class Engine:
         cdef bint more
         if attached_queue == NULL:
             return False
-        more = shmq_attached_queue_choose(attached_queue, True)
+        more = shmq_attached_queue_serve_filtered(attached_queue, True)
         attached_queue = self._attached_queue_of(queue)
         if attached_queue != NULL:
             attached_queue.filtered_awaited = more
@@ -295,22 +291,22 @@ cdef void _attached_queue_failed(shmq_attached_queue *attached_queue) noexcept:
     self.control.failed((<Handle>attached_queue.data)._error(SHMQ_DAMAGED))
 
 
-cdef shmq_wanted *_compile_for(shmq_engine *engine, const unsigned char *text, uint32_t size,
+cdef shmq_filter_request *_compile_for(shmq_engine *engine, const unsigned char *text, uint32_t size,
                                char *why) noexcept:
     cdef Engine self = <Engine>engine.data
     cdef Filter filter
-    cdef shmq_wanted *wanted = NULL
+    cdef shmq_filter_request *request = NULL
     cdef bytes told
     try:
         filter = self.control.compile(
             PyBytes_FromStringAndSize(<const char *>text, size).decode())
-        wanted = <shmq_wanted *>calloc(1, sizeof(shmq_wanted) + filter.c.bytes)
-        if wanted == NULL:
+        request = <shmq_filter_request *>calloc(1, sizeof(shmq_filter_request) + filter.c.bytes)
+        if request == NULL:
             raise MemoryError
-        memcpy(wanted.code, filter.c.code, filter.c.bytes)
-        wanted.filter.code = wanted.code
-        wanted.filter.bytes = filter.c.bytes
-        return wanted
+        memcpy(request.code, filter.c.code, filter.c.bytes)
+        request.filter.code = request.code
+        request.filter.bytes = filter.c.bytes
+        return request
     except (_errors.InvalidOption, UnicodeDecodeError) as error:
         told = str(error).encode()[:SHMQ_WHY_BYTES - 1].decode(errors="ignore").encode()
     except Exception as error:
@@ -320,11 +316,11 @@ cdef shmq_wanted *_compile_for(shmq_engine *engine, const unsigned char *text, u
     return NULL
 
 
-cdef void _wait_at_attached_queue(shmq_attached_queue *attached_queue, cbool choosy) noexcept:
+cdef void _wait_at_attached_queue(shmq_attached_queue *attached_queue, cbool filtered) noexcept:
     cdef Engine self = <Engine>attached_queue.engine.data
     try:
-        if choosy:
-            self.control.wait_chosen(<object>attached_queue.data)
+        if filtered:
+            self.control.wait_filtered(<object>attached_queue.data)
         else:
             self.control.wait(<object>attached_queue.data)
     except Exception as error:

@@ -14,7 +14,7 @@ cdef class _Getter(_Putter):
         if timeout is not None:
             _check_timeout(timeout)
         if where is not None:
-            return self._get_chosen(_filter_of(where), block, timeout)
+            return self._get_filtered(_filter_of(where), block, timeout)
         while True:
             # Nobody is told that there is nothing, or sleeps, by half the truth.
             self._lock_until(round_ > 0, SHMQ_NOT_EMPTY, block, timeout, &until)
@@ -33,8 +33,8 @@ cdef class _Getter(_Putter):
             if not self._may_wait(SHMQ_NOT_EMPTY, block, timeout, &until, &round_):
                 raise self._empty(block, timeout)
 
-    cdef object _get_chosen(self, Filter filter, block, timeout):
-        found = self._wait_filtered(lambda: self.choose(filter, 1), block, timeout)
+    cdef object _get_filtered(self, Filter filter, block, timeout):
+        found = self._wait_filtered(lambda: self.select(filter, 1), block, timeout)
         if found:
             return found[0]
         if block and timeout is not None:
@@ -56,7 +56,7 @@ cdef class _Getter(_Putter):
         cdef shmq_view *views
         if where is not None:
             filter = _filter_of(where)
-            return self._wait_filtered(lambda: self.choose(filter, most), block, timeout)
+            return self._wait_filtered(lambda: self.select(filter, most), block, timeout)
         views = _new_views(most)
         try:
             while not messages:
@@ -156,13 +156,13 @@ cdef class _Getter(_Putter):
 
     # ---- by a filter ----
 
-    def choose(self, Filter filter not None, int most) -> list[api.Message]:
+    def select(self, Filter filter not None, int most) -> list[api.Message]:
         """Lease what the filter lets through of what is there, up to ``most`` messages."""
         cdef shmq_view *views = _new_views(most)
         cdef int got, i
         cdef list messages = []
         try:
-            got = self._choose_run(filter, views, most, True, None)
+            got = self._select_run(filter, views, most, True, None)
             for i in range(got):
                 message = _new_message(self, &views[i], None)
                 if message is not None:
@@ -174,8 +174,8 @@ cdef class _Getter(_Putter):
     # How many were leased, in the order of the queue: `most`, or all that there are. The lock
     # is held for a part of the search at a time, and of the whole queue at first, so that
     # nobody is told by half the truth that there is nothing.
-    cdef int _choose_run(self, Filter filter, shmq_view *views, int most, bint handed,
-                         _Gatherer gatherer) except -1:
+    cdef int _select_run(self, Filter filter, shmq_view *views, int most, bint handed,
+                         _AckBuffer gatherer) except -1:
         cdef shmq_choice choice
         cdef int64_t now
         cdef int status = SHMQ_OK, got = 0

@@ -257,7 +257,7 @@ cdef class Handle(_RowMover):
         """Make a staged message visible; whether it was still there."""
         cdef int status
         self._lock()
-        status = shmq_publish(&self.q, receipt, shmq_now())
+        status = shmq_commit_staged(&self.q, receipt, shmq_now())
         self._unlock()
         return status == SHMQ_OK
 
@@ -367,9 +367,9 @@ cdef class Handle(_RowMover):
 
 cdef dict _journal_numbers(const shmq_header *h):
     cdef shmq_journal j = h.journal
-    cdef bint journaled = _DURABILITIES[h.options.durability % 3] == "journal"
+    cdef bint journaled = _DURABILITY[h.options.durability % 3] == "journal"
     return {
-        "durability": _DURABILITIES[h.options.durability % 3],
+        "durability": _DURABILITY[h.options.durability % 3],
         "journal_lag": max(0, <int64_t>(h.fresh_tail - j.synced)) if journaled else 0,
         "journal_waiting": h.spent,
         "journal_synced": j.synced,

@@ -5,7 +5,7 @@ cdef enum:
 
 # The numbers of a run while it is being made.
 @cython.final
-cdef class _Sheet:
+cdef class _RunColumns:
     cdef bytes sequences, receipts, slots
     cdef uint64_t *sequence
     cdef uint64_t *receipt
@@ -42,11 +42,11 @@ cdef class _Lessor(_Reader):
         cdef uint64_t most = self._most(max, None), room
         cdef uint64_t budget = 0x7FFFFFFFFFFFFFFF if max_bytes is None else _budget(max_bytes)
         cdef int64_t ns = _lease_ns(seconds)
-        cdef _Sheet sheet
+        cdef _RunColumns sheet
         self._be_usable()
         for attempt in range(2):
             room = min(most, <uint64_t>self.q.h.visible + shmq_inbox_count(self.q.h))
-            sheet = _Sheet(room)
+            sheet = _RunColumns(room)
             if room:
                 self._lease_onto(sheet, room, budget, ns)
             if sheet.count or attempt:
@@ -54,7 +54,7 @@ cdef class _Lessor(_Reader):
             self._tick()  # what dead processes held is there, too
         return sheet.run()
 
-    cdef int _lease_onto(self, _Sheet sheet, uint64_t room, uint64_t budget,
+    cdef int _lease_onto(self, _RunColumns sheet, uint64_t room, uint64_t budget,
                          int64_t ns) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now, until = shmq_now() + ns
@@ -91,7 +91,7 @@ cdef class _Lessor(_Reader):
         return True
 
     # What was leased, and will not be handed out after all, counts for nothing.
-    cdef int _give_back(self, _Sheet sheet) except -1:
+    cdef int _give_back(self, _RunColumns sheet) except -1:
         try:
             self._settle_run(RETURN, sheet.receipts, sheet.count, 0)
         except _errors.ShmqError:
@@ -111,7 +111,7 @@ cdef class _Lessor(_Reader):
             raise _errors.InvalidOption(
                 f"sequences has {len(raw) // 8} numbers: no queue holds so many messages")
         count = <uint32_t>(PyBytes_GET_SIZE(raw) // 8)
-        cdef _Sheet sheet = _Sheet(count)
+        cdef _RunColumns sheet = _RunColumns(count)
         self._be_usable()
         self._tick()  # what dead processes held is there again
         room = shmq_search_room(count)
@@ -128,7 +128,7 @@ cdef class _Lessor(_Reader):
             free(table)
         return sheet.run()
 
-    cdef int _lease_found(self, _Sheet sheet, const uint64_t *which, const uint32_t *where,
+    cdef int _lease_found(self, _RunColumns sheet, const uint64_t *which, const uint32_t *where,
                           uint32_t count, int64_t ns) except -1:
         cdef int status = SHMQ_OK
         cdef int64_t now, until = shmq_now() + ns

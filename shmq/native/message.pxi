@@ -7,7 +7,7 @@ cdef class Message:
     """See :class:`shmq.api.Message`."""
 
     cdef _Getter handle
-    cdef _Gatherer gatherer  # of its consumer; None if it came one by one
+    cdef _AckBuffer gatherer  # of its consumer; None if it came one by one
     cdef object raw          # the body's bytes; None while they are only in shared memory
     cdef object decoded
     cdef object meta
@@ -266,7 +266,7 @@ cdef Message _bare_message(_Getter handle, const shmq_view *view):
 # The message of a lease just taken. A small body is copied without the lock: the bytes
 # are ours as long as the slot's word says so, so if it still does after the copy, the
 # copy is good. If the lease was lost meanwhile the application never had it: None.
-cdef Message _new_message(_Getter handle, const shmq_view *view, _Gatherer gatherer):
+cdef Message _new_message(_Getter handle, const shmq_view *view, _AckBuffer gatherer):
     cdef Message message = _bare_message(handle, view)
     message.gatherer = gatherer
     if view.body_bytes <= SMALL:

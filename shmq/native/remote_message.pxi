@@ -202,7 +202,7 @@ cdef RemoteMessage _new_delivery(Wire wire, shmq_reader *r, queue, Acks acks, ui
     message.delivery_count = shmq_read16(r)
     message.priority = shmq_read8(r)
     flags = shmq_read8(r)
-    if flags & SHMQ_WITH_PROPERTIES:
+    if flags & SHMQ_FLAG_PROPERTIES:
         size = shmq_read32(r)
         at = shmq_read_bytes(r, size)
         if at == NULL:

@@ -227,7 +227,7 @@ cdef int _check_restored(Restoration restoration, int status, uint64_t seq) exce
     if status == SHMQ_OK:
         return 0
     if status == SHMQ_NO_SPACE:
-        raise _no_space(restoration.segment.fd, restoration.q.wanted)
+        raise _no_space(restoration.segment.fd, restoration.q.refused_bytes)
     why = {SHMQ_FULL: "the queue is full", SHMQ_TOO_LARGE: "it is too large"}.get(
         status, f"the core said {status}")
     raise _errors.FileError(

@@ -35,7 +35,7 @@ cdef class _RowMover(_Lessor):
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
         cdef shmq_put c
         if hasattr(rows, "offsets"):
-            return self._chunks_of(_Table(self, rows))
+            return self._chunks_of(_RowTable(self, rows))
         memset(&c, 0, sizeof(c))
         c.priority = self.q.middle
         for row in rows:
@@ -50,7 +50,7 @@ cdef class _RowMover(_Lessor):
             chunks.append((self._chunk(prepared_puts, bytes_), len(prepared_puts)))
         return chunks
 
-    cdef list _chunks_of(self, _Table table):
+    cdef list _chunks_of(self, _RowTable table):
         cdef list chunks = []
         cdef Py_ssize_t start = 0, i
         cdef uint64_t size, bytes_ = SHMQ_ROW_CHUNK_HEAD
@@ -66,7 +66,7 @@ cdef class _RowMover(_Lessor):
         chunks.append((self._chunk_of(table, start, table.count, bytes_), table.count - start))
         return chunks
 
-    cdef bytes _chunk_of(self, _Table table, Py_ssize_t start, Py_ssize_t end, uint64_t size):
+    cdef bytes _chunk_of(self, _RowTable table, Py_ssize_t start, Py_ssize_t end, uint64_t size):
         cdef bytes chunk = PyBytes_FromStringAndSize(NULL, size)
         cdef unsigned char *to = <unsigned char *>PyBytes_AS_STRING(chunk)
         cdef uint64_t hash_[2]
@@ -101,7 +101,7 @@ cdef class _RowMover(_Lessor):
     cdef uint64_t _put_size(self, const shmq_put *put) except 0:
         cdef uint32_t more = 0
         if put.delay > 0 or put.dedupe != NULL:
-            more = SHMQ_LATER_BYTES
+            more = SHMQ_DEFERRED_PUT_BYTES
         if shmq_fits(&self.q, put.body_bytes, put.meta_bytes + more) != SHMQ_OK:
             raise self._too_large(put.body_bytes, put.meta_bytes)
         return shmq_row_bytes(put)
@@ -303,7 +303,7 @@ cdef class _RowMover(_Lessor):
 
     # A large row is written without the lock, into space that is ours and pinned.
     cdef int _stage_large(self, _RowRun *run, shmq_put *put, bint asleep_if_full) except -1:
-        cdef uint32_t more = shmq_later_bytes(&self.q, put)
+        cdef uint32_t more = shmq_deferred_put_bytes(&self.q, put)
         cdef uint64_t seq = 0
         cdef int64_t now
         cdef shmq_view view
@@ -370,7 +370,7 @@ cdef class _RowMover(_Lessor):
                     if not publish:
                         shmq_abandon(&self.q, run.receipts[i])
                         continue
-                    status = shmq_publish(&self.q, run.receipts[i], now)
+                    status = shmq_commit_staged(&self.q, run.receipts[i], now)
                     if status == SHMQ_OK:
                         run.published += 1
                     elif status != SHMQ_DUPLICATE and status != SHMQ_STALE:
@@ -389,7 +389,7 @@ cdef inline const shmq_put *_put_of(prepared, shmq_put *plain) noexcept:
 
 
 @cython.final
-cdef class _Table:
+cdef class _RowTable:
     """The rows of a shmq.api.Rows, read as puts."""
 
     cdef _RowMover queue

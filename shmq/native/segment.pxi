@@ -1,6 +1,9 @@
 # A mapped segment, and the options in it.
 
 LAYOUT_VERSION = SHMQ_LAYOUT_VERSION
+MAX_CAPACITY = <int>SHMQ_MAX_CAPACITY
+MAX_PRIORITIES = <int>SHMQ_MAX_PRIORITIES
+MAX_NAME = <int>SHMQ_NAME_MAX
 
 cdef uint64_t fork_generation = 1
 
@@ -9,7 +12,7 @@ def forked():
     """Tell the core that this process is a fork's child: handles attach anew."""
     global fork_generation
     fork_generation += 1
-    shmq_ring_forked()
+    shmq_wakeups_forked()
 
 
 def generation() -> int:
@@ -25,10 +28,6 @@ cdef int64_t _ns(seconds) except? -1:
     return <int64_t>(seconds * 1e9 + 0.5)
 
 
-cdef object _seconds(int64_t ns):
-    return ns / 1e9
-
-
 cdef int _copy_name(char *to, str name) except -1:
     cdef bytes raw = name.encode("ascii")
     memset(to, 0, SHMQ_NAME_BYTES)
@@ -36,33 +35,40 @@ cdef int _copy_name(char *to, str name) except -1:
     return 0
 
 
-_OVERFLOWS = ("reject", "block", "drop-oldest")
-_DURABILITIES = ("memory", "snapshot", "journal")
-
-
 cdef int _pack_options(shmq_options *o, str name, uint64_t queue_id, dict given) except -1:
     memset(o, 0, sizeof(shmq_options))
     o.queue_id = queue_id
+    o.hash_key = queue_id
+    o.created_at = shmq_wall()
+    _copy_name(o.name, name)
+    o.dead_letters = given["dead_letter"] is not None
+    return _pack_given(o, given)
+
+
+# transfer of a queue: made by tools/options.py
+_ON_EXPIRED = ("dead-letter", "drop")
+_OVERFLOW = ("reject", "block", "drop-oldest")
+_DURABILITY = ("memory", "snapshot", "journal")
+_CONFIRM = ("memory", "disk")
+
+
+cdef int _pack_given(shmq_options *o, dict given) except -1:
+    o.capacity = given["capacity"]
     o.arena_bytes = given["arena_bytes"]
     o.max_message_bytes = given["max_message_bytes"]
-    o.created_at = shmq_wall()
-    o.visibility = _ns(given["visibility_timeout"])
-    o.ttl = _ns(given["ttl"] or 0)
-    o.retry = _ns(given["retry_delay"])
-    o.retry_max = _ns(given["retry_delay_max"])
-    o.dedupe_window = _ns(given["dedupe_window"])
-    o.snapshot_interval = _ns(given["snapshot_interval"])
-    o.hash_key = queue_id
-    o.capacity = given["capacity"]
-    o.priorities = given["priorities"]
+    o.visibility = <int64_t>((given["visibility_timeout"]) * 1e9 + 0.5)
     o.max_deliveries = given["max_deliveries"] or 0
-    o.overflow = _OVERFLOWS.index(given["overflow"])
-    o.drop_expired = given["on_expired"] == "drop"
-    o.dead_letters = given["dead_letter"] is not None
-    o.durability = _DURABILITIES.index(given["durability"])
-    o.confirm = given["confirm"] == "disk"
-    _copy_name(o.name, name)
     _copy_name(o.dead_letter, given["dead_letter"] or "")
+    o.ttl = <int64_t>((given["ttl"] or 0) * 1e9 + 0.5)
+    o.drop_expired = _ON_EXPIRED.index(given["on_expired"])
+    o.priorities = given["priorities"]
+    o.retry = <int64_t>((given["retry_delay"]) * 1e9 + 0.5)
+    o.retry_max = <int64_t>((given["retry_delay_max"]) * 1e9 + 0.5)
+    o.dedupe_window = <int64_t>((given["dedupe_window"]) * 1e9 + 0.5)
+    o.overflow = _OVERFLOW.index(given["overflow"])
+    o.durability = _DURABILITY.index(given["durability"])
+    o.snapshot_interval = <int64_t>((given["snapshot_interval"]) * 1e9 + 0.5)
+    o.confirm = _CONFIRM.index(given["confirm"])
     return 0
 
 
@@ -71,20 +77,21 @@ cdef dict _unpack_options(const shmq_options *o):
         "capacity": o.capacity,
         "arena_bytes": o.arena_bytes,
         "max_message_bytes": o.max_message_bytes,
-        "visibility_timeout": _seconds(o.visibility),
+        "visibility_timeout": o.visibility / 1e9,
         "max_deliveries": o.max_deliveries or None,
-        "dead_letter": o.dead_letter.decode("ascii") if o.dead_letters else None,
-        "ttl": _seconds(o.ttl) if o.ttl else None,
-        "on_expired": "drop" if o.drop_expired else "dead-letter",
+        "dead_letter": o.dead_letter.decode("ascii") or None,
+        "ttl": o.ttl / 1e9 if o.ttl else None,
+        "on_expired": _ON_EXPIRED[o.drop_expired % 2],
         "priorities": o.priorities,
-        "retry_delay": _seconds(o.retry),
-        "retry_delay_max": _seconds(o.retry_max),
-        "dedupe_window": _seconds(o.dedupe_window),
-        "overflow": _OVERFLOWS[o.overflow % 3],
-        "durability": _DURABILITIES[o.durability % 3],
-        "snapshot_interval": _seconds(o.snapshot_interval),
-        "confirm": "disk" if o.confirm else "memory",
+        "retry_delay": o.retry / 1e9,
+        "retry_delay_max": o.retry_max / 1e9,
+        "dedupe_window": o.dedupe_window / 1e9,
+        "overflow": _OVERFLOW[o.overflow % 3],
+        "durability": _DURABILITY[o.durability % 3],
+        "snapshot_interval": o.snapshot_interval / 1e9,
+        "confirm": _CONFIRM[o.confirm % 2],
     }
+# end
 
 
 cdef object _no_space(int fd, uint64_t wanted):
@@ -148,7 +155,7 @@ cdef class Segment:
         if status == SHMQ_OK:
             status = shmq_prepare(&q, &o)
         if status == SHMQ_NO_SPACE:
-            raise _no_space(fd, q.wanted)
+            raise _no_space(fd, q.refused_bytes)
         if status != SHMQ_OK:
             raise _errors.SegmentError(f"the lock of queue {name!r} cannot be made")
         if publish:

@@ -38,7 +38,7 @@ cdef class Bell:
 
     def ring(self):
         """Wake the one who sleeps on it."""
-        shmq_post_bell(self.semaphore)
+        shmq_post_wakeup(self.semaphore)
 
     def sleep(self, double seconds) -> bool:
         """Sleep until it is rung, at most so long: whether it was.
@@ -157,8 +157,8 @@ cdef class Watch:
         """
         self.queue = queue
         self.bell = bell
-        self.w.choosy = event == EVENT_ARRIVED
-        self.w.event = SHMQ_NOT_EMPTY if self.w.choosy else event
+        self.w.filtered = event == EVENT_ARRIVED
+        self.w.event = SHMQ_NOT_EMPTY if self.w.filtered else event
         self.w.n = 0 if bell is None else bell.number
         self.w.place = SHMQ_NIL
         self.w.seen = LONG_AGO
@@ -199,7 +199,7 @@ cdef class Watch:
     @property
     def event(self) -> int:
         """EVENT_NOT_EMPTY, EVENT_NOT_FULL or EVENT_ARRIVED."""
-        return EVENT_ARRIVED if self.w.choosy else self.w.event
+        return EVENT_ARRIVED if self.w.filtered else self.w.event
 
     @property
     def due(self) -> float:
@@ -235,7 +235,7 @@ def scan(list watches: list[Watch], bint closely) -> tuple[list[Watch], list[Wat
     cdef int64_t now = shmq_now(), earliest = now + WAIT_SLICE, at
     cdef Watch watch
     for watch in watches:
-        if not watch.queue.open_ or shmq_stirs(&watch.queue.q, &watch.w, closely):
+        if not watch.queue.open_ or shmq_is_woken(&watch.queue.q, &watch.w, closely):
             stirring.append(watch)
             continue
         at = shmq_watch_due(&watch.queue.q, &watch.w)

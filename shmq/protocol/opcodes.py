@@ -1,26 +1,36 @@
-"""The names of the DEADBEEF wire protocol, which remote clients speak: docs/protocol.md."""
+"""The numbers of the wire protocol: opcodes.toml, by tools/protocol.py."""
 
 from __future__ import annotations
 
 import enum
+import struct
 from typing import Final
+
+from shmq import errors
 
 __all__ = [
     "DEFAULT_PORT",
+    "ERRORS",
     "FOREVER",
     "HEADER",
+    "HEADS",
     "MAGIC",
     "MAX_FRAME",
     "MAX_HELLO",
+    "MAX_PING",
     "MORE",
     "PROTOCOL_VERSION",
+    "RIGHTS",
+    "TEXTS",
+    "UNUSED_TYPE",
+    "Feature",
     "Flag",
+    "Right",
     "Status",
     "Type",
 ]
 
-#: The version that stands in the header of every frame. A change of any byte or rule of
-#: the protocol is a change of this.
+#: The version that stands in the header of every frame.
 PROTOCOL_VERSION: Final = 1
 
 MAGIC: Final = 0xDEADBEEF
@@ -31,17 +41,23 @@ HEADER: Final = 16
 #: Where a server listens and a client calls, if nothing else is said.
 DEFAULT_PORT: Final = 9999
 
+#: No operation has this type, and none will.
+UNUSED_TYPE: Final = 0x7E
+
 #: The longest payload of a request that a server takes, in bytes, if nothing else is said.
-MAX_FRAME: Final = 16 << 20
+MAX_FRAME: Final = 16_777_216
 
 #: The longest payload of a first HELLO where a token is asked for, in bytes.
-MAX_HELLO: Final = 4096
+MAX_HELLO: Final = 4_096
+
+#: The longest payload of a PING, in bytes.
+MAX_PING: Final = 64
 
 #: The status of a DELIVER that further frames of the same CONSUME follow.
-MORE: Final = 0x0100
+MORE: Final = 256
 
 #: A wait without limit, a delay by the queue's own back-off, a redrive of all.
-FOREVER: Final = 0xFFFFFFFF
+FOREVER: Final = 4_294_967_295
 
 
 class Type(enum.IntEnum):
@@ -99,17 +115,17 @@ class Type(enum.IntEnum):
     REPLY = 0x7F
 
 
-class Flag(enum.IntFlag):
-    """The flags of a message, a CONSUME, a DELIVER or an APPEND; which depends on the type."""
+class Flag(enum.IntEnum):
+    """The flags of a payload; which of them it may have depends on the type."""
 
-    PROPERTIES = 0x01  # PRODUCE, DELIVER: properties follow
-    DURABLE = 0x02  # PRODUCE, APPEND: answer once it is on disk
-    PRODUCER = 0x04  # APPEND: the producer's id and the sequence follow
-    GAPS = 0x08  # APPEND: the sequence may jump forward
-    SETTLED = 0x01  # CONSUME, SUBSCRIBE: settled on delivery
-    CHOSEN = 0x04  # CONSUME, SUBSCRIBE: an expression follows
-    TELLS = 0x08  # SUBSCRIBE: HANDED says what the application has got
-    REDELIVERED = 0x02  # DELIVER: it was delivered before
+    PROPERTIES = 0x01  # PRODUCE, a message of a PRODUCE_BATCH, DELIVER
+    DURABLE = 0x02  # PRODUCE, PRODUCE_BATCH itself, APPEND
+    SETTLED = 0x01  # CONSUME, SUBSCRIBE
+    WHERE = 0x04  # CONSUME, SUBSCRIBE
+    TELLS = 0x08  # SUBSCRIBE
+    REDELIVERED = 0x02  # DELIVER
+    PRODUCER = 0x04  # APPEND
+    GAPS = 0x08  # APPEND
 
 
 class Status(enum.IntEnum):
@@ -140,3 +156,167 @@ class Status(enum.IntEnum):
     FRAME_TOO_LARGE = 0x8003
     UNAUTHORIZED = 0x8004
     TIMED_OUT = 0x8005
+
+
+class Right(enum.IntEnum):
+    """What a token may do to a queue or a stream: bits of a mask."""
+
+    PRODUCE = 1
+    CONSUME = 2
+    ADMIN = 4
+
+
+class Feature(enum.StrEnum):
+    """What a server can do beside what every one of version 1 can: a HELLO names it."""
+
+    RETURN = "return"
+    PEEK = "peek"
+    REDRIVE = "redrive"
+    WHERE = "where"
+    COLUMNS = "columns"
+    STAGING = "staging"
+    EXCHANGES = "exchanges"
+    OWN_QUEUES = "own-queues"
+    SCHEMAS = "schemas"
+    FILTERS = "filters"
+    STREAMS = "streams"
+    HOLDS = "holds"
+    NAMES = "names"
+    HANDED = "handed"
+    ON_DAMAGE = "on-damage"
+
+
+#: The numbers that a payload begins with, behind the name or the member.
+HEADS: Final[dict[Type, struct.Struct]] = {
+    Type.PRODUCE: struct.Struct("!B"),
+    Type.PRODUCE_BATCH: struct.Struct("!BI"),
+    Type.CONSUME: struct.Struct("!IIB"),
+    Type.SUBSCRIBE: struct.Struct("!IB"),
+    Type.UNSUBSCRIBE: struct.Struct("!I"),
+    Type.NACK: struct.Struct("!I"),
+    Type.EXTEND: struct.Struct("!I"),
+    Type.COLUMNS: struct.Struct("!III"),
+    Type.LEASE_RUN: struct.Struct("!IQI"),
+    Type.LEASE_AGAIN: struct.Struct("!I"),
+    Type.READ_RUN: struct.Struct("!I"),
+    Type.ROUTE: struct.Struct("!I"),
+    Type.HOLD: struct.Struct("!QII"),
+    Type.STAGE: struct.Struct("!I"),
+    Type.HANDED: struct.Struct("!I"),
+    Type.PEEK: struct.Struct("!I"),
+    Type.REDRIVE: struct.Struct("!I"),
+    Type.APPEND: struct.Struct("!QBIBII"),
+    Type.FETCH: struct.Struct("!QIIII"),
+    Type.OFFSET_AT: struct.Struct("!QIQ"),
+    Type.SEATS: struct.Struct("!B"),
+    Type.HEARTBEAT: struct.Struct("!Q"),
+    Type.SHARE_TAKE: struct.Struct("!IB"),
+    Type.SHARE_SETTLE: struct.Struct("!BQ"),
+    Type.REPARTITION: struct.Struct("!QI"),
+}
+
+#: The right that a type needs, where that does not depend on what it asks for.
+RIGHTS: Final[dict[Type, Right]] = {
+    Type.CREATE: Right.ADMIN,
+    Type.DELETE: Right.ADMIN,
+    Type.PURGE: Right.ADMIN,
+    Type.PRODUCE: Right.PRODUCE,
+    Type.PRODUCE_BATCH: Right.PRODUCE,
+    Type.CONSUME: Right.CONSUME,
+    Type.SUBSCRIBE: Right.CONSUME,
+    Type.ACK: Right.CONSUME,
+    Type.NACK: Right.CONSUME,
+    Type.REJECT: Right.CONSUME,
+    Type.EXTEND: Right.CONSUME,
+    Type.COLUMNS: Right.CONSUME,
+    Type.LEASE_RUN: Right.CONSUME,
+    Type.LEASE_AGAIN: Right.CONSUME,
+    Type.READ_RUN: Right.CONSUME,
+    Type.ROUTE: Right.PRODUCE,
+    Type.HOLD: Right.CONSUME,
+    Type.STAGE: Right.PRODUCE,
+    Type.PUBLISH: Right.PRODUCE,
+    Type.STAGED: Right.PRODUCE,
+    Type.RETURN: Right.CONSUME,
+    Type.PEEK: Right.CONSUME,
+    Type.STREAM_CREATE: Right.ADMIN,
+    Type.STREAM_DELETE: Right.ADMIN,
+    Type.APPEND: Right.PRODUCE,
+    Type.FETCH: Right.CONSUME,
+    Type.OFFSET_AT: Right.CONSUME,
+    Type.SEATS: Right.CONSUME,
+    Type.JOIN: Right.CONSUME,
+    Type.HEARTBEAT: Right.CONSUME,
+    Type.LEAVE: Right.CONSUME,
+    Type.SHARE_TAKE: Right.CONSUME,
+    Type.SHARE_SETTLE: Right.CONSUME,
+    Type.REPARTITION: Right.ADMIN,
+}
+
+#: The errors that a server answers with a status; a client raises the first.
+ERRORS: Final[dict[Status, tuple[type[errors.ShmqError], ...]]] = {
+    Status.QUEUE_FULL: (errors.Full,),
+    Status.QUEUE_EMPTY: (errors.Empty,),
+    Status.NO_QUEUE: (
+        errors.NoSuchQueue,
+        errors.NoSuchExchange,
+        errors.QueueDeleted,
+        errors.NoSuchStream,
+        errors.StreamDeleted,
+    ),
+    Status.QUEUE_EXISTS: (errors.QueueExists, errors.StreamExists, errors.ExchangeExists),
+    Status.BAD_REQUEST: (errors.InvalidOption, errors.InvalidName),
+    Status.TOO_LARGE: (errors.MessageTooLarge,),
+    Status.LEASE_EXPIRED: (errors.LeaseExpired,),
+    Status.UNSUPPORTED: (errors.Unsupported,),
+    Status.NO_SPACE: (errors.NoSpace,),
+    Status.SHUTTING_DOWN: (errors.ShuttingDown,),
+    Status.INTERNAL: (errors.ServerError,),
+    Status.FORBIDDEN: (errors.Forbidden,),
+    Status.OUT_OF_RANGE: (errors.OffsetOutOfRange,),
+    Status.FENCED: (errors.MemberFenced, errors.PartitionSealed),
+    Status.OUT_OF_SEQUENCE: (errors.OutOfSequence,),
+    Status.NO_GROUP: (errors.NoSuchGroup,),
+    Status.BUSY: (errors.LockTimeout,),
+    Status.DAMAGED: (errors.DamagedFile,),
+    Status.FRAME_TOO_LARGE: (errors.MessageTooLarge,),
+    Status.UNAUTHORIZED: (errors.Unauthorized,),
+    Status.TIMED_OUT: (errors.ConnectionLost,),
+}
+
+#: What a client says of a status, and whether it says so whatever the server said.
+TEXTS: Final[dict[Status, tuple[str, bool]]] = {
+    Status.QUEUE_FULL: ("{what} is full", False),
+    Status.QUEUE_EMPTY: ("no message is in {what}", False),
+    Status.NO_QUEUE: ("there is no {what}", False),
+    Status.QUEUE_EXISTS: ("{what} exists with other options", False),
+    Status.BAD_REQUEST: ("the server refused the form of a request about {what}", False),
+    Status.TOO_LARGE: ("the message can never fit into {what}", False),
+    Status.LEASE_EXPIRED: (
+        "a receipt of {what} is no longer good: its lease ended, or the message was settled",
+        True,
+    ),
+    Status.UNSUPPORTED: (
+        "the server of {what} does not know this request, or not for this queue",
+        False,
+    ),
+    Status.NO_SPACE: ("the server of {what} has no more shared memory or disk", False),
+    Status.SHUTTING_DOWN: ("the server of {what} is shutting down", False),
+    Status.INTERNAL: ("the server failed at a request about {what}: its log says why", False),
+    Status.FORBIDDEN: ("the token has no right to do this to {what}", False),
+    Status.FENCED: ("a member of a group of {what} is none any more, or lost its partition", False),
+    Status.NO_GROUP: ("{what} has no such group", False),
+    Status.BUSY: (
+        "a lock of {what} is held by a process that is stopped or very busy: try again",
+        False,
+    ),
+    Status.FRAME_TOO_LARGE: ("a request about {what} is larger than the server takes", False),
+    Status.UNAUTHORIZED: (
+        "the server of {what} wants a token that it knows: give token= or set SHMQ_TOKEN",
+        True,
+    ),
+    Status.TIMED_OUT: (
+        "the server of {what} closed the connection, which was idle for too long",
+        False,
+    ),
+}

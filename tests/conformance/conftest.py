@@ -14,7 +14,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Queue
-from tests.fronts import FRONTS
+from tests.support.fronts import FRONTS
 
 Connect = Callable[[], Broker]
 

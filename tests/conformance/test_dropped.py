@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shmq import Broker, Queue, Share
-from tests.processes.tools import run_script
+from tests.support.processes import run_script
 
 from .conftest import Connect
 

@@ -15,7 +15,7 @@ import pytest
 
 import shmq
 from shmq import Broker, Record, Stream
-from tests.persisting import persisting
+from tests.support.persisting import persisting
 
 from .conftest import Connect
 from .tools import LATER, PATIENCE, SOON, eventually

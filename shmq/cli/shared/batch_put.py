@@ -1,4 +1,4 @@
-"""Puts what text stands for, in batches, and counts what went in."""
+"""Messages given as flags or lines: their flags, their bodies, and batches that are put."""
 
 from __future__ import annotations
 
@@ -6,24 +6,88 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 import shmq
 from shmq.api.options import Confirm
+from shmq.cli.shared import params
 from shmq.cli.shared.stop_signal import Stop
 
-__all__ = ["CODECS", "Putting", "decode"]
+__all__ = ["CODECS", "BatchPut", "check_messages", "decode", "message_flags"]
 
 #: What ``--codec`` takes. All but text and bytes are read as JSON.
 CODECS = ("text", "bytes", "json", "msgpack", "command", "event")
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: How long one wait for space lasts before signals are looked for, in seconds.
 SLICE = 0.25
 
 
-class Putting:
+_FLAGS = (
+    click.option(
+        "-m", "--message", "messages", multiple=True, metavar="TEXT",
+        help="A message; may be repeated.",
+    ),
+    click.option(
+        "--file", "path", metavar="FILE",
+        help="Each line of FILE is a message; - is standard input.",
+    ),
+    click.option(
+        "--priority", type=params.priority, metavar="N|low|normal|high",
+        help="A higher priority is delivered first.  [default: the middle one]",
+    ),
+    click.option(
+        "--group", type=params.text, metavar="NAME",
+        help="The group: its messages are delivered in order, one at a time.",
+    ),
+    click.option(
+        "--header", "headers", type=params.header, multiple=True, metavar="KEY=VALUE",
+        help="A header; may be repeated.",
+    ),
+    click.option("--delay", type=params.seconds, metavar="TIME", help="Deliver only after TIME."),
+    click.option("--ttl", type=params.seconds, metavar="TIME", help="Expire after TIME."),
+    click.option(
+        "--dedupe-id", type=params.text, metavar="ID",
+        help="Drop the message if ID was put within the dedupe window; with one -m.",
+    ),
+    click.option(
+        "--codec", type=click.Choice(CODECS), default="text", show_default=True,
+        help="How bodies are stored; all but text and bytes are given as JSON.",
+    ),
+    click.option(
+        "--block/--no-block", default=None,
+        help="Wait while a queue is full, or fail.  [default: as its overflow option]",
+    ),
+    click.option(
+        "--timeout", type=params.seconds, metavar="TIME",
+        help="Wait for space at most TIME, counted from the last message put.",
+    ),
+    click.option(
+        "--confirm", type=click.Choice(["memory", "disk"]),
+        help="Where messages must be before they are counted.  [default: the queue's option]",
+    ),
+)  # fmt: skip
+
+
+def message_flags(command: F) -> F:
+    """The flags that give messages and their properties."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def check_messages(messages: tuple[str, ...], path: str | None, dedupe_id: str | None) -> None:
+    """Raise :class:`click.UsageError` for flags of :func:`message_flags` that contradict."""
+    if messages and path is not None:
+        raise click.UsageError("-m and --file exclude each other: drop one")
+    if dedupe_id is not None and len(messages) != 1:
+        raise click.UsageError("--dedupe-id names one message: give exactly one -m TEXT")
+
+
+class BatchPut:
     """Puts messages that share their properties.
 
     ``block`` and ``timeout`` are those of ``Queue.put``; the timeout counts from the
@@ -62,7 +126,7 @@ class Putting:
         return self._queue.name
 
     def put_one(self, text: bytes, dedupe_id: str | None) -> None:
-        """Put the one message that ``text`` stands for."""
+        """Put the one message of ``text``."""
         body = self._body(text, "the message")
         waits = self._patience > 0
         limit = self._patience if 0 < self._patience < float("inf") else None
@@ -77,7 +141,7 @@ class Putting:
         self.count += not put.duplicate
 
     def put_all(self, texts: list[bytes], place: Callable[[int], str]) -> None:
-        """Put what ``texts`` stand for, going on from the texts before.
+        """Put the messages of ``texts``, which follow those of earlier calls.
 
         Where one of them stands for nothing, those before it are put and its ``place``
         is named. Raises :class:`~shmq.Full` if not all of them went in.
@@ -117,7 +181,7 @@ class Putting:
                 raise KeyboardInterrupt
 
     def _slice(self, left: float) -> float | None:
-        """How long one put of many may wait; for the disk it waits in one piece."""
+        """The timeout of one put_many; a wait for the disk is not cut in slices."""
         if left <= 0:
             return None
         if self._confirms:
@@ -134,7 +198,7 @@ class Putting:
         )
 
     def _body(self, text: bytes, place: str) -> Any:
-        """The body that ``text`` stands for; raises an error that names its ``place``."""
+        """The body of ``text``. Raises an error that names its ``place``."""
         if len(text) > self._longest:
             raise shmq.MessageTooLarge(
                 f"{place} has {len(text)} bytes, more than the {self._longest} that the queue "
@@ -147,7 +211,7 @@ class Putting:
 
 
 def decode(text: bytes, codec: str) -> Any:
-    """The body that ``text`` stands for under ``codec``. Raises ValueError with the reason."""
+    """The body of ``text`` under ``codec``. Raises ValueError with the reason."""
     if codec == "bytes":
         return text
     try:
@@ -169,7 +233,7 @@ def decode(text: bytes, codec: str) -> Any:
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """Turn what a codec cannot hold into a refusal."""
+    """Turn the error of a codec that cannot hold a value into a refusal."""
     try:
         yield
     except shmq.ShmqError:

@@ -1,4 +1,4 @@
-"""Where a command works: on a namespace of this host, or on a server's queues."""
+"""The namespace or the server that a command works on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What names the place, and what goes with a server.
+#: The options that name the place, and those for a server alone.
 _PLACES = ("url", "namespace", "context")
 _CREDENTIALS = ("token", "cafile", "cert", "key")
 
@@ -41,10 +41,10 @@ FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """A place, and what said so."""
+    """A place, and the option, variable or context that chose it."""
 
     place: Context
-    #: ``--url``, ``SHMQ_URL``, ``context 'name'`` and the like; None: nothing did.
+    #: ``--url``, ``SHMQ_URL``, ``context 'name'`` and the like; None: the default.
     origin: str | None
 
     @property
@@ -58,7 +58,7 @@ class Target:
         )
 
     def server(self, connect_timeout: float = 5.0, request_timeout: float = 30.0) -> address.Target:
-        """The server. Raises :class:`shmq.InvalidOption` for what is no URL, and for files."""
+        """The server. Raises :class:`shmq.InvalidOption` for a bad URL or file."""
         from shmq.client.remote import address  # noqa: PLC0415 - with a server alone
 
         assert self.place.url is not None
@@ -69,7 +69,7 @@ class Target:
         )
 
     def connect(self, **timeouts: float) -> shmq.Broker:
-        """The broker there. Raises what :func:`shmq.connect` does, and takes its timeouts."""
+        """The broker. Takes the timeouts of :func:`shmq.connect` and raises its errors."""
         if self.place.url is None:
             return shmq.connect(self.namespace)
         from shmq.client.remote.broker import RemoteBroker  # noqa: PLC0415 - with a server alone
@@ -78,7 +78,7 @@ class Target:
 
 
 def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-    """The names of contexts that begin so; none where they cannot be had."""
+    """The names of contexts with that beginning; none if the file cannot be read."""
     try:
         return [name for name in contexts.read().known if name.startswith(begun)]
     except (shmq.ShmqError, OSError):
@@ -86,42 +86,45 @@ def complete_contexts(_: click.Context, __: click.Parameter, begun: str) -> list
 
 
 def is_this_process(broker: shmq.Broker, attachment: shmq.Attachment) -> bool:
-    """Whether it is this command that is attached; a pid of a server's host is another's."""
+    """Whether the attachment is this process; a pid of another host never is."""
     return attachment.pid == os.getpid() and isinstance(broker, LocalBroker)
 
 
 def target_flags(command: F) -> F:
-    """The flags of ``shmq`` itself that say where its commands work."""
+    """The options of ``shmq`` itself that choose the place."""
     for decorate in reversed(
         (
             click.option(
                 "-n",
                 "--namespace",
+                metavar="NAME",
                 envvar="SHMQ_NAMESPACE",
-                show_envvar=True,
-                help="The namespace of the queues, on this host  [default: default-UID].",
+                help="A namespace of this host.  [$SHMQ_NAMESPACE]",
             ),
             click.option(
                 "--url",
+                metavar="URL",
                 envvar="SHMQ_URL",
-                show_envvar=True,
-                help="The server of the queues: shmq://HOST:PORT, with TLS shmqs://HOST:PORT.",
+                help="shmq://HOST:PORT, or shmqs:// with TLS.  [$SHMQ_URL]",
             ),
             click.option(
                 "--context",
                 metavar="NAME",
                 shell_complete=complete_contexts,
-                help="The context of the queues: see shmq context.",
+                help="A saved server or namespace: see shmq context.",
             ),
             click.option(
-                "--token", envvar="SHMQ_TOKEN", show_envvar=True, help="The token for the server."
+                "--token",
+                metavar="TOKEN",
+                envvar="SHMQ_TOKEN",
+                help="The token for the server.  [$SHMQ_TOKEN]",
             ),
             *(
-                click.option(f"--{name}", type=FILE, metavar="FILE", help=told)
-                for name, told in (
-                    ("cafile", "With TLS: whom to trust, instead of what the system does."),
-                    ("cert", "With mutual TLS: the certificate of this client."),
-                    ("key", "With mutual TLS: its key, unless the certificate's file has it."),
+                click.option(f"--{name}", type=FILE, metavar="FILE", help=text)
+                for name, text in (
+                    ("cafile", "TLS: the CAs; --cert, --key: this client's files."),
+                    ("cert", "The client's certificate, for mutual TLS."),
+                    ("key", "The key of the client's certificate."),
                 )
             ),
         )
@@ -131,7 +134,7 @@ def target_flags(command: F) -> F:
 
 
 def target_of(context: click.Context) -> Target:
-    """Where the command works: a flag says so, the environment, the current context, or nothing.
+    """The place: of an option, the environment, the current context, or the default.
 
     Raises :class:`click.UsageError` for flags that exclude each other, and
     :class:`~shmq.cli.shared.contexts.ContextsError`.
@@ -152,7 +155,7 @@ def target_of(context: click.Context) -> Target:
 
 
 def _place(root: click.Context, flag: str | None) -> tuple[Context, str | None]:
-    """The place that the flag names, or that is meant without one; and what said so."""
+    """The place that the flag names, or without one the default; and what chose it."""
     if flag == "context":
         return contexts.read().get(root.params["context"]), "--context"
     for name in ("url", "namespace"):
@@ -167,5 +170,5 @@ def _place(root: click.Context, flag: str | None) -> tuple[Context, str | None]:
 
 
 def typed(root: click.Context, name: str) -> bool:
-    """Whether that flag of ``shmq`` itself stands on the command line."""
+    """Whether that option of ``shmq`` itself was on the command line."""
     return root.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -1,4 +1,4 @@
-"""The file of contexts: where queues are, under names, with the tokens to get at them."""
+"""The file of contexts: servers and namespaces under names, with tokens."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class ContextsError(ShmqError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Where queues are: a server, or a namespace of this host."""
+    """A server, or a namespace of this host."""
 
     url: str | None = None
     namespace: str | None = None
-    #: What the server knows this user by. No repr shows it.
+    #: The token for the server. No repr shows it.
     token: str | None = dataclasses.field(default=None, repr=False)
-    #: Files for TLS, as absolute paths: whom to trust, and who this is.
+    #: Files for TLS, as absolute paths: the trusted CAs, and this client's certificate and key.
     cafile: str | None = None
     cert: str | None = None
     key: str | None = None
 
     def as_dict(self) -> dict[str, str]:
-        """What is set, by its name; the token included."""
+        """The fields that are set, with the token."""
         return {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -66,13 +66,13 @@ class Contexts:
 def path() -> Path:
     """The file of contexts: ``shmq/contexts.json`` in XDG_CONFIG_HOME, or in ~/.config."""
     home = os.environ.get("XDG_CONFIG_HOME", "")
-    # The XDG base directory specification has relative paths ignored.
+    # The XDG base directory specification demands that relative paths are ignored.
     folder = Path(home) if Path(home).is_absolute() else Path.home() / ".config"
     return folder / "shmq" / "contexts.json"
 
 
 def read() -> Contexts:
-    """The contexts there are; none where there is no file.
+    """The contexts; none if there is no file.
 
     Raises :class:`ContextsError` for a file that others may read or write, or that is
     none of contexts, and OSError.
@@ -95,10 +95,10 @@ def read() -> Contexts:
 
 @contextlib.contextmanager
 def rewriting() -> Iterator[Contexts]:
-    """The contexts, to be changed, which are written when the block is left without an error.
+    """The contexts, to be changed; they are written if the block ends without an error.
 
-    One process at a time does so; whoever reads finds the old file or the new one. Raises
-    as :func:`read` does.
+    One process at a time does so; a reader finds the old file or the new one. Raises the
+    errors of :func:`read`.
     """
     file = path()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

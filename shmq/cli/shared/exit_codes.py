@@ -7,7 +7,7 @@ import enum
 import click
 
 import shmq
-from shmq.cli.shared.escape import one_line
+from shmq.cli.shared.output import one_line
 
 __all__ = ["Code", "code_of", "describe"]
 
@@ -18,7 +18,7 @@ class Code(enum.IntEnum):
     OK = 0
     #: Refused, or failed in a way that has no code of its own.
     REFUSED = 1
-    #: The command line is wrong, an option's value or a name included.
+    #: The command line is wrong, or an option's value, or a name.
     USAGE = 2
     #: There was no message to show or to consume, or no record at that offset.
     NOTHING = 3
@@ -34,12 +34,12 @@ class Code(enum.IntEnum):
     NO_SPACE = 8
     #: The segment, or a file, is damaged, foreign, or of another version.
     SEGMENT = 9
-    #: What was to be verified is not as it should be, or what is stale was left there.
+    #: A check found a problem, and did not fix it.
     WRONG = 10
     #: The server cannot be reached, the connection was lost, it is shutting down, or
-    #: nobody replied to a request in time.
+    #: no reply to a request came in time.
     UNREACHED = 11
-    #: The token is missing or wrong, or has not the right.
+    #: The token is missing or wrong, or lacks the right.
     DENIED = 12
     #: Ended by Ctrl-C.
     INTERRUPTED = 130
@@ -85,7 +85,7 @@ def code_of(error: BaseException) -> Code:
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong and what to do about it, in one line; empty if nothing is to be said."""
+    """What went wrong and what to do about it, in one line; empty for an interruption."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return ""
     if isinstance(error, click.UsageError):
@@ -103,16 +103,13 @@ def describe(error: BaseException) -> str:
 
 
 def _hint(error: click.UsageError) -> str:
-    """What to write instead, where a flag or a name stands in the wrong place."""
+    """What to write instead of a flag or a name in the wrong place."""
     command = error.ctx.command if error.ctx is not None else None
     if isinstance(error, click.NoSuchOption) and error.option_name in {"-n", "--namespace"}:
-        return f" -n stands before the command: shmq -n NAME {command.name if command else ''}"
-    params = command.params if command is not None else []
-    takes_flag = any("-q" in param.opts for param in params) and not any(
-        param.name == "positional" for param in params
-    )
-    if takes_flag and "unexpected extra argument" in error.message:
-        return ": a queue is named with -q"
+        return f": put -n before the command: shmq -n NAME {command.name if command else ''}"
+    names = {param.name for param in command.params} if command is not None else set()
+    if "unexpected extra argument" in error.message and {"names", "streams"} <= names:
+        return ": name a queue with -q, a stream with --stream"
     return ""
 
 

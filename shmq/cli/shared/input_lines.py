@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
 import shmq
 
-__all__ = ["Lines", "open_lines"]
+__all__ = ["InputLines", "open_lines", "progress"]
 
 _CHUNK = 1 << 16
 
 
-class Lines:
-    """What stands between newlines in a file, without them.
+class InputLines:
+    """The lines of a file, without their newlines.
 
     Iterating gives lists of lines: those that could be had without waiting, so that
     a slow writer's line is not held back.
@@ -27,11 +28,11 @@ class Lines:
     def __init__(self, file: io.RawIOBase, name: str, longest: int) -> None:
         self._file = file
         self._longest = longest
-        #: What the file is called in messages.
+        #: The name of the file for errors.
         self.name = name
         #: The size of the file in bytes, if it has one.
         self.size = _size(file)
-        #: Whether somebody types the lines.
+        #: Whether the lines are typed on a terminal.
         self.typed = file.isatty()
         #: How many bytes have been read.
         self.read = 0
@@ -41,6 +42,10 @@ class Lines:
 
         Memory is bounded by that: by ``longest`` bytes and a chunk.
         """
+        with self._file:
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[list[bytes]]:
         begun: list[bytes] = []
         held, number = 0, 1
         while chunk := self._read():
@@ -71,7 +76,7 @@ class Lines:
         return chunk
 
 
-def open_lines(path: str | None, longest: int) -> Lines:
+def open_lines(path: str | None, longest: int) -> InputLines:
     """The lines of the file ``path``; of standard input if it is None or ``-``.
 
     Raises :class:`click.ClickException` where there is nothing to read.
@@ -79,9 +84,9 @@ def open_lines(path: str | None, longest: int) -> Lines:
     if path is None or path == "-":
         if sys.stdin is None:
             raise click.UsageError("standard input is closed: give -m TEXT or --file FILE")
-        return Lines(io.FileIO(sys.stdin.fileno(), closefd=False), "standard input", longest)
+        return InputLines(io.FileIO(sys.stdin.fileno(), closefd=False), "standard input", longest)
     try:
-        return Lines(io.FileIO(path), repr(path), longest)
+        return InputLines(io.FileIO(path), repr(path), longest)
     except OSError as error:
         raise _unreadable(repr(path), error) from error
 
@@ -95,3 +100,32 @@ def _unreadable(name: str, error: OSError) -> click.ClickException:
 def _size(file: io.RawIOBase) -> int | None:
     status = os.fstat(file.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+@contextlib.contextmanager
+def progress(lines: InputLines) -> Iterator[Callable[[int], None]]:
+    """Show how far ``lines`` were read, and the count that the yielded function is given."""
+    if lines.typed or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - on a terminal alone
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    shown = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[count]:,} messages"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %" if lines.size else ""),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with shown:
+        task = shown.add_task(lines.name, total=lines.size or None, count=0)
+        yield lambda count: shown.update(task, completed=lines.read, count=count)

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shmq.cli.shared.escape import one_line
-
 # Rich is loaded with the first table: most commands print lines.
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,13 +27,15 @@ __all__ = [
     "counted",
     "duration",
     "note",
+    "one_line",
+    "printable",
     "show",
     "show_json",
     "show_table",
     "table",
 ]
 
-#: The width that a table is laid out in where no terminal bounds it.
+#: The width of a table without a terminal.
 _UNBOUNDED = 100_000
 
 
@@ -59,13 +59,13 @@ def show_json(value: Any) -> None:
 
 
 def note(line: str) -> None:
-    """Print ``line`` to stderr, as one line behind the command's name."""
+    """Print ``line`` to stderr, as one line after ``shmq:``."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(f"shmq: {one_line(line)}", err=True)
 
 
 class Warnings(logging.Handler):
-    """Prints what the library warns of as notes, each once."""
+    """Prints each warning of the library once, as a note."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -158,3 +158,18 @@ def cell(value: object) -> Text:
 
 def _on_a_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def printable(text: str, keep: str = "") -> str:
+    """``text`` with every character escaped that is neither printable nor in ``keep``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line, escaped as by :func:`printable`."""
+    return printable(" ".join(text.split()))

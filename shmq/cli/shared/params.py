@@ -1,4 +1,4 @@
-"""How the text of a flag becomes a value: sizes, times, priorities, headers.
+"""The values of flags, parsed from text: sizes, times, priorities, headers.
 
 Each function raises :class:`click.BadParameter`, which click completes with the
 flag's name.
@@ -77,7 +77,7 @@ def seconds(value: str) -> float:
 
 
 def moment(value: str) -> float:
-    """Seconds since 1970: a number, or so long ago if it has a unit: ``90s``, ``5m``, ``2h``."""
+    """Seconds since 1970: a number, or with a unit an age: ``90s``, ``5m``, ``2h``."""
     number = seconds(value)
     return number if re.fullmatch(r"[0-9.]+", value) else time.time() - number
 
@@ -106,7 +106,7 @@ def priority(value: str) -> int:
 
 
 def text(value: str) -> str:
-    """Text that is valid Unicode; what the shell passed in other encodings is refused."""
+    """Valid Unicode; text in another encoding is refused."""
     try:
         value.encode()
     except UnicodeEncodeError:

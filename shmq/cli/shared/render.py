@@ -1,4 +1,4 @@
-"""A message as JSON, as text, or as the bytes it is.
+"""Messages and records as JSON, as text, or as the bytes they are.
 
 ``docs/cli.md`` fixes the shape of the JSON.
 """
@@ -9,10 +9,12 @@ import base64
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import shmq
+from shmq.cli.shared.output import printable
 
 __all__ = [
     "FORMATS",
@@ -25,6 +27,8 @@ __all__ = [
     "dumps",
     "plain",
     "raw",
+    "record_as_dict",
+    "record_writer",
 ]
 
 #: What ``--format`` takes.
@@ -44,7 +48,7 @@ class WithBody(Protocol):
 
 
 class Readable(WithBody, Protocol):
-    """What is shown of a message, wherever it comes from."""
+    """The parts of a message that are shown; a queue or a file may have it."""
 
     @property
     def sequence(self) -> int:
@@ -104,7 +108,7 @@ def as_json(message: Readable) -> str:
 
 
 def as_dict(message: Readable) -> dict[str, Any]:
-    """The message with its properties, out of what JSON can hold.
+    """The message with its properties, as values of JSON.
 
     ``encoding`` says what ``body`` is: ``text`` (the body is that string), ``json``
     (the body is that value) or ``base64`` (of the body's bytes).
@@ -130,7 +134,7 @@ def _other_properties(message: Readable) -> dict[str, Any]:
 
 
 def body_of(message: WithBody) -> tuple[Any, str]:
-    """What JSON has of the body, and the ``encoding`` that :func:`as_dict` tells."""
+    """The body as a value of JSON, and the ``encoding`` of :func:`as_dict`."""
     body = _decoded(message)
     if isinstance(body, str):
         return body, "text"
@@ -145,7 +149,7 @@ def body_of(message: WithBody) -> tuple[Any, str]:
 
 
 def _decoded(message: WithBody) -> Any:
-    """The body as its codec has it, or its bytes where they are not what the codec says."""
+    """The decoded body, or its bytes if the codec cannot decode them."""
     try:
         return message.body
     except (shmq.ShmqError, ValueError, TypeError, RecursionError):
@@ -153,7 +157,7 @@ def _decoded(message: WithBody) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """``value`` out of what JSON has; bytes become ``{"base64": …}``, NaN its name."""
+    """``value`` as a value of JSON; bytes become ``{"base64": …}``, NaN its name."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
@@ -180,3 +184,50 @@ def _base64(data: bytes) -> str:
 def dumps(value: Any) -> str:
     """``value`` as one line of ASCII."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+class _Seen:
+    """A record with the attributes of :class:`WithBody`."""
+
+    def __init__(self, record: shmq.Record) -> None:
+        self._record = record
+
+    @property
+    def body(self) -> Any:
+        """The value, decoded."""
+        return self._record.body
+
+    @property
+    def view(self) -> memoryview:
+        """The value's bytes."""
+        return memoryview(self._record.value)
+
+
+def record_as_dict(record: shmq.Record) -> dict[str, Any]:
+    """The record as values of JSON; ``encoding`` says what ``value`` is."""
+    value, encoding = body_of(_Seen(record))
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": None if record.key is None else record.key.decode(errors="backslashreplace"),
+        "headers": plain(record.headers),
+        "codec": record.codec,
+        "value": value,
+        "encoding": encoding,
+    }
+
+
+def record_writer(as_json: bool, with_key: bool) -> Callable[[shmq.Record], bytes]:
+    """The function that turns a record into its line of output."""
+    if as_json:
+        return lambda record: dumps(record_as_dict(record)).encode() + b"\n"
+
+    def line(record: shmq.Record) -> bytes:
+        text = as_text(_Seen(record))
+        if sys.stdout.isatty():
+            text = printable(text, keep="\n\t")
+        key = (record.key or b"") + b"\t" if with_key else b""
+        return key + text.encode(errors="backslashreplace") + b"\n"
+
+    return line

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that a loop honours where it can stop cleanly."""
+"""Ctrl-C and SIGTERM as a request to stop, which a loop checks between two steps."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Stop"]
 class Stop:
     """While it is entered, the first signal only sets :attr:`signal`.
 
-    So nothing is interrupted between a message's coming and going and the count of
-    it. Within :meth:`interruptible`, and from the second signal on, KeyboardInterrupt
-    is raised. A signal that the process was started to ignore stays ignored.
+    So no step is interrupted between moving a message and counting it. Within
+    :meth:`interruptible`, and from the second signal on, KeyboardInterrupt is raised. A signal
+    that the process was started to ignore stays ignored.
     """
 
     def __init__(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from shmq import api
-from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.api.group import GroupOptions
+from shmq.api.options import check_one_of, check_whole
 from shmq.client.group.group_context import GroupContext
 from shmq.client.group.member import LocalMember
 from shmq.client.group.member_name import member_name
@@ -16,16 +17,12 @@ from shmq.namespace.namespace import Namespace
 from shmq.native import _group, _stream
 
 __all__ = [
-    "SESSION_TIMEOUT",
     "LocalGroup",
     "group_options",
     "open_group",
     "summaries",
     "summary_of",
 ]
-
-#: For how many seconds a member may be silent, unless the group says otherwise.
-SESSION_TIMEOUT: Final = 30.0
 
 
 def open_group(
@@ -57,16 +54,15 @@ def group_options(
     start: api.GroupStart,
 ) -> dict[str, Any]:
     """What a group is made with. Raises TypeError, InvalidOption."""
-    if assignment is not None:
-        check_one_of("assignment", assignment, ("range", "round-robin", "sticky"))
-    check_one_of("start", start, ("earliest", "latest"))
-    session = SESSION_TIMEOUT if session_timeout is None else session_timeout
-    check_seconds("session_timeout", session, least=0.001)
+    given = {"assignment": assignment, "session_timeout": session_timeout}
+    options = GroupOptions.checked(
+        {"start": start, **{key: value for key, value in given.items() if value is not None}}
+    )
     return {
-        "session": round(session * 1e9),
+        "session": round(options.session_timeout * 1e9),
         "lease": 0,
-        "assignment": assignment or "range",
-        "latest": start == "latest",
+        "assignment": options.assignment,
+        "latest": options.start == "latest",
         "max_deliveries": None,
         "held": 0,
         "dead_letter": None,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
 from shmq import api
-from shmq.api.names import check_name
 from shmq.api.options import check_one_of, check_seconds, check_whole
+from shmq.api.share import ShareOptions
 from shmq.client.group.dead_letters import DeadLetterTarget, move_to_dead_letters
 from shmq.client.group.group_context import GroupContext
 from shmq.client.group.member import LOOK_EVERY, SLICE
@@ -50,7 +50,7 @@ def open_share(
 ) -> LocalShare:
     """Join the group of that name that shares the stream, made if there is none."""
     check_one_of("on_damage", on_damage, ("raise", "skip"))
-    options, called = share_options(**given), member_name(member)
+    options, called = share_options(given), member_name(member)
     if options["dead_letter"] is not None:
         dead_letter_target.checked(options["dead_letter"])
     group_state = group_files.open_or_make(
@@ -61,26 +61,17 @@ def open_share(
     )
 
 
-def share_options(
-    *,
-    lease: float = 30.0,
-    max_deliveries: int | None = 5,
-    dead_letter: str | None = None,
-    held: int = 4096,
-    start: api.GroupStart = "earliest",
-) -> dict[str, Any]:
+def share_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a group that shares is made with. Raises TypeError, InvalidOption, InvalidName."""
-    check_one_of("start", start, ("earliest", "latest"))
+    options = ShareOptions.checked(given)
     return {
         "session": 0,
-        "lease": round(check_seconds("lease", lease, least=0.001) * 1e9),
+        "lease": round(options.lease * 1e9),
         "assignment": "shared",
-        "latest": start == "latest",
-        "max_deliveries": None
-        if max_deliveries is None
-        else check_whole("max_deliveries", max_deliveries, 1, 65_535),
-        "held": check_whole("held", held, 1, _group.MOST_HELD),
-        "dead_letter": None if dead_letter is None else check_name(dead_letter),
+        "latest": options.start == "latest",
+        "max_deliveries": options.max_deliveries,
+        "held": options.held,
+        "dead_letter": options.dead_letter,
     }
 
 

@@ -28,7 +28,7 @@ from shmq.api.options import DEAD_LETTER_ROOM, STAGING_BYTES, Confirm, QueueOpti
 from shmq.client.local import dead_letters, staging
 from shmq.client.local.batch_window import LocalPipeline
 from shmq.client.local.waiting import async_get, wait_thread
-from shmq.client.local.waiting.filtered_wait import wait_chosen
+from shmq.client.local.waiting.filtered_wait import wait_filtered
 from shmq.client.shared import definitions, durability, durable_wait, openers
 from shmq.client.shared.docstrings import document
 from shmq.client.shared.policy import compile_filter
@@ -342,7 +342,7 @@ class LocalQueue(_core.Handle, api.Queue):
         return f"{kept}: wait (block=True), consume, or make it larger"
 
     def _wait_filtered(self, attempt: Callable[[], _T], block: bool, timeout: float | None) -> _T:
-        return wait_chosen(self, attempt, block, timeout)
+        return wait_filtered(self, attempt, block, timeout)
 
     def _not_confirmed(self, sequence: int, taken: int) -> ShmqError:
         return durable_wait.not_confirmed(self, sequence, taken)

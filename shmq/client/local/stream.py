@@ -497,11 +497,11 @@ class LocalStreams:
         check_name(name, "stream")
         with contextlib.suppress(FileError):  # then its files go as they are
             self._bring_back(name)
-        try:
-            Book.of(self._namespace).forget("stream", name)
-        except SegmentError as error:
-            log.warning("stream %s is removed, its bindings are not: %s", name, error)
         with self._namespace.locked():
+            try:
+                Book.of(self._namespace).forget("stream", name)
+            except SegmentError as error:
+                log.warning("stream %s is removed, its bindings are not: %s", name, error)
             if not durability.give_up(self._namespace, "stream", name):
                 streams.remove_stream(self._namespace, name)
             self._remove_groups()

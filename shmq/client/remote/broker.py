@@ -20,13 +20,13 @@ from shmq.client.remote.connection import Connection
 from shmq.client.remote.exchange import RemoteExchange
 from shmq.client.remote.queue import RemoteQueue, attach, make_own
 from shmq.client.remote.schemas import ask, versions_of
-from shmq.client.remote.status_errors import refusal
 from shmq.client.remote.stream import RemoteStream
 from shmq.client.remote.streams import RemoteStreams
 from shmq.client.shared.rpc_client import REPLY_OPTIONS, RpcClient
 from shmq.client.shared.schema_methods import SchemaMethods
 from shmq.native import _core
-from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.opcodes import Feature, Status, Type
+from shmq.protocol.status import error_of
 from shmq.routing.table import check_exchange
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
         except errors.ShmqError:
             differences = {}
         if not differences:
-            return refusal(answer, f"queue {name!r}")
+            return error_of(answer, f"queue {name!r}")
         told = ", ".join(
             f"{key} is {has!r}, not {asked!r}" for key, (has, asked) in differences.items()
         )
@@ -173,7 +173,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
     def queue_names(self) -> list[str]:
         """See :class:`shmq.api.Broker`."""
         self._check_open()
-        if "names" not in self._greeting.features:
+        if Feature.NAMES not in self._greeting.features:
             return [queue.name for queue in self.list_queues()]
         return sorted(self._list(msgpack.packb({"names": True})))
 
@@ -230,7 +230,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
     def _schema(self, name: str, **asked: Any) -> dict[str, Any]:
         self._check_open()
         check_name(name)
-        if "schemas" not in self._greeting.features:
+        if Feature.SCHEMAS not in self._greeting.features:
             raise errors.Unsupported(f"{self.url} keeps no schemas: it needs a newer shmq")
 
         def send(packed: bytes) -> _core.Answer:
@@ -287,7 +287,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
     def _check_exchanges(self) -> None:
         self._check_open()
-        if "exchanges" not in self._greeting.features:
+        if Feature.EXCHANGES not in self._greeting.features:
             raise errors.Unsupported(
                 f"the server {self.url} has no exchanges: it needs a newer version of shmq"
             )
@@ -295,7 +295,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
     # ---- the reply queues ----
 
     def _make_reply_queue(self) -> api.Queue:
-        if "own-queues" not in self._greeting.features:
+        if Feature.OWN_QUEUES not in self._greeting.features:
             raise errors.Unsupported(
                 f"{self.url} has no reply queues: it needs a newer version of shmq"
             )
@@ -319,7 +319,7 @@ class RemoteBroker(RpcClient, SchemaMethods):
 
     def _check(self, answer: _core.Answer, name: str = "") -> None:
         if answer.status != Status.OK:
-            raise refusal(answer, f"queue {name!r} of {self.url}" if name else self.url)
+            raise error_of(answer, f"queue {name!r} of {self.url}" if name else self.url)
 
     def _opened(self, name: str) -> RemoteQueue:
         queue = attach(self._connection.target, name, self.namespace)

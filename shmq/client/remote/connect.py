@@ -14,9 +14,9 @@ import msgpack
 from shmq import errors
 from shmq.client.remote import tls
 from shmq.client.remote.address import Target
-from shmq.client.remote.status_errors import of_status, refusal
 from shmq.native import _core
-from shmq.protocol.opcodes import MAX_FRAME, Status, Type
+from shmq.protocol.opcodes import MAX_FRAME, Feature, Status, Type
+from shmq.protocol.status import error_of, error_of_status
 
 __all__ = ["Greeting", "dial"]
 
@@ -101,12 +101,12 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
     what = f"{target.address}"
     if not answered or hello.lost:
         if wire.fatal:
-            raise of_status(wire.fatal, what, wire.problem or "")
+            raise error_of_status(wire.fatal, what, wire.problem or "")
         why = wire.problem if answered else f"no answer to HELLO within {timeout:.3g} s"
         hint = _hint(target, why or "") if answered else ""
         raise errors.ConnectionLost(f"cannot connect to {what}: {why}{hint}")
     if hello.status != Status.OK:
-        raise refusal(hello, what)
+        raise error_of(hello, what)
     try:
         said = msgpack.unpackb(hello.payload or b"\x80", strict_map_key=False)
         greeting = Greeting(said, target.address.netloc)
@@ -115,8 +115,8 @@ def _greet(wire: _core.Wire, target: Target, timeout: float) -> Greeting:
         raise errors.ConnectionLost(
             f"cannot connect to {what}: its answer to HELLO makes no sense: {error}"
         ) from error
-    wire.returns = "RETURN" in {feature.upper() for feature in greeting.features}
-    wire.tells = "handed" in greeting.features
+    wire.returns = Feature.RETURN in {feature.lower() for feature in greeting.features}
+    wire.tells = Feature.HANDED in greeting.features
     return greeting
 
 

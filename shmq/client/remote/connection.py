@@ -17,9 +17,9 @@ from shmq import errors
 from shmq.client.remote.address import Target
 from shmq.client.remote.connect import Greeting, dial
 from shmq.client.remote.loop_driver import LoopDriver
-from shmq.client.remote.status_errors import of_status
 from shmq.native import _core
 from shmq.protocol.opcodes import Status
+from shmq.protocol.status import error_of_status
 
 __all__ = ["Await", "Backoff", "Connection"]
 
@@ -254,7 +254,7 @@ class Connection:
     def ended(self, wire: _core.Wire) -> errors.ShmqError:
         """What the server has ended the connection with."""
         said = wire.problem if wire.problem != "the server closed the connection" else ""
-        return of_status(wire.fatal, self.what, said or "")
+        return error_of_status(wire.fatal, self.what, said or "")
 
     def check_stream(
         self,

@@ -12,10 +12,10 @@ import msgpack
 from shmq import api, errors
 from shmq.client.remote.connection import Backoff, Connection
 from shmq.client.remote.put_encoding import encode
-from shmq.client.remote.status_errors import of_status, refusal
 from shmq.client.shared import exchange_delivery
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import error_of, error_of_status
 from shmq.routing.table import check_binding
 from shmq.routing.topic import check_key
 
@@ -52,7 +52,7 @@ def summaries(connection: Connection) -> list[api.ExchangeSummary]:
     payload = msgpack.packb({})
     answer = connection.call(lambda wire: wire.request(Type.EXCHANGES, False, payload), again=True)
     if answer.status != Status.OK:
-        raise refusal(answer, connection.url)
+        raise error_of(answer, connection.url)
     rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
     found = (
         api.ExchangeSummary(
@@ -74,7 +74,7 @@ def _check(connection: Connection, answer: _core.Answer, name: str) -> None:
         raise errors.NoSuchExchange(
             f"there is no {what}: create it first, or see `shmq exchange list`"
         )
-    error = refusal(answer, what)
+    error = error_of(answer, what)
     if answer.status == Status.QUEUE_EXISTS:
         raise errors.ExchangeExists(str(error))
     raise error
@@ -305,7 +305,7 @@ class _Routing:
         self.duplicates += told["duplicates"]
         self._unsynced |= told["unsynced"]
         for name, (status, text, *_) in told["refused"].items():
-            self.refused[name] = of_status(status, f"queue {name!r}", text)
+            self.refused[name] = error_of_status(status, f"queue {name!r}", text)
         return told
 
     def _full(self, told: Told, by_queue: bool, waits: bool) -> dict[str, int]:

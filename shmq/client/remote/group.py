@@ -22,7 +22,6 @@ from shmq.client.group.share import (
     share_options,
 )
 from shmq.client.remote.group_store import (
-    ACK,
     Lender,
     MemberGroupStore,
     RemoteGroupStore,
@@ -30,7 +29,8 @@ from shmq.client.remote.group_store import (
 )
 from shmq.errors import Empty, MemberFenced, Unsupported
 from shmq.native import _core, _stream
-from shmq.protocol.opcodes import Type
+from shmq.protocol.messages.group import Settlement
+from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteGroup", "RemoteShare", "delete_group", "groups_of", "open_group", "open_share"]
 
@@ -84,11 +84,11 @@ def open_share(stream: Any, name: str, member: str | None, options: dict[str, An
     """See ``share`` of :class:`shmq.api.Stream`."""
     on_damage = options.pop("on_damage", "raise")
     check_one_of("on_damage", on_damage, ("raise", "skip"))
-    share_options(**options)
+    share_options(options)
     asked = {**options, "shared": True}
     if on_damage == "skip":
         greeting = stream.connection.greeting
-        if greeting is None or "on-damage" not in greeting.features:
+        if greeting is None or Feature.ON_DAMAGE not in greeting.features:
             raise Unsupported(
                 f"on_damage='skip': the server of stream {stream.name!r} cannot pass over damage "
                 f"for a group that shares: it needs a newer version of shmq"
@@ -166,7 +166,7 @@ class RemoteShare(LocalShare):
     def ack_many(self, receipts: Iterable[int]) -> list[int]:
         """See :class:`shmq.api.Share`."""
         self._check_open()
-        return self._group.settle(self._id, ACK, checked_receipts(receipts))
+        return self._group.settle(self._id, Settlement.ACK, checked_receipts(receipts))
 
     def _lend(self, limit: int) -> list[LentRecord]:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,24 +10,22 @@ from typing import Any, Final
 import msgpack
 
 from shmq import errors
-from shmq.client.remote.stream_frames import error as error_of
 from shmq.native import _core
+from shmq.protocol.messages.group import (
+    GroupChange,
+    Heartbeat,
+    MemberRequest,
+    Seats,
+    Settlement,
+    ShareSettle,
+    ShareTake,
+    ShareTaken,
+)
+from shmq.protocol.messages.payload import pack_places
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import stream_error_of
 
-__all__ = ["ACK", "Lender", "MemberGroupStore", "RemoteGroupStore", "ServerNamespace"]
-
-_SIZE: Final = struct.Struct("!H")
-_MEMBER: Final = struct.Struct("!QQ")
-_CHANGE: Final = struct.Struct("!Q")
-_SEAT: Final = struct.Struct("!QQQ")
-_NUMBER: Final = struct.Struct("!I")
-_PLACE: Final = struct.Struct("!IQ")
-_LENT: Final = struct.Struct("!QIQI")
-_SETTLE: Final = struct.Struct("!BQ")
-
-_NONE: Final = (1 << 64) - 1
-ACK: Final = 1
-_NACK, _REJECT, _EXTEND, _HAND, _LOST = range(2, 7)
+__all__ = ["Lender", "MemberGroupStore", "RemoteGroupStore", "ServerNamespace"]
 
 #: How long what the server said of a member is believed, in seconds.
 _FRESH: Final = 0.01
@@ -112,7 +109,7 @@ class RemoteGroupStore:
     def commit(self, partition: int, member: int, offset: int) -> bool:
         """Everything before the offset is done; False: the partition is not the member's."""
         try:
-            self._ask(Type.COMMIT, member, _PLACE.pack(partition, offset))
+            self._ask(Type.COMMIT, member, pack_places([(partition, offset)]))
         except errors.MemberFenced:
             return False
         return True
@@ -131,7 +128,7 @@ class RemoteGroupStore:
                 f"member any more, or the partition is no longer its own"
             )
         if answer.status != Status.OK:
-            error = error_of(answer, self._stream.name)
+            error = stream_error_of(answer, self._stream.name)
             if member and isinstance(error, errors.StreamDeleted):
                 self._stream.offsets()  # raises the same if it is the stream that is gone
                 raise errors.StreamDeleted(f"the group {self._name!r} was deleted")
@@ -139,15 +136,14 @@ class RemoteGroupStore:
         return answer
 
     def _sent(self, kind: int, member: int, rest: bytes) -> _core.Answer:
-        head = self._head(member)
+        payload = self._packed(member, rest)
         answer: _core.Answer = self._stream.connection.call(
-            lambda wire: wire.request(kind, True, head + rest), again=kind != Type.JOIN
+            lambda wire: wire.request(kind, True, payload), again=kind != Type.JOIN
         )
         return answer
 
-    def _head(self, member: int) -> bytes:
-        raw = self._name.encode()
-        return _SIZE.pack(len(raw)) + raw + _MEMBER.pack(self._stream.identity, member)
+    def _packed(self, member: int, rest: bytes = b"") -> bytes:
+        return MemberRequest(self._name, self._stream.identity, member, rest).pack()
 
 
 class MemberGroupStore(RemoteGroupStore):
@@ -218,7 +214,7 @@ class MemberGroupStore(RemoteGroupStore):
         if wire is None or self.has_lost_connection or not wire.is_of_this_process:
             return  # the server knows
         with contextlib.suppress(errors.ShmqError):
-            wire.forget(wire.request(Type.LEAVE, True, self._head(member)))
+            wire.forget(wire.request(Type.LEAVE, True, self._packed(member)))
             wire.send()
 
     def forget(self) -> None:
@@ -230,31 +226,30 @@ class MemberGroupStore(RemoteGroupStore):
         if time.monotonic() - self._heard_at < _FRESH:
             return self._change
         try:
-            answer = self._ask(Type.HEARTBEAT, member, _CHANGE.pack(self._change))
+            answer = self._ask(Type.HEARTBEAT, member, Heartbeat(self._change).pack())
         except errors.MemberFenced:
             return None
         except errors.StreamDeleted:
             self.deleted = True
             raise
         self._heard_at = time.monotonic()
-        said = memoryview(answer.payload or b"")
-        self._change = _CHANGE.unpack_from(said)[0]
-        if len(said) > _CHANGE.size:
-            rows = _SEAT.iter_unpack(said[_CHANGE.size :])
-            self._seats = [(owner, meant, _offset(at), 0, None, 0) for owner, meant, at in rows]
+        said = GroupChange.unpack(answer)
+        self._change = said.change
+        if said.seats is not None:
+            self._seats = [(*each, 0, None, 0) for each in said.seats]
         return self._change
 
     def claim(self, partition: int, member: int) -> bool:
         """Take a partition that is meant for the member."""
-        return self._seat(1, partition, member)
+        return self._seat(True, partition, member)
 
     def release(self, partition: int, member: int) -> bool:
         """Leave a partition."""
-        return self._seat(0, partition, member)
+        return self._seat(False, partition, member)
 
-    def _seat(self, takes: int, partition: int, member: int) -> bool:
+    def _seat(self, takes: bool, partition: int, member: int) -> bool:
         self._heard_at = 0.0
-        rest = bytes([takes]) + _PLACE.pack(partition, 0)
+        rest = Seats(takes, pack_places([(partition, 0)])).pack()
         return self._ask(Type.SEATS, member, rest).payload != b""
 
     def commit(self, partition: int, member: int, offset: int) -> bool:
@@ -269,17 +264,11 @@ class MemberGroupStore(RemoteGroupStore):
 
     def take(self, member: int, limit: int, *, handed: bool) -> tuple[dict[int, int], list[Lent]]:
         """Where each partition's next new record is, and what is lent to the member."""
-        rest = _NUMBER.pack(limit) + bytes([handed])
-        raw = memoryview(self._ask(Type.SHARE_TAKE, member, rest).payload or b"")
-        self._due = time.monotonic_ns() + _CHANGE.unpack_from(raw)[0]
-        count = _NUMBER.unpack_from(raw, 8)[0]
-        ends = struct.unpack_from(f"!{count}Q", raw, 12)
-        at = 12 + 8 * count
-        if "on_damage" in self._given:
-            self._damaged = _CHANGE.unpack_from(raw, at)[0]
-            at += _CHANGE.size
-        lent = list(_LENT.iter_unpack(raw[at:]))
-        return {p: at for p, at in enumerate(ends) if at != _NONE}, lent
+        answer = self._ask(Type.SHARE_TAKE, member, ShareTake(limit, handed).pack())
+        taken = ShareTaken.unpack(answer, skips_damage="on_damage" in self._given)
+        self._due = time.monotonic_ns() + taken.due
+        self._damaged = taken.damaged or 0
+        return {p: at for p, at in enumerate(taken.ends) if at is not None}, list(taken.lent)
 
     @property
     def damaged(self) -> int:
@@ -292,12 +281,12 @@ class MemberGroupStore(RemoteGroupStore):
 
     def settle(self, member: int, action: int, receipts: list[int], ns: int = 0) -> list[int]:
         """Settle what was lent; the receipts that were good no more."""
-        rest = _SETTLE.pack(action, ns) + struct.pack(f"!{len(receipts)}Q", *receipts)
+        rest = ShareSettle(action, ns, receipts).pack()
         answer = self._sent(Type.SHARE_SETTLE, member, rest)
         if answer.status == Status.FENCED:  # whose leases ended with it
             return receipts
         if answer.status not in (Status.OK, Status.LEASE_EXPIRED):
-            raise error_of(answer, self._stream.name)
+            raise stream_error_of(answer, self._stream.name)
         return list(answer.refused)
 
 
@@ -310,31 +299,27 @@ class Lender:
 
     def ack(self, receipt: int) -> bool:
         """The record is done; whether it was still lent."""
-        return self._settle(ACK, receipt)
+        return self._settle(Settlement.ACK, receipt)
 
     def nack(self, receipt: int, delay: int) -> bool:
         """It comes back in ``delay`` ns, or is spent."""
-        return self._settle(_NACK, receipt, delay)
+        return self._settle(Settlement.NACK, receipt, delay)
 
     def reject(self, receipt: int) -> bool:
         """It is spent."""
-        return self._settle(_REJECT, receipt)
+        return self._settle(Settlement.REJECT, receipt)
 
     def extend(self, receipt: int, ns: int) -> bool:
         """It is lent for ``ns`` from now on; 0: for the group's lease."""
-        return self._settle(_EXTEND, receipt, ns)
+        return self._settle(Settlement.EXTEND, receipt, ns)
 
     def hand(self, receipt: int) -> bool:
         """The application is handed the record; whether it is still lent."""
-        return self._settle(_HAND, receipt)
+        return self._settle(Settlement.HAND, receipt)
 
     def lost(self, receipt: int) -> bool:
         """The stream no longer has the record."""
-        return self._settle(_LOST, receipt)
+        return self._settle(Settlement.LOST, receipt)
 
     def _settle(self, action: int, receipt: int, ns: int = 0) -> bool:
         return not self._group_state.settle(self._member, action, [receipt], ns)
-
-
-def _offset(raw: int) -> int | None:
-    return None if raw == _NONE else raw

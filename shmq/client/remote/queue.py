@@ -27,11 +27,11 @@ from shmq.client.remote.durable_wait import aconfirmed, confirmed, is_durable
 from shmq.client.remote.get import RemoteGet
 from shmq.client.remote.loan import RemoteLoan
 from shmq.client.remote.put_encoding import Item, check_size, encode, with_id
-from shmq.client.remote.status_errors import refusal
 from shmq.client.shared.policy import compile_filter
 from shmq.expression.parse import Where
 from shmq.native import _core
-from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.protocol.opcodes import FOREVER, Feature, Status, Type
+from shmq.protocol.status import error_of
 
 __all__ = ["RemoteQueue", "attach", "make_own"]
 
@@ -89,7 +89,7 @@ class RemoteQueue(RemoteBulk):
                 f"replies need: give it admin and consume rights to 'reply.*'"
             )
         if answer.status != Status.OK:
-            raise refusal(answer, f"queue {self._name!r} of {self._connection.url}")
+            raise error_of(answer, f"queue {self._name!r} of {self._connection.url}")
 
     @property
     def name(self) -> str:
@@ -123,7 +123,7 @@ class RemoteQueue(RemoteBulk):
             return errors.QueueDeleted(f"queue {self._name!r} was deleted")
         if answer.status == Status.QUEUE_FULL:
             return errors.Full((answer.payload or b"").decode()) if told else self._full()
-        return refusal(answer, f"queue {self._name!r}")
+        return error_of(answer, f"queue {self._name!r}")
 
     def _full(self, why: str | None = None) -> errors.Full:
         o = self._options
@@ -561,7 +561,7 @@ class RemoteQueue(RemoteBulk):
 
     def _need_filters(self) -> None:
         greeting = self._connection.greeting
-        if greeting is None or "filters" not in greeting.features:
+        if greeting is None or Feature.FILTERS not in greeting.features:
             raise errors.Unsupported(
                 f"queue {self._name!r}: the server cannot choose messages by an expression: it "
                 f"needs a newer version of shmq"
@@ -807,7 +807,7 @@ class RemoteQueue(RemoteBulk):
         if where is not None:
             rest += Where(where).text.encode()
             greeting = self._connection.greeting
-            if greeting is None or "where" not in greeting.features:
+            if greeting is None or Feature.WHERE not in greeting.features:
                 raise errors.Unsupported(
                     f"queue {self._name!r}: the server cannot choose among dead letters by an "
                     f"expression: it needs a newer version of shmq"

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from shmq import api
-from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.stream_reader import RemoteReader
 from shmq.errors import ShmqError, Unsupported
-from shmq.protocol.opcodes import Type
+from shmq.protocol.messages.stream import Hold
+from shmq.protocol.opcodes import Feature, Type
 
 __all__ = ["RemoteRetentionHold"]
 
@@ -27,7 +27,7 @@ class RemoteRetentionHold:
 
     def __init__(self, stream: Any, number: int) -> None:
         greeting = stream.connection.greeting
-        if greeting is None or "holds" not in greeting.features:
+        if greeting is None or Feature.HOLDS not in greeting.features:
             raise Unsupported(
                 f"policy='block': the server of stream {stream.name!r} cannot hold it back for "
                 f"others: it needs a newer version of shmq, or subscribe with policy='drop-oldest'"
@@ -59,7 +59,7 @@ class RemoteRetentionHold:
         self._end(wait=False)
 
     def _said(self, position: Mapping[int, int]) -> bytes:
-        return frames.hold(self._stream.identity, self._number, position)
+        return Hold(self._stream.identity, self._number, list(position.items())).pack()
 
     def _end(self, *, wait: bool) -> None:
         """With a connection that is lost the server has dropped what it held."""

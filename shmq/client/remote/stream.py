@@ -14,7 +14,6 @@ from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.options import Confirm, check_whole
 from shmq.api.stream_options import MAX_PARTITIONS, StreamOptions
-from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.address import Target
 from shmq.client.remote.connection import Connection
 from shmq.client.remote.group import (
@@ -32,7 +31,9 @@ from shmq.client.shared import producer as producing
 from shmq.client.shared.subscription import Subscription
 from shmq.expression.record_fields import RecordWhere
 from shmq.native import _core, _stream
+from shmq.protocol.messages.stream import Fetch, FetchedPart, Hold, OffsetAt, Repartition
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import stream_error_of
 
 __all__ = ["RemoteStream", "attach"]
 
@@ -93,12 +94,12 @@ class RemoteStream(api.Stream):
     def repartition(self, partitions: int) -> range:
         """See :class:`shmq.api.Stream`."""
         check_whole("partitions", partitions, 1, MAX_PARTITIONS)
-        rest = frames.repartition(self._identity, partitions)
+        rest = Repartition(self._identity, partitions).pack()
         answer = self._checked(
             self._connection.call(lambda wire: wire.request(Type.REPARTITION, True, rest))
         )
         self.refresh()
-        return frames.opened(answer)
+        return Repartition.unpack_answer(answer)
 
     def refresh(self) -> None:
         """Hear of partitions that have come."""
@@ -148,7 +149,7 @@ class RemoteStream(api.Stream):
 
     def _checked(self, answer: _core.Answer) -> _core.Answer:
         if answer.status != Status.OK:
-            raise frames.error(answer, self._name)
+            raise stream_error_of(answer, self._name)
         return answer
 
     def _ask_info(self) -> _core.Answer:
@@ -302,11 +303,13 @@ class RemoteStream(api.Stream):
         Of one of which all was left out there are no records, and where to go on. ``hold``: the
         number of a hold of the connection's, and where it is to be before anything is read.
         """
-        rest = frames.fetch(self._identity, places, limit, max_bytes, wait, where)
+        fetch = self._fetch(places, limit, max_bytes, wait, where)
         if hold is None:
-            answer = self.ask(Type.FETCH, rest, wait=wait)
+            answer = self.ask(Type.FETCH, fetch.pack(), wait=wait)
         else:
-            answer = self.ask(Type.HOLD, frames.hold(self._identity, *hold, rest), wait=wait)
+            number, position = hold
+            held = Hold(self._identity, number, list(position.items()), fetch)
+            answer = self.ask(Type.HOLD, held.pack(), wait=wait)
         return self._records(answer, places, limit)
 
     async def afetched(
@@ -318,9 +321,14 @@ class RemoteStream(api.Stream):
         where: str | None = None,
     ) -> list[api.Records]:
         """``fetched``, for a task."""
-        rest = frames.fetch(self._identity, places, limit, max_bytes, wait, where)
-        answer = await self.aask(Type.FETCH, rest, wait=wait)
+        fetch = self._fetch(places, limit, max_bytes, wait, where)
+        answer = await self.aask(Type.FETCH, fetch.pack(), wait=wait)
         return self._records(answer, places, limit)
+
+    def _fetch(
+        self, places: Mapping[int, int], limit: int, max_bytes: int, wait: float, where: str | None
+    ) -> Fetch:
+        return Fetch(self._identity, list(places.items()), limit, max_bytes, wait, where)
 
     def _records(
         self, answer: _core.Answer, places: Mapping[int, int], limit: int
@@ -337,7 +345,7 @@ class RemoteStream(api.Stream):
                 salt=salt,
                 next_offset=part.next_offset,
             )
-            for part in frames.parts(answer)
+            for part in FetchedPart.unpack_all(answer)
         ]
 
     def _none(self, partition: int, offset: int) -> api.Records:
@@ -455,7 +463,7 @@ class RemoteStream(api.Stream):
         """See :class:`shmq.api.Stream`."""
         self._check_partition(partition)
         ns = _stream.least_ns(timestamp)
-        rest = frames.offset_at(self._identity, partition, ns)
+        rest = OffsetAt(self._identity, partition, ns).pack()
         return self.ask(Type.OFFSET_AT, rest).number
 
     def subscribe(

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from shmq import api, errors
 from shmq.api.options import Confirm, check_whole
-from shmq.client.remote import stream_frames as frames
 from shmq.client.remote.connection import Await, Backoff
 from shmq.client.remote.durable_wait import confirmed
 from shmq.native import _core, _stream
+from shmq.protocol.messages.stream import Append, Appended
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import stream_error_of
 
 __all__ = ["AppendOptions", "Appender"]
 
@@ -184,33 +185,33 @@ class Appender:
         options: AppendOptions,
         compression: api.Compression | None = None,
         raw_bytes: int = 0,
-    ) -> frames.Done:
+    ) -> Appended:
         """Append entries, and wait for room as long as that is asked for."""
         self._checked(partition)
         durable = self._is_durable(options.confirm)
-        rest = frames.append(
-            self._stream.identity,
-            partition,
-            block,
-            count,
+        rest = Append(
+            identity=self._stream.identity,
+            partition=partition,
+            count=count,
+            block=block,
             durable=durable,
             compression=compression,
             raw_bytes=raw_bytes,
             producer=options.producer,
             sequence=options.sequence,
             gaps=options.gaps,
-        )
+        ).pack()
         backoff = None
         while True:
             answer = self._ask(rest, durable, options)
             if answer.status in (Status.OK, Status.DUPLICATE):
-                return frames.done(answer)
+                return Appended.unpack(answer)
             if answer.status == Status.FENCED:
                 raise self._sealed(partition)
             left = None if options.until is None else options.until - time.monotonic()
             over = left is not None and left <= 0
             if answer.status != Status.QUEUE_FULL or over or not options.waits(self._options):
-                raise frames.error(answer, self._stream.name)
+                raise stream_error_of(answer, self._stream.name)
             backoff = backoff or Backoff(_FIRST_PAUSE, _LAST_PAUSE)
             time.sleep(backoff.pause(left))
 

@@ -12,10 +12,10 @@ from shmq import api, errors
 from shmq.api.names import check_name
 from shmq.api.stream_options import StreamOptions
 from shmq.client.remote.connection import Connection
-from shmq.client.remote.status_errors import refusal
 from shmq.client.remote.stream import RemoteStream, attach
 from shmq.native import _core
 from shmq.protocol.opcodes import Status, Type
+from shmq.protocol.status import error_of
 
 __all__ = ["RemoteStreams"]
 
@@ -73,7 +73,7 @@ class RemoteStreams:
             lambda wire: wire.request(Type.STREAM_LIST, False, b""), again=True
         )
         if answer.status != Status.OK:
-            raise refusal(answer, self._connection.url)
+            raise error_of(answer, self._connection.url)
         rows = msgpack.unpackb(answer.payload or b"\x90", strict_map_key=False)
         return sorted((_summary(row) for row in rows), key=lambda row: row.name)
 
@@ -109,7 +109,7 @@ class RemoteStreams:
 
     def _check(self, answer: _core.Answer, name: str) -> None:
         if answer.status != Status.OK:
-            raise refusal(answer, f"stream {name!r} of {self._connection.url}")
+            raise error_of(answer, f"stream {name!r} of {self._connection.url}")
 
     def _ask(self, kind: int, name: str, rest: bytes = b"") -> _core.Answer:
         raw = name.encode()

@@ -214,12 +214,12 @@ static void describe(int64_t wall, struct shmq_queue *q, const struct shmq_slot 
 
 /* Describes a slot that holds message `seq`; false if it does not, or no longer. */
 static bool read_slot(int64_t wall, struct shmq_queue *q, const struct shmq_slot *s, uint64_t seq,
-                      bool (*wanted)(uint64_t), struct shmq_record *r)
+                      bool (*accepts)(uint64_t), struct shmq_record *r)
 {
     uint64_t word = shmq_word(s), again;
 
     for (;;) {
-        if (!wanted(word) || seq_of(s) != seq)
+        if (!accepts(word) || seq_of(s) != seq)
             return false;
         describe(wall, q, s, word, r);
         shmq_read_fence();
@@ -322,15 +322,15 @@ static bool claim(struct shmq_change_scan *f, uint32_t at, uint64_t seq)
 void shmq_disclaim(struct shmq_change_scan *f)
 {
     struct shmq_queue *q = f->q;
-    uint64_t published = tail_of(&q->h->journal.batch);
+    uint64_t synced = tail_of(&q->h->journal.batch);
 
     for (uint32_t at = 0; at < GET_ATOMIC(q->h->slots_made) && at < q->capacity; at++) {
         struct shmq_logged *logged = &q->logged[at];
 
-        if (GET_ATOMIC(logged->batch) > published && is_kept(shmq_word(&q->slots[at])))
+        if (GET_ATOMIC(logged->batch) > synced && is_kept(shmq_word(&q->slots[at])))
             shmq_set_logged(logged, 0);
     }
-    f->batch = published + 1;
+    f->batch = synced + 1;
     f->all = true;
 }
 
@@ -451,9 +451,9 @@ static bool follow_put(struct shmq_change_scan *f, struct shmq_out *out,
     claimed = claim(f, c->at, c->seq) && read_slot(f->wall, f->q, s, c->seq, is_kept, &r);
     room = claimed && fits(f, out, shmq_record_size(&r));
     if (!room) {
-        /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim
-         * or not; or without room, and then it is claimed again. The claim of whatever message
-         * stands there by now is none of this one's. */
+        /* Settled meanwhile, and then nothing of it is written, whether its end saw the claim or
+         * not; or without room, and then it is claimed again. The claim of whatever message stands
+         * there by now is none of this one's. */
         if (shmq_logged_seq(&f->q->logged[c->at]) == c->seq)
             shmq_set_logged(&f->q->logged[c->at], 0);
         return !claimed;
@@ -652,8 +652,7 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
 
 /* ---- afterwards ---- */
 
-void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
-                         uint64_t bytes)
+void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
 {
     struct shmq_journal *j = &f->q->h->journal;
 
@@ -675,7 +674,7 @@ void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t 
     SET(j->puts, j->puts + f->puts_logged);
     SET(j->settles, j->settles + f->settles_logged);
     atomic_store_explicit(&j->error, 0, memory_order_release);
-    shmq_ring_synced(f->q);
+    shmq_wake_synced(f->q);
 }
 
 bool shmq_release(struct shmq_change_scan *f, uint32_t most)
@@ -698,17 +697,17 @@ bool shmq_release(struct shmq_change_scan *f, uint32_t most)
 void shmq_fail(struct shmq_queue *q, uint32_t error)
 {
     atomic_store_explicit(&q->h->journal.error, error, memory_order_release);
-    shmq_ring_synced(q);
+    shmq_wake_synced(q);
 }
 
 /* ---- waiting for something to do ---- */
 
 /* Whether somebody waits for a put that is not on disk yet. */
-static bool is_wanted(const struct shmq_change_scan *f)
+static bool is_sync_awaited(const struct shmq_change_scan *f)
 {
     const struct shmq_header *h = f->q->h;
 
-    return tail_of(&h->journal.wanted) > shmq_synced(f->q) &&
+    return tail_of(&h->journal.awaited) > shmq_synced(f->q) &&
            tail_of(&h->fresh_tail) > shmq_synced(f->q);
 }
 
@@ -723,13 +722,13 @@ static void await_crowd(struct shmq_change_scan *f, uint32_t crowd, int64_t pati
         (void)sched_yield();
 }
 
-static bool spin_until_wanted(struct shmq_change_scan *f)
+static bool spin_until_awaited(struct shmq_change_scan *f)
 {
     int64_t end = real_now() + f->spin;
 
     do {
         for (int i = 0; i < 32; i++) {
-            if (is_wanted(f))
+            if (is_sync_awaited(f))
                 return true;
             shmq_pause();
         }
@@ -747,12 +746,12 @@ static int doze(struct shmq_change_scan *f, enum shmq_awake what, int64_t ns)
 
     atomic_store_explicit(&h->journal_asleep, what, memory_order_seq_cst);
     shmq_fence();
-    if (is_wanted(f) || f->nudged || (what == SHMQ_IDLE && shmq_has_news(f)))
+    if (is_sync_awaited(f) || f->nudged || (what == SHMQ_IDLE && shmq_has_news(f)))
         status = SHMQ_OK;
     else
         status = shmq_futex_wait(&h->journal_asleep, what, ns);
     atomic_store_explicit(&h->journal_asleep, SHMQ_AWAKE, memory_order_relaxed);
-    if (is_wanted(f) && real_now() - start < SOON)
+    if (is_sync_awaited(f) && real_now() - start < SOON)
         f->spin = MOST_SPIN;
     return status;
 }
@@ -763,7 +762,7 @@ int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t
     int64_t now = real_now(), end = now + ns, news_at = 0;
 
     if (f->spin > 1000)
-        (void)spin_until_wanted(f);
+        (void)spin_until_awaited(f);
     for (;; now = real_now()) {
         bool news = shmq_has_news(f);
         int64_t until = end;
@@ -771,7 +770,7 @@ int shmq_attend(struct shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t
 
         if (shmq_peeked_entry(&f->q->h->state) != SHMQ_OPEN)
             return SHMQ_DELETED;
-        if (is_wanted(f)) {
+        if (is_sync_awaited(f)) {
             await_crowd(f, crowd, patience);
             return SHMQ_OK;
         }

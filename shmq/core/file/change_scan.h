@@ -1,10 +1,10 @@
 /* Following a queue for its journal: the persistence writer's side of change_hints.h.
  *
- *   collect ──► (the caller writes and syncs what it gave) ──► publish ──► release
+ *   collect ──► (the caller writes and syncs what it gave) ──► mark synced ──► release
  *
  * One follower a queue. Nothing here takes a lock but shmq_release, and nothing blocks. What
- * is collected stays claimed until it is published; a collection that could not be written is
- * kept by the caller and published later, with no other in between. */
+ * is collected stays claimed until it is marked as synced; a collection that could not be written is
+ * kept by the caller and marked later, with no other in between. */
 #ifndef SHMQ_FILE_CHANGE_SCAN_H
 #define SHMQ_FILE_CHANGE_SCAN_H
 
@@ -44,7 +44,7 @@ struct shmq_change_scan {
     struct shmq_candidates puts;   /* to be written,                                   */
     uint32_t puts_at;              /*   from here on                                   */
     struct shmq_marks changed;     /* hinted, to be looked at                          */
-    struct shmq_candidates done;   /* SPENT; to be set free once this is published     */
+    struct shmq_candidates done;   /* SPENT; to be set free once this is synced        */
     struct shmq_candidates moved;  /* SPENT; another queue's journal must have it first */
     struct shmq_marks arrived;     /* that were moved, and that it has                 */
     uint64_t *digests;             /* of what was written last of each slot            */
@@ -57,7 +57,7 @@ struct shmq_change_scan {
 void shmq_scan_changes(struct shmq_change_scan *f, struct shmq_queue *q);
 void shmq_unscan(struct shmq_change_scan *f);
 
-/* Takes back what a writer that died had claimed and not published. */
+/* Takes back what a writer that died had claimed and not marked as synced. */
 void shmq_disclaim(struct shmq_change_scan *f);
 
 /* Whether there is something to collect. */
@@ -83,14 +83,14 @@ void shmq_copies_waiting(struct shmq_queue *q, uint64_t origin_queue, const uint
                          bool *waits, uint32_t count);
 
 /* The collection is on disk, the journal's segment so long now: whoever waits for it is woken. */
-void shmq_publish_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
-                         uint64_t bytes);
+void shmq_mark_synced(struct shmq_change_scan *f, uint64_t segment, uint64_t offset,
+                      uint64_t bytes);
 
-/* Sets up to `most` of the slots free that were settled in what is published; true if some are
+/* Sets up to `most` of the slots free that were settled in what is synced; true if some are
  * left. Holds both locks. */
 bool shmq_release(struct shmq_change_scan *f, uint32_t most);
 
-/* The disk refused: puts that wait for it fail, until something is published. 0: forget it. */
+/* The disk refused: puts that wait for it fail, until something is synced. 0: forget it. */
 void shmq_fail(struct shmq_queue *q, uint32_t error);
 
 /* Sleeps until there is something to do, at most `ns`: at once if somebody waits for the disk;

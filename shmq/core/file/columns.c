@@ -4,7 +4,7 @@
 
 static int64_t micros(int64_t ns) { return ns / 1000; }
 
-static bool is_wanted(const struct shmq_file_columns *e, const struct shmq_record *r)
+static bool is_selected(const struct shmq_file_columns *e, const struct shmq_record *r)
 {
     int64_t put_at = micros(r->put_at);
 
@@ -21,7 +21,7 @@ static bool fits(const struct shmq_file_columns *e, const struct shmq_record *r)
     return size <= e->max_bytes;
 }
 
-/* The first message from `at` on whose number is wanted: they are sorted. */
+/* The first message from `at` on whose number is selected: they are sorted. */
 static uint64_t first_of(const struct shmq_replay *r, const struct shmq_file_columns *e,
                          uint64_t at, uint64_t end)
 {
@@ -47,7 +47,7 @@ bool shmq_file_columns_count(const struct shmq_replay *r, struct shmq_file_colum
             return true;
         }
         shmq_replay_message(r, *at, &record);
-        if (!is_wanted(e, &record))
+        if (!is_selected(e, &record))
             continue;
         if (record.body_bytes > INT32_MAX || record.meta_bytes > INT32_MAX)
             return e->count != 0;
@@ -91,7 +91,7 @@ void shmq_file_columns_copy(const struct shmq_replay *r, const struct shmq_file_
 
     for (at = first_of(r, e, at, end); at < end; at++) {
         shmq_replay_message(r, at, &record);
-        if (!is_wanted(e, &record) ||
+        if (!is_selected(e, &record) ||
             !shmq_columns_next(c, record.body_bytes, record.meta_bytes, &body, &meta))
             continue;
         row_of(&record, &row);

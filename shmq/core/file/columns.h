@@ -14,7 +14,7 @@ struct shmq_file_columns {
     uint64_t body_bytes, meta_bytes;
 };
 
-/* Counts the messages from `at` to `end` that are wanted, as far as they fit; `at` becomes the
+/* Counts the messages from `at` to `end` that are selected, as far as they fit; `at` becomes the
  * first that was not looked at. False: the first one fits no block. */
 bool shmq_file_columns_count(const struct shmq_replay *r, struct shmq_file_columns *e, uint64_t *at,
                              uint64_t end);

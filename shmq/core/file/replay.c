@@ -67,14 +67,14 @@ static struct shmq_live *entry_of(const struct shmq_replay *r, uint64_t seq)
     return &r->live[at];
 }
 
-static inline bool wanted(const struct shmq_replay *r, uint64_t seq)
+static inline bool is_in_range(const struct shmq_replay *r, uint64_t seq)
 {
     return r->first <= seq && seq <= r->last;
 }
 
 static struct shmq_live *find(const struct shmq_replay *r, uint64_t seq)
 {
-    struct shmq_live *entry = r->count && wanted(r, seq) ? entry_of(r, seq) : NULL;
+    struct shmq_live *entry = r->count && is_in_range(r, seq) ? entry_of(r, seq) : NULL;
 
     return entry && entry->seq ? entry : NULL;
 }
@@ -156,7 +156,7 @@ static void put(struct shmq_replay *r, uint64_t place, const struct shmq_record 
     r->puts++;
     if (record->seq > r->last_seq)
         r->last_seq = record->seq;
-    if (!wanted(r, record->seq) || (2 * (r->count + 1) > r->room && !make_room(r)))
+    if (!is_in_range(r, record->seq) || (2 * (r->count + 1) > r->room && !make_room(r)))
         return;
     entry = entry_of(r, record->seq);
     if (entry->seq)

@@ -20,7 +20,7 @@ static int64_t monotonic(const struct shmq_restorer *r, int64_t wall)
 }
 
 /* What the put brought but its bytes; the slot is in its group. */
-static int dress(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq_record *record)
+static int fill_slot(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq_record *record)
 {
     s->body_bytes = record->body_bytes;
     s->meta_bytes = record->meta_bytes;
@@ -78,7 +78,8 @@ static void lay_ready(struct shmq_queue *q, struct shmq_slot *s, uint64_t flags,
     shmq_group_rebuild_behind(q, s);
 }
 
-static void enter(struct shmq_restorer *r, struct shmq_slot *s, const struct shmq_record *record)
+static void commit_put(struct shmq_restorer *r, struct shmq_slot *s,
+                       const struct shmq_record *record)
 {
     struct shmq_queue *q = r->q;
     uint64_t flags = 0;
@@ -121,14 +122,14 @@ int shmq_restore(struct shmq_restorer *r, const struct shmq_record *record)
     if ((status = shmq_slot_take(q, bytes, &at)))
         return shmq_outcome(q, status);
     s = shmq_slot_at(q, at);
-    if ((status = dress(r, s, record))) {
+    if ((status = fill_slot(r, s, record))) {
         shmq_slot_untake(q, s);
         return shmq_outcome(q, status);
     }
     write_bytes(q, s, record);
     shmq_slot_born(q);
     q->h->last_seq = record->seq;
-    enter(r, s, record);
+    commit_put(r, s, record);
     if (q->journaled && r->logged)
         q->logged[at].seq = record->seq;
     return shmq_outcome(q, SHMQ_OK);

@@ -58,11 +58,11 @@ static void reclaim_slot(struct shmq_queue *q, struct shmq_slot *s, uint32_t own
 
 static void count_out_sleepers(struct shmq_queue *q, struct shmq_attachment *a)
 {
-    for (int bell = 0; bell < 2; bell++) {
-        uint32_t asleep = q->h->asleep[bell];
+    for (int event = 0; event < 2; event++) {
+        uint32_t asleep = q->h->asleep[event];
 
-        SET_ATOMIC(q->h->asleep[bell], asleep > a->asleep[bell] ? asleep - a->asleep[bell] : 0);
-        SET(a->asleep[bell], 0);
+        SET_ATOMIC(q->h->asleep[event], asleep > a->asleep[event] ? asleep - a->asleep[event] : 0);
+        SET(a->asleep[event], 0);
     }
 }
 

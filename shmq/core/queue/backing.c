@@ -25,7 +25,7 @@ int shmq_back(struct shmq_queue *q, uint64_t offset, uint64_t size)
     shmq_mark();
     if (!error)
         return SHMQ_OK;
-    q->wanted = pages(offset + size) - from;
+    q->refused_bytes = pages(offset + size) - from;
     return SHMQ_NO_SPACE;
 }
 

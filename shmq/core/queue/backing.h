@@ -1,6 +1,6 @@
 /* Backing the segment with memory, in steps, before it is touched: on a full /dev/shm
  * a store to a page that was never allocated is a SIGBUS, a refused step is an error.
- * All hold the lock; SHMQ_NO_SPACE sets q->wanted. */
+ * All hold the lock; SHMQ_NO_SPACE sets q->refused_bytes. */
 #ifndef SHMQ_QUEUE_BACKING_H
 #define SHMQ_QUEUE_BACKING_H
 

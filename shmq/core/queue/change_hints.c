@@ -58,7 +58,7 @@ static bool is_owed(const struct shmq_queue *q, const struct shmq_slot *s)
         return true;
     return shmq_word(s) & SHMQ_F_MOVED &&
            (GET_ATOMIC(j->writer) ||
-            atomic_load_explicit((_Atomic uint64_t *)&j->wanted, memory_order_relaxed) >= s->seq);
+            atomic_load_explicit((_Atomic uint64_t *)&j->awaited, memory_order_relaxed) >= s->seq);
 }
 
 /* Commits SPENT; true if it has to stay that. */
@@ -166,13 +166,13 @@ void shmq_wake_writer(struct shmq_queue *q)
         shmq_futex_wake(&q->h->journal_asleep);
 }
 
-void shmq_want_synced(struct shmq_queue *q, uint64_t seq)
+void shmq_request_sync(struct shmq_queue *q, uint64_t seq)
 {
-    _Atomic uint64_t *wanted = &q->h->journal.wanted;
-    uint64_t before = atomic_load_explicit(wanted, memory_order_relaxed);
+    _Atomic uint64_t *awaited = &q->h->journal.awaited;
+    uint64_t before = atomic_load_explicit(awaited, memory_order_relaxed);
 
     while (before < seq && !atomic_compare_exchange_weak_explicit(
-                               wanted, &before, seq, memory_order_seq_cst, memory_order_relaxed))
+                               awaited, &before, seq, memory_order_seq_cst, memory_order_relaxed))
         ;
     shmq_fence();
     if (shmq_peeked_entry(&q->h->journal_asleep))
@@ -204,14 +204,14 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
 {
     struct shmq_journal *j = &q->h->journal;
     int64_t now = shmq_read_clock(CLOCK_MONOTONIC), end = now + ns, waited;
-    uint32_t bell;
+    uint32_t wakeup;
     int status;
 
-    shmq_want_synced(q, seq);
+    shmq_request_sync(q, seq);
     spin_for_the_disk(q, seq, now);
     now = shmq_read_clock(CLOCK_MONOTONIC);
     for (;;) {
-        bell = atomic_load_explicit(&j->bell, memory_order_acquire);
+        wakeup = atomic_load_explicit(&j->wakeup, memory_order_acquire);
         if (shmq_synced(q) >= seq) {
             waited = now - end + ns;
             if (waited < MOST_PATIENCE) /* so long a spin would have paid */
@@ -224,15 +224,15 @@ int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns)
             return SHMQ_NO_SPACE;
         if (now >= end)
             return SHMQ_TIMED_OUT;
-        status = shmq_futex_wait(&j->bell, bell, end - now < SLICE ? end - now : SLICE);
+        status = shmq_futex_wait(&j->wakeup, wakeup, end - now < SLICE ? end - now : SLICE);
         if (status == SHMQ_INTERRUPTED)
             return status;
         now = shmq_read_clock(CLOCK_MONOTONIC);
     }
 }
 
-void shmq_ring_synced(struct shmq_queue *q)
+void shmq_wake_synced(struct shmq_queue *q)
 {
-    atomic_fetch_add_explicit(&q->h->journal.bell, 1, memory_order_acq_rel);
-    shmq_futex_wake(&q->h->journal.bell);
+    atomic_fetch_add_explicit(&q->h->journal.wakeup, 1, memory_order_acq_rel);
+    shmq_futex_wake(&q->h->journal.wakeup);
 }

@@ -90,11 +90,11 @@ int shmq_back_journal(struct shmq_queue *q, uint32_t from, uint32_t slots);
 
 /* Wakes the writer if it sleeps because there was nothing to do. After the lock was released,
  * of what was hinted under it. */
-static inline void shmq_stir_writer(struct shmq_queue *q);
+static inline void shmq_wake_idle_writer(struct shmq_queue *q);
 
 /* Somebody waits for that sequence number to be on disk: the writer does not linger. Never
  * blocks. Without the lock. */
-void shmq_want_synced(struct shmq_queue *q, uint64_t seq);
+void shmq_request_sync(struct shmq_queue *q, uint64_t seq);
 
 /* Waits at most `ns` until that sequence number is on disk: SHMQ_OK, SHMQ_TIMED_OUT,
  * SHMQ_INTERRUPTED, SHMQ_DELETED; SHMQ_NO_SPACE, whatever journal.error says, when the disk
@@ -102,7 +102,7 @@ void shmq_want_synced(struct shmq_queue *q, uint64_t seq);
 int shmq_wait_synced(struct shmq_queue *q, uint64_t seq, int64_t ns);
 
 /* Wakes whoever is in shmq_wait_synced. */
-void shmq_ring_synced(struct shmq_queue *q);
+void shmq_wake_synced(struct shmq_queue *q);
 
 /* Sleeps while *word == value, at most `ns`. SHMQ_OK: woken, or it was another value. */
 int shmq_futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t ns);
@@ -110,7 +110,7 @@ void shmq_futex_wake(_Atomic uint32_t *word);
 
 void shmq_wake_writer(struct shmq_queue *q);
 
-static inline void shmq_stir_writer(struct shmq_queue *q)
+static inline void shmq_wake_idle_writer(struct shmq_queue *q)
 {
     if (__builtin_expect(!q->journaled, 1))
         return;

@@ -282,7 +282,7 @@ static const char *check_attachments(struct shmq_queue *q)
         const struct shmq_party *p = &q->h->parties[at];
         uint64_t armed = shmq_armed(q->h, SHMQ_NOT_EMPTY) | shmq_armed(q->h, SHMQ_NOT_FULL);
 
-        EXPECT(p->process || !(armed >> at & 1), "a bell is armed that is nobody's");
+        EXPECT(p->process || !(armed >> at & 1), "a party is armed that has no entry");
         EXPECT(!p->process || shmq_party_is_attached(q, p), "a party waits through no handle");
     }
     return NULL;

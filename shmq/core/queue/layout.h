@@ -10,8 +10,7 @@
  * dedupe ring, whose entry becomes true when the put that it belongs to is committed.
  *
  * Everything here is an index or an offset, never a pointer, and is checked before use.
- * A change of any offset is a change of SHMQ_LAYOUT_VERSION. docs/architecture.md
- * explains the whole.
+ * A change of any offset is a change of SHMQ_LAYOUT_VERSION. README.md explains the whole.
  */
 #ifndef SHMQ_QUEUE_LAYOUT_H
 #define SHMQ_QUEUE_LAYOUT_H
@@ -31,7 +30,8 @@
 #define SHMQ_MAX_CAPACITY ((1u << 24) - 2)
 #define SHMQ_MAX_PRIORITIES 16
 #define SHMQ_MAX_ATTACHMENTS 4096u
-#define SHMQ_PARTIES 64u      /* of whom one queue keeps whom to ring: a bit each         */
+#define SHMQ_PARTIES 64u      /* of whom one queue keeps to wake: a bit each              */
+#define SHMQ_NAME_MAX 100     /* characters of a name */
 #define SHMQ_NAME_BYTES 104
 #define SHMQ_CLASSES 40       /* 0: a slot without a block; 1..36 in use, see arena.h */
 #define SHMQ_RING 128u        /* entries of each ring between puts and gets; 2^n      */
@@ -42,7 +42,7 @@
 enum shmq_state {
     SHMQ_FREE = 0,    /* nobody's; may keep a block for the next message of its size   */
     SHMQ_FILLING = 1, /* its owner writes the body; not a message yet                  */
-    SHMQ_STAGED = 2,  /* whole, but invisible until its owner publishes it             */
+    SHMQ_STAGED = 2,  /* whole, but invisible until its owner commits it               */
     SHMQ_READY = 3,   /* visible: in the order, or behind the front of its group       */
     SHMQ_DELAYED = 4, /* becomes READY at `deadline`                                   */
     SHMQ_LEASED = 5,  /* its owner's until `deadline`; the serial is in the receipt    */
@@ -60,7 +60,7 @@ enum shmq_state {
 #define SHMQ_F_CLOSED 0x20ull  /* LEASED: on its way out, cannot be handed out any more */
 #define SHMQ_F_MOVED 0x20ull   /* SPENT: another queue has the message now              */
 #define SHMQ_F_ROW 0x10ull     /* STAGED: it is row `deadline` of a chunk: see transfer.h   */
-#define SHMQ_F_LATER 0x20ull   /* STAGED: what its publishing needs stands behind the body */
+#define SHMQ_F_DEFERRED 0x20ull /* STAGED: what its commit needs stands behind the body */
 #define SHMQ_F_GROUPED 0x40ull /* `group` is set                                        */
 #define SHMQ_F_TTL 0x80ull     /* `expires` is set                                      */
 #define SHMQ_DELIVERIES_SHIFT 8
@@ -131,7 +131,7 @@ struct shmq_attachment {
     int64_t since;    /* ns since 1970                                                 */
     uint32_t pid;     /* to show; never asked whether it is alive                      */
     uint32_t leases;  /* derived                                                       */
-    uint32_t asleep[2]; /* its sleepers, by enum shmq_bell                             */
+    uint32_t asleep[2]; /* its sleepers, by enum shmq_event                            */
     char name[32];
 };
 
@@ -148,16 +148,16 @@ struct shmq_list {
     uint32_t head, tail;
 };
 
-#define SHMQ_FILTERED (1u << 31) /* of `n`: it is rung for each message that arrives       */
+#define SHMQ_FILTERED (1u << 31) /* of `n`: it is woken for each message that arrives      */
 
-/* Who has a bell of its own to be rung when something comes: see wakeup.h. */
+/* A party that waits on a wakeup of its own: see wakeup.h. */
 struct shmq_party {
     uint64_t process;    /* its process's number in the namespace; 0: the entry is free */
-    uint32_t n;          /* which of that process's bells; SHMQ_FILTERED                 */
+    uint32_t n;          /* which of that process's wakeups; SHMQ_FILTERED               */
     uint32_t attachment; /* the handle that it waits through, + 1                      */
 };
 
-enum shmq_bell { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
+enum shmq_event { SHMQ_NOT_EMPTY = 0, SHMQ_NOT_FULL = 1 };
 enum shmq_overflow { SHMQ_REJECT = 0, SHMQ_BLOCK = 1, SHMQ_DROP_OLDEST = 2 };
 enum shmq_durability { SHMQ_MEMORY = 0, SHMQ_SNAPSHOT = 1, SHMQ_JOURNAL = 2 };
 
@@ -194,18 +194,18 @@ struct shmq_logged {
     uint64_t batch;
 };
 
-/* How far the journal has come: written by the persistence writer alone, but `wanted`. */
+/* How far the journal has come: written by the persistence writer alone, but `awaited`. */
 struct shmq_journal {
     _Atomic uint64_t synced;  /* every put up to this sequence number is on disk, or over */
     _Atomic uint64_t batch;   /* the last commit that is                                */
-    _Atomic uint32_t bell;    /* raised with each commit and failure: a futex           */
+    _Atomic uint32_t wakeup;  /* raised with each commit and failure: a futex           */
     _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
     uint64_t segment;         /* the published position: the journal's segment,         */
     uint64_t offset;          /*   and its bytes that are synced                        */
     uint64_t writer;          /* its process number in the namespace; 0: none           */
     int64_t synced_at;        /* ns since 1970                                          */
     uint64_t dedupe;          /* counter: the dedupe ids before are on disk             */
-    _Alignas(64) _Atomic uint64_t wanted; /* somebody waits for this sequence number    */
+    _Alignas(64) _Atomic uint64_t awaited; /* somebody waits for this sequence number   */
     _Alignas(64) uint64_t bytes; /* since the queue was made: written to the journal,   */
     uint64_t commits;         /*   with as many syncs,                                  */
     uint64_t puts;            /*   messages,                                            */
@@ -232,8 +232,8 @@ struct shmq_header {
     _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE (deleted), SHMQ_BROKEN (damaged)   */
     _Atomic uint32_t unsettled; /* a holder died: the indexes are to be rebuilt        */
     struct shmq_list dying; /* DEAD slots                                              */
-    uint32_t asleep[2];     /* sleepers, by enum shmq_bell                             */
-    _Atomic uint64_t armed[2]; /* bit b: ring parties[b], by enum shmq_bell            */
+    uint32_t asleep[2];     /* sleepers, by enum shmq_event                            */
+    _Atomic uint64_t armed[2]; /* bit b: wake parties[b], by enum shmq_event           */
     int64_t liveness_at;    /* when the attached processes are to be looked at again   */
     _Atomic uint32_t journal_asleep; /* what the writer is to be woken for: change_hints.h  */
     _Atomic uint32_t journal_epoch;  /* raised where hints may have been lost          */
@@ -305,7 +305,7 @@ struct shmq_header {
 
     /* -- written only where somebody waits ---------------------------------------- */
     _Alignas(64) uint32_t posted[2]; /* posts that no sleeper has taken yet            */
-    uint32_t rung[2];                /* the entry that was rung last                   */
+    uint32_t last_woken[2];          /* the entry that was woken last                  */
     struct shmq_party parties[SHMQ_PARTIES];
 
     /* -- the persistence writer's ---------------------------------------------------- */
@@ -335,26 +335,27 @@ _Static_assert(offsetof(struct shmq_slot, origin_seq) == 112, "slot layout");
 _Static_assert(sizeof(struct shmq_group) == 32, "a group's record is half a line");
 _Static_assert(sizeof(struct shmq_attachment) == 64, "an attachment is one line");
 _Static_assert(sizeof(struct shmq_dedupe) == 40, "dedupe layout");
-_Static_assert(sizeof(struct shmq_options) == 320, "options layout");
+_Static_assert(sizeof(struct shmq_options) == 320, "another size is another layout version");
 _Static_assert(sizeof(struct shmq_logged) == 16, "what is logged of four slots is one line");
-_Static_assert(offsetof(struct shmq_header, segment_bytes) == 328, "header layout");
-_Static_assert(offsetof(struct shmq_header, next_tick) == 384, "header layout");
-_Static_assert(offsetof(struct shmq_header, journal_epoch) == 444, "header layout");
-_Static_assert(offsetof(struct shmq_header, put_lock) == 448, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox_seen) == 512, "what a put changes is one line");
-_Static_assert(offsetof(struct shmq_header, lock) == 704, "header layout");
-_Static_assert(offsetof(struct shmq_header, leases) == 768, "header layout");
-_Static_assert(offsetof(struct shmq_header, fifo) == 832, "header layout");
-_Static_assert(offsetof(struct shmq_header, free) == 960, "header layout");
-_Static_assert(offsetof(struct shmq_header, spent_tail) == 1128, "header layout");
-_Static_assert(offsetof(struct shmq_header, inbox) == 1152, "header layout");
-_Static_assert(offsetof(struct shmq_header, slots_made) == 2176, "header layout");
-_Static_assert(offsetof(struct shmq_header, dedupe_head) == 2240, "header layout");
-_Static_assert(offsetof(struct shmq_header, recoveries) == 2304, "header layout");
-_Static_assert(offsetof(struct shmq_header, posted) == 2368, "header layout");
-_Static_assert(offsetof(struct shmq_header, parties) == 2384, "header layout");
-_Static_assert(offsetof(struct shmq_header, journal) == 3456, "header layout");
 _Static_assert(sizeof(struct shmq_party) == 16, "a party's entry is a quarter of a line");
 _Static_assert(sizeof(struct shmq_header) <= SHMQ_PAGE, "the header is one page");
+
+/* What threads write at the same time lies on lines of its own. */
+#define SHMQ_BEGINS_A_LINE(member) \
+    _Static_assert(offsetof(struct shmq_header, member) % 64 == 0, #member " begins a line")
+SHMQ_BEGINS_A_LINE(next_tick);
+SHMQ_BEGINS_A_LINE(put_lock);
+SHMQ_BEGINS_A_LINE(inbox_seen);
+SHMQ_BEGINS_A_LINE(lock);
+SHMQ_BEGINS_A_LINE(leases);
+SHMQ_BEGINS_A_LINE(fifo);
+SHMQ_BEGINS_A_LINE(free);
+SHMQ_BEGINS_A_LINE(inbox);
+SHMQ_BEGINS_A_LINE(slots_made);
+SHMQ_BEGINS_A_LINE(dedupe_head);
+SHMQ_BEGINS_A_LINE(recoveries);
+SHMQ_BEGINS_A_LINE(posted);
+SHMQ_BEGINS_A_LINE(journal);
+#undef SHMQ_BEGINS_A_LINE
 
 #endif

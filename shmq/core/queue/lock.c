@@ -177,7 +177,7 @@ void shmq_unlock(struct shmq_queue *q, uint32_t post[2])
     q->hinted = false;
     drop(q);
     if (__builtin_expect(hinted, 0))
-        shmq_stir_writer(q);
+        shmq_wake_idle_writer(q);
 }
 
 int shmq_lock_puts(struct shmq_queue *q)
@@ -201,7 +201,7 @@ bool shmq_unlock_puts(struct shmq_queue *q)
     uint32_t asleep;
 
     drop_puts(q);
-    shmq_stir_writer(q);
+    shmq_wake_idle_writer(q);
     asleep = GET_ATOMIC(h->asleep[SHMQ_NOT_EMPTY]);
     return shmq_armed(h, SHMQ_NOT_EMPTY) ||
            (asleep && asleep > GET_ATOMIC(h->posted[SHMQ_NOT_EMPTY]));

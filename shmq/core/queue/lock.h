@@ -33,8 +33,8 @@ uint32_t shmq_lock_holder(const struct shmq_queue *q);
 /* Takes the side of the gets, for a lease or a settlement. As shmq_lock. */
 int shmq_lock_gets(struct shmq_queue *q);
 
-/* Releases what shmq_lock, shmq_lock_gets and the like took. Afterwards `post[bell]` says
- * how many sleepers are to be posted, and q->ring which parties (shmq_ring). */
+/* Releases what shmq_lock, shmq_lock_gets and the like took. Afterwards `post[event]` says
+ * how many sleepers are to be posted, and q->to_wake which parties (shmq_wake_parties). */
 void shmq_unlock(struct shmq_queue *q, uint32_t post[2]);
 
 /* Takes the side of the puts, for shmq_quick_put: SHMQ_OK, or SHMQ_BUSY, whatever the

@@ -68,20 +68,20 @@ int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *pu
 int shmq_abandon(struct shmq_queue *q, uint64_t receipt);
 
 /* Stages a row in one step, its bytes copied under the lock: SHMQ_OK, FULL, NO_SPACE. `ids`:
- * of how many rows with a dedupe id that are staged the publishing is still to come. */
+ * of how many rows with a dedupe id that are staged the commit is still to come. */
 int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t ids, int64_t now,
                    uint64_t *receipt);
 
-/* The bytes that a row takes beside body and properties until it is published: none, or
- * SHMQ_LATER_BYTES if it has a delay or a dedupe id. */
-#define SHMQ_LATER_BYTES 32u
+/* The bytes that a row takes beside body and properties until it is committed: none, or
+ * SHMQ_DEFERRED_PUT_BYTES if it has a delay or a dedupe id. */
+#define SHMQ_DEFERRED_PUT_BYTES 32u
 
-uint32_t shmq_later_bytes(const struct shmq_queue *q, const struct shmq_put *put);
+uint32_t shmq_deferred_put_bytes(const struct shmq_queue *q, const struct shmq_put *put);
 
 /* Makes a staged message a message: SHMQ_OK, STALE. Of a row, SHMQ_DUPLICATE, too: then it is
  * gone, as its dedupe id is known; and FULL, NO_SPACE: it stays staged until there is room for
  * its id. */
-int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now);
+int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now);
 
 /* Leases the next message; `handed`: the application sees it now. SHMQ_EMPTY. */
 int shmq_lease(struct shmq_queue *q, int64_t now, bool handed, struct shmq_view *view);

@@ -15,8 +15,8 @@ int shmq_fits(const struct shmq_queue *q, uint64_t body_bytes, uint32_t meta_byt
 }
 
 /* Ensures: the slot carries all that the put brings but its bytes; it is in its group. */
-static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put, int64_t now,
-                 uint64_t *flags)
+static int fill_slot(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
+                     int64_t now, uint64_t *flags)
 {
     int64_t ttl = put->ttl ? put->ttl : q->h->options.ttl;
 
@@ -39,27 +39,27 @@ static int dress(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_pu
 }
 
 /* Whether the put's id is to be remembered: without a window it means nothing. */
-static bool counts(const struct shmq_queue *q, const uint64_t *hash)
+static bool has_dedupe(const struct shmq_queue *q, const uint64_t *hash)
 {
     return hash && q->geo.dedupe_max;
 }
 
-/* Commits a dressed slot as a message: everything before the word, the indexes after. */
-static void enter(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
-                  uint64_t flags, int64_t now, uint64_t *seq)
+/* Commits a filled slot as a message: everything before the word, the indexes after. */
+static void commit_put(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
+                       uint64_t flags, int64_t now, uint64_t *seq)
 {
     uint64_t serial = shmq_serial_of(shmq_word(s));
 
     *seq = q->h->last_seq + 1;
     SET(q->h->last_seq, *seq);
     SET_ATOMIC(s->seq, *seq);
-    if (counts(q, put->dedupe))
+    if (has_dedupe(q, put->dedupe))
         shmq_dedupe_write(q, put->dedupe, now, *seq);
     if (put->delay > 0)
         shmq_make_delayed(q, s, shmq_make_word(SHMQ_DELAYED, flags, 0, serial), now + put->delay);
     else
         shmq_make_ready(q, s, shmq_make_word(SHMQ_READY, flags, 0, serial));
-    if (counts(q, put->dedupe))
+    if (has_dedupe(q, put->dedupe))
         shmq_dedupe_accept(q);
     shmq_hint_fresh(q, *seq, shmq_index_of(q, s));
     q->hinted = q->journaled;
@@ -69,7 +69,7 @@ static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint6
 {
     int status;
 
-    if (!counts(q, hash))
+    if (!has_dedupe(q, hash))
         return SHMQ_OK;
     if ((status = shmq_dedupe_find(q, hash, now, seq))) {
         SET(q->h->deduped, q->h->deduped + 1);
@@ -79,7 +79,7 @@ static int dedupe(struct shmq_queue *q, const uint64_t *hash, int64_t now, uint6
 }
 
 /* Where a message may be dropped for this one, all else that it takes is there before. */
-static int secure(struct shmq_queue *q, const struct shmq_put *put)
+static int reserve_group(struct shmq_queue *q, const struct shmq_put *put)
 {
     if (!put->group || q->h->options.overflow != SHMQ_DROP_OLDEST)
         return SHMQ_OK;
@@ -109,17 +109,17 @@ int shmq_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now, uint
     int status;
 
     shmq_tick_if_due(q, now);
-    if ((status = dedupe(q, put->dedupe, now, seq)) || (status = secure(q, put)) ||
+    if ((status = dedupe(q, put->dedupe, now, seq)) || (status = reserve_group(q, put)) ||
         (status = shmq_take_or_drop(q, put->body_bytes + put->meta_bytes, &at)))
         return shmq_outcome(q, status);
     s = shmq_slot_at(q, at);
-    if ((status = dress(q, s, put, now, &flags))) {
+    if ((status = fill_slot(q, s, put, now, &flags))) {
         shmq_slot_untake(q, s);
         return shmq_outcome(q, status);
     }
     write_bytes(q, s, put);
     shmq_slot_born(q);
-    enter(q, s, put, flags, now, seq);
+    commit_put(q, s, put, flags, now, seq);
     return shmq_outcome(q, SHMQ_OK);
 }
 
@@ -157,46 +157,47 @@ int shmq_fill(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *put
         return shmq_outcome(q, SHMQ_STALE);
     status = dedupe(q, put->dedupe, now, seq);
     if (!status)
-        status = dress(q, s, put, now, &flags);
+        status = fill_slot(q, s, put, now, &flags);
     if (status) {
         shmq_slot_free(q, s);
         return shmq_outcome(q, status);
     }
-    enter(q, s, put, flags, now, seq);
+    commit_put(q, s, put, flags, now, seq);
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* What the publishing of a row needs beside its slot: it stands behind the body, and whoever
- * publishes the row finds it there. */
-struct later {
+/* What the commit of a row needs beside its slot: it stands behind the body, and whoever
+ * commits the row finds it there. */
+struct deferred_put {
     uint64_t hash[2];
     int64_t delay;
     uint64_t has_id;
 };
 
-_Static_assert(sizeof(struct later) == SHMQ_LATER_BYTES, "what a row needs later");
+_Static_assert(sizeof(struct deferred_put) == SHMQ_DEFERRED_PUT_BYTES,
+               "what the commit of a row needs");
 
-uint32_t shmq_later_bytes(const struct shmq_queue *q, const struct shmq_put *put)
+uint32_t shmq_deferred_put_bytes(const struct shmq_queue *q, const struct shmq_put *put)
 {
-    return put->row && (put->delay > 0 || counts(q, put->dedupe)) ? SHMQ_LATER_BYTES : 0;
+    return put->row && (put->delay > 0 || has_dedupe(q, put->dedupe)) ? SHMQ_DEFERRED_PUT_BYTES : 0;
 }
 
-/* Commits a dressed slot, with its bytes, as staged. */
+/* Commits a filled slot, with its bytes, as staged. */
 static void set_staged(struct shmq_queue *q, struct shmq_slot *s, const struct shmq_put *put,
                        uint64_t flags, uint64_t serial)
 {
     unsigned char *body = shmq_body_of(q, s);
-    struct later later = {{0, 0}, put->delay, counts(q, put->dedupe)};
+    struct deferred_put deferred = {{0, 0}, put->delay, has_dedupe(q, put->dedupe)};
 
     if (put->row) {
         flags |= SHMQ_F_ROW;
         SET_ATOMIC(s->deadline, put->row - 1);
     }
-    if (shmq_later_bytes(q, put) && body) {
-        flags |= SHMQ_F_LATER;
-        if (later.has_id)
-            memcpy(later.hash, put->dedupe, sizeof later.hash);
-        memcpy(body + put->body_bytes, &later, sizeof later);
+    if (shmq_deferred_put_bytes(q, put) && body) {
+        flags |= SHMQ_F_DEFERRED;
+        if (deferred.has_id)
+            memcpy(deferred.hash, put->dedupe, sizeof deferred.hash);
+        memcpy(body + put->body_bytes, &deferred, sizeof deferred);
         shmq_mark();
     }
     SET(s->owner, (uint16_t)(q->attachment + 1));
@@ -224,14 +225,14 @@ int shmq_stage_row(struct shmq_queue *q, const struct shmq_put *put, uint32_t id
     int status;
 
     shmq_tick_if_due(q, now);
-    if (counts(q, put->dedupe) && !has_room_for_ids(q, ids + 1, now))
+    if (has_dedupe(q, put->dedupe) && !has_room_for_ids(q, ids + 1, now))
         return shmq_outcome(q, SHMQ_FULL);
-    if ((status = secure(q, put)) ||
-        (status = shmq_take_or_drop(q, put->body_bytes + put->meta_bytes + shmq_later_bytes(q, put),
-                                    &at)))
+    if ((status = reserve_group(q, put)) ||
+        (status = shmq_take_or_drop(
+             q, put->body_bytes + put->meta_bytes + shmq_deferred_put_bytes(q, put), &at)))
         return shmq_outcome(q, status);
     s = shmq_slot_at(q, at);
-    if ((status = dress(q, s, put, now, &flags))) {
+    if ((status = fill_slot(q, s, put, now, &flags))) {
         shmq_slot_untake(q, s);
         return shmq_outcome(q, status);
     }
@@ -251,7 +252,7 @@ int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *pu
     shmq_tick_if_due(q, now);
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    if ((status = dress(q, s, put, now, &flags))) {
+    if ((status = fill_slot(q, s, put, now, &flags))) {
         shmq_slot_free(q, s);
         return shmq_outcome(q, status);
     }
@@ -259,26 +260,27 @@ int shmq_stage(struct shmq_queue *q, uint64_t receipt, const struct shmq_put *pu
     return shmq_outcome(q, SHMQ_OK);
 }
 
-/* Reads what a row brings to its publishing; false if it is out of bounds. */
-static bool read_later(struct shmq_queue *q, struct shmq_slot *s, struct later *later)
+/* Reads what a row brings to its commit; false if it is out of bounds. */
+static bool read_deferred_put(struct shmq_queue *q, struct shmq_slot *s,
+                              struct deferred_put *deferred)
 {
     const unsigned char *body = shmq_body_of(q, s);
 
-    if (!(shmq_word(s) & SHMQ_F_LATER))
+    if (!(shmq_word(s) & SHMQ_F_DEFERRED))
         return true;
-    if (!body ||
-        (uint64_t)s->body_bytes + s->meta_bytes + sizeof *later > (uint64_t)s->units * SHMQ_UNIT) {
+    if (!body || (uint64_t)s->body_bytes + s->meta_bytes + sizeof *deferred >
+                     (uint64_t)s->units * SHMQ_UNIT) {
         q->damaged = true;
         return false;
     }
-    memcpy(later, body + s->body_bytes, sizeof *later);
+    memcpy(deferred, body + s->body_bytes, sizeof *deferred);
     return true;
 }
 
-int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
+int shmq_commit_staged(struct shmq_queue *q, uint64_t receipt, int64_t now)
 {
     struct shmq_slot *s = shmq_slot_in(q, receipt, SHMQ_STAGED);
-    struct later later = {{0, 0}, 0, 0};
+    struct deferred_put deferred = {{0, 0}, 0, 0};
     struct shmq_put put = {0};
     uint64_t seq;
     int status;
@@ -286,10 +288,10 @@ int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
     shmq_tick_if_due(q, now);
     if (!s)
         return shmq_outcome(q, SHMQ_STALE);
-    if (!read_later(q, s, &later))
+    if (!read_deferred_put(q, s, &deferred))
         return shmq_outcome(q, SHMQ_DAMAGED);
-    put.delay = later.delay;
-    put.dedupe = later.has_id ? later.hash : NULL;
+    put.delay = deferred.delay;
+    put.dedupe = deferred.has_id ? deferred.hash : NULL;
     if ((status = dedupe(q, put.dedupe, now, &seq))) {
         if (status == SHMQ_DUPLICATE)
             (void)shmq_abandon(q, receipt);
@@ -300,7 +302,7 @@ int shmq_publish(struct shmq_queue *q, uint64_t receipt, int64_t now)
         SET_ATOMIC(s->origin_queue, 0);
     SET(s->owner, 0);
     SET(q->h->staged, q->h->staged - 1);
-    enter(q, s, &put, shmq_word(s) & (SHMQ_F_GROUPED | SHMQ_F_TTL), now, &seq);
+    commit_put(q, s, &put, shmq_word(s) & (SHMQ_F_GROUPED | SHMQ_F_TTL), now, &seq);
     return shmq_outcome(q, SHMQ_OK);
 }
 

@@ -19,7 +19,7 @@ static inline uint32_t load(const _Atomic uint32_t *counter)
     return atomic_load_explicit((_Atomic uint32_t *)counter, memory_order_acquire);
 }
 
-static inline void publish(_Atomic uint32_t *counter, uint32_t value)
+static inline void store_counter(_Atomic uint32_t *counter, uint32_t value)
 {
     atomic_store_explicit(counter, value, memory_order_release);
     shmq_mark();
@@ -80,7 +80,7 @@ void shmq_collect_returned(struct shmq_queue *q)
         q->damaged = true;
     for (; head != tail && !q->damaged; head++) {
         push_spare(q, h->returned[RING(head)]);
-        publish(&h->returned_head, head + 1);
+        store_counter(&h->returned_head, head + 1);
     }
     SET(h->returned_seen, tail); /* never behind the head: its distance would never be small */
 }
@@ -98,11 +98,11 @@ static uint32_t next_spare(struct shmq_queue *q, uint32_t class)
 
         if (entry >> CLASS_SHIFT == class) {
             fetch_ahead(q, head, count);
-            publish(&h->returned_head, head + 1);
+            store_counter(&h->returned_head, head + 1);
             return entry & SHMQ_RECEIPT_SLOT;
         }
         push_spare(q, entry);
-        publish(&h->returned_head, head + 1);
+        store_counter(&h->returned_head, head + 1);
         count--;
     }
     uint32_t at = h->spare[class];
@@ -159,13 +159,13 @@ int shmq_quick_put(struct shmq_queue *q, const struct shmq_put *put, int64_t now
     shmq_commit(s, shmq_make_word(SHMQ_READY, ttl > 0 ? SHMQ_F_TTL : 0, 0, shmq_serial_of(word)));
     shmq_hint_fresh(q, *seq, at);
     SET(h->inbox[RING(tail)], at);
-    publish(&h->inbox_tail, tail + 1);
+    store_counter(&h->inbox_tail, tail + 1);
     return SHMQ_OK;
 }
 
 /* ---- the gets' side ---- */
 
-static void enter(struct shmq_queue *q, uint32_t at)
+static void enter_order(struct shmq_queue *q, uint32_t at)
 {
     struct shmq_slot *s = shmq_slot_at(q, at);
     uint64_t word = shmq_word(s);
@@ -201,9 +201,9 @@ void shmq_inbox_take(struct shmq_queue *q, uint32_t most)
     for (uint32_t i = 0; i < count && !q->damaged; i++, head++) {
         if (i + AHEAD < count)
             shmq_fetch_to_write(&q->slots[h->inbox[RING(head + AHEAD)]]);
-        enter(q, h->inbox[RING(head)]);
+        enter_order(q, h->inbox[RING(head)]);
     }
-    publish(&h->inbox_head, head);
+    store_counter(&h->inbox_head, head);
 }
 
 bool shmq_return_slot(struct shmq_queue *q, const struct shmq_slot *s, uint32_t class)
@@ -217,16 +217,16 @@ bool shmq_return_slot(struct shmq_queue *q, const struct shmq_slot *s, uint32_t 
             return false;
     }
     SET(h->returned[RING(tail)], class << CLASS_SHIFT | shmq_index_of(q, s));
-    publish(&h->returned_tail, tail + 1);
+    store_counter(&h->returned_tail, tail + 1);
     return true;
 }
 
 void shmq_exchange_clear(struct shmq_header *h)
 {
-    publish(&h->inbox_head, 0);
-    publish(&h->inbox_tail, 0);
-    publish(&h->returned_head, 0);
-    publish(&h->returned_tail, 0);
+    store_counter(&h->inbox_head, 0);
+    store_counter(&h->inbox_tail, 0);
+    store_counter(&h->returned_head, 0);
+    store_counter(&h->returned_tail, 0);
     SET(h->inbox_seen, 0);
     SET(h->returned_seen, 0);
     SET(h->returned_out, 0);

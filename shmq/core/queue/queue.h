@@ -36,10 +36,10 @@ struct shmq_queue {
     bool look_for_dead;   /* it is time to ask who is still alive                      */
     uint32_t freed;       /* slots or blocks set free in this operation                */
     bool arrived;         /* a message came into the order in this operation           */
-    uint64_t wanted;      /* bytes that could not be had, when NO_SPACE is returned    */
+    uint64_t refused_bytes; /* bytes that could not be had, when NO_SPACE is returned    */
     uint64_t random;      /* state of the jitter                                       */
-    const char *bells;    /* what the names of the namespace's bells begin with        */
-    _Atomic uint64_t ring; /* parties to be rung once the lock is released             */
+    const char *wakeup_prefix; /* what the names of the namespace's wakeups begin with */
+    _Atomic uint64_t to_wake; /* parties to wake once the lock is released             */
     uint8_t middle;       /* the priority of which puts go through the inbox           */
     uint32_t leases;      /* granted through this handle, to do something every so often */
     bool exact;           /* leases are so short that they take the exact time         */

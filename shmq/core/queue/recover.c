@@ -51,8 +51,8 @@ static void recount_sleepers(struct shmq_queue *q)
         struct shmq_attachment *a = &q->attachments[at];
 
         SET(a->leases, 0);
-        for (int bell = 0; a->process && bell < 2; bell++)
-            asleep[bell] += a->asleep[bell];
+        for (int event = 0; a->process && event < 2; event++)
+            asleep[event] += a->asleep[event];
     }
     SET_ATOMIC(h->asleep[0], asleep[0]);
     SET_ATOMIC(h->asleep[1], asleep[1]);

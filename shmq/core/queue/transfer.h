@@ -2,14 +2,14 @@
  *
  * The mover takes the message in the source (MOVING), stages a copy in the target
  * (STAGED, which names its origin), settles the source (its FREE is the commit point) and
- * publishes the copy. A copy whose mover died belongs to nobody: if the source still has
+ * commits the copy. A copy whose mover died belongs to nobody: if the source still has
  * the message, the copy is void and the next mover removes it before it stages its own;
- * if the source has not, the copy is the message and whoever finds it publishes it. No
+ * if the source has not, the copy is the message and whoever finds it commits it. No
  * step holds two locks. All hold the lock of the queue they are given.
  *
  * A chunk (row_chunk.h) is one message that is moved as many, a run of its rows at a time: each
  * run is staged, then the chunk's word says how many rows have moved, which is the run's commit
- * point, and then the run is published. A row whose mover died is void if the word does not
+ * point, and then the run is committed. A row whose mover died is void if the word does not
  * count it, and a message if it does, or if the chunk has gone. So a run is as long as the
  * target has room, and no row waits for another one's. */
 #ifndef SHMQ_QUEUE_TRANSFER_H
@@ -59,7 +59,7 @@ struct shmq_origin {
 /* The next orphaned copy at or after slot `from`. SHMQ_EMPTY. */
 int shmq_find_orphan(struct shmq_queue *q, uint32_t from, struct shmq_origin *origin);
 
-/* The mover of a copy that is to be published leaves that to whoever finds it. */
+/* The mover of a copy that is to be committed leaves that to whoever finds it. */
 void shmq_disown(struct shmq_queue *q, uint64_t receipt);
 
 /* Whether the queue still has message `seq`, dying or being moved, or that row of it. */

@@ -6,57 +6,57 @@
 #include "queue/wakeup.h"
 #include "base/clock.h"
 
-void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell)
+void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event)
 {
-    SET_ATOMIC(q->h->asleep[bell], q->h->asleep[bell] + 1);
+    SET_ATOMIC(q->h->asleep[event], q->h->asleep[event] + 1);
     if (q->attachment != SHMQ_NIL) {
         struct shmq_attachment *a = &q->attachments[q->attachment];
 
-        SET(a->asleep[bell], a->asleep[bell] + 1);
+        SET(a->asleep[event], a->asleep[event] + 1);
     }
 }
 
-void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int left)
+void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int left)
 {
     struct shmq_header *h = q->h;
     uint32_t tokens = left > 0 ? (uint32_t)left : 0;
 
-    if (h->asleep[bell])
-        SET_ATOMIC(h->asleep[bell], h->asleep[bell] - 1);
-    if (q->attachment != SHMQ_NIL && q->attachments[q->attachment].asleep[bell]) {
+    if (h->asleep[event])
+        SET_ATOMIC(h->asleep[event], h->asleep[event] - 1);
+    if (q->attachment != SHMQ_NIL && q->attachments[q->attachment].asleep[event]) {
         struct shmq_attachment *a = &q->attachments[q->attachment];
 
-        SET(a->asleep[bell], a->asleep[bell] - 1);
+        SET(a->asleep[event], a->asleep[event] - 1);
     }
     if (taken) {
-        if (h->posted[bell])
-            SET_ATOMIC(h->posted[bell], h->posted[bell] - 1);
-    } else if (h->posted[bell] > tokens) {
-        SET_ATOMIC(h->posted[bell], tokens);
+        if (h->posted[event])
+            SET_ATOMIC(h->posted[event], h->posted[event] - 1);
+    } else if (h->posted[event] > tokens) {
+        SET_ATOMIC(h->posted[event], tokens);
     }
 }
 
-void shmq_pass_on(struct shmq_queue *q, enum shmq_bell bell)
+void shmq_pass_on(struct shmq_queue *q, enum shmq_event event)
 {
-    if (bell == SHMQ_NOT_FULL)
+    if (event == SHMQ_NOT_FULL)
         q->freed++;
 }
 
 /* A bound for counts that are damaged; whom it leaves asleep, the next unlock posts. */
 #define MOST_POSTS SHMQ_MAX_ATTACHMENTS
 
-static uint32_t posts_for(struct shmq_header *h, enum shmq_bell bell, uint32_t something)
+static uint32_t posts_for(struct shmq_header *h, enum shmq_event event, uint32_t something)
 {
     uint32_t unposted, count;
 
-    if (h->asleep[bell] <= h->posted[bell])
+    if (h->asleep[event] <= h->posted[event])
         return 0;
-    unposted = h->asleep[bell] - h->posted[bell];
+    unposted = h->asleep[event] - h->posted[event];
     count = unposted < something ? unposted : something;
     if (count > MOST_POSTS)
         count = MOST_POSTS;
     if (count)
-        SET_ATOMIC(h->posted[bell], h->posted[bell] + count);
+        SET_ATOMIC(h->posted[event], h->posted[event] + count);
     return count;
 }
 
@@ -70,16 +70,16 @@ void shmq_select_posts(struct shmq_queue *q, uint32_t post[2])
     if (__builtin_expect(h->asleep[SHMQ_NOT_FULL] != 0, 0) && q->freed)
         post[SHMQ_NOT_FULL] = posts_for(h, SHMQ_NOT_FULL, q->freed);
     if (__builtin_expect(shmq_armed(h, SHMQ_NOT_EMPTY) | shmq_armed(h, SHMQ_NOT_FULL), 0))
-        shmq_select_bells(q, q->freed - post[SHMQ_NOT_FULL]);
+        shmq_select_parties(q, q->freed - post[SHMQ_NOT_FULL]);
     q->freed = 0;
     q->arrived = false;
 }
 
 void shmq_post(sem_t *const semaphores[2], const uint32_t post[2])
 {
-    for (int bell = 0; bell < 2; bell++)
-        for (uint32_t i = 0; i < post[bell]; i++)
-            sem_post(semaphores[bell]);
+    for (int event = 0; event < 2; event++)
+        for (uint32_t i = 0; i < post[event]; i++)
+            sem_post(semaphores[event]);
 }
 
 int shmq_sleep(sem_t *semaphore, int64_t ns)
@@ -96,20 +96,20 @@ int shmq_sleep(sem_t *semaphore, int64_t ns)
  * time would take its lines from the very process that makes the room. */
 #define A_FEW 16u
 
-int64_t shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns)
+int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns)
 {
     int64_t start = shmq_read_clock(CLOCK_MONOTONIC), now = start;
-    int pauses = bell == SHMQ_NOT_EMPTY ? 4 : 32;
+    int pauses = event == SHMQ_NOT_EMPTY ? 4 : 32;
     uint32_t room = q->capacity / 8 < A_FEW ? q->capacity / 8 + 1 : A_FEW;
 
     do {
         for (int i = 0; i < 8; i++) {
-            if (bell == SHMQ_NOT_EMPTY ? shmq_looks_ready(q->h) : shmq_looks_roomy(q, room))
+            if (event == SHMQ_NOT_EMPTY ? shmq_looks_ready(q->h) : shmq_looks_roomy(q, room))
                 return now - start;
             for (int pause = 0; pause < pauses; pause++)
                 shmq_pause();
         }
         now = shmq_read_clock(CLOCK_MONOTONIC);
     } while (now - start < ns);
-    return bell == SHMQ_NOT_FULL && shmq_looks_roomy(q, 1) ? now - start : -1;
+    return event == SHMQ_NOT_FULL && shmq_looks_roomy(q, 1) ? now - start : -1;
 }

@@ -14,22 +14,22 @@
 #include "queue/queue.h"
 
 /* Counts the caller in. Holds the lock. */
-void shmq_fall_asleep(struct shmq_queue *q, enum shmq_bell bell);
+void shmq_fall_asleep(struct shmq_queue *q, enum shmq_event event);
 
 /* Counts it out again; `taken` says whether it took a post, `left` is the semaphore's
  * value. Holds the lock. */
-void shmq_wake_up(struct shmq_queue *q, enum shmq_bell bell, bool taken, int left);
+void shmq_wake_up(struct shmq_queue *q, enum shmq_event event, bool taken, int left);
 
 /* For one who took a post and leaves without having tried: another sleeper is posted in its
  * place. For a message that is so anyway, since it is still there. Holds the lock. */
-void shmq_pass_on(struct shmq_queue *q, enum shmq_bell bell);
+void shmq_pass_on(struct shmq_queue *q, enum shmq_event event);
 
-/* How many sleepers of each bell to post once the lock is released, and in q->ring which
- * parties to ring: those for whom there is something beyond what the sleepers get. Holds
- * the lock. */
+/* How many sleepers of each event to post once the lock is released, and in q->to_wake which
+ * parties to wake: those for whom something is left after the sleepers got theirs. Holds the
+ * lock. */
 void shmq_select_posts(struct shmq_queue *q, uint32_t post[2]);
 
-/* Posts them, each bell's on its semaphore. Without the lock. */
+/* Posts them, each event's on its semaphore. Without the lock. */
 void shmq_post(sem_t *const semaphores[2], const uint32_t post[2]);
 
 /* Sleeps on the semaphore for at most `ns`, on the monotonic clock: SHMQ_OK if posted,
@@ -38,6 +38,6 @@ int shmq_sleep(sem_t *semaphore, int64_t ns);
 
 /* Spins until the queue looks as if the wait were over, at most `ns`: how long that took, in
  * ns, or -1. */
-int64_t shmq_spin(struct shmq_queue *q, enum shmq_bell bell, int64_t ns);
+int64_t shmq_spin(struct shmq_queue *q, enum shmq_event event, int64_t ns);
 
 #endif

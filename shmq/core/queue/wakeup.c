@@ -5,7 +5,7 @@
 
 #define LOOK_AGAIN 1000000000ll /* ns */
 
-static void set_armed(struct shmq_header *h, enum shmq_bell event, uint64_t armed)
+static void set_armed(struct shmq_header *h, enum shmq_event event, uint64_t armed)
 {
     atomic_store_explicit(&h->armed[event], armed, memory_order_release);
     shmq_mark();
@@ -23,7 +23,7 @@ static void clear(struct shmq_header *h, uint32_t place)
 /* What its entry has as `n`. */
 static uint32_t entry_of(const struct shmq_watch *w)
 {
-    return w->choosy ? w->n | SHMQ_FILTERED : w->n;
+    return w->filtered ? w->n | SHMQ_FILTERED : w->n;
 }
 
 static bool is_ours(const struct shmq_queue *q, uint32_t place, uint64_t process, uint32_t n)
@@ -77,7 +77,7 @@ void shmq_disarm(struct shmq_queue *q, const struct shmq_watch *w)
         shmq_pass_on(q, w->event);
 }
 
-bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool closely)
+bool shmq_is_woken(const struct shmq_queue *q, const struct shmq_watch *w, bool closely)
 {
     const struct shmq_header *h = q->h;
 
@@ -87,7 +87,7 @@ bool shmq_stirs(const struct shmq_queue *q, const struct shmq_watch *w, bool clo
         return true;
     if (!closely)
         return false;
-    if (w->choosy) /* what is in the order it has seen, if it could arm */
+    if (w->filtered) /* what is in the order it has seen, if it could arm */
         return w->place >= SHMQ_PARTIES || shmq_inbox_count(h);
     return w->event == SHMQ_NOT_EMPTY ? shmq_looks_ready(h) : shmq_looks_roomy(q, 1);
 }
@@ -114,8 +114,8 @@ void shmq_watch_time(struct shmq_queue *q, struct shmq_watch *w, int64_t now)
 
 /* ---- the waker's side ---- */
 
-/* Of those who wait for a message, the choosy ones. */
-static uint64_t choosy(const struct shmq_header *h)
+/* Of those who wait for a message, those with a filter. */
+static uint64_t filtered_parties(const struct shmq_header *h)
 {
     uint64_t armed = shmq_armed(h, SHMQ_NOT_EMPTY), found = 0;
 
@@ -126,20 +126,21 @@ static uint64_t choosy(const struct shmq_header *h)
 }
 
 /* All of them. */
-static uint64_t choose_filtered(struct shmq_header *h)
+static uint64_t take_filtered(struct shmq_header *h)
 {
-    uint64_t chosen = choosy(h);
+    uint64_t chosen = filtered_parties(h);
 
     if (chosen)
         set_armed(h, SHMQ_NOT_EMPTY, shmq_armed(h, SHMQ_NOT_EMPTY) & ~chosen);
     return chosen;
 }
 
-/* Up to `count` of the armed but `others`, those after the one that was rung last first. */
-static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t others, uint32_t count)
+/* Up to `count` of the armed but `others`, those after the one that was woken last first. */
+static uint64_t choose(struct shmq_header *h, enum shmq_event event, uint64_t others,
+                       uint32_t count)
 {
     uint64_t armed = shmq_armed(h, event) & ~others, chosen = 0;
-    uint32_t last = h->rung[event] % SHMQ_PARTIES;
+    uint32_t last = h->last_woken[event] % SHMQ_PARTIES;
 
     if (!armed || !count)
         return 0;
@@ -151,12 +152,12 @@ static uint64_t choose(struct shmq_header *h, enum shmq_bell event, uint64_t oth
         last = (start + (uint32_t)__builtin_ctzll(turned)) % SHMQ_PARTIES;
         chosen |= 1ull << last;
     }
-    SET(h->rung[event], last);
+    SET(h->last_woken[event], last);
     set_armed(h, event, shmq_armed(h, event) & ~chosen);
     return chosen;
 }
 
-void shmq_select_bells(struct shmq_queue *q, uint32_t freed)
+void shmq_select_parties(struct shmq_queue *q, uint32_t freed)
 {
     struct shmq_header *h = q->h;
     uint32_t ready = shmq_ready(h), posted = h->posted[SHMQ_NOT_EMPTY];
@@ -165,13 +166,14 @@ void shmq_select_bells(struct shmq_queue *q, uint32_t freed)
     if (posted > h->asleep[SHMQ_NOT_EMPTY])
         posted = h->asleep[SHMQ_NOT_EMPTY]; /* the others' posts were for those who died */
     if (atomic_load_explicit(&h->state, memory_order_relaxed) == SHMQ_OPEN)
-        chosen = choose(h, SHMQ_NOT_EMPTY, choosy(h), ready > posted ? ready - posted : 0) |
-                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? choose_filtered(h) : 0);
+        chosen = choose(h, SHMQ_NOT_EMPTY, filtered_parties(h),
+                        ready > posted ? ready - posted : 0) |
+                 choose(h, SHMQ_NOT_FULL, 0, freed) | (q->arrived ? take_filtered(h) : 0);
     else
         chosen = choose(h, SHMQ_NOT_EMPTY, 0, SHMQ_PARTIES) |
                  choose(h, SHMQ_NOT_FULL, 0, SHMQ_PARTIES);
     if (chosen)
-        atomic_fetch_or_explicit(&q->ring, chosen, memory_order_relaxed);
+        atomic_fetch_or_explicit(&q->to_wake, chosen, memory_order_relaxed);
 }
 
 /* ---- the ends ---- */

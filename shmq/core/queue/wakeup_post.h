@@ -1,5 +1,5 @@
-/* Ringing: posts the bells of other processes, which are opened by name once and kept, as
- * many as there are places for. */
+/* Posts the wakeups of other processes. A process opens each of them by its name once, and
+ * keeps a limited number of them open. */
 #ifndef SHMQ_QUEUE_WAKEUP_POST_H
 #define SHMQ_QUEUE_WAKEUP_POST_H
 
@@ -7,27 +7,28 @@
 
 #include "queue/queue.h"
 
-#define SHMQ_BELL_NAME 192 /* bytes */
+#define SHMQ_WAKEUP_NAME 192 /* bytes */
 
-/* Whether there is anybody to ring: one look at private memory. */
-static inline bool shmq_must_ring(struct shmq_queue *q)
+/* Whether the last critical section chose parties to wake: one read of private memory. */
+static inline bool shmq_must_wake(struct shmq_queue *q)
 {
-    return atomic_load_explicit(&q->ring, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&q->to_wake, memory_order_relaxed) != 0;
 }
 
-/* Posts a bell unless it is posted already: its owner has not looked yet then, and will
- * look at everything. So a bell's value is one, and one more for each who posts it in the
- * same moment. What the owner is to find must have been stored before. */
-void shmq_post_bell(sem_t *bell);
+/* Posts a wakeup unless it is posted already: then its owner has not looked yet, and will look
+ * at everything. So the value of the semaphore is one, and one more for each process that posts
+ * it at the same moment. Store what the owner is to find before the call. */
+void shmq_post_wakeup(sem_t *wakeup);
 
-/* Rings the parties in q->ring. Without the lock. A bell that is not there was its dead
- * owner's. */
-void shmq_ring(struct shmq_queue *q);
+/* Wakes the parties in q->to_wake. Without the lock. A wakeup that is gone belonged to a
+ * process that died: it is passed over. */
+void shmq_wake_parties(struct shmq_queue *q);
 
-/* The name of bell `n` of process `process`. */
-void shmq_bell_name(char name[SHMQ_BELL_NAME], const char *bells, uint64_t process, uint32_t n);
+/* The name of wakeup `n` of process `process`. */
+void shmq_wakeup_name(char name[SHMQ_WAKEUP_NAME], const char *prefix, uint64_t process,
+                      uint32_t n);
 
 /* This process is a fork's child: a lock that a thread of the parent held is free here. */
-void shmq_ring_forked(void);
+void shmq_wakeups_forked(void);
 
 #endif

@@ -210,8 +210,8 @@ static void release_lock(struct shmq_attached_queue *attached_queue)
 
     shmq_unlock(attached_queue->q, post);
     shmq_post(attached_queue->semaphores, post);
-    if (shmq_must_ring(attached_queue->q))
-        shmq_ring(attached_queue->q);
+    if (shmq_must_wake(attached_queue->q))
+        shmq_wake_parties(attached_queue->q);
 }
 
 void shmq_attached_queue_unlock(struct shmq_attached_queue *attached_queue)

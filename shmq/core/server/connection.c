@@ -163,148 +163,61 @@ bool shmq_next_is(const struct shmq_session *session, const struct shmq_frames *
 
 /* ---- one frame ---- */
 
+static const struct shmq_operation operations[256] = {SHMQ_OPERATIONS};
+
 static void ping(struct shmq_session *session, const struct shmq_frame *frame,
                  const unsigned char *payload)
 {
-    if (frame->length > 64)
+    if (frame->length > SHMQ_FRAME_PING_MAX)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "a PING carries at most 64 bytes");
     else
         shmq_reply(session, frame->id, SHMQ_S_OK, payload, frame->length);
 }
 
-/* What is due to a name behind it, in requests that policy answers. */
-static bool has_good_rest(const struct shmq_frame *frame, const struct shmq_reader *r)
+/* Whether the rest of a request that policy answers is of its type's form. */
+static bool has_good_form(const struct shmq_operation *operation, const struct shmq_reader *r)
 {
-    switch (frame->type) {
-    case SHMQ_T_CREATE: return !shmq_left(r) || shmq_msgpack_is_map(r->at, shmq_left(r));
-    case SHMQ_T_ROUTE:
-    case SHMQ_T_STAGE: return shmq_left(r) >= 8;
-    case SHMQ_T_EXCHANGE:
-    case SHMQ_T_PUBLISH:
-    case SHMQ_T_STAGED:
-    case SHMQ_T_SCHEMA: return shmq_msgpack_is_map(r->at, shmq_left(r));
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: return shmq_left(r) >= 4;
-    default: return !shmq_left(r);
+    size_t left = shmq_left(r);
+
+    switch (operation->form) {
+    case SHMQ_FORM_NOTHING: return !left;
+    case SHMQ_FORM_MAP: return shmq_msgpack_is_map(r->at, left);
+    case SHMQ_FORM_MAP_OR_NOTHING: return !left || shmq_msgpack_is_map(r->at, left);
+    default: return left >= operation->least;
     }
 }
 
-static const char *why_bad_rest(const struct shmq_frame *frame)
+/* A request for policy. A queue of which the session may not know is not there; whether it
+ * may be made is for policy to say, and all rights to streams and their groups. */
+static void ask(struct shmq_session *session, const struct shmq_frame *frame,
+                const unsigned char *payload)
 {
-    switch (frame->type) {
-    case SHMQ_T_CREATE: return "the options are not one msgpack map";
-    case SHMQ_T_STAGE: return "behind the name are a map and rows";
-    case SHMQ_T_ROUTE: return "behind the name are a map, properties and a body";
-    case SHMQ_T_EXCHANGE:
-    case SHMQ_T_PUBLISH:
-    case SHMQ_T_STAGED:
-    case SHMQ_T_SCHEMA: return "behind the name is one msgpack map";
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: return "behind the name is one u32, and at most an expression";
-    default: return "behind the name is nothing more";
-    }
-}
-
-/* A request with a name, for policy. A queue of which the session may not know is not there;
- * whether it may be made is for policy to say. */
-static void ask_by_name(struct shmq_session *session, const struct shmq_frame *frame,
-                        const unsigned char *payload)
-{
+    const struct shmq_operation *operation = &operations[frame->type];
     struct shmq_reader r = {payload, payload + frame->length, false};
     char text[SHMQ_NAME_MAX + 1] = {0};
-    struct shmq_name name;
+    struct shmq_name name = {0};
 
-    if (!shmq_read_name(&r, &name)) {
+    if (operation->path != SHMQ_PATH_POLICY && !shmq_read_name(&r, &name)) {
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, SHMQ_WHY_NAME);
         return;
     }
-    if (!has_good_rest(frame, &r)) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why_bad_rest(frame));
+    if (!has_good_form(operation, &r)) {
+        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, operation->why);
         return;
     }
-    memcpy(text, name.at, name.bytes);
-    if (!session->engine->hooks->rights(session, text)) {
+    if (name.bytes)
+        memcpy(text, name.at, name.bytes);
+    if (operation->path == SHMQ_PATH_QUEUE && !session->engine->hooks->rights(session, text)) {
         shmq_refuse(session, frame->id, SHMQ_S_NO_QUEUE, NULL);
         return;
     }
     session->engine->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
 }
 
-static bool is_of_streams(uint8_t type)
-{
-    return type >> 4 == SHMQ_T_STREAMS >> 4 || type == SHMQ_T_HOLD;
-}
-
-/* A request about a stream: all of it is for policy to check, that there is such a type
- * included; without a good name, it is answered without any. */
-static void ask_of_streams(struct shmq_session *session, const struct shmq_frame *frame,
-                           const unsigned char *payload)
-{
-    struct shmq_reader r = {payload, payload + frame->length, false};
-    char text[SHMQ_NAME_MAX + 1] = {0};
-    struct shmq_name name;
-
-    if (shmq_read_name(&r, &name))
-        memcpy(text, name.at, name.bytes);
-    else
-        r.at = payload;
-    session->engine->hooks->answer(session, frame, text, r.at, (uint32_t)shmq_left(&r));
-}
-
-static void ask(struct shmq_session *session, const struct shmq_frame *frame,
-                const unsigned char *payload)
-{
-    bool bare = frame->type == SHMQ_T_LIST && !frame->length;
-
-    if (!bare && !shmq_msgpack_is_map(payload, frame->length)) {
-        shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, "this type carries one msgpack map");
-        return;
-    }
-    session->engine->hooks->answer(session, frame, "", payload, frame->length);
-}
-
-static void refuse_type(struct shmq_session *session, const struct shmq_frame *frame)
-{
-    shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "this server has no such type");
-}
-
-static bool may_be_silent(uint8_t type)
-{
-    switch (type) {
-    case SHMQ_T_PRODUCE:
-    case SHMQ_T_PRODUCE_BATCH:
-    case SHMQ_T_ACK:
-    case SHMQ_T_NACK:
-    case SHMQ_T_REJECT:
-    case SHMQ_T_EXTEND: return true;
-    default: return false;
-    }
-}
-
-/* Whether the type is carried out while the engine drains: what settles, or begins nothing. */
-static bool is_for_the_end(uint8_t type)
-{
-    switch (type) {
-    case SHMQ_T_HELLO:
-    case SHMQ_T_PING:
-    case SHMQ_T_UNSUBSCRIBE:
-    case SHMQ_T_HANDED:
-    case SHMQ_T_ACK:
-    case SHMQ_T_NACK:
-    case SHMQ_T_REJECT:
-    case SHMQ_T_EXTEND:
-    case SHMQ_T_RETURN:
-    case SHMQ_T_COMMIT:
-    case SHMQ_T_LEAVE:
-    case SHMQ_T_SHARE_SETTLE: return true;
-    default: return false;
-    }
-}
-
 static void refuse_early(struct shmq_session *session, const struct shmq_frame *frame,
                          uint16_t status, const char *why)
 {
-    if (frame->id || !may_be_silent(frame->type))
+    if (frame->id || !operations[frame->type].silent)
         shmq_refuse(session, frame->id, status, why);
 }
 
@@ -314,13 +227,13 @@ static void carry_out_frame(struct shmq_session *session, const struct shmq_fram
     const unsigned char *payload = frames->at + SHMQ_FRAME_HEADER;
 
     frames->at = payload + frame->length;
-    if (!frame->id && !may_be_silent(frame->type)) {
+    if (!frame->id && !operations[frame->type].silent) {
         shmq_refuse(session, 0, SHMQ_S_BAD_REQUEST,
                     "message id 0 asks for no answer: this type "
                     "has one");
         return;
     }
-    if (session->engine->draining && !is_for_the_end(frame->type)) {
+    if (session->engine->draining && !operations[frame->type].draining) {
         if (!session->durable_reply_count || !shmq_refuse_durable(session, frame, payload))
             refuse_early(session, frame, SHMQ_S_SHUTTING_DOWN, NULL);
         return;
@@ -342,26 +255,11 @@ static void carry_out_frame(struct shmq_session *session, const struct shmq_fram
     case SHMQ_T_LEASE_RUN:
     case SHMQ_T_LEASE_AGAIN: shmq_carry_out_run(session, frame, payload); break;
     case SHMQ_T_PING: ping(session, frame, payload); break;
-    case SHMQ_T_HELLO:
-    case SHMQ_T_EXCHANGES:
-    case SHMQ_T_LIST: ask(session, frame, payload); break;
-    case SHMQ_T_CREATE:
-    case SHMQ_T_DELETE:
-    case SHMQ_T_PURGE:
-    case SHMQ_T_STATS:
-    case SHMQ_T_EXCHANGE:
-    case SHMQ_T_ROUTE:
-    case SHMQ_T_STAGE:
-    case SHMQ_T_PUBLISH:
-    case SHMQ_T_STAGED:
-    case SHMQ_T_SCHEMA:
-    case SHMQ_T_PEEK:
-    case SHMQ_T_REDRIVE: ask_by_name(session, frame, payload); break;
     default:
-        if (is_of_streams(frame->type))
-            ask_of_streams(session, frame, payload);
+        if (operations[frame->type].path >= SHMQ_PATH_POLICY)
+            ask(session, frame, payload);
         else
-            refuse_type(session, frame);
+            shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "this server has no such type");
     }
 }
 
@@ -460,7 +358,7 @@ static void keep(struct shmq_session *session, const unsigned char *at, size_t s
 
 /* The bytes of the frame that is kept in part, its header included; 0 if even that is not
  * whole. */
-static size_t wanted(const struct shmq_session *session)
+static size_t bytes_needed(const struct shmq_session *session)
 {
     if (session->kept_used < SHMQ_FRAME_HEADER)
         return 0;
@@ -471,7 +369,7 @@ static size_t wanted(const struct shmq_session *session)
  * come, so that a length costs nothing. */
 static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
 {
-    size_t most = wanted(session), room = session->kept_room;
+    size_t most = bytes_needed(session), room = session->kept_room;
     unsigned char *kept;
 
     if (session->kept_used == room) {
@@ -492,7 +390,7 @@ static unsigned char *grow_kept(struct shmq_session *session, size_t *size)
  * that could go into the queue as it comes. */
 static bool gathers(const struct shmq_session *session)
 {
-    return session->kept_used >= MOST_PREFIX && wanted(session) > SHMQ_SCRATCH;
+    return session->kept_used >= MOST_PREFIX && bytes_needed(session) > SHMQ_SCRATCH;
 }
 
 unsigned char *shmq_session_space(struct shmq_session *session, size_t *size)
@@ -563,7 +461,7 @@ void shmq_session_received(struct shmq_session *session, size_t size)
         go_on_large_body(session, size);
     } else if (gathers(session)) {
         session->kept_used += size;
-        if (session->kept_used >= wanted(session))
+        if (session->kept_used >= bytes_needed(session))
             carry_out_range(session, session->kept, session->kept + session->kept_used);
     } else {
         carry_out_range(session, scratch, scratch + session->kept_used + size);

@@ -15,89 +15,91 @@ static int64_t end_of(uint32_t wait)
 }
 
 /* Reads the payload: NULL, or what is wrong with its form. */
-static const char *read_wish(const struct shmq_frame *frame, const unsigned char *payload,
-                             struct shmq_name *name, struct shmq_wish *wish, uint8_t *flags)
+static const char *read_request(const struct shmq_frame *frame, const unsigned char *payload,
+                                struct shmq_name *name, struct shmq_consume_request *request,
+                                uint8_t *flags)
 {
     struct shmq_reader r = {payload, payload + frame->length, false};
 
-    memset(wish, 0, sizeof *wish);
-    wish->id = frame->id;
-    wish->subscribes = frame->type == SHMQ_T_SUBSCRIBE;
+    memset(request, 0, sizeof *request);
+    request->id = frame->id;
+    request->subscribes = frame->type == SHMQ_T_SUBSCRIBE;
     if (!shmq_read_name(&r, name))
         return SHMQ_WHY_NAME;
-    wish->most = shmq_read32(&r);
-    if (!wish->subscribes)
-        wish->until = end_of(shmq_read32(&r));
+    request->most = shmq_read32(&r);
+    if (!request->subscribes)
+        request->until = end_of(shmq_read32(&r));
     *flags = shmq_read8(&r);
-    wish->settled = *flags & SHMQ_SETTLED;
-    if (*flags & SHMQ_WHERE && shmq_left(&r)) {
-        wish->where_bytes = shmq_read16(&r);
-        wish->where = shmq_read_bytes(&r, wish->where_bytes);
+    request->settled = *flags & SHMQ_FLAG_SETTLED;
+    if (*flags & SHMQ_FLAG_WHERE && shmq_left(&r)) {
+        request->where_bytes = shmq_read16(&r);
+        request->where = shmq_read_bytes(&r, request->where_bytes);
     }
-    if (wish->subscribes && *flags & SHMQ_TELLS && shmq_left(&r) == 1)
-        wish->tells = shmq_read8(&r) == 1;
+    if (request->subscribes && *flags & SHMQ_FLAG_TELLS && shmq_left(&r) == 1)
+        request->tells = shmq_read8(&r) == 1;
     if (!r.bad && !shmq_left(&r))
         return NULL;
-    if (*flags & SHMQ_WHERE)
+    if (*flags & SHMQ_FLAG_WHERE)
         return "behind the flags are u16 n and n bytes of an expression";
-    return wish->subscribes ? "behind the name are u32 credit and u8 flags"
-                            : "behind the name are u32 most, u32 wait and u8 flags";
+    return request->subscribes ? "behind the name are u32 credit and u8 flags"
+                               : "behind the name are u32 most, u32 wait and u8 flags";
 }
 
 /* A flag without what is to follow it is none: so it was before there were any. */
-static uint8_t known_flags(const struct shmq_wish *wish)
+static uint8_t known_flags(const struct shmq_consume_request *request)
 {
-    uint8_t known = wish->tells ? SHMQ_SETTLED | SHMQ_TELLS : SHMQ_SETTLED;
+    uint8_t known = request->tells ? SHMQ_FLAG_SETTLED | SHMQ_FLAG_TELLS : SHMQ_FLAG_SETTLED;
 
-    return wish->where ? known | SHMQ_WHERE : known;
+    return request->where ? known | SHMQ_FLAG_WHERE : known;
 }
 
 /* Begins it, once its expression is understood. */
-static void begin(struct shmq_queue_session *queue_session, struct shmq_wish *wish)
+static void begin(struct shmq_queue_session *queue_session, struct shmq_consume_request *request)
 {
     struct shmq_engine *engine = queue_session->session->engine;
     char why[SHMQ_WHY_BYTES] = "";
 
-    if (wish->where) {
-        wish->wanted = engine->hooks->compile(engine, wish->where, wish->where_bytes, why);
-        if (!wish->wanted) {
-            shmq_refuse(queue_session->session, wish->id, SHMQ_S_BAD_REQUEST, why);
+    if (request->where) {
+        request->filtered = engine->hooks->compile(engine, request->where, request->where_bytes,
+                                                   why);
+        if (!request->filtered) {
+            shmq_refuse(queue_session->session, request->id, SHMQ_S_BAD_REQUEST, why);
             return;
         }
     }
-    shmq_wait(queue_session, wish);
+    shmq_wait(queue_session, request);
 }
 
 void shmq_carry_out_consume(struct shmq_session *session, const struct shmq_frame *frame,
                             const unsigned char *payload)
 {
     struct shmq_queue_session *queue_session;
-    struct shmq_wish wish;
+    struct shmq_consume_request request;
     struct shmq_name name;
     uint16_t status;
     uint8_t flags;
-    const char *why = read_wish(frame, payload, &name, &wish, &flags);
+    const char *why = read_request(frame, payload, &name, &request, &flags);
 
     if (why)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST, why);
-    else if (flags & ~known_flags(&wish))
+    else if (flags & ~known_flags(&request))
         shmq_refuse(session, frame->id, SHMQ_S_UNSUPPORTED, "there is no such flag");
     else if (!(queue_session = shmq_queue_session_at(session, name, &status)))
         shmq_refuse(session, frame->id, status, NULL);
     else if (!(queue_session->rights & SHMQ_MAY_CONSUME))
         shmq_refuse(session, frame->id, SHMQ_S_FORBIDDEN, NULL);
-    else if (!wish.most)
+    else if (!request.most)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "of no messages none can be sent: "
                     "1 or more");
-    else if (wish.subscribes && shmq_subscription(session, frame->id))
+    else if (request.subscribes && shmq_subscription(session, frame->id))
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "this message id is a subscription's: unsubscribe, or take another");
     else if (session->waiter_count + session->delayed >= SHMQ_WAITERS)
         shmq_refuse(session, frame->id, SHMQ_S_BAD_REQUEST,
                     "4096 CONSUMEs and subscriptions of this connection wait: end some");
     else
-        begin(queue_session, &wish);
+        begin(queue_session, &request);
 }
 
 void shmq_carry_out_unsubscribe(struct shmq_session *session, const struct shmq_frame *frame,

@@ -43,8 +43,8 @@ static unsigned char *write_head(struct shmq_session *session, uint32_t id, uint
     at = shmq_store64(at, receipt);
     at = shmq_store16(at, (uint16_t)deliveries);
     *at++ = view->priority;
-    *at++ = (unsigned char)((props ? SHMQ_WITH_PROPERTIES : 0) |
-                            (deliveries > 1 ? SHMQ_REDELIVERED : 0));
+    *at++ = (unsigned char)((props ? SHMQ_FLAG_PROPERTIES : 0) |
+                            (deliveries > 1 ? SHMQ_FLAG_REDELIVERED : 0));
     if (props) {
         at = shmq_store32(at, worded.size);
         at = shmq_properties_write(at, &worded);
@@ -122,23 +122,23 @@ static int64_t budget_of(const struct shmq_session *session)
     return (int64_t)SHMQ_OUT_HIGH - (int64_t)shmq_pending(&session->out);
 }
 
-/* Leases the next one, or the next that is wanted; holds the lock. */
+/* Leases the next message, or the next that matches; holds the lock. */
 static int lease_next(struct shmq_waiter *w, int64_t now, struct shmq_view *view)
 {
     struct shmq_queue *q = w->queue_session->attached_queue->q;
 
-    if (w->wanted)
-        return shmq_select(q, &w->wanted->choice, now, true, view);
+    if (w->filtered)
+        return shmq_select(q, &w->filtered->choice, now, true, view);
     return shmq_lease(q, now, true, view);
 }
 
-/* The lock is free: whether the search for what is wanted goes on. */
+/* The lock is free: whether the search for a match goes on. */
 static bool chooses_on(struct shmq_waiter *w, int *outcome)
 {
-    if (!w->wanted)
+    if (!w->filtered)
         return false;
-    shmq_select_again(&w->wanted->choice);
-    if (*outcome != SHMQ_EMPTY || !w->wanted->choice.more)
+    shmq_select_again(&w->filtered->choice);
+    if (*outcome != SHMQ_EMPTY || !w->filtered->choice.more)
         return false;
     *outcome = SHMQ_OK;
     return true;
@@ -163,9 +163,9 @@ static bool may_search(struct shmq_engine *engine, int64_t *since)
 /* Whether the waiter's search is put off: it goes on where it was, at a later tick. */
 static bool put_off(struct shmq_waiter *w, int64_t *since, int *outcome)
 {
-    if (!w->wanted || may_search(w->session->engine, since))
+    if (!w->filtered || may_search(w->session->engine, since))
         return false;
-    w->wanted->searches = true;
+    w->filtered->searches = true;
     *outcome = SHMQ_EMPTY;
     shmq_attached_queue_later(w->queue_session->attached_queue);
     return true;
@@ -174,13 +174,14 @@ static bool put_off(struct shmq_waiter *w, int64_t *since, int *outcome)
 /* Begins to search, or goes on. */
 static void begin_search(struct shmq_waiter *w)
 {
-    struct shmq_wanted *wanted = w->wanted;
+    struct shmq_filter_request *filtered = w->filtered;
 
-    if (wanted->searches)
-        shmq_select_again(&wanted->choice);
+    if (filtered->searches)
+        shmq_select_again(&filtered->choice);
     else
-        shmq_select_begin(w->queue_session->attached_queue->q, &wanted->choice, &wanted->filter);
-    wanted->searches = false;
+        shmq_select_begin(w->queue_session->attached_queue->q, &filtered->choice,
+                          &filtered->filter);
+    filtered->searches = false;
 }
 
 /* Leases up to `most`; holds the lock. */
@@ -322,7 +323,7 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
     int64_t since = 0;
 
     *outcome = SHMQ_OK;
-    if (w->wanted)
+    if (w->filtered)
         begin_search(w);
     while (total < most && *outcome == SHMQ_OK && shmq_may_deliver(w->session)) {
         if (put_off(w, &since, outcome))
@@ -332,7 +333,7 @@ uint32_t shmq_deliver(struct shmq_waiter *w, uint32_t most, bool whole, int *out
         total += count;
         if (!chooses_on(w, outcome) && !count)
             break;
-        whole = whole && !w->wanted; /* a search begins with all that there is */
+        whole = whole && !w->filtered; /* a search begins with all that there is */
     }
     if (total && !w->subscribes)
         end_series(w->session, last);

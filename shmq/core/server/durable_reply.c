@@ -143,8 +143,8 @@ void shmq_durable_reply(struct shmq_session *session,
     if (attached_queue) {
         attached_queue->users++;
         attached_queue->durable_replies++;
-        if (durable_reply->seq > attached_queue->wanted)
-            attached_queue->wanted = durable_reply->seq;
+        if (durable_reply->seq > attached_queue->awaited_seq)
+            attached_queue->awaited_seq = durable_reply->seq;
         shmq_attached_queue_touch(attached_queue);
     }
     (void)keep_some(session);
@@ -191,7 +191,7 @@ void shmq_durable_replies_ask(struct shmq_attached_queue *attached_queue)
 {
     if (!attached_queue->durable_replies)
         return;
-    shmq_want_synced(attached_queue->q, attached_queue->wanted);
+    shmq_request_sync(attached_queue->q, attached_queue->awaited_seq);
     if (!attached_queue->confirming) {
         attached_queue->confirming = true;
         attached_queue->engine->hooks->confirm(attached_queue);

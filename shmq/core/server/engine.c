@@ -60,7 +60,7 @@ static void look_after(struct shmq_attached_queue *attached_queue)
     if (!attached_queue->gone && attached_queue->first && shmq_looks_ready(attached_queue->q->h))
         (void)shmq_attached_queue_serve(attached_queue);
     if (!attached_queue->gone && attached_queue->filtered_first)
-        (void)shmq_attached_queue_choose(attached_queue, false);
+        (void)shmq_attached_queue_serve_filtered(attached_queue, false);
     if (!attached_queue->gone && attached_queue->first && !attached_queue->awaited) {
         attached_queue->awaited = true;
         attached_queue->engine->hooks->wait(attached_queue, false);

@@ -95,7 +95,7 @@ static bool read_prefix(const struct shmq_frame *frame, const struct shmq_frames
     struct shmq_reader r = {payload, frames->end, false};
 
     if (!shmq_read_name(&r, name) || shmq_read_item(&r, item) ||
-        item->flags & ~(SHMQ_WITH_PROPERTIES | SHMQ_WHEN_DURABLE) ||
+        item->flags & ~(SHMQ_FLAG_PROPERTIES | SHMQ_FLAG_DURABLE) ||
         (size_t)(r.at - payload) > frame->length)
         return false;
     item->id = frame->id;

@@ -21,7 +21,7 @@ const char *shmq_read_item(struct shmq_reader *r, struct shmq_item *item)
 
     memset(item, 0, sizeof *item);
     item->flags = shmq_read8(r);
-    if (!(item->flags & SHMQ_WITH_PROPERTIES))
+    if (!(item->flags & SHMQ_FLAG_PROPERTIES))
         return r->bad ? "behind the name is u8 flags" : NULL;
     bytes = shmq_read32(r);
     if (!(meta = shmq_read_bytes(r, bytes)))
@@ -72,8 +72,8 @@ bool shmq_admit_item(const struct shmq_queue_session *queue_session, struct shmq
         (why = shmq_properties_apply(q, &item->properties, &item->put, item->hash)))
         return refuse_item(item, SHMQ_S_BAD_REQUEST, why);
     if (q->h->options.confirm)
-        item->flags |= SHMQ_WHEN_DURABLE;
-    if (item->flags & SHMQ_WHEN_DURABLE && !admit_durable(q, item))
+        item->flags |= SHMQ_FLAG_DURABLE;
+    if (item->flags & SHMQ_FLAG_DURABLE && !admit_durable(q, item))
         return false;
     if (shmq_fits(q, item->put.body_bytes, item->put.meta_bytes) != SHMQ_OK)
         return refuse_item(item, SHMQ_S_TOO_LARGE, NULL);
@@ -107,7 +107,7 @@ void shmq_answer_item(struct shmq_session *session, struct shmq_attached_queue *
 
     if (!item->id)
         return;
-    if (item->flags & SHMQ_WHEN_DURABLE) {
+    if (item->flags & SHMQ_FLAG_DURABLE) {
         durable_reply_item(session, attached_queue, item);
         return;
     }
@@ -233,7 +233,7 @@ static bool has_good_flags(const struct shmq_item *item, uint8_t known)
     return !(item->flags & ~known);
 }
 
-#define KNOWN_FLAGS (SHMQ_WITH_PROPERTIES | SHMQ_WHEN_DURABLE)
+#define KNOWN_FLAGS (SHMQ_FLAG_PROPERTIES | SHMQ_FLAG_DURABLE)
 
 /* Gathers PRODUCEs to the same queue that follow and are admitted. */
 static uint32_t gather(struct shmq_queue_session *queue_session, struct shmq_name name,
@@ -293,7 +293,7 @@ static void refuse_frame(struct shmq_session *session, uint32_t id, uint8_t flag
 {
     struct shmq_durable_reply durable_reply = {.id = id, .status = status};
 
-    if (id && flags & SHMQ_WHEN_DURABLE)
+    if (id && flags & SHMQ_FLAG_DURABLE)
         shmq_durable_reply(session, &durable_reply, why);
     else
         shmq_refuse_if_asked(session, id, status, why);
@@ -307,9 +307,9 @@ bool shmq_refuse_durable(struct shmq_session *session, const struct shmq_frame *
 
     if (frame->type != SHMQ_T_PRODUCE && frame->type != SHMQ_T_PRODUCE_BATCH)
         return false;
-    if (!shmq_read_name(&r, &name) || !(shmq_read8(&r) & SHMQ_WHEN_DURABLE))
+    if (!shmq_read_name(&r, &name) || !(shmq_read8(&r) & SHMQ_FLAG_DURABLE))
         return false;
-    refuse_frame(session, frame->id, SHMQ_WHEN_DURABLE, SHMQ_S_SHUTTING_DOWN, NULL);
+    refuse_frame(session, frame->id, SHMQ_FLAG_DURABLE, SHMQ_S_SHUTTING_DOWN, NULL);
     return true;
 }
 
@@ -363,7 +363,7 @@ static const char *read_batch(struct shmq_reader r, uint32_t count, bool *good_f
 
         if (why)
             return why;
-        *good_flags = *good_flags && has_good_flags(&item, SHMQ_WITH_PROPERTIES);
+        *good_flags = *good_flags && has_good_flags(&item, SHMQ_FLAG_PROPERTIES);
     }
     return shmq_left(&r) ? "behind the last message is nothing more" : NULL;
 }
@@ -385,7 +385,7 @@ static void answer_batch(struct shmq_queue_session *queue_session, const struct 
     if (!batch->id)
         return;
     shmq_store64(shmq_store32(durable_reply.payload, batch->accepted), batch->first);
-    if (batch->flags & SHMQ_WHEN_DURABLE) {
+    if (batch->flags & SHMQ_FLAG_DURABLE) {
         durable_reply.attached_queue = batch->accepted ? queue_session->attached_queue : NULL;
         durable_reply.seq = batch->highest;
         shmq_durable_reply(queue_session->session, &durable_reply, NULL);
@@ -481,7 +481,7 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
     }
     if (why)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
-    else if (!good_flags || batch.flags & ~SHMQ_WHEN_DURABLE)
+    else if (!good_flags || batch.flags & ~SHMQ_FLAG_DURABLE)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_such_flag);
     else if (!(queue_session = shmq_queue_session_at(session, name, &batch.status)))
         refuse_frame(session, frame->id, batch.flags, batch.status, NULL);
@@ -490,13 +490,13 @@ void shmq_carry_out_batch(struct shmq_session *session, const struct shmq_frame 
     else if (!count)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST,
                      "a batch has one message or more");
-    else if (batch.flags & SHMQ_WHEN_DURABLE && !queue_session->attached_queue->q->journaled)
+    else if (batch.flags & SHMQ_FLAG_DURABLE && !queue_session->attached_queue->q->journaled)
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_UNSUPPORTED, no_journal);
     else if ((why = check_batch(queue_session->attached_queue->q, r, count)))
         refuse_frame(session, frame->id, batch.flags, SHMQ_S_BAD_REQUEST, why);
     else {
         if (queue_session->attached_queue->q->h->options.confirm)
-            batch.flags |= SHMQ_WHEN_DURABLE;
+            batch.flags |= SHMQ_FLAG_DURABLE;
         put_batch(queue_session, &r, count, &batch);
         if (batch.status != SHMQ_S_BUSY || batch.accepted ||
             !shmq_park_at(session, queue_session->attached_queue, NULL))

@@ -22,7 +22,6 @@
 #include "queue/properties.h"
 #include "queue/queue.h"
 
-#define SHMQ_NAME_MAX 100
 #define SHMQ_SCRATCH (256u << 10)  /* bytes received at once                              */
 #define SHMQ_DIRECT (32u << 10)    /* bodies from here on are received and sent in place  */
 #define SHMQ_OUT_HIGH (512u << 10) /* with so much to send nothing more is begun          */
@@ -32,12 +31,7 @@
 #define SHMQ_WHY_BYTES 256u        /* of a text that policy gives for a refusal           */
 #define SHMQ_DURABLE_REPLIES 65536u /* answers that wait for the disk: then nothing is begun */
 
-enum shmq_right {
-    SHMQ_MAY_PRODUCE = 1,
-    SHMQ_MAY_CONSUME = 2,
-    SHMQ_MAY_ADMIN = 4,
-    SHMQ_NOT_ASKED = 8,
-};
+#define SHMQ_NOT_ASKED 8u /* beside enum shmq_right: policy has not been asked yet        */
 
 struct shmq_session;
 struct shmq_attached_queue;
@@ -46,8 +40,9 @@ struct shmq_durable_reply;
 
 /* What the one who runs the engine provides. Statuses are those of the wire. */
 struct shmq_hooks {
-    /* Attaches to the queue attached queue->name: sets q, semaphores, views and data. SHMQ_S_BUSY: that
-     * takes a while; the session was parked if it can be waited for, else it takes too long. */
+    /* Attaches to the queue attached queue->name: sets q, semaphores, views and data. SHMQ_S_BUSY:
+     * that takes a while; the session was parked if it can be waited for, else it takes too
+     * long. */
     uint16_t (*attach)(struct shmq_session *session, struct shmq_attached_queue *attached_queue);
     void (*detach)(struct shmq_engine *engine, struct shmq_attached_queue *attached_queue);
     /* The session's rights to what is, or would be, a queue of that name; 0: it may not know
@@ -59,18 +54,18 @@ struct shmq_hooks {
                    const unsigned char *rest, uint32_t bytes);
     /* Compiles an expression: what a waiter is to have, to be freed, or NULL, and why, a text
      * of SHMQ_WHY_BYTES at most. */
-    struct shmq_wanted *(*compile)(struct shmq_engine *engine, const unsigned char *text,
-                                   uint32_t bytes, char why[SHMQ_WHY_BYTES]);
+    struct shmq_filter_request *(*compile)(struct shmq_engine *engine, const unsigned char *text,
+                                           uint32_t bytes, char why[SHMQ_WHY_BYTES]);
     /* Does what is due beside the operations: dead processes, dead letters on their way. */
     void (*tend)(struct shmq_attached_queue *attached_queue);
     /* The queue contradicts itself, and is of no more use: to be logged. */
     void (*failed)(struct shmq_attached_queue *attached_queue);
-    /* Somebody waits for a message: from now on shmq_attached_queue_serve is to be called whenever one
-     * may have come, until it returns false. `choosy`: shmq_attached_queue_choose, whenever one has
-     * arrived. */
-    void (*wait)(struct shmq_attached_queue *attached_queue, bool choosy);
-    /* Somebody waits for the disk: from now on shmq_attached_queue_confirm is to be called whenever the
-     * queue's journal has come further, until it returns false. */
+    /* Somebody waits for a message: from now on shmq_attached_queue_serve is to be called whenever
+     * one may have come, until it returns false. `filtered`: shmq_attached_queue_serve_filtered,
+     * whenever one has arrived. */
+    void (*wait)(struct shmq_attached_queue *attached_queue, bool filtered);
+    /* Somebody waits for the disk: from now on shmq_attached_queue_confirm is to be called whenever
+     * the queue's journal has come further, until it returns false. */
     void (*confirm)(struct shmq_attached_queue *attached_queue);
 };
 
@@ -96,7 +91,7 @@ struct shmq_held_lease {
 };
 
 /* What messages a waiter asks for. */
-struct shmq_wanted {
+struct shmq_filter_request {
     struct shmq_filter filter; /* of `code`                                              */
     struct shmq_choice choice;
     bool looks; /* since it last looked, something may have come          */
@@ -112,7 +107,7 @@ struct shmq_waiter {
     struct shmq_waiter *next,
         *prev; /* in the attached queue's queue, if `queued`                 */
     struct shmq_waiter *peer, *peer_before; /* the session's others                      */
-    struct shmq_wanted *wanted; /* NULL: whatever there is                          */
+    struct shmq_filter_request *filtered; /* NULL: it takes any message */
     int64_t until; /* of a CONSUME: monotonic ns, or INT64_MAX         */
     uint32_t id;
     uint32_t most; /* messages; of a subscription, unsettled ones      */
@@ -153,7 +148,7 @@ struct shmq_attached_queue {
     int64_t held_since; /* its lock cannot be had; 0: it can                */
     int64_t tended_at;
     int64_t unused_at; /* when the last user left                          */
-    uint64_t wanted; /* the highest sequence number that was promised    */
+    uint64_t awaited_seq; /* the highest sequence number that was promised    */
     uint32_t durable_replies; /* answers that wait for its journal                */
     uint32_t users; /* queue sessions, durable replies, and outgoing bodies on their way        */
     bool touched; /* something may have come, or be due               */

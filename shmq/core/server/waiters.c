@@ -16,14 +16,14 @@ static struct shmq_waiter **first_of(const struct shmq_waiter *w)
 {
     struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
 
-    return w->wanted ? &attached_queue->filtered_first : &attached_queue->first;
+    return w->filtered ? &attached_queue->filtered_first : &attached_queue->first;
 }
 
 static struct shmq_waiter **last_of(const struct shmq_waiter *w)
 {
     struct shmq_attached_queue *attached_queue = w->queue_session->attached_queue;
 
-    return w->wanted ? &attached_queue->filtered_last : &attached_queue->last;
+    return w->filtered ? &attached_queue->filtered_last : &attached_queue->last;
 }
 
 static void enqueue(struct shmq_waiter *w)
@@ -40,8 +40,8 @@ static void enqueue(struct shmq_waiter *w)
     else
         *first_of(w) = w;
     *last = w;
-    if (w->wanted)
-        w->wanted->looks = true;
+    if (w->filtered)
+        w->filtered->looks = true;
     shmq_attached_queue_touch(w->queue_session->attached_queue);
 }
 
@@ -68,23 +68,23 @@ static bool has_credit(const struct shmq_waiter *w)
 /* ---- beginning and ending ---- */
 
 static struct shmq_waiter *begin(struct shmq_queue_session *queue_session,
-                                 const struct shmq_wish *wish)
+                                 const struct shmq_consume_request *request)
 {
     struct shmq_waiter *w = calloc(1, sizeof *w);
 
     if (!w) {
-        free(wish->wanted);
+        free(request->filtered);
         return NULL;
     }
-    w->wanted = wish->wanted;
+    w->filtered = request->filtered;
     w->session = queue_session->session;
     w->queue_session = queue_session;
-    w->id = wish->id;
-    w->most = wish->most;
-    w->until = wish->until;
-    w->subscribes = wish->subscribes;
-    w->settled = wish->settled;
-    w->tells = wish->tells;
+    w->id = request->id;
+    w->most = request->most;
+    w->until = request->until;
+    w->subscribes = request->subscribes;
+    w->settled = request->settled;
+    w->tells = request->tells;
     w->peer = queue_session->session->waiters;
     if (w->peer)
         w->peer->peer_before = w;
@@ -96,7 +96,7 @@ static struct shmq_waiter *begin(struct shmq_queue_session *queue_session,
 
 static void discard(struct shmq_waiter *w)
 {
-    free(w->wanted);
+    free(w->filtered);
     free(w);
 }
 
@@ -169,14 +169,14 @@ void shmq_waiter_credit(struct shmq_waiter *subscription)
 
 /* ---- a CONSUME at once ---- */
 
-static bool searches(const struct shmq_waiter *w) { return w->wanted && w->wanted->searches; }
+static bool searches(const struct shmq_waiter *w) { return w->filtered && w->filtered->searches; }
 
 /* What there is, for one who does not stand in the queue yet: how many. */
 static uint32_t try_at_once(struct shmq_waiter *w, int *outcome)
 {
-    uint32_t count = shmq_deliver(w, w->most, w->wanted != NULL, outcome);
+    uint32_t count = shmq_deliver(w, w->most, w->filtered != NULL, outcome);
 
-    if (!count && *outcome == SHMQ_EMPTY && !w->wanted)
+    if (!count && *outcome == SHMQ_EMPTY && !w->filtered)
         count = shmq_deliver(w, w->most, true, outcome);
     if (!count && *outcome == SHMQ_EMPTY && !searches(w) &&
         shmq_attached_queue_tend(w->queue_session->attached_queue))
@@ -202,44 +202,46 @@ static void search_on(struct shmq_waiter *w)
     enqueue(w);
 }
 
-static void consume(struct shmq_queue_session *queue_session, const struct shmq_wish *wish)
+static void consume(struct shmq_queue_session *queue_session,
+                    const struct shmq_consume_request *request)
 {
     struct shmq_session *session = queue_session->session;
-    struct shmq_waiter *w = begin(queue_session, wish);
+    struct shmq_waiter *w = begin(queue_session, request);
     int outcome;
 
     if (!w) {
-        shmq_reply(session, wish->id, SHMQ_S_INTERNAL, NULL, 0);
+        shmq_reply(session, request->id, SHMQ_S_INTERNAL, NULL, 0);
         return;
     }
     if (try_at_once(w, &outcome))
         end(w);
-    else if (searches(w) && !wish->until)
+    else if (searches(w) && !request->until)
         search_on(w);
-    else if (outcome == SHMQ_BUSY && !wish->until &&
+    else if (outcome == SHMQ_BUSY && !request->until &&
              shmq_park_at(session, queue_session->attached_queue, NULL))
         end(w);
-    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK && !(outcome == SHMQ_BUSY && wish->until))
+    else if (outcome != SHMQ_EMPTY && outcome != SHMQ_OK &&
+             !(outcome == SHMQ_BUSY && request->until))
         fail(w, outcome);
-    else if (!wish->until)
+    else if (!request->until)
         end_with(w, SHMQ_S_QUEUE_EMPTY);
     else
         begin_to_wait(w);
 }
 
-void shmq_wait(struct shmq_queue_session *queue_session, const struct shmq_wish *wish)
+void shmq_wait(struct shmq_queue_session *queue_session, const struct shmq_consume_request *request)
 {
     struct shmq_waiter *w;
 
-    if (!wish->subscribes) {
-        consume(queue_session, wish);
+    if (!request->subscribes) {
+        consume(queue_session, request);
         return;
     }
-    if (!(w = begin(queue_session, wish))) {
-        shmq_reply(queue_session->session, wish->id, SHMQ_S_INTERNAL, NULL, 0);
+    if (!(w = begin(queue_session, request))) {
+        shmq_reply(queue_session->session, request->id, SHMQ_S_INTERNAL, NULL, 0);
         return;
     }
-    shmq_reply(queue_session->session, wish->id, SHMQ_S_OK, NULL, 0);
+    shmq_reply(queue_session->session, request->id, SHMQ_S_OK, NULL, 0);
     enqueue(w);
 }
 
@@ -293,13 +295,13 @@ bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue)
 /* It has looked, and got nothing: whether it is to look again at once. */
 static bool conclude_look(struct shmq_waiter *w)
 {
-    struct shmq_wanted *wanted = w->wanted;
-    bool again = wanted->again && !wanted->searches;
+    struct shmq_filter_request *filtered = w->filtered;
+    bool again = filtered->again && !filtered->searches;
 
-    wanted->looks = wanted->searches || again;
-    if (wanted->searches)
+    filtered->looks = filtered->searches || again;
+    if (filtered->searches)
         return false;
-    wanted->again = false;
+    filtered->again = false;
     if (!w->last_look)
         return again;
     end_with(w, SHMQ_S_QUEUE_EMPTY);
@@ -314,16 +316,16 @@ static bool choose_round(struct shmq_attached_queue *attached_queue)
     bool served = false;
 
     for (; w; w = next) {
-        struct shmq_wanted *wanted = w->wanted;
+        struct shmq_filter_request *filtered = w->filtered;
         int outcome;
 
         next = w->next;
-        if (!wanted->looks)
+        if (!filtered->looks)
             continue;
-        wanted->looks = false;
+        filtered->looks = false;
         outcome = serve_first(w, true);
         if (outcome == SHMQ_BUSY)
-            wanted->looks = true;
+            filtered->looks = true;
         if (outcome != SHMQ_OK && outcome != SHMQ_EMPTY) {
             (void)shmq_attached_queue_status(attached_queue, outcome);
             return false;
@@ -333,11 +335,11 @@ static bool choose_round(struct shmq_attached_queue *attached_queue)
     return served;
 }
 
-bool shmq_attached_queue_choose(struct shmq_attached_queue *attached_queue, bool arrived)
+bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived)
 {
     for (struct shmq_waiter *w = attached_queue->filtered_first; arrived && w; w = w->next) {
-        w->wanted->looks = true;
-        w->wanted->again = w->wanted->searches;
+        w->filtered->looks = true;
+        w->filtered->again = w->filtered->searches;
     }
     while (choose_round(attached_queue))
         continue;

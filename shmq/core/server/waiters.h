@@ -5,7 +5,7 @@
 #include "server/server.h"
 
 /* What a CONSUME or a SUBSCRIBE asks for. */
-struct shmq_wish {
+struct shmq_consume_request {
     uint32_t id;
     uint32_t most;  /* messages, or the credit                                         */
     int64_t until;  /* of a CONSUME: monotonic ns; 0: it does not wait                 */
@@ -14,11 +14,12 @@ struct shmq_wish {
     bool tells;     /* by HANDED what the application gets                             */
     const unsigned char *where;  /* an expression, or NULL                               */
     uint16_t where_bytes;
-    struct shmq_wanted *wanted;  /* what that was compiled to: the waiter's from then on */
+    struct shmq_filter_request *filtered; /* what that was compiled to: the waiter's from then on */
 };
 
 /* Answers a CONSUME at once, or lets it wait; begins a subscription. */
-void shmq_wait(struct shmq_queue_session *queue_session, const struct shmq_wish *wish);
+void shmq_wait(struct shmq_queue_session *queue_session,
+               const struct shmq_consume_request *request);
 
 /* The session's subscription of that id, or NULL. */
 struct shmq_waiter *shmq_subscription(struct shmq_session *session, uint32_t id);
@@ -38,7 +39,7 @@ bool shmq_attached_queue_serve(struct shmq_attached_queue *attached_queue);
 
 /* The same for those who want something: all of them if something has `arrived`, else those
  * who have not looked since they began to wait. */
-bool shmq_attached_queue_choose(struct shmq_attached_queue *attached_queue, bool arrived);
+bool shmq_attached_queue_serve_filtered(struct shmq_attached_queue *attached_queue, bool arrived);
 
 /* Those of the session that were passed over get their turns again. */
 void shmq_waiters_unblock(struct shmq_session *session);

@@ -185,7 +185,7 @@ static void write_all(struct shmq_log *log, const struct shmq_log_piece *piece, 
 
 /* The store that makes all of it visible; what hangs on it comes after, and is derived anew
  * if we die in between. */
-static void publish(struct shmq_log *log, const struct plan *plan, uint64_t last_begin)
+static void commit(struct shmq_log *log, const struct plan *plan, uint64_t last_begin)
 {
     struct shmq_log_header *h = log->h;
 
@@ -222,7 +222,7 @@ static int append(struct shmq_log *log, const struct shmq_log_piece *piece,
     if ((status = shmq_log_make_room(log, plan.end, &plan.wrap)))
         return status;
     write_all(log, piece, &plan, &last_begin);
-    publish(log, &plan, last_begin);
+    commit(log, &plan, last_begin);
     if (piece->produced)
         shmq_log_remember(log, piece->producer, piece->sequence, out->first,
                           (uint32_t)plan.records);

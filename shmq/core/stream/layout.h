@@ -57,7 +57,7 @@ struct shmq_stream {
     uint32_t crc;               /* CRC-32C of `options`                                 */
     uint32_t reserved;
     _Alignas(64) _Atomic uint32_t state; /* SHMQ_OPEN, SHMQ_GONE                        */
-    _Atomic uint32_t bell;      /* a futex, raised for readers that wait: stream/wait.c    */
+    _Atomic uint32_t wakeup;    /* a futex, raised for readers that wait: stream/wait.c    */
     _Atomic uint64_t shape;     /* (begin of those that take records) << 32 | partitions;
                                    0: all of `options.partitions` do; truth             */
     _Atomic uint64_t next_shape; /* what it is becoming; 0, or as `shape`: nothing else */
@@ -128,7 +128,7 @@ struct shmq_log_header {
     _Atomic uint32_t disk;    /* a futex: raised with each sync and failure             */
     _Atomic uint32_t error;   /* errno of the last attempt; 0: it succeeded             */
     _Atomic uint64_t writer;  /* its process number; 0: none                            */
-    _Atomic uint64_t wanted;  /* somebody waits until this offset is on disk            */
+    _Atomic uint64_t awaited; /* somebody waits until this offset is on disk            */
 };
 
 _Static_assert(sizeof(struct shmq_log_options) == 192, "what a stream is made with");

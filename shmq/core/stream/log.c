@@ -94,7 +94,7 @@ int shmq_log_back(struct shmq_log *log, uint64_t offset, uint64_t size)
     if (error == EINTR)
         return shmq_log_back(log, offset, size);
     if (error)
-        log->wanted = size;
+        log->refused_bytes = size;
     return error ? SHMQ_NO_SPACE : SHMQ_OK;
 }
 

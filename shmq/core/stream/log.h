@@ -33,8 +33,8 @@ struct shmq_log {
     uint32_t salt;
     bool blocks, durable;
     int fd;                 /* to back the segment with memory                          */
-    struct shmq_stream *stream; /* whose bell readers wait on; NULL: nobody does        */
-    uint64_t wanted;        /* bytes that could not be had, when NO_SPACE is returned   */
+    struct shmq_stream *stream; /* whose wakeup readers wait on; NULL: nobody does      */
+    uint64_t refused_bytes; /* bytes that could not be had, when NO_SPACE is returned   */
 };
 
 struct shmq_log_geometry {
@@ -255,17 +255,17 @@ uint32_t shmq_log_arm(struct shmq_log *log);
  * for at most `ns`: whether it did. Of the header this takes one line from the appenders. */
 bool shmq_log_spin(struct shmq_log *log, uint64_t position, int64_t ns);
 
-/* Sleeps until the bell is raised, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED. */
-int shmq_stream_sleep(struct shmq_stream *stream, uint32_t bell, int64_t ns);
+/* Sleeps until the wakeup is raised, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED. */
+int shmq_stream_sleep(struct shmq_stream *stream, uint32_t wakeup, int64_t ns);
 
 /* Says that an appender is about to sleep until there is room: it tries once more after it,
  * then waits until room may have come, at most `ns`; as shmq_stream_sleep. */
 uint32_t shmq_log_room(struct shmq_log *log);
 int shmq_log_wait_room(struct shmq_log *log, uint32_t room, int64_t ns);
-void shmq_log_stir_room(struct shmq_log *log);
+void shmq_log_wake_room(struct shmq_log *log);
 
 /* The persistence writer's: all before `offset` is on disk; or its disk failed. */
-void shmq_log_publish(struct shmq_log *log, uint64_t offset);
+void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset);
 void shmq_log_fail(struct shmq_log *log, uint32_t error);
 
 /* Waits until all before `offset` is on disk, at most `ns`: SHMQ_OK, TIMED_OUT, INTERRUPTED,

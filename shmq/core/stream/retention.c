@@ -255,12 +255,12 @@ void shmq_log_move(struct shmq_log *log, uint32_t at, uint64_t offset, uint64_t 
         return;
     atomic_store_explicit(&hold->position, position, memory_order_release);
     shmq_mark();
-    shmq_log_stir_room(log);
+    shmq_log_wake_room(log);
 }
 
 void shmq_log_drop(struct shmq_log *log, uint32_t at)
 {
     atomic_store_explicit(&log->holds[at % SHMQ_HOLDS].kind, SHMQ_HOLD_FREE, memory_order_release);
     shmq_mark();
-    shmq_log_stir_room(log);
+    shmq_log_wake_room(log);
 }

@@ -26,7 +26,7 @@ static void wake_all(_Atomic uint32_t *word)
     (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A reader arms, then looks once more, then sleeps; an appender publishes, then looks whether
+/* A reader arms, then looks once more, then sleeps; an appender commits, then looks whether
  * somebody has armed: one of them sees the other. Whoever wakes disarms, so that a reader that
  * died asleep costs one wake in vain. */
 void shmq_log_wake(struct shmq_log *log)
@@ -37,24 +37,24 @@ void shmq_log_wake(struct shmq_log *log)
         return;
     atomic_store_explicit(&log->h->armed, 0, memory_order_relaxed);
     shmq_mark();
-    atomic_fetch_add(&log->stream->bell, 1);
+    atomic_fetch_add(&log->stream->wakeup, 1);
     shmq_mark();
-    wake_all(&log->stream->bell);
+    wake_all(&log->stream->wakeup);
 }
 
 uint32_t shmq_log_arm(struct shmq_log *log)
 {
-    uint32_t bell = log->stream ? atomic_load(&log->stream->bell) : 0;
+    uint32_t wakeup = log->stream ? atomic_load(&log->stream->wakeup) : 0;
 
     atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
     shmq_mark();
     shmq_fence();
-    return bell;
+    return wakeup;
 }
 
-int shmq_stream_sleep(struct shmq_stream *stream, uint32_t bell, int64_t ns)
+int shmq_stream_sleep(struct shmq_stream *stream, uint32_t wakeup, int64_t ns)
 {
-    return wait_on(&stream->bell, bell, ns);
+    return wait_on(&stream->wakeup, wakeup, ns);
 }
 
 #define MOST_PAUSES 16       /* between two looks: less than a microsecond                 */
@@ -123,7 +123,7 @@ int shmq_log_wait_room(struct shmq_log *log, uint32_t room, int64_t ns)
     return wait_on(&log->h->room, room, ns);
 }
 
-void shmq_log_stir_room(struct shmq_log *log)
+void shmq_log_wake_room(struct shmq_log *log)
 {
     shmq_fence();
     if (!atomic_load_explicit(&log->h->crowded, memory_order_relaxed))
@@ -137,7 +137,7 @@ void shmq_log_stir_room(struct shmq_log *log)
 
 /* ---- the disk ---- */
 
-static void stir_disk(struct shmq_log *log)
+static void wake_disk(struct shmq_log *log)
 {
     atomic_fetch_add(&log->h->disk, 1);
     shmq_mark();
@@ -149,12 +149,12 @@ void shmq_log_wake_all(struct shmq_log *log)
     atomic_store_explicit(&log->h->armed, 1, memory_order_relaxed);
     shmq_log_wake(log);
     atomic_store_explicit(&log->h->crowded, 1, memory_order_relaxed);
-    shmq_log_stir_room(log);
-    stir_disk(log);
+    shmq_log_wake_room(log);
+    wake_disk(log);
 }
 
 /* The position comes first: what may be overwritten is never more than what is on disk. */
-void shmq_log_publish(struct shmq_log *log, uint64_t offset)
+void shmq_log_mark_synced(struct shmq_log *log, uint64_t offset)
 {
     struct shmq_log_extent extent;
 
@@ -166,15 +166,15 @@ void shmq_log_publish(struct shmq_log *log, uint64_t offset)
     }
     atomic_store_explicit(&log->h->synced, offset, memory_order_release);
     shmq_mark();
-    stir_disk(log);
-    shmq_log_stir_room(log);
+    wake_disk(log);
+    shmq_log_wake_room(log);
 }
 
 void shmq_log_fail(struct shmq_log *log, uint32_t error)
 {
     atomic_store_explicit(&log->h->error, error, memory_order_relaxed);
     shmq_mark();
-    stir_disk(log);
+    wake_disk(log);
 }
 
 /* What there is to say before sleeping any longer; SHMQ_EMPTY: nothing. */
@@ -197,8 +197,8 @@ int shmq_log_wait_synced(struct shmq_log *log, uint64_t offset, int64_t ns)
 
     if (status != SHMQ_EMPTY)
         return status;
-    if (atomic_load_explicit(&h->wanted, memory_order_relaxed) < offset) {
-        atomic_store_explicit(&h->wanted, offset, memory_order_relaxed);
+    if (atomic_load_explicit(&h->awaited, memory_order_relaxed) < offset) {
+        atomic_store_explicit(&h->awaited, offset, memory_order_relaxed);
         shmq_mark();
         atomic_store_explicit(&h->armed, 1, memory_order_relaxed);
         shmq_log_wake(log);

@@ -131,7 +131,7 @@ cdef extern from "file/change_scan.h" nogil:
     void shmq_arrived(shmq_change_scan *f, uint32_t at)
     void shmq_copies_waiting(shmq_queue *q, uint64_t origin_queue, const uint64_t *seqs,
                              cbool *waits, uint32_t count)
-    void shmq_publish_synced(shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
+    void shmq_mark_synced(shmq_change_scan *f, uint64_t segment, uint64_t offset, uint64_t bytes)
     cbool shmq_release(shmq_change_scan *f, uint32_t most)
     void shmq_fail(shmq_queue *q, uint32_t error)
     int shmq_attend(shmq_change_scan *f, int64_t ns, int64_t linger, uint32_t crowd,

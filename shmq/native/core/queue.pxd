@@ -8,6 +8,7 @@ from core.base cimport cbool, sem_t
 cdef extern from "queue/layout.h" nogil:
     enum: SHMQ_LAYOUT_VERSION, SHMQ_MAGIC, SHMQ_PAGE, SHMQ_NIL, SHMQ_UNIT
     enum: SHMQ_NOT_EMPTY, SHMQ_NOT_FULL, SHMQ_OPEN, SHMQ_GONE, SHMQ_NAME_BYTES, SHMQ_PARTIES
+    enum: SHMQ_MAX_CAPACITY, SHMQ_MAX_PRIORITIES, SHMQ_NAME_MAX
     enum: SHMQ_FREE, SHMQ_READY, SHMQ_DELAYED, SHMQ_LEASED, SHMQ_DEAD, SHMQ_MOVING, SHMQ_RING
     enum: SHMQ_BLOCK, SHMQ_DROP_OLDEST, SHMQ_MAX_ATTACHMENTS, SHMQ_RECEIPT_SLOT
 
@@ -20,17 +21,34 @@ cdef extern from "queue/layout.h" nogil:
         uint32_t head, tail
 
     struct shmq_options:
-        uint64_t queue_id, arena_bytes, max_message_bytes
-        int64_t created_at, visibility, ttl, retry, retry_max, dedupe_window, snapshot_interval
+        # struct of a queue: made by tools/options.py
+        uint64_t queue_id
+        uint64_t arena_bytes
+        uint64_t max_message_bytes
+        int64_t created_at
+        int64_t visibility
+        int64_t ttl
+        int64_t retry
+        int64_t retry_max
+        int64_t dedupe_window
+        int64_t snapshot_interval
         uint64_t hash_key
-        uint32_t capacity, priorities, max_deliveries
-        uint8_t overflow, drop_expired, dead_letters, durability, confirm
+        uint32_t capacity
+        uint32_t priorities
+        uint32_t max_deliveries
+        uint8_t overflow
+        uint8_t drop_expired
+        uint8_t dead_letters
+        uint8_t durability
+        uint8_t confirm
+        uint8_t reserved[7]
         char name[SHMQ_NAME_BYTES]
         char dead_letter[SHMQ_NAME_BYTES]
+        # end
 
     struct shmq_journal:
         uint32_t error
-        uint64_t segment, offset, writer, wanted, synced, batch
+        uint64_t segment, offset, writer, awaited, synced, batch
         uint64_t bytes, commits, puts, settles, snapshot_bytes
         int64_t synced_at, snapshot_at
 
@@ -88,8 +106,8 @@ cdef extern from "queue/queue.h" nogil:
         cbool look_for_dead, damaged, journaled
         uint8_t middle
         uint32_t freed
-        uint64_t wanted
-        const char *bells
+        uint64_t refused_bytes
+        const char *wakeup_prefix
         shmq_seal seal
     uint64_t shmq_word(const shmq_slot *s)
     uint32_t shmq_inbox_count(const shmq_header *h)
@@ -114,10 +132,10 @@ cdef extern from "queue/backing.h" nogil:
 
 cdef extern from "queue/change_hints.h" nogil:
     uint64_t shmq_synced(const shmq_queue *q)
-    void shmq_want_synced(shmq_queue *q, uint64_t seq)
+    void shmq_request_sync(shmq_queue *q, uint64_t seq)
     int shmq_wait_synced(shmq_queue *q, uint64_t seq, int64_t ns)
     void shmq_wake_writer(shmq_queue *q)
-    void shmq_ring_synced(shmq_queue *q)
+    void shmq_wake_synced(shmq_queue *q)
 
 
 cdef extern from "queue/lock.h" nogil:
@@ -139,33 +157,33 @@ cdef extern from "queue/put_ring.h" nogil:
 
 
 cdef extern from "queue/wait.h" nogil:
-    void shmq_fall_asleep(shmq_queue *q, int bell)
+    void shmq_fall_asleep(shmq_queue *q, int event)
     void shmq_post(sem_t **semaphores, const uint32_t *post)
-    void shmq_wake_up(shmq_queue *q, int bell, cbool taken, int left)
-    void shmq_pass_on(shmq_queue *q, int bell)
+    void shmq_wake_up(shmq_queue *q, int event, cbool taken, int left)
+    void shmq_pass_on(shmq_queue *q, int event)
     int shmq_sleep(sem_t *semaphore, int64_t ns)
-    int64_t shmq_spin(shmq_queue *q, int bell, int64_t ns)
+    int64_t shmq_spin(shmq_queue *q, int event, int64_t ns)
 
 
 cdef extern from "queue/wakeup.h" nogil:
     struct shmq_watch:
         int event
-        cbool choosy
+        cbool filtered
         uint32_t n, place
         int64_t seen, due
     uint64_t shmq_armed(const shmq_header *h, int event)
     int shmq_arm(shmq_queue *q, shmq_watch *w, uint64_t process)
     void shmq_disarm(shmq_queue *q, const shmq_watch *w)
-    cbool shmq_stirs(const shmq_queue *q, const shmq_watch *w, cbool closely)
+    cbool shmq_is_woken(const shmq_queue *q, const shmq_watch *w, cbool closely)
     int64_t shmq_watch_due(const shmq_queue *q, const shmq_watch *w)
     void shmq_watch_time(shmq_queue *q, shmq_watch *w, int64_t now)
 
 
 cdef extern from "queue/wakeup_post.h" nogil:
-    cbool shmq_must_ring(shmq_queue *q)
-    void shmq_ring(shmq_queue *q)
-    void shmq_post_bell(sem_t *bell)
-    void shmq_ring_forked()
+    cbool shmq_must_wake(shmq_queue *q)
+    void shmq_wake_parties(shmq_queue *q)
+    void shmq_post_wakeup(sem_t *wakeup)
+    void shmq_wakeups_forked()
 
 
 cdef extern from "queue/timer.h" nogil:
@@ -220,10 +238,10 @@ cdef extern from "queue/message.h" nogil:
     int shmq_stage(shmq_queue *q, uint64_t receipt, const shmq_put *put, int64_t now)
     int shmq_stage_row(shmq_queue *q, const shmq_put *put, uint32_t ids, int64_t now,
                        uint64_t *receipt)
-    enum: SHMQ_LATER_BYTES
-    uint32_t shmq_later_bytes(const shmq_queue *q, const shmq_put *put)
+    enum: SHMQ_DEFERRED_PUT_BYTES
+    uint32_t shmq_deferred_put_bytes(const shmq_queue *q, const shmq_put *put)
     int shmq_abandon(shmq_queue *q, uint64_t receipt)
-    int shmq_publish(shmq_queue *q, uint64_t receipt, int64_t now)
+    int shmq_commit_staged(shmq_queue *q, uint64_t receipt, int64_t now)
     int shmq_lease(shmq_queue *q, int64_t now, cbool handed, shmq_view *view)
     int shmq_lease_for(shmq_queue *q, int64_t now, int64_t ns, cbool handed, shmq_view *view)
     int shmq_lease_at(shmq_queue *q, uint32_t at, uint64_t seq, int64_t now, int64_t ns,

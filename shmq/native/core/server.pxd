@@ -8,8 +8,6 @@ from core.queue cimport shmq_filter, shmq_queue, shmq_view
 
 
 cdef extern from "server/server.h":
-    enum: SHMQ_MAY_PRODUCE, SHMQ_MAY_CONSUME, SHMQ_MAY_ADMIN
-
     struct shmq_outbox:
         pass
 
@@ -21,7 +19,7 @@ cdef extern from "server/server.h":
 
     enum: SHMQ_WHY_BYTES
 
-    struct shmq_wanted:
+    struct shmq_filter_request:
         shmq_filter filter
         unsigned char *code
 
@@ -61,11 +59,11 @@ cdef extern from "server/server.h":
         uint8_t (*rights)(shmq_session *session, const char *name) noexcept
         void (*answer)(shmq_session *session, const shmq_frame *frame, const char *name,
                        const unsigned char *rest, uint32_t size) noexcept
-        shmq_wanted *(*compile)(shmq_engine *engine, const unsigned char *text, uint32_t size,
+        shmq_filter_request *(*compile)(shmq_engine *engine, const unsigned char *text, uint32_t size,
                                 char *why) noexcept
         void (*tend)(shmq_attached_queue *attached_queue) noexcept
         void (*failed)(shmq_attached_queue *attached_queue) noexcept
-        void (*wait)(shmq_attached_queue *attached_queue, cbool choosy) noexcept
+        void (*wait)(shmq_attached_queue *attached_queue, cbool filtered) noexcept
         void (*confirm)(shmq_attached_queue *attached_queue) noexcept
 
 
@@ -109,7 +107,7 @@ cdef extern from "server/deliver.h":
 
 cdef extern from "server/waiters.h":
     cbool shmq_attached_queue_serve(shmq_attached_queue *attached_queue)
-    cbool shmq_attached_queue_choose(shmq_attached_queue *attached_queue, cbool arrived)
+    cbool shmq_attached_queue_serve_filtered(shmq_attached_queue *attached_queue, cbool arrived)
 
 
 cdef extern from "server/attached_queue.h":

@@ -30,20 +30,32 @@ cdef extern from "stream/entry.h" nogil:
 
 cdef extern from "stream/layout.h" nogil:
     enum: SHMQ_LOG_VERSION, SHMQ_STREAM_VERSION, SHMQ_GROUP_STATE_BYTES, SHMQ_HOLDS
-    enum: SHMQ_HOLD_FREE, SHMQ_HOLD_PIN, SHMQ_HOLD_CURSOR
+    enum: SHMQ_MAX_PARTITIONS, SHMQ_HOLD_FREE, SHMQ_HOLD_PIN, SHMQ_HOLD_CURSOR
     struct shmq_log_options:
-        uint64_t stream_id, identity, ring_bytes, max_record_bytes, retention_bytes
-        int64_t retention, created_at
+        # struct of a stream: made by tools/options.py
+        uint64_t stream_id
+        uint64_t identity
+        uint64_t ring_bytes
+        uint64_t max_record_bytes
+        uint64_t retention_bytes
+        int64_t retention
+        int64_t created_at
         uint64_t segment_bytes
-        uint32_t partitions, partition
-        uint8_t overflow, durability, confirm
+        uint32_t partitions
+        uint32_t partition
+        uint8_t overflow
+        uint8_t durability
+        uint8_t confirm
+        uint8_t reserved[5]
         uint64_t first
         char name[SHMQ_NAME_BYTES]
+        # end
+
     struct shmq_stream:
         uint64_t published
         shmq_log_options options
         uint32_t state
-        uint32_t bell
+        uint32_t wakeup
         uint64_t shape, next_shape
     struct shmq_hold:
         uint32_t kind
@@ -56,7 +68,7 @@ cdef extern from "stream/layout.h" nogil:
         shmq_log_options options
         uint64_t committed, oldest, recoveries
         uint32_t state, error, behind, sealed
-        uint64_t synced, wanted, writer
+        uint64_t synced, awaited, writer
 
 
 cdef extern from "stream/log.h" nogil:
@@ -64,7 +76,7 @@ cdef extern from "stream/log.h" nogil:
     struct shmq_log:
         shmq_log_header *h
         shmq_hold *holds
-        uint64_t ring_bytes, wanted
+        uint64_t ring_bytes, refused_bytes
         int64_t retention
         uint32_t salt
         cbool blocks, durable
@@ -138,10 +150,10 @@ cdef extern from "stream/log.h" nogil:
     void shmq_log_wake(shmq_log *log)
     uint32_t shmq_log_arm(shmq_log *log)
     cbool shmq_log_spin(shmq_log *log, uint64_t position, int64_t ns)
-    int shmq_stream_sleep(shmq_stream *stream, uint32_t bell, int64_t ns)
+    int shmq_stream_sleep(shmq_stream *stream, uint32_t wakeup, int64_t ns)
     uint32_t shmq_log_room(shmq_log *log)
     int shmq_log_wait_room(shmq_log *log, uint32_t room, int64_t ns)
-    void shmq_log_publish(shmq_log *log, uint64_t offset)
+    void shmq_log_mark_synced(shmq_log *log, uint64_t offset)
     void shmq_log_fail(shmq_log *log, uint32_t error)
     int shmq_log_wait_synced(shmq_log *log, uint64_t offset, int64_t ns)
     uint64_t shmq_log_committed(const shmq_log *log)

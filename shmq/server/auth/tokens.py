@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from shmq.errors import InvalidOption
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT
+from shmq.protocol.opcodes import Right
 
 __all__ = ["ALL_RIGHTS", "KNOWN", "LEAST_TOKEN", "AccessList", "Token", "hash_of", "make_token"]
 
-ALL_RIGHTS: Final = PRODUCE_RIGHT | CONSUME_RIGHT | ADMIN_RIGHT
+ALL_RIGHTS: Final = Right.PRODUCE | Right.CONSUME | Right.ADMIN
 
 #: Of a stream beside the engine's rights: the token has a right to a group of it.
 KNOWN: Final = 1 << 7
@@ -134,16 +134,16 @@ class Token:
 
         found = self._found(fits)
         if group is None and (of_groups := self._found(fits_a_group)):
-            found |= of_groups & CONSUME_RIGHT | KNOWN
+            found |= of_groups & Right.CONSUME | KNOWN
         return found
 
     def _found(self, fits: Callable[[str], bool]) -> int:
         """The rights with a pattern that fits, as the engine's bits."""
         found = 0
         for right, patterns in (
-            (PRODUCE_RIGHT, self.produce),
-            (CONSUME_RIGHT, self.consume),
-            (ADMIN_RIGHT, self.admin),
+            (Right.PRODUCE, self.produce),
+            (Right.CONSUME, self.consume),
+            (Right.ADMIN, self.admin),
         ):
             if any(map(fits, patterns)):
                 found |= right

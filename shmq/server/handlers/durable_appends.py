@@ -10,7 +10,7 @@ from shmq.client.local.stream import LocalStream
 from shmq.errors import NotConfirmed, ShmqError
 from shmq.native._core import Session
 from shmq.protocol.opcodes import Status
-from shmq.server.handlers.error_status import refusal_of
+from shmq.protocol.status import refusal_of
 
 __all__ = ["DurableAppends"]
 

@@ -22,8 +22,8 @@ from shmq.client.local.exchange import LocalExchange
 from shmq.client.shared import definitions, exchange_delivery
 from shmq.errors import Forbidden, InvalidOption, NoSuchExchange, NoSuchQueue, NoSuchStream
 from shmq.namespace.namespace import Namespace
-from shmq.native._core import ADMIN_RIGHT, PRODUCE_RIGHT
-from shmq.server.handlers.error_status import status_of
+from shmq.protocol.opcodes import Right
+from shmq.protocol.status import status_of
 
 __all__ = ["ExchangeHandler"]
 
@@ -87,10 +87,10 @@ class ExchangeHandler:
     # ---- making and finding ----
 
     def _create(self, rights: Rights, name: str, asked: Asked) -> Asked:
-        _need(rights, name, ADMIN_RIGHT, "administer")
+        _need(rights, name, Right.ADMIN, "administer")
         alternate = asked.get("alternate")
         if isinstance(alternate, str):
-            _need(rights, alternate, PRODUCE_RIGHT, "produce to the alternate")
+            _need(rights, alternate, Right.PRODUCE, "produce to the alternate")
         self._broker.create_exchange(name, asked.get("kind", "direct"), alternate).close()
         return self._look(rights, name, asked)
 
@@ -101,7 +101,7 @@ class ExchangeHandler:
 
     def _delete(self, rights: Rights, name: str, _: Asked) -> Asked:
         self._attached(name)
-        _need(rights, name, ADMIN_RIGHT, "administer")
+        _need(rights, name, Right.ADMIN, "administer")
         self._broker.delete_exchange(name)
         self._open.pop(name).close()
         return {}
@@ -121,7 +121,7 @@ class ExchangeHandler:
 
     def _bind(self, rights: Rights, name: str, asked: Asked) -> Asked:
         exchange = self._attached(name)
-        _need(rights, name, ADMIN_RIGHT, "administer")
+        _need(rights, name, Right.ADMIN, "administer")
         given = {key: asked[key] for key in ("key", "kind", "headers", "match") if key in asked}
         target = asked.get("target")
         if asked["action"] == "unbind":
@@ -129,7 +129,7 @@ class ExchangeHandler:
         kind = given.get("kind", "queue")
         if isinstance(target, str) and not rights(target):
             return {"changed": False, "missing": kind}
-        _need(rights, str(target), PRODUCE_RIGHT, "produce to")
+        _need(rights, str(target), Right.PRODUCE, "produce to")
         try:
             return {"changed": exchange.bind(target, **given)}  # type: ignore[arg-type]
         except (NoSuchQueue, NoSuchStream, NoSuchExchange):
@@ -151,7 +151,7 @@ class ExchangeHandler:
         asked, meta, bodies = _parts_of(rest)
         properties = _arguments(meta)
         exchange = self._attached(name)
-        _need(rights, name, PRODUCE_RIGHT, "produce to")
+        _need(rights, name, Right.PRODUCE, "produce to")
         codec = properties.pop("codec", None) or "bytes"
         letters = exchange_delivery.Deliveries([(body, codec) for body in bodies], properties)
         outcome = exchange.deliver(
@@ -178,7 +178,7 @@ class ExchangeHandler:
     def _synced(self, rights: Rights, name: str, asked: Asked) -> Asked:
         """Which queues have not on disk yet what was published, and what their disk says."""
         exchange = self._attached(name)
-        _need(rights, name, PRODUCE_RIGHT, "produce to")
+        _need(rights, name, Right.PRODUCE, "produce to")
         left = {}
         for queue_name, sequence in _numbers_of(asked, "queues").items():
             with contextlib.suppress(NoSuchQueue, NoSuchStream, IndexError):

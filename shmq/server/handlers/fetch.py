@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from typing import Any, Final
 
 from shmq.client.local.stream import LocalStream
 from shmq.errors import DamagedFile, ShmqError
 from shmq.native._core import Session
+from shmq.protocol.messages.stream import Fetch, FetchedPart
 from shmq.protocol.opcodes import Status
-from shmq.server.handlers.error_status import refusal_of
-from shmq.server.handlers.request_errors import Refusal
-from shmq.server.handlers.stream_request import Fetch
+from shmq.protocol.status import Refusal, refusal_of
 
 __all__ = ["FetchHandler"]
 
 log = logging.getLogger("shmq.server")
-
-_PART: Final = struct.Struct("!IQQI")
 
 #: What one answer has at most, in bytes, but for its first entry.
 _MOST: Final = 4 << 20
@@ -67,12 +63,12 @@ class FetchHandler:
             task.cancel()
 
     async def _serve(
-        self, session: Session, asked: int, stream: LocalStream, quota_request: Fetch
+        self, session: Session, asked: int, stream: LocalStream, wanted: Fetch
     ) -> None:
         status, payload = Status.OK, b""
         try:
-            if await stream.abeyond_any(dict(quota_request.places), quota_request.wait):
-                payload = _found(stream, quota_request)
+            if await stream.abeyond_any(dict(wanted.places), wanted.wait):
+                payload = _found(stream, wanted)
         except ShmqError as error:
             gone = stream.control.deleted  # and its handle may be closed for that
             status, payload = (Status.NO_QUEUE, b"") if gone else refusal_of(error)
@@ -104,7 +100,7 @@ def _found(stream: LocalStream, asked: Fetch) -> bytes:
                 break
             raise
         if following > offset:
-            parts += (_PART.pack(partition, following, stream.latest(partition), len(raw)), raw)
+            parts.append(FetchedPart(partition, following, stream.latest(partition), raw).pack())
             left -= len(raw)
     return b"".join(parts)
 

@@ -18,35 +18,36 @@ from shmq.client.local.stream import LocalStream
 from shmq.errors import MemberFenced, NoSuchGroup
 from shmq.namespace import group_files
 from shmq.native import _group as _group_state
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
-from shmq.protocol.opcodes import Status, Type
-from shmq.server.auth.tokens import KNOWN
-from shmq.server.handlers.group_request import (
-    GroupRequest,
-    PartitionPositions,
+from shmq.native._core import Session
+from shmq.protocol.messages.group import (
+    GroupChange,
+    Heartbeat,
+    MemberRequest,
+    Seats,
+    Settlement,
+    ShareSettle,
     ShareTake,
-    receipts_of,
+    ShareTaken,
+    unpack_places,
 )
+from shmq.protocol.messages.payload import pack_map, pack_numbers, unpack_map
+from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.status import Refusal
+from shmq.server.auth.tokens import KNOWN
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import Refusal, map_of, packed, well_formed
+from shmq.server.handlers.request_errors import well_formed
 
 __all__ = ["Members"]
 
-_CHANGE: Final = struct.Struct("!Q")
-_SEAT: Final = struct.Struct("!QQQ")
 _NUMBER: Final = struct.Struct("!I")
-_LENT: Final = struct.Struct("!QIQI")
-_SETTLE: Final = struct.Struct("!BQ")
 
-#: Stands for an offset where there is none.
-_NONE: Final = (1 << 64) - 1
 #: What one SHARE_TAKE lends at most.
 _AT_ONCE: Final = 1024
 
 #: Either right is enough to look at a group.
-_LOOKS: Final = CONSUME_RIGHT | ADMIN_RIGHT
+_LOOKS: Final = Right.CONSUME | Right.ADMIN
 #: What a STREAM_GROUPS takes, by its action.
-_RIGHTS: Final = {"look": _LOOKS, "delete": ADMIN_RIGHT}
+_RIGHTS: Final = {"look": _LOOKS, "delete": Right.ADMIN}
 
 Key = tuple[int, str, int]
 
@@ -108,14 +109,14 @@ class Members:
     # ---- one request each ----
 
     def _join(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
-        options = asked.options()
-        stream = self._attached(session, name, asked, CONSUME_RIGHT)
+        asked = MemberRequest.unpack(rest)
+        options = unpack_map(asked.rest)
+        stream = self._attached(session, name, asked, Right.CONSUME)
         with well_formed(), self._room_for(session, stream, asked.group):
             member_session = self._member_session(session, stream, asked.group, options)
         key = stream.identity, asked.group, member_session.id
         self._open.setdefault(session, {})[key] = member_session
-        return packed(
+        return pack_map(
             {"member": member_session.id, "options": member_session.context.group_state.options}
         )
 
@@ -130,42 +131,39 @@ class Members:
             return MemberSession(grouping.group(group, **options).context, member)
         dead_letter = options.get("dead_letter")
         if isinstance(dead_letter, str):
-            self._need(session, dead_letter, PRODUCE_RIGHT)
+            self._need(session, dead_letter, Right.PRODUCE)
         share = grouping.share(group, member=member, **options)
         return MemberSession(share.context, member, share)
 
     def _heartbeat(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
-        known = asked.number()
+        asked = MemberRequest.unpack(rest)
+        known = Heartbeat.unpack(asked.rest).change
         member_session = self._found(session, name, asked)
         change = member_session.attend()
         if change is None:
             raise self._fenced(session, name, asked)
         if change == known:
-            return _CHANGE.pack(change)
-        return _CHANGE.pack(change) + b"".join(
-            _SEAT.pack(owner, meant, _NONE if committed is None else committed)
-            for owner, meant, committed, *_ in member_session.context.group_state.seats()
-        )
+            return GroupChange(change).pack()
+        seats = member_session.context.group_state.seats()
+        return GroupChange(change, [(owner, meant, at) for owner, meant, at, *_ in seats]).pack()
 
     def _member_sessions(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
-        if not asked.rest or asked.rest[0] > 1:
-            raise Refusal(Status.BAD_REQUEST, "a SEATS takes (1) or leaves (0) partitions")
+        asked = MemberRequest.unpack(rest)
+        seats = Seats.unpack(asked.rest)
         member_session = self._found(session, name, asked)
         group_state = member_session.context.group_state
-        places = PartitionPositions(asked.rest[1:], group_state.partitions).places
-        do = group_state.claim if asked.rest[0] else group_state.release
+        places = unpack_places(seats.places, group_state.partitions)
+        do = group_state.claim if seats.takes else group_state.release
         return b"".join(_NUMBER.pack(p) for p, _ in places if do(p, asked.member))
 
     def _commit(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
+        asked = MemberRequest.unpack(rest)
         if asked.member:
             context = self._found(session, name, asked).context
         else:
             context = self._group(session, name, asked).context
             context.look_for_dead()
-        places = PartitionPositions(asked.rest, context.group_state.partitions).places
+        places = unpack_places(asked.rest, context.group_state.partitions)
         fenced = []
         with well_formed():
             for each in places:
@@ -180,15 +178,15 @@ class Members:
         return b""
 
     def _leave(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
+        asked = MemberRequest.unpack(rest)
         member_session = self._found(session, name, asked)
         self._forget(session, asked, member_session)
         member_session.leave()
         return b""
 
     def _take(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
-        quota_request = ShareTake(asked.rest)
+        asked = MemberRequest.unpack(rest)
+        wanted = ShareTake.unpack(asked.rest)
         member_session = self._found(session, name, asked)
         if member_session.share is None:
             raise Refusal(Status.BAD_REQUEST, f"group {asked.group!r} does not share")
@@ -200,55 +198,40 @@ class Members:
             member_session.context,
             self._dead_letter_queues,
         )
-        lent = member_session.lend(min(quota_request.limit, _AT_ONCE), handed=quota_request.handed)
-        ends = [
-            _NONE if each[4] is None else each[4]
-            for each in member_session.context.group_state.seats()
-        ]
-        return b"".join(
-            (
-                _CHANGE.pack(member_session.due()),
-                _NUMBER.pack(len(ends)),
-                *map(_CHANGE.pack, ends),
-                *(
-                    (_CHANGE.pack(member_session.share.damaged),)
-                    if member_session.share.skips_damage
-                    else ()
-                ),
-                *(_LENT.pack(*each) for each in lent),
-            )
-        )
+        lent = member_session.lend(min(wanted.limit, _AT_ONCE), handed=wanted.handed)
+        share = member_session.share
+        return ShareTaken(
+            member_session.due(),
+            [each[4] for each in member_session.context.group_state.seats()],
+            lent,
+            share.damaged if share.skips_damage else None,
+        ).pack()
 
     def _settle(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = GroupRequest(rest)
-        if len(asked.rest) < _SETTLE.size:
-            raise Refusal(Status.BAD_REQUEST, "a SHARE_SETTLE has 9 bytes before its receipts")
-        action, ns = _SETTLE.unpack_from(asked.rest)
-        receipts = receipts_of(asked.rest[_SETTLE.size :])
-        if not 1 <= action <= 6 or ns > 10**18:
-            raise Refusal(Status.BAD_REQUEST, "a SHARE_SETTLE is 1 to 6, and of at most 10^18 ns")
+        asked = MemberRequest.unpack(rest)
+        wanted = ShareSettle.unpack(asked.rest)
         group_state = self._found(session, name, asked).context.group_state
-        settle: Callable[[int], bool] = (
-            group_state.ack,
-            lambda receipt: group_state.nack(receipt, ns),
-            group_state.reject,
-            lambda receipt: group_state.extend(receipt, ns),
-            group_state.hand,
-            group_state.lost,
-        )[action - 1]
-        refused = [receipt for receipt in receipts if not settle(receipt)]
+        settle: Callable[[int], bool] = {
+            Settlement.ACK: group_state.ack,
+            Settlement.NACK: lambda receipt: group_state.nack(receipt, wanted.ns),
+            Settlement.REJECT: group_state.reject,
+            Settlement.EXTEND: lambda receipt: group_state.extend(receipt, wanted.ns),
+            Settlement.HAND: group_state.hand,
+            Settlement.LOST: group_state.lost,
+        }[Settlement(wanted.action)]
+        refused = [receipt for receipt in wanted.receipts if not settle(receipt)]
         if refused:
-            raise Refusal(Status.LEASE_EXPIRED, "", b"".join(map(_CHANGE.pack, refused)))
+            raise Refusal(Status.LEASE_EXPIRED, "", pack_numbers(refused))
         return b""
 
     def _groups(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = map_of(rest)
+        asked = unpack_map(rest)
         identity, action = asked.pop("identity", 0), asked.pop("action", None)
         with well_formed():
             if not isinstance(identity, int):
                 raise TypeError("'identity' must be of type int")
             if action == "list":
-                return packed(self._list(session, name, identity))
+                return pack_map(self._list(session, name, identity))
             group = asked.pop("group", None)
             if not isinstance(group, str):
                 raise TypeError("'group' must be of type str")
@@ -257,11 +240,11 @@ class Members:
             stream: Any = self._streams.attached(session, name, _RIGHTS[action], identity, group)
             if action == "delete":
                 stream.delete_group(group)
-                return packed({})
+                return pack_map({})
             if "group_id" in asked:
                 _check_same(stream, group, asked.pop("group_id"))
             with self._room_for(session, stream, group):
-                return packed(_shown(stream.group(group, **asked)))
+                return pack_map(_shown(stream.group(group, **asked)))
 
     def _list(self, session: Session, name: str, identity: int) -> list[dict[str, Any]]:
         """The groups that the session may look at."""
@@ -271,9 +254,9 @@ class Members:
 
     # ---- finding ----
 
-    def _found(self, session: Session, name: str, asked: GroupRequest) -> MemberSession:
+    def _found(self, session: Session, name: str, asked: MemberRequest) -> MemberSession:
         """The member's seat. Raises Refusal, NoSuchStream, MemberFenced."""
-        stream = self._attached(session, name, asked, CONSUME_RIGHT)
+        stream = self._attached(session, name, asked, Right.CONSUME)
         key = stream.identity, asked.group, asked.member
         member_session = self._open.get(session, {}).get(key)
         if member_session is None:
@@ -281,13 +264,13 @@ class Members:
         return member_session
 
     def _attached(
-        self, session: Session, name: str, asked: GroupRequest, right: int
+        self, session: Session, name: str, asked: MemberRequest, right: int
     ) -> LocalStream:
         return self._streams.attached(session, name, right, asked.identity, asked.group)
 
-    def _group(self, session: Session, name: str, asked: GroupRequest) -> LocalGroup:
+    def _group(self, session: Session, name: str, asked: MemberRequest) -> LocalGroup:
         """The group, for who may set it to other offsets."""
-        stream: Any = self._attached(session, name, asked, ADMIN_RIGHT)
+        stream: Any = self._attached(session, name, asked, Right.ADMIN)
         with self._room_for(session, stream, asked.group):
             group: LocalGroup = stream.group(asked.group)
         return group
@@ -307,12 +290,14 @@ class Members:
         if not self._streams.rights(session, name) & right:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to that of {name!r}")
 
-    def _fenced(self, session: Session, name: str, asked: GroupRequest) -> MemberFenced:
+    def _fenced(self, session: Session, name: str, asked: MemberRequest) -> MemberFenced:
         """Forget a member that is none any more."""
         self._forget(session, asked, self._found(session, name, asked))
         return _gone(asked)
 
-    def _forget(self, session: Session, asked: GroupRequest, member_session: MemberSession) -> None:
+    def _forget(
+        self, session: Session, asked: MemberRequest, member_session: MemberSession
+    ) -> None:
         key = member_session.context.stream.identity, asked.group, asked.member
         self._open.get(session, {}).pop(key, None)
 
@@ -363,7 +348,7 @@ class MemberSession:
             self.context.group_state.leave(self.id, False)
 
 
-def _gone(asked: GroupRequest) -> MemberFenced:
+def _gone(asked: MemberRequest) -> MemberFenced:
     return MemberFenced(f"member {asked.member} of group {asked.group!r} is no member any more")
 
 

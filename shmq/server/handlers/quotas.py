@@ -19,12 +19,12 @@ from shmq.errors import NoSuchStream, SegmentError
 from shmq.namespace import streams
 from shmq.namespace.group_files import group_names
 from shmq.namespace.namespace import Namespace
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, Session
-from shmq.protocol.opcodes import Status
+from shmq.native._core import Session
+from shmq.protocol.opcodes import Right, Status
+from shmq.protocol.status import Refusal
 from shmq.server.auth.limits import Limits, Quota
 from shmq.server.auth.tokens import Token
 from shmq.server.connection.peer import Peer
-from shmq.server.handlers.request_errors import Refusal
 
 __all__ = ["QuotaRequest", "Quotas"]
 
@@ -103,7 +103,7 @@ class Quotas:
         if token is None:
             return len(self._namespace.names_of("group.shmq"))
         return sum(
-            bool(token.stream_rights(stream, group) & CONSUME_RIGHT)
+            bool(token.stream_rights(stream, group) & Right.CONSUME)
             for stream in self._namespace.stream_names()
             for group in self._groups(stream)
         )
@@ -116,7 +116,7 @@ class Quotas:
         names = self._namespace.stream_names()
         if token is None:
             return names
-        return [name for name in names if token.stream_rights(name) & ADMIN_RIGHT]
+        return [name for name in names if token.stream_rights(name) & Right.ADMIN]
 
     def _groups(self, stream: str) -> list[str]:
         try:
@@ -150,4 +150,4 @@ class Quotas:
 
 def _is_of(token: Token, queue: str) -> bool:
     """Whether the token may administer the queue; NAME.dlq comes with NAME."""
-    return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & ADMIN_RIGHT)
+    return bool((token.rights(queue) | token.rights(queue.removesuffix(".dlq"))) & Right.ADMIN)

@@ -12,20 +12,12 @@ import msgpack
 
 from shmq.errors import InvalidName, InvalidOption, NoSpace, ShmqError
 from shmq.protocol.opcodes import Status
+from shmq.protocol.status import Refusal
 
-__all__ = ["Refusal", "map_of", "nothing_in", "packed", "scarce", "well_formed"]
+__all__ = ["map_of", "nothing_in", "packed", "scarce", "well_formed"]
 
 #: What the machine, or a limit of the process, can be out of.
 _SCARCE: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-
-
-class Refusal(Exception):
-    """The request is not carried out. Its text, or its ``payload``, is for the client."""
-
-    def __init__(self, status: Status, text: str, payload: bytes | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.payload = text.encode() if payload is None else payload
 
 
 @contextlib.contextmanager

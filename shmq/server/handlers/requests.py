@@ -24,51 +24,25 @@ from shmq.errors import InvalidOption, NoSpace, NoSuchQueue, QueueExists, ShmqEr
 from shmq.expression.compiler import compile_filter
 from shmq.expression.parse import MOST_REMOTE, Where
 from shmq.native import _core
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Filter, Session
-from shmq.protocol.opcodes import FOREVER, Status, Type
+from shmq.native._core import Filter, Session
+from shmq.protocol.opcodes import FOREVER, Feature, Right, Status, Type
+from shmq.protocol.status import Refusal, refusal_of, status_of
 from shmq.server.auth.limits import Limits
 from shmq.server.auth.tokens import AccessList
 from shmq.server.connection.peer import Peer
 from shmq.server.connection.rate_limited_log import RateLimitedLog
-from shmq.server.handlers.error_status import refusal_of, status_of
 from shmq.server.handlers.exchange import ExchangeHandler
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import (
-    Refusal,
-    map_of,
-    nothing_in,
-    packed,
-    scarce,
-    well_formed,
-)
+from shmq.server.handlers.request_errors import map_of, nothing_in, packed, scarce, well_formed
 from shmq.server.handlers.schema import changes, schema_answer
 from shmq.server.handlers.side_threads import SideThreads
 from shmq.server.handlers.staging import StagingRequest, rows_of
 from shmq.server.handlers.stream import Streams
 from shmq.version import VERSION
 
-__all__ = ["FEATURES", "Control"]
+__all__ = ["Control"]
 
 log = logging.getLogger("shmq.server")
-
-#: What this server can do beyond the types that every one has.
-FEATURES: Final = (
-    "return",
-    "peek",
-    "redrive",
-    "where",
-    "columns",
-    "staging",
-    "exchanges",
-    "own-queues",
-    "schemas",
-    "filters",
-    "streams",
-    "holds",
-    "names",
-    "handed",
-    "on-damage",
-)
 
 _LIMIT: Final = struct.Struct("!I")
 _COUNT: Final = struct.Struct("!Q")
@@ -133,7 +107,7 @@ class Control:
         broker: LocalBroker,
         access_list: AccessList,
         wait: Callable[[LocalQueue], None],
-        wait_chosen: Callable[[LocalQueue], None],
+        wait_filtered: Callable[[LocalQueue], None],
         confirm: Callable[[LocalQueue], None],
         on_output_pending: Callable[[Session], None],
         sooner: Callable[[], None],
@@ -143,7 +117,7 @@ class Control:
         self.access_list = access_list
         self.quotas = Quotas(broker, limits)
         self.wait = wait
-        self.wait_chosen = wait_chosen
+        self.wait_filtered = wait_filtered
         self.confirm = confirm
         self.on_output_pending = on_output_pending
         self.sooner = sooner
@@ -274,7 +248,7 @@ class Control:
     def _carry_out(self, session: Session, kind: int, name: str, rest: bytes) -> Answer:
         try:
             with scarce(f"{name!r}"):
-                return Status.OK, self._answer_of(kind, name)(session, name, rest)
+                return Status.OK, self._answer_of(kind)(session, name, rest)
         except Refusal as refusal:
             return refusal.status, refusal.payload
         except ShmqError as error:
@@ -283,13 +257,11 @@ class Control:
                 log.error("%s, %s of %s: %s", session.context, Type(kind).name, name, error)
             return status, payload
 
-    def _answer_of(self, kind: int, name: str) -> Callable[[Session, str, bytes], Payload]:
+    def _answer_of(self, kind: int) -> Callable[[Session, str, bytes], Payload]:
         """What answers a request of that type, of which the engine has checked the form."""
         answer = self._answers.get(kind)
         if answer is None:
             raise Refusal(Status.UNSUPPORTED, "this server has no such type")
-        if kind in self.streams.answers and not name and kind != Type.STREAM_LIST:
-            raise Refusal(Status.BAD_REQUEST, "a name is 1 to 100 characters: A-Z a-z 0-9 . _ : -")
         return answer
 
     def failed(self, error: BaseException) -> None:
@@ -321,7 +293,7 @@ class Control:
             {
                 "server": f"shmq/{VERSION}",
                 "max_frame": session.engine.max_frame,
-                "features": FEATURES,
+                "features": list(Feature),
                 "namespace": self._broker.namespace,
             }
         )
@@ -433,7 +405,7 @@ class Control:
             moved = queue.redrive_some(
                 None if limit == FOREVER else limit,
                 where,
-                lambda origin: bool(self.rights(session, origin) & ADMIN_RIGHT),
+                lambda origin: bool(self.rights(session, origin) & Right.ADMIN),
             )
         return _COUNT.pack(moved)
 
@@ -490,7 +462,7 @@ class Control:
     @contextlib.contextmanager
     def _staging(self, session: Session, name: str) -> Iterator[LocalQueue]:
         with self._open(name) as queue:
-            if not self.rights(session, name) & PRODUCE_RIGHT:
+            if not self.rights(session, name) & Right.PRODUCE:
                 raise Refusal(Status.FORBIDDEN, f"the token has no right to produce to {name!r}")
             yield queue
 
@@ -513,18 +485,18 @@ class Control:
         return functools.partial(self.rights, session)
 
     def _need_admin(self, session: Session, name: str) -> None:
-        if not self.rights(session, name) & ADMIN_RIGHT:
+        if not self.rights(session, name) & Right.ADMIN:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
 
     def _need_consume(self, session: Session, name: str) -> None:
-        if not self.rights(session, name) & CONSUME_RIGHT:
+        if not self.rights(session, name) & Right.CONSUME:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to consume from {name!r}")
 
     def _may_bury(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the queue's dead letters may go there, and a queue be made for them."""
         if dead_letter is None or dead_letter == _own_dead_letters(name):
             return True
-        return bool(self.rights(session, dead_letter) & ADMIN_RIGHT)
+        return bool(self.rights(session, dead_letter) & Right.ADMIN)
 
     def _may_see(self, session: Session, name: str, dead_letter: str | None) -> bool:
         """Whether the session may know of the queue's dead-letter queue."""

@@ -14,30 +14,22 @@ from shmq.client.local.stream import LocalStream
 from shmq.codec.compression import expand
 from shmq.errors import InvalidOption, NoSuchStream, ShmqError, Unsupported
 from shmq.native import _stream
-from shmq.native._core import ADMIN_RIGHT, CONSUME_RIGHT, PRODUCE_RIGHT, Session
-from shmq.protocol.opcodes import Status, Type
+from shmq.native._core import Session
+from shmq.protocol.messages.payload import check_empty, pack_map, unpack_map
+from shmq.protocol.messages.stream import Append, Appended, Fetch, Hold, OffsetAt, Repartition
+from shmq.protocol.opcodes import Right, Status, Type
+from shmq.protocol.status import Refusal, refusal_of
 from shmq.server.handlers.durable_appends import DurableAppends
-from shmq.server.handlers.error_status import refusal_of
 from shmq.server.handlers.fetch import FetchHandler
 from shmq.server.handlers.group import Members
 from shmq.server.handlers.quotas import QuotaRequest, Quotas
-from shmq.server.handlers.request_errors import (
-    Refusal,
-    map_of,
-    nothing_in,
-    packed,
-    scarce,
-    well_formed,
-)
+from shmq.server.handlers.request_errors import scarce, well_formed
 from shmq.server.handlers.retention_holds import RetentionHolds
-from shmq.server.handlers.stream_request import Append, At, Fetch, HoldRequest, Repartition
 
 __all__ = ["Streams"]
 
 
-_APPENDED: Final = struct.Struct("!QIQ")
 _OFFSET: Final = struct.Struct("!Q")
-_RANGE: Final = struct.Struct("!II")
 
 #: How many streams stay attached to.
 _MOST_KEPT: Final = 256
@@ -148,11 +140,11 @@ class Streams:
     # ---- one request each ----
 
     def _create(self, session: Session, name: str, rest: bytes) -> bytes:
-        given = map_of(rest) if rest else {}
+        given = unpack_map(rest) if rest else {}
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
-        if not held & ADMIN_RIGHT:
+        if not held & Right.ADMIN:
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         with well_formed():
             wanted = StreamOptions.given(given)
@@ -168,25 +160,25 @@ class Streams:
         return b""
 
     def _delete(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         held = self._rights(session, name)
         if not held:
             raise _absent(name)
-        if not held & ADMIN_RIGHT:
+        if not held & Right.ADMIN:
             self._kept(name)  # or there is none
             raise Refusal(Status.FORBIDDEN, f"the token has no right to administer {name!r}")
         self._broker.delete_stream(name)
         return b""
 
-    def _list(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(name.encode() + rest)
+    def _list(self, session: Session, _: str, rest: bytes) -> bytes:
+        check_empty(rest)
         found = (each for each in self._broker.list_streams() if self._rights(session, each.name))
-        return packed([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
+        return pack_map([{"kind": "stream", **dataclasses.asdict(each)} for each in found])
 
     def _info(self, session: Session, name: str, rest: bytes) -> bytes:
-        nothing_in(rest)
+        check_empty(rest)
         stream = self.attached(session, name)
-        return packed(
+        return pack_map(
             {
                 "name": name,
                 "identity": stream.identity,
@@ -198,7 +190,7 @@ class Streams:
         )
 
     def _append(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = Append.of(rest)
+        asked = Append.unpack(rest)
         try:
             return self._appended(session, name, asked)
         except (Refusal, ShmqError) as error:
@@ -208,7 +200,7 @@ class Streams:
             return None
 
     def _appended(self, session: Session, name: str, asked: Append) -> bytes | None:
-        stream = self.attached(session, name, PRODUCE_RIGHT, asked.identity)
+        stream = self.attached(session, name, Right.PRODUCE, asked.identity)
         if asked.durable and stream.options.durability != "journal":
             raise Refusal(Status.UNSUPPORTED, f"stream {name!r} keeps no journal")
         with well_formed():
@@ -226,7 +218,7 @@ class Streams:
                 sequence=asked.sequence,
                 gaps=asked.gaps,
             )
-        payload = _APPENDED.pack(done.first & (1 << 64) - 1, done.count, done.timestamp_ns)
+        payload = Appended(done.first, done.count, done.timestamp_ns, done.duplicate).pack()
         status = Status.DUPLICATE if done.duplicate else Status.OK
         if asked.durable or stream.options.confirm == "disk":
             end = done.first + done.count if done.first >= 0 else 0
@@ -237,14 +229,14 @@ class Streams:
         return payload
 
     def _fetch(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = Fetch.of(rest)
-        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        asked = Fetch.unpack(rest)
+        stream = self.attached(session, name, Right.CONSUME, asked.identity)
         with well_formed():
             return self._fetching.begin(session, stream, asked)
 
     def _hold(self, session: Session, name: str, rest: bytes) -> bytes | None:
-        asked = HoldRequest.of(rest)
-        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        asked = Hold.unpack(rest)
+        stream = self.attached(session, name, Right.CONSUME, asked.identity)
         if not asked.places:
             self._holding.end(session, stream, asked.number)
             return b""
@@ -253,19 +245,19 @@ class Streams:
             return self._fetching.begin(session, stream, asked.fetch) if asked.fetch else b""
 
     def _offset_at(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = At.of(rest)
-        stream = self.attached(session, name, CONSUME_RIGHT, asked.identity)
+        asked = OffsetAt.unpack(rest)
+        stream = self.attached(session, name, Right.CONSUME, asked.identity)
         with well_formed():
             return _OFFSET.pack(stream.at_ns(asked.timestamp, asked.partition))
 
     def _repartition(self, session: Session, name: str, rest: bytes) -> bytes:
-        asked = Repartition.of(rest)
-        stream = self.attached(session, name, ADMIN_RIGHT, asked.identity)
+        asked = Repartition.unpack(rest)
+        stream = self.attached(session, name, Right.ADMIN, asked.identity)
         size = asked.partitions * _stream.partition_bytes(stream.options.as_dict())
         quota_request = QuotaRequest("streams", [], size)
         with well_formed(), self._quotas.room_for(session, lambda: quota_request):
             opened = stream.repartition(asked.partitions)
-        return _RANGE.pack(opened.start, opened.stop)
+        return Repartition.pack_answer(opened)
 
 
 def _disk_error(stream: LocalStream) -> str | None:

@@ -228,7 +228,7 @@ def finish(session: SparkSession, config: Config) -> None:
 
 JOB: Final = Stream(
     name="aggregate",
-    about="Counts, rates, latencies and sizes by window of time; and what is hot.",
+    about="Count messages, rates and sizes per window of time.",
     tables=(
         STREAM_TOP,
         rows(

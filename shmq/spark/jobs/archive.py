@@ -44,7 +44,7 @@ def finish(session: SparkSession, config: Config) -> None:
 
 JOB: Final = Stream(
     name="archive",
-    about="Queues to Parquet, by name and date, each message once.",
+    about="Write each message of queues to Parquet, once.",
     tables=(
         STREAM_TOP,
         queue(

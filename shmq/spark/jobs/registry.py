@@ -15,11 +15,11 @@ __all__ = ["ABOUT", "load"]
 #: What each job does, in a line. Its module has it as ``JOB``.
 ABOUT: Final = MappingProxyType(
     {
-        "replay": "Parquet or .dmsq files to a queue, by time and filter, at a chosen rate.",
-        "archive": "Queues to Parquet, by name and date, each message once.",
-        "transform": "A function of yours between any source and any sink.",
-        "aggregate": "Counts, rates, latencies and sizes by window of time; and what is hot.",
-        "triage": "Dead letters by kind, and the expression that sends each kind back.",
+        "replay": "Put messages from Parquet or .dmsq files in a queue.",
+        "archive": "Write each message of queues to Parquet, once.",
+        "transform": "Run a Python function between a source and a sink.",
+        "aggregate": "Count messages, rates and sizes per window of time.",
+        "triage": "Group dead letters by kind, to redrive each kind.",
     }
 )
 

@@ -206,7 +206,7 @@ def _forget(session: SparkSession, selection: Selection, sink: Mapping[str, str]
 
 JOB: Final = Batch(
     name="replay",
-    about="Parquet or .dmsq files to a queue, by time and filter, at a chosen rate.",
+    about="Put messages from Parquet or .dmsq files in a queue.",
     tables=(
         _TOP,
         rows(

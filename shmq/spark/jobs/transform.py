@@ -177,7 +177,7 @@ def _place(config: Config, table: str) -> tuple[object, ...]:
 
 JOB: Final = Stream(
     name="transform",
-    about="A function of yours between any source and any sink.",
+    about="Run a Python function between a source and a sink.",
     tables=(
         STREAM_TOP,
         rows(

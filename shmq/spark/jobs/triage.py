@@ -280,7 +280,7 @@ def _write_json(path: Path, report: list[dict[str, Any]], at: dt.datetime) -> No
 
 JOB: Final = Batch(
     name="triage",
-    about="Dead letters by kind, and the expression that sends each kind back.",
+    about="Group dead letters by kind, to redrive each kind.",
     tables=(
         BATCH_TOP,
         rows(

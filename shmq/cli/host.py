@@ -1,0 +1,265 @@
+"""``shmq doctor``, ``fsck`` and ``keeper``: the state of this host."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from shmq.api.names import check_name
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import json_flag, namespace_of
+from shmq.cli.shared.names import queue_names
+from shmq.cli.shared.output import (
+    amount,
+    cell,
+    clock,
+    counted,
+    note,
+    show,
+    show_json,
+    show_table,
+    table,
+)
+from shmq.cli.shared.stop_signal import Stop
+from shmq.diagnose.leftovers import Finding, namespaces, sweep
+from shmq.diagnose.machine import Condition, conditions
+from shmq.diagnose.segments import MISSING, SOUND, Segment, SegmentReport, examine, segments
+from shmq.diagnose.streams import examine_files
+from shmq.errors import InvalidOption
+from shmq.namespace.data_directory import chosen_directory
+from shmq.namespace.namespace import Namespace
+from shmq.server.keeper import Keeper
+from shmq.storage.aside import FileSetAside, files_aside
+
+__all__ = ["doctor", "fsck", "keeper"]
+
+
+@click.command(epilog="Example: shmq doctor --fix")
+@click.option("--fix", is_flag=True, help="Remove what is left behind; nothing that is in use.")
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    default="30s",
+    metavar="TIME",
+    show_default=True,
+    help="How long the check of one queue may take.",
+)
+@json_flag
+@click.pass_context
+def doctor(context: click.Context, fix: bool, timeout: float, as_json: bool) -> None:
+    """Find what dead processes have left behind, and problems of this host.
+
+    It checks all namespaces of this user, or the one named with -n. Nothing in use is changed.
+    A damaged queue is reported; delete it with shmq delete. Files that are set aside on disk
+    are listed with the commands that restore and remove them.
+    """
+    names, others = _asked_for(context)
+    found = [one for name in names for one in sweep(name, fix, timeout)]
+    lying = [one for name in names for one in segments(name)]
+    machine = conditions()
+    aside = [row for name in names for row in _aside(name, found)]
+    if as_json:
+        show_json(
+            {
+                "namespaces": names,
+                "found": [dataclasses.asdict(one) for one in found],
+                "segments": [dataclasses.asdict(one) for one in lying],
+                "aside": aside,
+                "environment": [dataclasses.asdict(one) for one in machine],
+            }
+        )
+    else:
+        _show(names, found, lying, machine)
+        if aside:
+            _show_aside(aside)
+    if others:
+        note(f"{counted(others, 'file')} of other users left alone")
+    wrong = any(not one.fixed for one in found) or any(one.problem for one in machine)
+    context.exit(Code.WRONG if wrong else Code.OK)
+
+
+def _asked_for(context: click.Context) -> tuple[list[str], int]:
+    """The namespaces to check, and the number of files of other users."""
+    target = target_of(context)
+    if target.origin is None:
+        return namespaces()
+    return [check_name(target.namespace, "namespace")], 0
+
+
+def _aside(namespace: str, found: list[Finding]) -> list[dict[str, Any]]:
+    """The files set aside in the data directory; if it cannot be read, ``found`` gets that."""
+    try:
+        directory = Namespace.of(namespace).data_dir or chosen_directory(namespace)
+    except InvalidOption:
+        return []  # it has no data directory
+    try:
+        every = files_aside(directory)
+    except OSError as error:
+        where = error.filename or directory
+        what = f"it cannot be read, so what is set aside there is not known: {error.strerror}"
+        found.append(
+            Finding(namespace=namespace, kind="file", name=str(where), what=what, fixed=False)
+        )
+        return []
+    return [
+        {
+            "namespace": namespace,
+            "kind": one.kind,
+            "name": one.name,
+            "file": one.file,
+            "files": [str(directory / file) for file in one.files],
+            "bytes": one.bytes,
+            "written": one.written,
+            "why": one.why,
+            "restore": _restoring(namespace, one) if one.restorable else None,
+            "remove": shlex.join(
+                ["rm", *["-r"] * (one.kind == "stream"), *(str(directory / f) for f in one.files)]
+            ),
+        }
+        for one in every
+    ]
+
+
+def _restoring(namespace: str, one: FileSetAside) -> str:
+    return shlex.join(["shmq", "-n", namespace, "restore", "--aside", one.file])
+
+
+def _show_aside(aside: Sequence[Mapping[str, Any]]) -> None:
+    made = table(["namespace", "set aside of", "name", "bytes", "written", "why"], right=("bytes",))
+    for one in aside:
+        row = (one["namespace"], one["kind"], one["name"], amount(one["bytes"]))
+        made.add_row(*(cell(value) for value in (*row, clock(one["written"]), one["why"])))
+    show_table(made)
+    for one in aside:
+        show(f"{one['kind']} {one['name']}, {one['file']}:")
+        show(f"  {one['restore'] or 'nothing can be brought back of it'}")
+        show(f"  {one['remove']}")
+
+
+def _show(
+    names: list[str], found: list[Finding], lying: list[Segment], machine: list[Condition]
+) -> None:
+    made = table(["environment", "value", "problem"], right=("value",))
+    for fact in machine:
+        value = amount(int(fact.value)) if "bytes" in fact.name else fact.value
+        made.add_row(cell(fact.name), cell(value), cell(fact.problem or ""))
+    show_table(made)
+    if lying:
+        _show_segments(lying)
+    if found:
+        made = table(["namespace", "kind", "name", "what", "removed"])
+        for one in found:
+            row = (one.namespace, one.kind, one.name, one.what, "yes" if one.fixed else "no")
+            made.add_row(*(cell(value) for value in row))
+        show_table(made)
+        if any(not one.fixed for one in found):
+            note("shmq doctor --fix removes what is left behind, shmq delete a damaged queue")
+    else:
+        show(f"nothing is left behind in {counted(len(names), 'namespace')}")
+
+
+def _show_segments(lying: list[Segment]) -> None:
+    numbers = ("layout", "owner", "mode", "size", "taken")
+    made = table(["namespace", "queue", *numbers], right=numbers)
+    for one in lying:
+        version = "none" if one.layout_version is None else f"{one.layout_version}"
+        layout = version if one.ours else f"{version} (not ours)"
+        row = (one.namespace, one.queue, layout, one.owner, one.mode)
+        made.add_row(*(cell(value) for value in (*row, amount(one.size), amount(one.taken))))
+    show_table(made)
+
+
+@click.command(epilog="Example: shmq fsck orders")
+@queue_names
+@click.option(
+    "--timeout",
+    type=params.seconds,
+    default="30s",
+    metavar="TIME",
+    show_default=True,
+    help="How long the check of one queue may take.",
+)
+@json_flag
+@click.pass_context
+def fsck(
+    context: click.Context,
+    names: tuple[str, ...],
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Check every invariant of queues; change nothing.
+
+    Without a NAME it checks every queue of the namespace, and reads all records in the files
+    of its durable streams. The queues may be in use.
+    """
+    namespace = namespace_of(context)
+    # Not the broker's list: making it removes queues that are half made.
+    checked = names or Namespace.of(namespace).queue_names()
+    found = [examine(namespace, name, timeout) for name in checked]
+    if not names:
+        found = [one for one in found if one.state != MISSING]  # deleted meanwhile
+        found += examine_files(namespace)
+    if as_json:
+        show_json([dataclasses.asdict(one) for one in found])
+    elif found:
+        _show_examined(found)
+    else:
+        note(f"namespace {namespace!r} has no queues")
+    context.exit(_code(found))
+
+
+def _show_examined(found: list[SegmentReport]) -> None:
+    made = table(["queue", "state", *(["problem"] if any(one.problems for one in found) else [])])
+    for one in found:
+        for line in one.problems or [""]:
+            made.add_row(
+                *(cell(value) for value in (one.name, one.state, line)[: len(made.columns)])
+            )
+    show_table(made)
+
+
+def _code(found: list[SegmentReport]) -> Code:
+    states = {one.state for one in found}
+    if states <= {SOUND}:
+        return Code.OK
+    return Code.NO_QUEUE if states <= {SOUND, MISSING} else Code.SEGMENT
+
+
+@click.command(epilog="Example: shmq keeper --once")
+@click.option(
+    "--interval",
+    type=params.seconds,
+    default="50ms",
+    metavar="TIME",
+    show_default=True,
+    help="The time between two checks.",
+)
+@click.option("--once", is_flag=True, help="Check once, and end.")
+@click.pass_context
+def keeper(context: click.Context, interval: float, once: bool) -> None:
+    """Expire leases, delays and TTLs on time in queues that no process uses, until stopped.
+
+    Queues in use need no keeper. It also returns messages that dead processes had leased.
+    """
+    if not interval > 0:
+        raise click.BadParameter("it must be more than 0", param_hint="'--interval'")
+    namespace = namespace_of(context)
+    kept = Keeper(namespace, interval)
+    with Stop() as stop, contextlib.closing(kept):
+        kept.tend()
+        if once:
+            return
+        note(f"keeping namespace {namespace!r}; Ctrl-C or SIGTERM ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                with stop.interruptible():
+                    time.sleep(interval)
+                kept.tend()

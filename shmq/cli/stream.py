@@ -1,0 +1,236 @@
+"""``shmq stream``: streams and their partitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+import shmq
+from shmq.api.stream_options import StreamOptions
+from shmq.cli.consumer_group import groups, reset
+from shmq.cli.queue import ask_first, delete_one
+from shmq.cli.record import append, read, tail
+from shmq.cli.shared import params
+from shmq.cli.shared.flags import Group, connected, json_flag, yes_flag
+from shmq.cli.shared.names import STREAM, stream_name
+from shmq.cli.shared.option_flags import given_options, option_flags
+from shmq.cli.shared.output import (
+    amount,
+    cell,
+    clock,
+    counted,
+    note,
+    show,
+    show_json,
+    show_table,
+    table,
+)
+
+__all__ = ["create", "delete", "hot", "list_streams", "offsets", "repartition", "stream"]
+
+
+@click.group(cls=Group, epilog="Example: shmq stream read clicks --from 1h")
+def stream() -> None:
+    """Make streams, append records, read them, and look after consumer groups.
+
+    A stream keeps its records when they are read, so that many readers get all of them.
+    """
+
+
+@click.command(epilog="Example: shmq stream create visits --partitions 8 --retention 7d")
+@stream_name
+@option_flags(StreamOptions)
+@json_flag
+@connected
+def create(broker: shmq.Broker, /, name: str, as_json: bool, **flags: Any) -> None:
+    """Make a stream.
+
+    Repeating the command with the same options changes nothing; other options are refused.
+    """
+    with broker.create_stream(name, **given_options(flags)) as stream:
+        options = stream.options.as_dict()
+    if as_json:
+        show_json({"namespace": broker.namespace, "name": name, "options": options})
+    else:
+        show(
+            f"stream {name!r} of {counted(options['partitions'], 'partition')} is ready in "
+            f"namespace {broker.namespace!r}"
+        )
+
+
+@click.command("list", epilog="Example: shmq stream list")
+@json_flag
+@connected
+def list_streams(broker: shmq.Broker, as_json: bool) -> None:
+    """List the streams with their records and sizes."""
+    streams = broker.list_streams()
+    if as_json:
+        show_json([dataclasses.asdict(stream) for stream in streams])
+    elif streams:
+        _show_streams(streams)
+    else:
+        note(
+            f"namespace {broker.namespace!r} has no streams: make one with shmq stream create NAME"
+        )
+
+
+def _show_streams(streams: list[shmq.StreamSummary]) -> None:
+    numbers = ("partitions", "records", "size")
+    broken = any(stream.problem for stream in streams)
+    columns = ["stream", *numbers, "durability", *(["problem"] if broken else [])]
+    made = table(columns, right=numbers)
+    for stream in streams:
+        row = [stream.name, stream.partitions, stream.records, amount(stream.bytes)]
+        problem = [stream.problem or ""] if broken else []
+        made.add_row(*(cell(value) for value in (*row, stream.durability, *problem)))
+    show_table(made)
+
+
+@click.command(epilog="Example: shmq stream offsets clicks --at 5m")
+@stream_name
+@click.option(
+    "--at",
+    "when",
+    type=params.moment,
+    metavar="TIME",
+    help="Show the first offset at or after TIME too: seconds since 1970, or an age such as 5m.",
+)
+@json_flag
+@connected
+def offsets(broker: shmq.Broker, name: str, when: float | None, as_json: bool) -> None:
+    """Show the oldest and the next offset of each partition."""
+    with broker.stream(name) as stream:
+        found = stream.offsets()
+        at = [None if when is None else stream.at(when, one.partition) for one in found]
+    if as_json:
+        more = [{} if offset is None else {"at": offset} for offset in at]
+        show_json(
+            [{**dataclasses.asdict(one), **also} for one, also in zip(found, more, strict=True)]
+        )
+    else:
+        _show_offsets(found, at)
+
+
+def _show_offsets(found: list[shmq.PartitionOffsets], at: list[int | None]) -> None:
+    numbers = ["partition", "earliest", "latest", "records", "size"]
+    timed = any(offset is not None for offset in at)
+    made = table(
+        [*numbers, *(["at"] if timed else []), "oldest", "newest", ""], right=[*numbers, "at"]
+    )
+    for one, offset in zip(found, at, strict=True):
+        row = [
+            one.partition,
+            one.earliest,
+            one.latest,
+            one.latest - one.earliest,
+            amount(one.bytes),
+            *([offset] if timed else []),
+            _moment(one.earliest_timestamp),
+            _moment(one.latest_timestamp),
+            "sealed" if one.sealed else "",
+        ]
+        made.add_row(*(cell(value) for value in row))
+    show_table(made)
+
+
+def _moment(timestamp: float | None) -> str:
+    return "" if timestamp is None else clock(timestamp)
+
+
+@click.command(epilog="Example: shmq stream hot clicks --over 1m")
+@stream_name
+@click.option(
+    "--over",
+    type=params.seconds,
+    metavar="TIME",
+    default="10s",
+    show_default=True,
+    help="Rates over the last TIME.",
+)
+@json_flag
+@connected
+def hot(broker: shmq.Broker, name: str, over: float, as_json: bool) -> None:
+    """Show the records per second of each partition.
+
+    The highest rate is first. A partition is hot if its rate is over 3 times the mean.
+    """
+    with broker.stream(name) as stream:
+        rates = sorted(stream.rates(over), key=lambda rate: -rate.rate)
+    if as_json:
+        show_json([dataclasses.asdict(rate) for rate in rates])
+        return
+    made = table(
+        ["partition", "records/s", "of the mean", ""],
+        right=["partition", "records/s", "of the mean"],
+    )
+    for rate in rates:
+        row = [rate.partition, f"{rate.rate:.1f}", f"{rate.share:.2f}", "hot" if rate.hot else ""]
+        made.add_row(*(cell(value) for value in row))
+    show_table(made)
+
+
+@click.command(epilog="Example: shmq stream repartition clicks --partitions 8")
+@stream_name
+@click.option(
+    "--partitions",
+    type=params.whole,
+    metavar="N",
+    required=True,
+    help="How many partitions are appended to; more than now.",
+)
+@json_flag
+@connected
+def repartition(broker: shmq.Broker, name: str, partitions: int, as_json: bool) -> None:
+    """Append to N new partitions from now on.
+
+    The stream may be in use. The old partitions keep their records and get no more. A consumer
+    group reads the new partitions once it has committed the old ones, so the records of a key
+    stay in order.
+    """
+    with broker.stream(name) as stream:
+        opened = stream.repartition(partitions)
+    if as_json:
+        show_json({"name": name, "open": list(opened), "partitions": opened.stop})
+    else:
+        show(
+            f"stream {name!r} is appended to in partitions {opened.start} to {opened.stop - 1} now"
+        )
+
+
+@click.command(epilog="Example: shmq stream delete clicks --yes")
+@stream_name
+@click.option("-g", "--group", metavar="NAME", help="Delete only this group of the stream.")
+@yes_flag
+@json_flag
+@connected
+def delete(broker: shmq.Broker, name: str, group: str | None, yes: bool, as_json: bool) -> None:
+    """Delete a stream with its records, or one of its groups."""
+    if group is None:
+        delete_one(broker, STREAM, name, yes=yes, as_json=as_json)
+        return
+    with broker.stream(name) as stream:
+        if not yes:
+            ask_first("delete", f"Delete group {group!r} of stream {name!r} and its offsets?")
+        stream.delete_group(group)
+    if as_json:
+        show_json({"namespace": broker.namespace, "deleted": name, "group": group})
+    else:
+        show(f"group {group!r} of stream {name!r} is deleted")
+
+
+for _command in (
+    create,
+    append,
+    read,
+    tail,
+    offsets,
+    groups,
+    reset,
+    hot,
+    repartition,
+    list_streams,
+    delete,
+):
+    stream.add_command(_command)

@@ -1,0 +1,158 @@
+"""``shmq persist`` and ``shmq snapshot``: the persistence writer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+import shmq
+from shmq.cli.shared import params
+from shmq.cli.shared.broker_target import target_of
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.flags import data_dir_flag, json_flag, namespace_of
+from shmq.cli.shared.names import queue_names
+from shmq.cli.shared.output import amount, note, show, show_json
+from shmq.errors import ShmqError
+from shmq.namespace.data_directory import chosen_directory
+from shmq.persistence.durable_queues import directory_of, durable_queues
+from shmq.persistence.process import Persistence
+from shmq.server.settings import LEVELS
+from shmq.server.systemd import Manager
+from shmq.storage.disk import Disk
+from shmq.storage.paths import snapshot_name
+from shmq.storage.writer_control import ask_for_snapshots
+from shmq.supervision import detached_process
+from shmq.supervision.detached_process import Parent
+from shmq.supervision.log_lines import show_on_stderr
+from shmq.supervision.signals import caught
+
+__all__ = ["persist", "snapshot"]
+
+log = logging.getLogger("shmq")
+
+
+@click.command(epilog="Example: shmq persist --data-dir ./data")
+@data_dir_flag
+@click.option(
+    "-l",
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="The least severe events in the log.",
+)
+@click.option(
+    "--idle",
+    type=params.seconds,
+    metavar="TIME",
+    help="End after TIME without anything durable in use; give way to a writer without --idle.",
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Run in the background, with writer.log in the data directory; return after recovery.",
+)
+@click.pass_context
+def persist(
+    context: click.Context, data_dir: Path | None, log_level: str, idle: float | None, detach: bool
+) -> None:
+    """Recover the durable queues and streams of a namespace, and write them until stopped.
+
+    Programs start a writer by themselves when they need one, and shmq serve is a writer too.
+    Use this command to run the writer yourself, with SHMQ_AUTOSTART=0 set for the programs.
+    SIGTERM and Ctrl-C write the last snapshots; a second one ends it at once.
+    """
+    namespace = target_of(context).namespace
+    directory = chosen_directory(namespace, data_dir)
+    parent = _detached(directory) if detach else None
+    log.handlers.clear()
+    show_on_stderr("shmq", logging.getLevelNamesMapping()[log_level.upper()])
+    try:
+        _run(namespace, Persistence(namespace, directory, idle), parent)
+    except ShmqError as error:
+        if parent is not None:
+            parent.tell(str(error))
+        raise
+
+
+def _detached(directory: Path) -> Parent:
+    """Continue in a process of its own. Raises ShmqError, and SystemExit in this process."""
+    try:
+        Disk(directory).make()
+        return detached_process.detach(directory / "writer.log")
+    except OSError as error:
+        raise ShmqError(
+            f"data_dir={str(directory)!r} cannot be used: {error.strerror or error}"
+        ) from error
+
+
+def _run(namespace: str, persistence: Persistence, parent: Parent | None) -> None:
+    manager = Manager()
+    heard: list[int] = []
+
+    def hear(number: int) -> None:
+        heard.append(number)
+        if len(heard) > 1 and started:
+            # sys.exit would wait for the threads. The files allow a kill at any moment.
+            os._exit(128 + number)
+        if len(heard) > 1 or not started:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        manager.stopping()
+        persistence.stop()
+
+    def begun() -> None:
+        log.info("keeping the durable queues of namespace %r", namespace)
+        manager.ready(f"keeping the durable queues of namespace {namespace!r}")
+        if parent is not None:
+            parent.tell()
+
+    started = False
+    with caught(hear):
+        manager.starting("recovering durable queues")
+        persistence.recover()
+        started = True
+        persistence.run(begun)
+
+
+@click.command(epilog="Example: shmq snapshot invoices")
+@queue_names
+@json_flag
+@click.pass_context
+def snapshot(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    """Write a snapshot of each queue now, and return once all are on disk.
+
+    Without a NAME, that is every durable queue. shmq serve or shmq persist must be running.
+    """
+    namespace = namespace_of(context)
+    queues = durable_queues(namespace, names)
+    if not queues:
+        note(f"namespace {namespace!r} has no durable queues: nothing to write")
+        return
+    directory = directory_of(namespace)
+    done: list[dict[str, Any]] = []
+    failed = False
+    for name, error in ask_for_snapshots(directory, queues):
+        failed = failed or error is not None
+        if error is not None:
+            note(f"queue {name!r}: {error}")
+            continue
+        done.append(_written(directory, name))
+        if not as_json:
+            show(f"queue {name!r} is in {done[-1]['file']}, {amount(done[-1]['bytes'])}")
+    if as_json:
+        show_json(done)
+    context.exit(Code.REFUSED if failed else Code.OK)
+
+
+def _written(directory: Path, name: str) -> dict[str, Any]:
+    path = directory / snapshot_name(name)
+    try:
+        size = path.stat().st_size
+    except OSError as error:  # deleted meanwhile
+        raise shmq.NoSuchQueue(f"queue {name!r} was deleted meanwhile") from error
+    return {"queue": name, "file": str(path), "bytes": size}

@@ -1,0 +1,248 @@
+"""Requests of a member of a group of consumers, behind the stream's name, and their answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import struct
+from collections.abc import Sequence
+from typing import Final, Self
+
+from shmq.api.names import check_name
+from shmq.errors import InvalidName
+from shmq.native import _core
+from shmq.protocol.messages.payload import NO_OFFSET, PLACE, pack_numbers, unpack_numbers
+from shmq.protocol.opcodes import HEADS, Type
+from shmq.protocol.status import Refusal, whole
+
+__all__ = [
+    "GroupChange",
+    "Heartbeat",
+    "MemberRequest",
+    "Seats",
+    "Settlement",
+    "ShareSettle",
+    "ShareTake",
+    "ShareTaken",
+    "unpack_places",
+]
+
+_SIZE: Final = struct.Struct("!H")
+_MEMBER: Final = struct.Struct("!QQ")
+_SEAT: Final = struct.Struct("!QQQ")
+_LENT: Final = struct.Struct("!QIQI")
+_TAKEN: Final = struct.Struct("!QI")
+_NUMBER: Final = struct.Struct("!Q")
+
+#: The longest time that a settlement may name, in ns.
+_LONGEST: Final = 10**18
+
+
+class Settlement(enum.IntEnum):
+    """What a SHARE_SETTLE does with records."""
+
+    ACK = 1
+    NACK = 2
+    REJECT = 3
+    EXTEND = 4
+    HAND = 5
+    LOST = 6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemberRequest:
+    """What each request of a member begins with, and the ``rest`` behind that.
+
+    ``identity`` is the stream's; ``member`` 0 is none.
+    """
+
+    group: str
+    identity: int
+    member: int
+    rest: bytes = b""
+
+    def pack(self) -> bytes:
+        """The payload behind the stream's name."""
+        raw = self.group.encode()
+        return b"".join(
+            (_SIZE.pack(len(raw)), raw, _MEMBER.pack(self.identity, self.member), self.rest)
+        )
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """What is behind the stream's name. Raises Refusal."""
+        if len(rest) < _SIZE.size:
+            raise Refusal.bad("behind the stream's name is a group's")
+        at = _SIZE.size + _SIZE.unpack_from(rest)[0]
+        if len(rest) < at + _MEMBER.size:
+            raise Refusal.bad("behind a group's name are two numbers of 64 bits")
+        try:
+            group = check_name(rest[_SIZE.size : at].decode("ascii"), "group")
+        except (UnicodeDecodeError, InvalidName) as error:
+            raise Refusal.bad(str(error)) from error
+        identity, member = _MEMBER.unpack_from(rest, at)
+        return cls(group, identity, member, rest[at + _MEMBER.size :])
+
+
+def unpack_places(raw: bytes, partitions: int) -> list[tuple[int, int]]:
+    """The partitions, of so many, with offsets, that a SEATS or a COMMIT names. Raises Refusal."""
+    if len(raw) % PLACE.size:
+        raise Refusal.bad("partitions and offsets have 12 bytes each")
+    places: list[tuple[int, int]] = list(PLACE.iter_unpack(raw))
+    for partition, offset in places:
+        if partition >= partitions or offset >= 1 << 63:
+            raise Refusal.bad(f"partition {partition}, offset {offset}: there is none such")
+    return places
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seats:
+    """A SEATS: the member takes partitions, or leaves them; ``places`` are packed."""
+
+    takes: bool
+    places: bytes
+
+    def pack(self) -> bytes:
+        """What is behind the member."""
+        return HEADS[Type.SEATS].pack(self.takes) + self.places
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        """What is behind the member. Raises Refusal."""
+        if not raw or raw[0] > 1:
+            raise Refusal.bad("a SEATS takes (1) or leaves (0) partitions")
+        return cls(bool(raw[0]), raw[1:])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A HEARTBEAT: the change of the group that the member knows of."""
+
+    change: int
+
+    def pack(self) -> bytes:
+        """What is behind the member."""
+        return HEADS[Type.HEARTBEAT].pack(self.change)
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        """What is behind the member. Raises Refusal."""
+        if len(raw) != HEADS[Type.HEARTBEAT].size:
+            raise Refusal.bad("one number of 64 bits has to follow")
+        return cls(*HEADS[Type.HEARTBEAT].unpack(raw))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupChange:
+    """What answers a HEARTBEAT: the change of the group, and its partitions if it is a new one.
+
+    Of each partition: the member that has it, the one that it is meant for, and the committed
+    offset or None.
+    """
+
+    change: int
+    seats: Sequence[tuple[int, int, int | None]] | None = None
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        rows = (
+            _SEAT.pack(owner, meant, NO_OFFSET if committed is None else committed)
+            for owner, meant, committed in self.seats or ()
+        )
+        return _NUMBER.pack(self.change) + b"".join(rows)
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """What the answer says. Raises ServerError."""
+        said = memoryview(whole(answer, _NUMBER.size))
+        (change,) = _NUMBER.unpack_from(said)
+        if len(said) == _NUMBER.size:
+            return cls(change)
+        rows = _SEAT.iter_unpack(said[_NUMBER.size :])
+        seats = [(owner, meant, None if at == NO_OFFSET else at) for owner, meant, at in rows]
+        return cls(change, seats)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShareTake:
+    """A SHARE_TAKE: at most so many records, and whether they are handed out at once."""
+
+    limit: int
+    handed: bool
+
+    def pack(self) -> bytes:
+        """What is behind the member."""
+        return HEADS[Type.SHARE_TAKE].pack(self.limit, self.handed)
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        """What is behind the member. Raises Refusal."""
+        if len(raw) != HEADS[Type.SHARE_TAKE].size or raw[-1] > 1:
+            raise Refusal.bad("a SHARE_TAKE has a number of 32 bits, and a byte of 0 or 1")
+        limit, handed = HEADS[Type.SHARE_TAKE].unpack(raw)
+        if not limit:
+            raise Refusal.bad("a SHARE_TAKE takes one record at least")
+        return cls(limit, bool(handed))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShareTaken:
+    """What answers a SHARE_TAKE.
+
+    ``due``: in how many ns something that is held is due. ``ends``: by partition, the next
+    offset to be lent, or None. ``lent``: receipts, partitions, offsets and deliveries so far.
+    ``damaged``: of a member that passes over damage, the records that it passed over.
+    """
+
+    due: int
+    ends: Sequence[int | None]
+    lent: Sequence[tuple[int, int, int, int]]
+    damaged: int | None = None
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return b"".join(
+            (
+                _TAKEN.pack(self.due, len(self.ends)),
+                pack_numbers(NO_OFFSET if end is None else end for end in self.ends),
+                b"" if self.damaged is None else _NUMBER.pack(self.damaged),
+                *(_LENT.pack(*each) for each in self.lent),
+            )
+        )
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer, *, skips_damage: bool) -> Self:
+        """What the answer says to a member that passes over damage, or does not."""
+        raw = whole(answer, _TAKEN.size)
+        due, count = _TAKEN.unpack_from(raw)
+        at = _TAKEN.size + 8 * count
+        raw = whole(answer, at + 8 * skips_damage)
+        ends = [None if end == NO_OFFSET else end for end in unpack_numbers(raw[_TAKEN.size : at])]
+        damaged = _NUMBER.unpack_from(raw, at)[0] if skips_damage else None
+        lent = list(_LENT.iter_unpack(raw[at + 8 * skips_damage :]))
+        return cls(due, ends, lent, damaged)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShareSettle:
+    """A SHARE_SETTLE: what is done with the receipts, and the time of it in ns."""
+
+    action: int
+    ns: int
+    receipts: list[int]
+
+    def pack(self) -> bytes:
+        """What is behind the member."""
+        return HEADS[Type.SHARE_SETTLE].pack(self.action, self.ns) + pack_numbers(self.receipts)
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Self:
+        """What is behind the member. Raises Refusal."""
+        head = HEADS[Type.SHARE_SETTLE]
+        if len(raw) < head.size:
+            raise Refusal.bad("a SHARE_SETTLE has 9 bytes before its receipts")
+        action, ns = head.unpack_from(raw)
+        receipts = unpack_numbers(raw[head.size :])
+        if not Settlement.ACK <= action <= Settlement.LOST or ns > _LONGEST:
+            raise Refusal.bad("a SHARE_SETTLE is 1 to 6, and of at most 10^18 ns")
+        return cls(action, ns, receipts)

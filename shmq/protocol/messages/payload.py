@@ -1,0 +1,120 @@
+"""What payloads are made of: maps, places in partitions, receipts, expressions, times.
+
+What is unpacked from a request raises :class:`shmq.protocol.status.Refusal` if it is not of
+its form.
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgpack
+
+from shmq.errors import InvalidOption
+from shmq.expression.parse import MOST_REMOTE
+from shmq.native import _core
+from shmq.protocol.opcodes import FOREVER
+from shmq.protocol.status import Refusal, senseless
+
+__all__ = [
+    "NO_OFFSET",
+    "PLACE",
+    "check_empty",
+    "milliseconds",
+    "pack_map",
+    "pack_numbers",
+    "pack_places",
+    "seconds",
+    "unpack_answer",
+    "unpack_expression",
+    "unpack_map",
+    "unpack_numbers",
+]
+
+#: A partition, and an offset in it.
+PLACE: Final = struct.Struct("!IQ")
+#: Stands for an offset where there is none.
+NO_OFFSET: Final = (1 << 64) - 1
+
+
+def pack_map(value: Any) -> bytes:
+    """The value in msgpack."""
+    raw: bytes = msgpack.packb(value)
+    return raw
+
+
+def unpack_map(raw: bytes) -> dict[str, Any]:
+    """The msgpack map that the bytes are."""
+    try:
+        found = msgpack.unpackb(raw, raw=False, strict_map_key=False)
+    except Exception as error:  # its own kinds, ValueError, UnicodeDecodeError, RecursionError
+        raise Refusal.bad(f"that is not msgpack: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise Refusal.bad("that is no msgpack map whose keys are of type str")
+    return found
+
+
+def unpack_answer(answer: _core.Answer) -> dict[str, Any]:
+    """The msgpack map of an answer; none is an empty one. Raises ServerError."""
+    try:
+        found = msgpack.unpackb(answer.payload or b"\x80", strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise senseless(f"it is not msgpack: {error}") from error
+    if not isinstance(found, dict):
+        raise senseless("it is no map")
+    return found
+
+
+def check_empty(rest: bytes) -> None:
+    """Refuse whatever is behind the name."""
+    if rest:
+        raise Refusal.bad(f"there are {len(rest)} bytes more than its type takes")
+
+
+def pack_places(places: Iterable[tuple[int, int]]) -> bytes:
+    """Partitions, each with an offset."""
+    return b"".join(PLACE.pack(*each) for each in places)
+
+
+def pack_numbers(numbers: Iterable[int]) -> bytes:
+    """Receipts, or other numbers of 64 bits."""
+    found = array.array("Q", numbers)
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found.tobytes()
+
+
+def unpack_numbers(raw: bytes) -> list[int]:
+    """Receipts, to the end."""
+    if len(raw) % 8:
+        raise Refusal.bad("receipts have 8 bytes each")
+    found = array.array("Q", raw)
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found.tolist()
+
+
+def unpack_expression(raw: bytes, check: Callable[[str, int], object]) -> str | None:
+    """An expression that ``check`` can read; None: there is none."""
+    if not raw:
+        return None
+    try:
+        text = raw.decode()
+        check(text, MOST_REMOTE)
+    except (UnicodeDecodeError, InvalidOption) as error:
+        raise Refusal.bad(str(error)) from error
+    return text
+
+
+def milliseconds(wait: float | None) -> int:
+    """A wait in seconds as a frame has it; None: without limit."""
+    return FOREVER if wait is None else min(FOREVER - 1, max(0, round(wait * 1000)))
+
+
+def seconds(ms: int) -> float | None:
+    """A wait of a frame in seconds; None: without limit."""
+    return None if ms == FOREVER else ms / 1000

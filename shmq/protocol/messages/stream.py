@@ -1,0 +1,273 @@
+"""Requests about a stream, behind its name, and what answers them."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+from shmq.expression.record_fields import RecordWhere
+from shmq.native import _core
+from shmq.protocol.messages.payload import (
+    NO_OFFSET,
+    PLACE,
+    milliseconds,
+    pack_places,
+    seconds,
+    unpack_expression,
+)
+from shmq.protocol.opcodes import HEADS, Flag, Status, Type
+from shmq.protocol.status import Refusal, senseless, whole
+
+__all__ = ["Append", "Appended", "Fetch", "FetchedPart", "Hold", "OffsetAt", "Repartition"]
+
+_PRODUCER: Final = struct.Struct("!QQ")
+_APPENDED: Final = struct.Struct("!QIQ")
+_PART: Final = struct.Struct("!IQQI")
+_RANGE: Final = struct.Struct("!II")
+
+_FLAGS: Final = Flag.DURABLE | Flag.PRODUCER | Flag.GAPS
+#: By number.
+_COMPRESSIONS: Final = (None, "lz4", "zstd")
+_MOST: Final = 0xFFFFFFFF
+_MOST_PLACES: Final = 1 << 16
+#: No offset, and no time in ns, is beyond.
+_LAST: Final = (1 << 63) - 1
+_LATEST: Final = 8_000_000_000 * 10**9
+
+Places = list[tuple[int, int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """An APPEND of ``count`` records, whose entries are ``block``, to one partition.
+
+    ``raw_bytes``: of a compressed block, its bytes before. With a ``producer`` the records have
+    numbers from ``sequence`` on; with ``gaps`` these may be any higher ones.
+    """
+
+    identity: int
+    partition: int
+    count: int
+    block: bytes
+    durable: bool = False
+    compression: str | None = None
+    raw_bytes: int = 0
+    producer: int | None = None
+    sequence: int | None = None
+    gaps: bool = False
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        flags = Flag.DURABLE if self.durable else 0
+        tail = b""
+        if self.producer is not None:
+            flags |= Flag.PRODUCER | (Flag.GAPS if self.gaps else 0)
+            tail = _PRODUCER.pack(self.producer, self.sequence or 0)
+        how = _COMPRESSIONS.index(self.compression)
+        head = HEADS[Type.APPEND].pack(
+            self.identity, flags, self.partition, how, self.count, self.raw_bytes
+        )
+        return b"".join((head, tail, self.block))
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """What is behind the name. Raises Refusal."""
+        identity, flags, partition, compression, count, raw = _head(Type.APPEND, rest)
+        at = HEADS[Type.APPEND].size
+        producer = sequence = None
+        if flags & Flag.PRODUCER:
+            if len(rest) < at + _PRODUCER.size:
+                raise Refusal.bad("an APPEND with the flag 0x04 has a producer and a sequence")
+            producer, sequence = _PRODUCER.unpack_from(rest, at)
+            at += _PRODUCER.size
+        if not count:
+            raise Refusal.bad("an APPEND has one record at least")
+        if flags & ~_FLAGS:
+            raise Refusal(Status.UNSUPPORTED, f"an APPEND has no such flag: {flags:#04x}")
+        if compression >= len(_COMPRESSIONS):
+            raise Refusal(Status.UNSUPPORTED, f"there is no compression {compression}")
+        return cls(
+            identity=identity,
+            partition=partition,
+            count=count,
+            block=rest[at:],
+            durable=bool(flags & Flag.DURABLE),
+            compression=_COMPRESSIONS[compression],
+            raw_bytes=raw,
+            producer=producer,
+            sequence=sequence,
+            gaps=bool(flags & Flag.GAPS),
+        )
+
+
+class Appended(NamedTuple):
+    """What an APPEND has done; ``first`` is -1 for records that are gone."""
+
+    first: int
+    records: int
+    timestamp_ns: int
+    duplicate: bool
+
+    def pack(self) -> bytes:
+        """The payload of the answer."""
+        return _APPENDED.pack(self.first & NO_OFFSET, self.records, self.timestamp_ns)
+
+    @classmethod
+    def unpack(cls, answer: _core.Answer) -> Self:
+        """What the answer says. Raises ServerError."""
+        first, count, timestamp = _APPENDED.unpack_from(whole(answer, _APPENDED.size))
+        duplicate = answer.status == Status.DUPLICATE
+        return cls(-1 if first == NO_OFFSET else first, count, timestamp, duplicate)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fetch:
+    """A FETCH; ``wait`` in seconds, None: without limit; places are partitions and offsets."""
+
+    identity: int
+    places: Places
+    most: int
+    size: int
+    wait: float | None
+    where: str | None = None
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        most, size = min(self.most, _MOST), min(self.size, _MOST)
+        head = HEADS[Type.FETCH].pack(
+            self.identity, most, size, milliseconds(self.wait), len(self.places)
+        )
+        tail = b"" if self.where is None else self.where.encode()
+        return b"".join((head, pack_places(self.places), tail))
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """What is behind the name. Raises Refusal."""
+        identity, most, size, wait, count = _head(Type.FETCH, rest)
+        if not (most and size and count):
+            raise Refusal.bad("a FETCH is for one record, one byte and one partition at least")
+        places, behind = _places(rest[HEADS[Type.FETCH].size :], count)
+        where = unpack_expression(behind, RecordWhere)
+        return cls(identity, places, most, size, seconds(wait), where)
+
+
+class FetchedPart(NamedTuple):
+    """What a FETCH has found in one partition; ``entries`` are bytes."""
+
+    partition: int
+    next_offset: int
+    latest: int
+    entries: bytes | memoryview
+
+    def pack(self) -> bytes:
+        """Its part of the payload of the answer."""
+        return _PART.pack(*self[:3], len(self.entries)) + self.entries
+
+    @classmethod
+    def unpack_all(cls, answer: _core.Answer) -> Iterator[Self]:
+        """What the answer brings, by partition. Raises ServerError for what makes no sense."""
+        data = memoryview(answer.payload or b"")
+        at = 0
+        while at < len(data):
+            if len(data) - at < _PART.size:
+                raise senseless(f"{len(data) - at} bytes are left over")
+            partition, following, latest, size = _PART.unpack_from(data, at)
+            at += _PART.size
+            if size > len(data) - at:
+                raise senseless(f"{size} bytes of entries are not there")
+            yield cls(partition, following, latest, data[at : at + size])
+            at += size
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hold:
+    """A HOLD; without ``places`` it ends. ``fetch``: what is read then."""
+
+    identity: int
+    number: int
+    places: Places
+    fetch: Fetch | None = None
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        head = HEADS[Type.HOLD].pack(self.identity, self.number, len(self.places))
+        tail = b"" if self.fetch is None else self.fetch.pack()[8:]  # but for the identity
+        return b"".join((head, pack_places(self.places), tail))
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """What is behind the name. Raises Refusal."""
+        identity, number, count = _head(Type.HOLD, rest)
+        places, behind = _places(rest[HEADS[Type.HOLD].size :], count)
+        if behind and not places:
+            raise Refusal.bad("a HOLD that ends fetches nothing")
+        fetch = Fetch.unpack(rest[:8] + behind) if behind else None
+        return cls(identity, number, places, fetch)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """An OFFSET_AT; ``timestamp`` in ns since 1970."""
+
+    identity: int
+    partition: int
+    timestamp: int
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        return HEADS[Type.OFFSET_AT].pack(self.identity, self.partition, self.timestamp)
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """What is behind the name. Raises Refusal."""
+        identity, partition, timestamp = _head(Type.OFFSET_AT, rest, last=True)
+        return cls(identity, partition, min(timestamp, _LATEST))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Repartition:
+    """A REPARTITION."""
+
+    identity: int
+    partitions: int
+
+    def pack(self) -> bytes:
+        """The payload behind the name."""
+        return HEADS[Type.REPARTITION].pack(self.identity, self.partitions)
+
+    @classmethod
+    def unpack(cls, rest: bytes) -> Self:
+        """What is behind the name. Raises Refusal."""
+        return cls(*_head(Type.REPARTITION, rest, last=True))
+
+    @staticmethod
+    def pack_answer(opened: range) -> bytes:
+        """The payload of the answer: the partitions that take records from then on."""
+        return _RANGE.pack(opened.start, opened.stop)
+
+    @staticmethod
+    def unpack_answer(answer: _core.Answer) -> range:
+        """The partitions that take records, as the answer says. Raises ServerError."""
+        return range(*_RANGE.unpack_from(whole(answer, _RANGE.size)))
+
+
+def _head(kind: Type, rest: bytes, *, last: bool = False) -> tuple[int, ...]:
+    """The numbers in front; nothing follows the ``last``. Raises Refusal."""
+    head = HEADS[kind]
+    if len(rest) < head.size or (last and len(rest) > head.size):
+        more = "" if last else "at least "
+        raise Refusal.bad(f"{kind.name} has {more}{head.size} bytes behind the name")
+    return head.unpack_from(rest)
+
+
+def _places(raw: bytes, count: int) -> tuple[Places, bytes]:
+    """So many partitions with their offsets, and what is behind them. Raises Refusal."""
+    end = count * PLACE.size
+    if len(raw) < end:
+        raise Refusal.bad(f"{count} places have 12 bytes each, and there are fewer")
+    if count > _MOST_PLACES:
+        raise Refusal.bad(f"{count} places are more than the {_MOST_PLACES} that may be asked for")
+    found = PLACE.iter_unpack(memoryview(raw)[:end])
+    return [(partition, min(offset, _LAST)) for partition, offset in found], raw[end:]

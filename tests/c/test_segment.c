@@ -1,0 +1,264 @@
+/* Making a segment, and deciding whether one may be trusted. */
+#include "base/crc32c.h"
+#include "fixture.h"
+#include "queue/segment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION_BYTES 4 /* of `published`: the version stands in its low half */
+
+static int inspect(const struct shmq_header *h, uint64_t size)
+{
+    struct shmq_geometry geo;
+
+    return shmq_inspect(h, SHMQ_PAGE, size, &geo);
+}
+
+/* A copy of a good header, in a page of its own. */
+static struct shmq_header *copy_of(const struct shmq_queue *q)
+{
+    struct shmq_header *copy = aligned_alloc(SHMQ_PAGE, SHMQ_PAGE);
+
+    CHECK(copy);
+    memcpy(copy, q->h, SHMQ_PAGE);
+    CHECK_EQ(inspect(copy, copy->segment_bytes), SHMQ_OK);
+    return copy;
+}
+
+static void sign(struct shmq_header *h)
+{
+    h->crc = shmq_crc32c(0, &h->options, sizeof h->options);
+    h->crc = shmq_crc32c(h->crc, &h->segment_bytes, sizeof h->segment_bytes);
+}
+
+TEST("a segment that was made can be attached to, and lies as it was laid out")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 100, .dedupe_window = SECOND, .name = "queue");
+    struct shmq_geometry geo;
+
+    CHECK_EQ(shmq_inspect(q->base, q->geo.segment_bytes, q->geo.segment_bytes, &geo), SHMQ_OK);
+    CHECK(!memcmp(&geo, &q->geo, sizeof geo));
+    CHECK_EQ(shmq_version_of(q->base), SHMQ_LAYOUT_VERSION);
+    CHECK_WELL(q);
+}
+
+TEST("whatever bit of what is fixed is flipped, the segment is refused")
+{
+    struct shmq_header *h = copy_of(NEW_QUEUE(.name = "queue", .dead_letter = "queue.dlq"));
+    unsigned char *bytes = (unsigned char *)h;
+    uint64_t size = h->segment_bytes;
+
+    for (size_t at = 0; at < offsetof(struct shmq_header, reserved0); at++)
+        for (int bit = 0; bit < 8; bit++) {
+            bool version = at < VERSION_BYTES;
+
+            bytes[at] ^= (unsigned char)(1 << bit);
+            CHECK_EQ(inspect(h, size), version ? SHMQ_INCOMPATIBLE : SHMQ_DAMAGED);
+            bytes[at] ^= (unsigned char)(1 << bit);
+        }
+    CHECK_EQ(inspect(h, size), SHMQ_OK);
+    free(h);
+}
+
+TEST("whatever field of what is fixed is zeroed or filled with ones, the segment is refused")
+{
+    static const struct {
+        size_t at, size;
+    } fields[] = {
+#define FIELD(name) {offsetof(struct shmq_header, name), sizeof(((struct shmq_header *)0)->name)}
+        FIELD(published),
+        FIELD(options),
+        FIELD(options.queue_id),
+        FIELD(options.arena_bytes),
+        FIELD(options.max_message_bytes),
+        FIELD(options.created_at),
+        FIELD(options.visibility),
+        FIELD(options.ttl),
+        FIELD(options.retry),
+        FIELD(options.retry_max),
+        FIELD(options.dedupe_window),
+        FIELD(options.capacity),
+        FIELD(options.priorities),
+        FIELD(options.max_deliveries),
+        FIELD(options.overflow),
+        FIELD(options.drop_expired),
+        FIELD(options.dead_letters),
+        FIELD(options.reserved),
+        FIELD(options.name),
+        FIELD(options.dead_letter),
+        FIELD(options.snapshot_interval),
+        FIELD(options.hash_key),
+        FIELD(options.durability),
+        FIELD(options.confirm),
+        FIELD(segment_bytes),
+        FIELD(crc),
+#undef FIELD
+    };
+    struct shmq_queue *q = NEW_QUEUE(.created_at = 1, .ttl = 2, .retry = 3, .retry_max = 4,
+                                     .dedupe_window = 5, .max_deliveries = 6, .overflow = 1,
+                                     .drop_expired = 1, .dead_letters = 1,
+                                     .reserved = {1}, .name = "queue",
+                                     .dead_letter = "queue.dlq", .snapshot_interval = 7,
+                                     .hash_key = 8, .durability = 1, .confirm = 1);
+    struct shmq_header *h = copy_of(q);
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        for (int fill = 0; fill <= 0xFF; fill += 0xFF) {
+            memset((char *)h + fields[i].at, fill, fields[i].size);
+            CHECK(inspect(h, q->geo.segment_bytes) != SHMQ_OK);
+            memcpy(h, q->h, SHMQ_PAGE);
+        }
+    free(h);
+}
+
+TEST("options out of bounds are refused though their checksum is right")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_header *h = copy_of(q);
+
+#define REFUSE(field, value)                            \
+    do {                                                \
+        h->field = (value);                             \
+        sign(h);                                        \
+        CHECK_EQ(inspect(h, UINT64_MAX), SHMQ_DAMAGED); \
+        memcpy(h, q->h, SHMQ_PAGE);                     \
+    } while (0)
+    REFUSE(options.capacity, 0);
+    REFUSE(options.capacity, SHMQ_MAX_CAPACITY + 1);
+    REFUSE(options.capacity, UINT32_MAX);
+    REFUSE(options.capacity, 5000); /* another size than the segment's */
+    REFUSE(options.priorities, 0);
+    REFUSE(options.priorities, SHMQ_MAX_PRIORITIES + 1);
+    REFUSE(options.arena_bytes, 0);
+    REFUSE(options.arena_bytes, UINT64_MAX);
+    REFUSE(options.arena_bytes, (1ull << 37) + 1);
+    REFUSE(segment_bytes, 0);
+    REFUSE(segment_bytes, q->geo.segment_bytes + 1);
+    REFUSE(segment_bytes, UINT64_MAX);
+#undef REFUSE
+    memset(h->options.name, 'n', sizeof h->options.name);
+    sign(h);
+    CHECK_EQ(inspect(h, h->segment_bytes), SHMQ_DAMAGED);
+    memcpy(h, q->h, SHMQ_PAGE);
+    memset(h->options.dead_letter, 'n', sizeof h->options.dead_letter);
+    sign(h);
+    CHECK_EQ(inspect(h, h->segment_bytes), SHMQ_DAMAGED);
+    free(h);
+}
+
+TEST("a segment that is too short is truncated, at whatever length")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_geometry geo;
+    uint64_t whole = q->geo.segment_bytes;
+
+    for (uint64_t size = SHMQ_PAGE; size < whole; size += SHMQ_PAGE)
+        CHECK_EQ(shmq_inspect(q->base, size, size, &geo), SHMQ_TRUNCATED);
+    CHECK_EQ(shmq_inspect(q->base, SHMQ_PAGE, whole - 1, &geo), SHMQ_TRUNCATED);
+    CHECK_EQ(shmq_inspect(q->base, SHMQ_PAGE, whole, &geo), SHMQ_OK);
+    for (uint64_t size = 0; size < SHMQ_PAGE; size += 511) {
+        CHECK_EQ(shmq_inspect(NULL, size, size, &geo), SHMQ_TRUNCATED);
+        CHECK_EQ(shmq_inspect(NULL, size, whole, &geo), SHMQ_TRUNCATED);
+    }
+}
+
+TEST("a segment is not ready until the version, which is stored last, is there")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_header *h = copy_of(q);
+
+    atomic_store(&h->published, 0);
+    CHECK_EQ(inspect(h, h->segment_bytes), SHMQ_NOT_READY);
+    memset(h, 0, SHMQ_PAGE);
+    CHECK_EQ(inspect(h, q->geo.segment_bytes), SHMQ_NOT_READY);
+    free(h);
+}
+
+TEST("another layout version is incompatible, not damaged, and can be told")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_header *h = copy_of(q);
+
+    memset(&h->options, 0xEE, sizeof h->options); /* it may look quite different */
+    atomic_store(&h->published, (uint64_t)SHMQ_MAGIC << 32 | 17);
+    CHECK_EQ(inspect(h, q->geo.segment_bytes), SHMQ_INCOMPATIBLE);
+    CHECK_EQ(shmq_version_of(h), 17);
+    free(h);
+}
+
+TEST("noise is never taken for a segment")
+{
+    struct shmq_header *h = copy_of(NEW_QUEUE(.capacity = 4));
+    struct chance chance = chance_of(5);
+    uint64_t published = atomic_load(&h->published);
+
+    for (int round = 0; round < 2000; round++) {
+        for (size_t at = 0; at < SHMQ_PAGE; at += 8) {
+            uint64_t word = chance_next(&chance);
+
+            memcpy((char *)h + at, &word, 8);
+        }
+        CHECK_EQ(inspect(h, UINT64_MAX), SHMQ_DAMAGED);
+        atomic_store(&h->published, published);
+        CHECK_EQ(inspect(h, UINT64_MAX), SHMQ_DAMAGED);
+    }
+    free(h);
+}
+
+/* ---- where everything lies ---- */
+
+static void check_layout(const struct shmq_options *o)
+{
+    struct shmq_geometry g;
+    uint64_t n = o->capacity, end = SHMQ_PAGE;
+
+    shmq_lay_out(o, &g);
+#define REGION(offset, bytes)             \
+    do {                                  \
+        CHECK(g.offset % SHMQ_PAGE == 0); \
+        CHECK(g.offset >= end);           \
+        end = g.offset + (bytes);         \
+    } while (0)
+    REGION(attachments, SHMQ_MAX_ATTACHMENTS * sizeof(struct shmq_attachment));
+    REGION(slots, n * sizeof(struct shmq_slot));
+    REGION(timer_keys, n * 8);
+    REGION(timer_slots, n * 4);
+    REGION(order_keys, n * 8);
+    REGION(order_slots, n * 4);
+    REGION(groups, n * sizeof(struct shmq_group));
+    REGION(group_buckets, g.group_bucket_count * 4ull);
+    REGION(dedupe, (uint64_t)g.dedupe_max * sizeof(struct shmq_dedupe));
+    REGION(dedupe_buckets, g.dedupe_max * 4ull);
+    REGION(bitmap, (g.units + 63ull) / 64 * 8);
+    REGION(arena, (uint64_t)g.units * SHMQ_UNIT);
+#undef REGION
+    CHECK(g.segment_bytes >= end && g.segment_bytes % SHMQ_PAGE == 0);
+    CHECK((uint64_t)g.units * SHMQ_UNIT >= o->arena_bytes);
+    CHECK(g.group_bucket_count && !(g.group_bucket_count & (g.group_bucket_count - 1)));
+    CHECK(!(g.dedupe_max & (g.dedupe_max - 1)));
+    CHECK((g.dedupe_max != 0) == (o->dedupe_window != 0));
+}
+
+TEST("the regions follow each other without overlap, whatever the options")
+{
+    for (uint64_t capacity = 1; capacity <= SHMQ_MAX_CAPACITY; capacity = capacity * 3 + 1)
+        for (uint64_t arena = 1; arena <= 1ull << 37; arena = arena * 5 + 3)
+            for (int64_t window = 0; window <= 1; window++)
+                check_layout(&(struct shmq_options){
+                    .capacity = (uint32_t)capacity, .arena_bytes = arena, .dedupe_window = window});
+    check_layout(&(struct shmq_options){
+        .capacity = SHMQ_MAX_CAPACITY, .dedupe_window = 1, .arena_bytes = 1ull << 37});
+}
+
+TEST("a queue of one message and one byte works as any other")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1, .arena_bytes = 1, .priorities = 1);
+
+    for (int i = 0; i < 3; i++) {
+        put_text(q, "x");
+        CHECK_EQ(put_status(q, &(struct shmq_put){0}, &(uint64_t){0}), SHMQ_FULL);
+        CHECK_WELL(q);
+        CHECK_EQ(drain(q), 1);
+    }
+}

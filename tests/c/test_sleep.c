@@ -1,0 +1,225 @@
+/* Sleepers, and who wakes them. */
+#include "base/clock.h"
+#include "fixture.h"
+#include "queue/lock.h"
+#include "queue/recover.h"
+#include "queue/wait.h"
+
+#include <signal.h>
+#include <time.h>
+
+/* Ends the critical section and begins the next one: what it posted. */
+static uint32_t posts(struct shmq_queue *q, enum shmq_event event)
+{
+    uint32_t post[2];
+
+    shmq_unlock(q, post);
+    CHECK_EQ(shmq_lock(q), SHMQ_OK);
+    CHECK_EQ(post[!event], 0);
+    return post[event];
+}
+
+TEST("nobody is posted where nobody sleeps")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    CHECK_EQ(drain(q), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 0);
+}
+
+TEST("a put posts one sleeper for each message, and none twice")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 8);
+
+    for (int i = 0; i < 3; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    put_text(q, "b");
+    put_text(q, "c");
+    put_text(q, "d");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 2);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    for (int i = 0; i < 3; i++)
+        shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
+    CHECK_EQ(q->h->asleep[SHMQ_NOT_EMPTY], 0);
+    CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 0);
+}
+
+TEST("a message that becomes due is posted for, by whoever notices")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    PUT(q, .delay = SECOND);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    now += SECOND;
+    PUT(q, .delay = SECOND);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("a message behind a blocked group posts nobody until it can be served")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_view view;
+
+    PUT(q, .group = 1);
+    view = take_next(q);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    PUT(q, .group = 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+    CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("each slot that becomes free posts one who waits for room")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    for (int i = 0; i < 4; i++)
+        put_text(q, "a");
+    for (int i = 0; i < 4; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 0);
+    CHECK_EQ(shmq_ack(q, take_next(q).receipt, now), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    CHECK_EQ(drain(q), 3);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 3);
+}
+
+TEST("a purge posts everyone who waits for room")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    uint64_t removed;
+
+    for (int i = 0; i < 4; i++)
+        put_text(q, "a");
+    for (int i = 0; i < 4; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK_EQ(shmq_purge(q, &removed), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 4);
+}
+
+TEST("a post that was lost with its waker is made again once the sleeper has looked")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1); /* and the waker dies before it posts */
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, false, 0);
+    CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 0);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("a post that the semaphore still holds is not made again")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, false, 1);
+    CHECK_EQ(q->h->posted[SHMQ_NOT_EMPTY], 1);
+    shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 0);
+}
+
+TEST("a post for room that its taker does not use goes to another sleeper")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+
+    put_text(q, "a");
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK_EQ(drain(q), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    shmq_wake_up(q, SHMQ_NOT_FULL, true, 0);
+    shmq_pass_on(q, SHMQ_NOT_FULL);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 1);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 0);
+}
+
+TEST("a post for a message that its taker does not use goes to another sleeper")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+
+    for (int i = 0; i < 2; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_EMPTY);
+    put_text(q, "a");
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
+    shmq_pass_on(q, SHMQ_NOT_EMPTY);
+    CHECK_EQ(posts(q, SHMQ_NOT_EMPTY), 1);
+}
+
+TEST("after a recovery all who wait for room are posted, whatever the same hand sets free")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+    struct shmq_view view;
+
+    for (int i = 0; i < 4; i++)
+        put_text(q, "a");
+    view = take_next(q);
+    for (int i = 0; i < 3; i++)
+        shmq_fall_asleep(q, SHMQ_NOT_FULL);
+    CHECK_EQ(shmq_recover(q), SHMQ_OK);
+    CHECK_EQ(shmq_ack(q, view.receipt, now), SHMQ_OK);
+    CHECK_EQ(posts(q, SHMQ_NOT_FULL), 3);
+}
+
+TEST("to wake up more often than to fall asleep counts nothing below zero")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 4);
+
+    shmq_wake_up(q, SHMQ_NOT_EMPTY, true, 0);
+    shmq_wake_up(q, SHMQ_NOT_FULL, false, -1);
+    CHECK_EQ(q->h->asleep[SHMQ_NOT_EMPTY] + q->h->posted[SHMQ_NOT_EMPTY], 0);
+    CHECK_EQ(q->h->asleep[SHMQ_NOT_FULL] + q->h->posted[SHMQ_NOT_FULL], 0);
+}
+
+static void do_nothing(int number) { (void)number; }
+
+TEST("a sleep ends with a post or with its time")
+{
+    int64_t start = shmq_read_clock(CLOCK_MONOTONIC);
+    sem_t semaphore;
+
+    CHECK(!sem_init(&semaphore, 0, 1));
+    CHECK_EQ(shmq_sleep(&semaphore, 60 * SECOND), SHMQ_OK);
+    CHECK_EQ(shmq_sleep(&semaphore, 0), SHMQ_TIMED_OUT);
+    CHECK_EQ(shmq_sleep(&semaphore, -5), SHMQ_TIMED_OUT);
+    CHECK_EQ(shmq_sleep(&semaphore, 1000000), SHMQ_TIMED_OUT);
+    CHECK(shmq_read_clock(CLOCK_MONOTONIC) - start >= 1000000);
+    sem_destroy(&semaphore);
+}
+
+TEST("a sleep ends with a signal")
+{
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec often = {{0, 1000000}, {0, 1000000}}; /* the first may come too early */
+    struct sigaction quiet = {.sa_handler = do_nothing};
+    timer_t timer;
+    sem_t semaphore;
+
+    CHECK(!sem_init(&semaphore, 0, 0) && !sigaction(SIGUSR1, &quiet, NULL));
+    CHECK(!timer_create(CLOCK_MONOTONIC, &event, &timer) && !timer_settime(timer, 0, &often, NULL));
+    CHECK_EQ(shmq_sleep(&semaphore, 3600 * SECOND), SHMQ_INTERRUPTED);
+    timer_delete(timer);
+    sem_destroy(&semaphore);
+}
+
+TEST("to spin ends when there is something, or with its time")
+{
+    struct shmq_queue *q = NEW_QUEUE(.capacity = 1);
+
+    CHECK_EQ(shmq_spin(q, SHMQ_NOT_EMPTY, 1000), -1);
+    CHECK(shmq_spin(q, SHMQ_NOT_FULL, 1000) >= 0);
+    put_text(q, "a");
+    CHECK(shmq_spin(q, SHMQ_NOT_EMPTY, 1000) >= 0);
+    CHECK_EQ(shmq_spin(q, SHMQ_NOT_FULL, 1000), -1);
+}

@@ -1,0 +1,290 @@
+"""Kill an appender at every shared store of what it does, and see what the stream holds.
+
+As `runner.py`, for streams: ``python stream_runner.py SCENARIO``. After each death the survivor
+finds the records that there were, and of what was being appended all or nothing; it appends
+on, finds every record by its offset, and repeats what a producer was at, which is there once.
+What has a journal is then written, loses its memory, and is as it was.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import shmq
+from shmq.api.names import SHM
+from shmq.api.stream_options import StreamDurability
+from shmq.client.local.stream import attach
+from shmq.namespace.data_directory import DataDirectory
+from shmq.namespace.namespace import Namespace
+from shmq.native import _core, _stream
+from shmq.persistence.stream_partition_writer import StreamPartitionWriters
+from shmq.persistence.stream_writer import StreamWriter
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Limits
+from shmq.storage.stream_identity import StreamIdentity
+from tests.support.memory_loss import bring_back, lose_memory
+
+WATCHDOG = 240
+RING = 64 << 10
+PRODUCER = 77
+#: Where what is durable has its files, as long as one death is judged.
+FILES = SHM / f"shmq-crash-{os.getpid()}"
+
+
+class Broken(Exception):
+    """A promise was not kept."""
+
+
+def one(stream: Any) -> None:
+    stream.append(b"new 0", key=b"k", headers={"h": 1}, partition=0)
+
+
+def piece(stream: Any) -> None:
+    stream.append_many([b"new %d" % n for n in range(9)], partition=0)
+
+
+def large(stream: Any) -> None:
+    """Several times round what is left of the ring: records go, and it wraps."""
+    stream.append_many([b"new %d " % n + bytes(9000) for n in range(3)], partition=0)
+
+
+def produce(stream: Any) -> None:
+    stream.append_many(
+        [b"new %d" % n for n in range(4)], partition=0, producer=PRODUCER, sequence=0
+    )
+
+
+def pin(stream: Any) -> None:
+    stream.read(0, stream.earliest(0), view=True, pin=True).release()
+
+
+def create(stream: Any) -> None:
+    with shmq.connect(stream.namespace.name) as broker:
+        broker.create_stream("another", 2, ring_bytes=RING).append(b"x", partition=1)
+
+
+def repartition(stream: Any) -> None:
+    stream.repartition(2)
+
+
+def repartition_kept(stream: Any) -> None:
+    """The same of a durable one."""
+    stream.repartition(2)
+
+
+def keep(stream: Any) -> None:
+    """The writer of a durable one that was repartitioned while nobody wrote."""
+    handle = attach(stream.namespace, "s")
+    control = handle.control
+    identity = StreamIdentity("s", control.stream_id, control.identity, control.options)
+    kept = StreamPartitionWriters(Disk(FILES), handle, identity, Limits())
+    known = 0
+    while known < len(kept.partitions):
+        known = len(kept.partitions)
+        for partition in kept.partitions:
+            while partition.step():
+                continue
+        kept.grow()
+    kept.close()
+
+
+def delete(stream: Any) -> None:
+    with shmq.connect(stream.namespace.name) as broker:
+        broker.delete_stream("s")
+
+
+SCENARIOS: dict[str, Callable[[Any], None]] = {
+    act.__name__: act
+    for act in (
+        one, piece, large, produce, pin, create, repartition, repartition_kept, keep, delete,
+    )
+}  # fmt: skip
+#: Those of streams with a journal.
+DURABLE = frozenset({"repartition_kept", "keep"})
+
+
+def run(name: str) -> int:
+    """All deaths of one scenario; returns how many points there were."""
+    points = 0
+    for crash_at in (_stream.crash_at, _core.crash_at):
+        point = 1
+        while True:
+            try:
+                if survive(name, crash_at, point):
+                    break
+            except BaseException as error:
+                error.add_note(f"in scenario {name!r}, killed after store {point}")
+                raise
+            point += 1
+        points += point - 1
+    return points
+
+
+def survive(name: str, crash_at: Callable[[int], None], point: int) -> bool:
+    """One death, judged; True if the victim got through without dying."""
+    namespace = f"crash-{os.getpid()}"
+    with shmq.connect(namespace) as broker:
+        durability: StreamDurability = "journal" if name in DURABLE else "memory"
+        stream = broker.create_stream("s", 1, ring_bytes=RING, durability=durability)
+        for n in range(150 if name == "large" else 20):
+            stream.append(b"old %d" % n + bytes(500), partition=0)
+        if name == "keep":
+            stream.repartition(2)
+            stream.append(b"came", partition=1)
+        before = contents(stream)
+        finished = act_in_a_fork(SCENARIOS[name], stream, crash_at, point)
+        if name == "delete":
+            judge_deletion(broker, finished)
+        elif name == "repartition":
+            judge_partitions(broker, stream, before, finished)
+        elif name == "repartition_kept":
+            judge_partitions(broker, stream, before, finished)
+            judge_files(broker, stream)
+        elif name == "keep":
+            judge_files(broker, stream)
+        else:
+            judge(name, stream, before, finished)
+        for found in broker.list_streams():
+            broker.delete_stream(found.name)
+    left = [entry for entry in os.listdir(SHM) if f"@{namespace}" in entry]
+    if left:
+        raise Broken(f"left in {SHM}: {left}")
+    return finished
+
+
+def act_in_a_fork(
+    act: Callable[[Any], None], stream: Any, crash_at: Callable[[int], None], point: int
+) -> bool:
+    """Whether the victim finished; it died by the crash point if not."""
+    victim = os.fork()
+    if victim == 0:
+        code = 3
+        try:
+            stream.namespace.process_number()
+            crash_at(point)
+            act(stream)
+            crash_at(0)
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    _, status = os.waitpid(victim, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return False
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
+        return True
+    raise Broken(f"the victim ended with status {status}")
+
+
+def contents(stream: Any) -> dict[int, bytes]:
+    """Every record that can be read, by its offset."""
+    found, offset, latest = {}, stream.earliest(0), stream.latest(0)
+    while offset < latest:
+        records = stream.read(0, offset, 7)
+        found.update({record.offset: record.value for record in records})
+        offset = records.next_offset
+    return found
+
+
+def judge(name: str, stream: Any, before: dict[int, bytes], finished: bool) -> None:
+    """Look before anything is mended, then append on, and look again."""
+    check(name, before, contents(stream), finished)
+    appended = [stream.append(b"after %d" % n, partition=0) for n in range(3)]
+    after = contents(stream)
+    for it in appended:
+        if after.pop(it.offset) != b"after %d" % (it.offset - appended[0].offset):
+            raise Broken(f"offset {it.offset} is not what was appended there")
+    check(name, before, after, finished)
+    for offset in after:
+        (record,) = stream.read(0, offset, 1)
+        if (record.offset, record.value) != (offset, after[offset]):
+            raise Broken(f"offset {offset} leads to {record}")
+    if name == "produce":
+        produce(stream)
+        if sum(value == b"new 0" for value in contents(stream).values()) != 1:
+            raise Broken("what the producer repeated is not there once")
+
+
+def check(name: str, before: dict[int, bytes], after: dict[int, bytes], finished: bool) -> None:
+    """The old records are as they were, as far as they are there, and the new ones all there."""
+    if list(after) != list(range(min(after), min(after) + len(after))):
+        raise Broken(f"the offsets have gaps: {list(after)}")
+    new = {offset: after[offset] for offset in after if offset not in before}
+    for offset in after.keys() & before.keys():
+        if after[offset] != before[offset]:
+            raise Broken(f"offset {offset} has changed")
+    if name != "large" and not before.keys() <= after.keys():
+        raise Broken(f"records are gone: {before.keys() - after.keys()}")
+    wanted = {"one": 1, "piece": 9, "large": 3, "produce": 4}.get(name, 0)
+    if len(new) != wanted and (finished or new):
+        raise Broken(f"{len(new)} of {wanted} records are there")
+    for n, value in enumerate(new.values()):
+        if not value.startswith(b"new %d" % n):
+            raise Broken(f"record {n} is {value[:20]!r}")
+
+
+def judge_partitions(broker: Any, stream: Any, before: dict[int, bytes], finished: bool) -> None:
+    """The stream has its new partitions or not, all see the same, and it can get more."""
+    for handle in (stream, broker.stream("s")):
+        place = handle.append(b"x", key=b"k").partition
+        if place not in handle.open_partitions:
+            raise Broken(f"partition {place} is none of {handle.open_partitions}")
+        if [it.partition for it in handle.offsets() if it.sealed] != list(range(place > 0)):
+            raise Broken(f"what is sealed is not as it should be: {handle.offsets()}")
+        if finished and not place:
+            raise Broken("the stream was repartitioned, but has no new partitions")
+    kept = contents(stream)
+    if {offset: kept.get(offset) for offset in before} != before:
+        raise Broken("records are gone")
+    stream.repartition(5)
+    if stream.append(b"x", key=b"k").partition not in stream.open_partitions:
+        raise Broken("a record is not where it should be")
+
+
+def judge_files(broker: Any, stream: Any) -> None:
+    """It is written, and comes back with the partitions and the records that it had."""
+    before = [(it.partition, it.latest, it.sealed, it.behind) for it in stream.offsets()]
+    directory = DataDirectory(broker.namespace, Disk(FILES))
+    writer = StreamWriter(Namespace.of(broker.namespace), directory, Limits())
+    writer.look_around()
+    writer.end()
+    directory.close()
+    stream.close()
+    lose_memory(broker.namespace)
+    bring_back(broker.namespace, FILES)
+    with broker.stream("s") as again:
+        after = [(it.partition, it.latest, it.sealed, it.behind) for it in again.offsets()]
+        if after != before:
+            raise Broken(f"{before} came back as {after}")
+        again.append(b"x", key=b"k")
+    broker.delete_stream("s")
+    shutil.rmtree(FILES)
+
+
+def judge_deletion(broker: Any, finished: bool) -> None:
+    """The stream is there as it was, or its name is free."""
+    if finished and broker.has_stream("s"):
+        raise Broken("the stream was deleted, but is there")
+    stream = broker.ensure_stream("s", partitions=1, ring_bytes=RING)
+    stream.append(b"x", partition=0)
+
+
+def main() -> int:
+    """Run the scenario that is named."""
+    faulthandler.dump_traceback_later(WATCHDOG, exit=True)
+    if not _stream.HAS_CRASHPOINTS:
+        raise SystemExit("this needs a build with SHMQ_CRASHPOINTS=1")
+    print(f"{sys.argv[1]}: {run(sys.argv[1])} points")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""SIGKILL after every single store to shared memory, through every operation of a group."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.prove.crash.conftest import ROOT, WATCHDOG
+from tests.prove.crash.group_runner import SCENARIOS
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_member_that_dies_at_any_store_leaves_a_group_that_goes_on(
+    name: str, crash_build: Path
+) -> None:
+    run = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("group_runner.py")), name],
+        env={**os.environ, "PYTHONPATH": f"{crash_build}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout.split()[-2]) > 2, run.stdout

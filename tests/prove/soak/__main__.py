@@ -1,0 +1,119 @@
+"""``python -m tests.prove.soak --seconds N``: kill workers at random for N seconds, then count."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import shmq
+from shmq.stress.check_result import WRONGS, CheckResult, judge
+from shmq.stress.journal import Journal, read_all
+from shmq.stress.worker_processes import Crew
+from tests.prove.soak import durable, mixed, over_tcp, streams, transactions, workers
+from tests.prove.soak.draining import check, drain
+from tests.prove.soak.streams import history
+
+PRODUCERS = 3
+CONSUMERS = 3
+
+
+def soak(seconds: float, seed: int) -> tuple[CheckResult, int]:
+    """The verdict, and the number of workers killed."""
+    chance = random.Random(seed)
+    directory = Path(tempfile.mkdtemp(prefix="shmq-soak-"))
+    broker = shmq.connect(f"soak-{secrets.token_hex(4)}")
+    queue = broker.create_queue(
+        "work", capacity=500, visibility_timeout=3600, max_deliveries=60_000
+    )
+    crew = Crew(broker.namespace, directory)
+    try:
+        for work in [workers.produce] * PRODUCERS + [workers.consume] * CONSUMERS:
+            crew.hire(work)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(chance.random() / 10)
+            crew.hire(crew.kill(chance.choice(crew.alive)))
+        for worker in (*crew.at(workers.produce), *crew.at(workers.consume)):
+            crew.kill(worker)
+        drain(queue, Journal(directory, 0))
+        check(queue)
+        return judge(read_all(directory), crew.killed_at), crew.killed
+    finally:
+        crew.dismiss()
+        for summary in broker.list_queues():
+            broker.delete_queue(summary.name)
+        broker.close()
+        shutil.rmtree(directory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--tcp", action="store_true", help="through a server, killed as well")
+    way.add_argument("--durable", action="store_true", help="with a journal; the memory is lost")
+    way.add_argument("--streams", action="store_true", help="a stream, and a group that reads it")
+    way.add_argument("--transactions", action="store_true", help="from a stream to another")
+    way.add_argument("--mixed", action="store_true", help="all of it at once, with SIGSTOP, too")
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    if arguments.streams:
+        _soak_stream(arguments.seconds, arguments.seed)
+        return
+    if arguments.mixed:
+        for part, outcome in mixed.soak(arguments.seconds, arguments.seed).items():
+            print(f"{part}: {outcome}")
+        return
+    if arguments.transactions:
+        _soak_transactions(arguments.seconds, arguments.seed)
+        return
+    served = 0
+    if arguments.tcp:
+        verdict, killed, served = over_tcp.soak(arguments.seconds, arguments.seed)
+    elif arguments.durable:
+        rounds = max(4, int(arguments.seconds / 10))
+        verdict, killed, served = durable.soak(arguments.seconds, arguments.seed, rounds)
+        print(f"the memory was lost {rounds} times")
+    else:
+        verdict, killed = soak(arguments.seconds, arguments.seed)
+    print(
+        f"{verdict.put} messages put and confirmed, {killed + served} processes killed "
+        f"({served} of a server), {verdict.redelivered} delivered again"
+    )
+    for kind in WRONGS:
+        print(f"{kind}: {len(getattr(verdict, kind))}")
+    if verdict.wrong():
+        raise SystemExit(1)
+
+
+def _soak_stream(seconds: float, seed: int) -> None:
+    verdict, killed = streams.soak(seconds, seed)
+    print(
+        f"{verdict.appended} records appended and confirmed, {killed} processes killed, "
+        f"{verdict.again} read again"
+    )
+    for kind in history.WRONGS:
+        print(f"{kind}: {len(getattr(verdict, kind))}")
+    if verdict.wrong():
+        raise SystemExit(1)
+
+
+def _soak_transactions(seconds: float, seed: int) -> None:
+    """In rounds, as one has as many records as its streams hold."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        outcome = transactions.soak(min(left, 10), seed, records=20_000, messages=4_000)
+        print(f"{outcome}", flush=True)
+        if outcome.wrong():
+            raise SystemExit(1)
+        seed += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The end of a soak: what is left is taken, and nothing else may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import shmq
+from shmq.stress.journal import ACKED, GOT, Journal
+from tests.prove.soak import workers
+
+
+def drain(queue: Any, journal: Journal) -> None:
+    """Take what is left, as a survivor would."""
+    while True:
+        stats = queue.stats()
+        try:
+            message = queue.get(timeout=0.5 if stats.delayed else 0.0)
+        except shmq.Empty:
+            if queue.stats().delayed:
+                continue
+            return
+        numbers = workers.numbers_of(message.body)
+        workers.write_all(journal, GOT, numbers)
+        message.ack()
+        workers.write_all(journal, ACKED, numbers)
+
+
+def check(queue: Any) -> None:
+    """The emptied queue is as good as new. Raises AssertionError, DamagedSegment."""
+    queue.check()
+    stats = queue.stats()
+    left = (stats.depth, stats.delayed, stats.in_flight, stats.dying, stats.arena_used)
+    assert left == (0, 0, 0, 0, 0), f"left behind in an emptied queue: {left}"
+    assert (stats.waiting_get, stats.waiting_put) == (0, 0), "somebody dead is counted as asleep"
+    assert len(queue.attachments()) == 1, "a dead process is counted as attached"

@@ -1,0 +1,250 @@
+"""Exactly once, hunted: numbers through two queues and two jobs into files, all being killed.
+
+    producer ─► queue "in" ─► transform ─► queue "out" ─► archive ─► Parquet
+
+The transform reads and writes over TCP, the archive on the host. Killed at random are of each
+job the command (Spark's driver), Java and the Python workers, and of the server a front end and
+the persistence writer. Each number has to be in the files, once.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import random
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Self
+
+import psutil
+
+import shmq
+from tests.prove.soak.spark.pipeline import Pipeline
+from tests.support.processes import PATIENCE, SHM, eventually
+from tests.support.serving import Server
+
+__all__ = ["Outcome", "storm"]
+
+#: Bodies are that long: the number, and a filling that follows from it.
+BODY: Final = 100
+#: How many are put at a time, and how long after one another, in seconds.
+BATCH: Final = 50
+PAUSE: Final = 0.02
+#: How often who is killed is a process of the server.
+OF_SERVER: Final = 0.25
+
+TRANSFORM: Final = """
+checkpoint = "transform.checkpoint"
+trigger = "0.2s"
+[source]
+url = "{url}"
+subscribe = "in"
+maxOffsetsPerTrigger = 5000
+[transform]
+function = "tests.prove.soak.spark.app:copied"
+[sink]
+url = "{url}"
+topic = "out"
+[spark]
+master = "local[2]"
+"spark.driver.memory" = "700m"
+"""
+
+ARCHIVE: Final = """
+checkpoint = "archive.checkpoint"
+trigger = "0.2s"
+[source]
+subscribe = "out"
+maxOffsetsPerTrigger = 5000
+[sink]
+path = "archive"
+[spark]
+master = "local[2]"
+"spark.driver.memory" = "700m"
+"""
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What was put, what was killed, and what is wrong."""
+
+    put: int = 0
+    killed: list[str] = dataclasses.field(default_factory=list)
+    starts: int = 0
+    lost: list[int] = dataclasses.field(default_factory=list)
+    doubled: dict[int, int] = dataclasses.field(default_factory=dict)
+    unexpected: int = 0
+
+    def wrong(self) -> bool:
+        """Whether anything is."""
+        return bool(self.lost or self.doubled or self.unexpected)
+
+
+def body_of(number: int) -> bytes:
+    """The body that has that number."""
+    return (number.to_bytes(8, "big") * (BODY // 8 + 1))[:BODY]
+
+
+def produce(namespace: str, path: str, end: float) -> None:
+    """Put numbers from 0 on until SIGTERM; how many is in the file at ``path`` then."""
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    number = 0
+    with shmq.connect(namespace) as broker, broker.queue("in") as queue:
+        while not stopped and time.monotonic() < end:
+            number += queue.put_many(
+                [body_of(each) for each in range(number, number + BATCH)], block=False
+            )
+            time.sleep(PAUSE)
+    Path(path).write_text(str(number))
+
+
+class _Stage:
+    """The queues, the server and the two jobs."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.namespace = f"soak-{secrets.token_hex(4)}"
+        self.chance = random.Random(seed)
+        self.server = Server(
+            folder, self.namespace, {"workers": 2, "data_dir": str(folder / "data")}
+        )
+        self.jobs: list[Pipeline] = []
+
+    def __enter__(self) -> Self:
+        with shmq.connect(self.namespace) as broker:
+            for name in ("in", "out"):
+                broker.create_queue(
+                    name,
+                    capacity=1 << 17,
+                    arena_bytes=64 << 20,
+                    max_deliveries=None,
+                    dead_letter=None,
+                    durability="journal",
+                ).close()
+        self.server.start()
+        self.server.ready()
+        for job, text in (("transform", TRANSFORM), ("archive", ARCHIVE)):
+            config = self.folder / f"{job}.toml"
+            config.write_text(text.format(url=self.server.url))
+            self.jobs.append(Pipeline(self.namespace, job, config))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for job in self.jobs:
+            job.close()
+        if self.server.process.is_running():
+            self.server.process.terminate()
+            self.server.process.wait(PATIENCE)
+        for path in SHM.iterdir():
+            if f"@{self.namespace}" in path.name:
+                path.unlink(missing_ok=True)
+
+    def kill_one(self) -> str | None:
+        """Kill somebody, or nobody if those who were chosen are not there just now."""
+        if self.chance.random() >= OF_SERVER:
+            return self.chance.choice(self.jobs).kill_one(self.chance)
+        kind = self.chance.choice(("a front end", "the persistence writer"))
+        pids = self.server.workers()
+        if kind == "the persistence writer":
+            pids = [int(pid) for pid in self.server.said(r"persistence started, pid (\d+)")][-1:]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(self.chance.choice(pids)).kill()
+            return f"server: {kind}"
+        return None
+
+    def waiting(self, queue: str, *, leased: bool) -> int:
+        """How many messages are in a queue that nobody has leased, or in all."""
+        with shmq.connect(self.namespace) as broker, broker.queue(queue) as there:
+            stats = there.stats()
+            return stats.depth + (stats.in_flight if leased else 0)
+
+    def drain(self) -> None:
+        """Let the jobs come to an end, one after the other, and stop."""
+        for job, queue in zip(self.jobs, ("in", "out"), strict=True):
+
+            def empty(job: Pipeline = job, queue: str = queue) -> bool:
+                for each in self.jobs:
+                    if each is job or each.job == "archive":
+                        each.keep()
+                return not self.waiting(queue, leased=False)
+
+            # A job that is told to stop before it has begun leaves the batch that a crash has
+            # cut off to its next start.
+            for _ in range(4):
+                _until(empty, f"{queue} is empty", job)
+                job.stop()
+                if not self.waiting(queue, leased=True):
+                    break
+            assert not self.waiting(queue, leased=True), f"{queue}: not all is acknowledged"
+
+
+def _until(condition: Any, what: str, job: Pipeline) -> None:
+    try:
+        for _ in range(4):  # a job takes long to start on a busy machine
+            with contextlib.suppress(AssertionError):
+                eventually(condition, what)
+                return
+        eventually(condition, what)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {job.errors.read_text()[-3000:]}") from error
+
+
+def storm(folder: Path, seed: int, kills: int, pause: float) -> Iterator[str | Outcome]:
+    """Kill so many processes, ``pause`` seconds after one another at most; tells of each.
+
+    The last that is told is the outcome, for which `judge` has to be asked what is in the files.
+    """
+    outcome = Outcome()
+    with _Stage(folder, seed) as stage:
+        count = folder / "count"
+        producer = multiprocessing.get_context("spawn").Process(
+            target=produce, args=(stage.namespace, str(count), time.monotonic() + 3600)
+        )
+        producer.start()
+        try:
+            while len(outcome.killed) < kills:
+                for job in stage.jobs:
+                    job.keep()
+                time.sleep(stage.chance.uniform(0.2, 1) * pause)
+                killed = stage.kill_one()
+                if killed:
+                    outcome.killed.append(killed)
+                    yield killed
+            producer.terminate()
+            producer.join(PATIENCE)
+            outcome.put = int(count.read_text())
+            stage.drain()
+            outcome.starts = sum(job.starts for job in stage.jobs)
+        finally:
+            producer.kill()
+            producer.join()
+    yield outcome
+
+
+def judge(outcome: Outcome, values: list[bytes]) -> Outcome:
+    """Compare what was put with the ``values`` in the files."""
+    found = collections.Counter(values)
+    outcome.lost = [n for n in range(outcome.put) if body_of(n) not in found]
+    outcome.doubled = {
+        int.from_bytes(value[:8], "big"): count for value, count in found.items() if count > 1
+    }
+    known = {body_of(n) for n in range(outcome.put)}
+    outcome.unexpected = sum(value not in known for value in found)
+    return outcome
+
+
+def archived(session: Any, folder: Path) -> list[bytes]:
+    """The bodies in the archive, through Spark."""
+    path = folder / "archive"
+    if not os.path.lexists(path):
+        return []
+    table = session.read.parquet(str(path)).select("value").toArrow()
+    values: list[bytes] = table.column("value").to_pylist()
+    return values

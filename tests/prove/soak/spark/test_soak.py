@@ -1,0 +1,37 @@
+"""A short soak; `make spark-soak` kills more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.prove.soak.spark.storm import Outcome, archived, body_of, judge, storm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.watchdog(600)
+
+
+def test_each_number_is_in_the_files_once_whoever_is_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    *killed, outcome = storm(tmp_path, seed=20_261_122, kills=3, pause=10)
+
+    assert isinstance(outcome, Outcome)
+    judge(outcome, archived(spark, tmp_path))
+    assert not outcome.wrong(), outcome
+    assert len(killed) == 3
+    assert outcome.put > 0
+
+
+def test_the_judge_sees_what_is_lost_doubled_and_unexpected() -> None:
+    values = [body_of(0), body_of(2), body_of(2), b"else"]
+
+    outcome = judge(Outcome(put=4), values)
+
+    assert outcome.lost == [1, 3]
+    assert outcome.doubled == {2: 2}
+    assert outcome.unexpected == 1

@@ -1,0 +1,192 @@
+"""Kill processes while they commit transactions, and count what came of what went in.
+
+Workers take records of a group and messages of a queue, and for each put what comes of it into
+another stream and another queue, all in transactions. They are killed at random, and others take
+their place. At the end everything is there once, and each key in its order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os
+import random
+import secrets
+import signal
+import time
+from collections import Counter
+from typing import Any
+
+import shmq
+from shmq import Broker, Group, Member, Message, Queue, Records
+from tests.prove.soak.stops import insist
+
+__all__ = ["Outcome", "soak"]
+
+STREAMS = ("source", "sink")
+QUEUES = ("results", "jobs")
+WORKERS = 3
+PARTITIONS = 4
+KEYS = 50
+#: A worker lives for so long at most, in seconds.
+LIFE = 0.15
+#: All that is left must be done within so many seconds without kills.
+PATIENCE = 60.0
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What went in, and what is wrong with what came out."""
+
+    records: int
+    messages: int
+    killed: int
+    lost: set[bytes]
+    doubled: set[bytes]
+    out_of_order: set[bytes]
+
+    def wrong(self) -> bool:
+        """Whether a promise was not kept."""
+        return bool(self.lost or self.doubled or self.out_of_order)
+
+
+def soak(
+    seconds: float,
+    seed: int,
+    records: int,
+    messages: int,
+    namespace: str | None = None,
+    *,
+    stopped: float = 0.0,
+) -> Outcome:
+    """Kill for so long, let the rest be done, and judge.
+
+    The share ``stopped`` of those who are killed stands still for a while before.
+    """
+    chance = random.Random(seed)
+    with shmq.connect(namespace or f"soak-{secrets.token_hex(4)}") as broker:
+        try:
+            _fill(broker, records, messages)
+            killed = _kill(broker, time.monotonic() + seconds, chance, stopped)
+            return _judge(broker, records, messages, killed)
+        finally:
+            for stream in STREAMS:
+                insist(functools.partial(broker.delete_stream, stream))
+            for queue in QUEUES:
+                insist(functools.partial(broker.delete_queue, queue))
+
+
+def _fill(broker: Broker, records: int, messages: int) -> None:
+    room: dict[str, Any] = {
+        "capacity": records + messages,
+        "dead_letter": None,
+        "max_deliveries": None,
+    }
+    source, _ = (insist(functools.partial(broker.create_stream, s, PARTITIONS)) for s in STREAMS)
+    for n in range(records):
+        source.append(b"%d" % n, key=b"%d" % (n % KEYS))
+    _, jobs = (insist(functools.partial(broker.create_queue, q, **room)) for q in QUEUES)
+    jobs.put_many([b"job %d" % n for n in range(messages)])
+
+
+# ---- workers ----
+
+
+def _start(namespace: str) -> int:
+    worker = os.fork()
+    if worker == 0:
+        try:
+            with shmq.connect(namespace) as broker:
+                member = insist(lambda: broker.stream("source").group("g").join(limit=50))
+                jobs = insist(lambda: broker.queue("jobs"))
+                while True:
+                    _work(broker, member, jobs)
+        finally:
+            os._exit(1)
+    return worker
+
+
+def _work(broker: Broker, member: Member, jobs: Queue) -> None:
+    for records in insist(lambda: member.poll(50, timeout=0.005)):
+        with contextlib.suppress(shmq.MemberFenced):  # another one has the partition
+            insist(functools.partial(_pass_on, broker, member, records))
+    messages = insist(lambda: jobs.get_many(5, block=False))
+    insist(lambda: _do_jobs(broker, jobs, messages))
+
+
+def _pass_on(broker: Broker, member: Member, records: Records) -> None:
+    with broker.transaction(timeout=None) as transaction:
+        for record in records:
+            transaction.append("sink", record.value, key=record.key)
+            transaction.put("results", record.value)
+        transaction.commit(member, {records.partition: records.next_offset})
+
+
+def _do_jobs(broker: Broker, jobs: Queue, messages: list[Message]) -> None:
+    with broker.transaction(timeout=None) as transaction:
+        for message in messages:
+            transaction.put("results", message.body)
+            transaction.append("sink", message.body)
+            transaction.ack(jobs, message)
+
+
+def _kill(broker: Broker, until: float, chance: random.Random, stopped: float) -> int:
+    """Have the work done, killing until then; how many were killed."""
+    workers = [_start(broker.namespace) for _ in range(WORKERS)]
+    jobs, group = broker.queue("jobs"), broker.stream("source").group("g")
+    killed = 0
+    try:
+        while not insist(lambda: _is_done(jobs, group)):
+            assert time.monotonic() < until + PATIENCE, "the work is never done"
+            time.sleep(chance.uniform(0.0, LIFE / WORKERS))
+            if time.monotonic() < until:
+                at = chance.randrange(WORKERS)
+                if chance.random() < stopped:
+                    os.kill(workers[at], signal.SIGSTOP)
+                    time.sleep(chance.random())
+                _end(workers[at])
+                killed += 1
+                workers[at] = _start(broker.namespace)
+    finally:
+        for worker in workers:
+            _end(worker)
+    return killed
+
+
+def _end(worker: int) -> None:
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+
+
+def _is_done(jobs: Queue, group: Group) -> bool:
+    numbers = jobs.stats()
+    return not (numbers.depth or numbers.in_flight or any(group.lag().values()))
+
+
+# ---- the verdict ----
+
+
+def _judge(broker: Broker, records: int, messages: int, killed: int) -> Outcome:
+    wanted = {b"%d" % n for n in range(records)} | {b"job %d" % n for n in range(messages)}
+    broker.stream("source").group("g").members()  # those who were killed last are settled
+    with broker.queue("results") as results:
+        results.stats()
+        put = Counter(message.body for message in results.get_many(2 * len(wanted), block=False))
+    appended: Counter[bytes] = Counter()
+    out_of_order: set[bytes] = set()
+    newest: dict[bytes, int] = {}
+    for record in broker.stream("sink").reader("earliest", timeout=0):
+        appended[bytes(record.value)] += 1
+        if record.key is not None:
+            if newest.get(record.key, -1) >= int(record.value):
+                out_of_order.add(bytes(record.value))
+            newest[record.key] = int(record.value)
+    return Outcome(
+        records=records,
+        messages=messages,
+        killed=killed,
+        lost=(wanted - put.keys()) | (wanted - appended.keys()),
+        doubled={body for count in (put, appended) for body in count if count[body] > 1},
+        out_of_order=out_of_order,
+    )

@@ -1,0 +1,118 @@
+"""Beyond one machine: executors of a cluster reach the broker over TCP, and one of them dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import shmq
+from tests.prove.spark.cluster import MASTER_ADDRESS, START, Cluster, cluster, environment, until
+from tests.support.certificates import WHY_NOT, Certificates
+from tests.support.processes import ROOT
+from tests.support.serving import serve
+
+MESSAGES = 8_000
+SOURCE, TARGET = "jobs", "back"
+TOKEN = "a token for a team of executors, and no other"
+#: What a stream from one queue to another takes, and no more.
+RIGHTS = {"consume": [SOURCE], "produce": [TARGET]}
+
+needs_openssl = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+
+
+def values() -> list[str]:
+    return [f"message {number}" for number in range(MESSAGES)]
+
+
+@contextlib.contextmanager
+def driver(given: dict[str, Any], folder: Path) -> Iterator[psutil.Popen]:
+    """The job of a driver in a process of its own, whose output is in ``folder``."""
+    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        process = psutil.Popen(
+            [sys.executable, "-m", "tests.prove.spark.cluster_job", json.dumps(given)],
+            cwd=ROOT,
+            env=environment(SPARK_LOCAL_IP=MASTER_ADDRESS, SPARK_LOCAL_DIRS=str(folder)),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+    try:
+        yield process
+    finally:
+        family = process.children(recursive=True) if process.is_running() else []
+        for one in [process, *family]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs([process, *family])
+
+
+@needs_openssl
+@pytest.mark.watchdog(420)
+def test_a_worker_that_is_killed_in_the_middle_loses_nothing_and_doubles_nothing(
+    broker: shmq.Broker, tmp_path: Path
+) -> None:
+    from pyarrow import parquet
+
+    jobs = broker.create_queue(SOURCE, capacity=MESSAGES)
+    back = broker.create_queue(TARGET, capacity=MESSAGES)
+    jobs.put_many(values())
+    certificates = Certificates(tmp_path)
+    certificate, key = certificates.sign("server")
+    with (
+        serve(
+            broker.namespace, tokens={TOKEN: RIGHTS}, tls={"certificate": certificate, "key": key}
+        ) as server,
+        cluster(tmp_path) as spark,
+        driver(given(server.url, spark, certificates.ca, tmp_path), tmp_path) as process,
+    ):
+        commits = tmp_path / "checkpoint" / "commits"
+        spark.wait_for_executors()
+        until(lambda: (commits / "1").exists() or ended(process, tmp_path), "a batch is committed")
+        spark.workers[0].kill()
+        assert not (commits / "7").exists(), "the stream was over before the worker was killed"
+
+        assert process.wait(START) == 0, said(tmp_path)
+
+    seen = json.loads((tmp_path / "out").read_text())
+    assert seen == {"rows": MESSAGES, "values": sorted(values())}
+    rows = parquet.read_table(tmp_path / "rows", columns=["value"]).column("value").to_pylist()
+    assert sorted(rows) == sorted(value.encode() for value in values())
+    written = [bytes(message.body) for message in back.get_many(MESSAGES + 1, block=False)]
+    assert sorted(written) == sorted(value.encode() for value in values())
+    stats = jobs.stats()
+    assert (stats.acked, stats.depth, stats.in_flight) == (MESSAGES, 0, 0)
+
+
+def given(url: str, spark: Cluster, ca: Path, folder: Path) -> dict[str, Any]:
+    return {
+        "master": spark.url,
+        "folder": str(folder),
+        "source": SOURCE,
+        "target": TARGET,
+        "options": {"url": url, "token": TOKEN, "tlsCa": str(ca)},
+        "conf": {
+            "spark.driver.host": MASTER_ADDRESS,
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.network.timeout": "60s",
+            "spark.sql.shuffle.partitions": "4",
+        },
+    }
+
+
+def ended(process: psutil.Popen, folder: Path) -> bool:
+    """Whether the driver has ended, which it has not to yet: raises what it said."""
+    assert process.poll() is None, said(folder)
+    return False
+
+
+def said(folder: Path) -> str:
+    return (folder / "err").read_text(errors="replace")[-6000:]

@@ -1,0 +1,77 @@
+"""The project under examples/ runs as it stands, with Spark's own command."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import shmq
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[3]
+
+pytestmark = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("grpc_status", "zstandard", "yaml")),
+    reason="there is no Spark Connect: pip install 'shmq[spark-pipelines]'",
+)
+
+
+def run(folder: Path, namespace: str) -> None:
+    """Run the project once; its tables are in the folder."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    known = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    ran = subprocess.run(
+        ["sh", str(ROOT / "examples/pipelines/run.sh"), str(folder)],
+        env={
+            **os.environ,
+            "PATH": path,
+            "PYTHONPATH": os.pathsep.join(filter(None, known)),
+            "SHMQ_NAMESPACE": namespace,
+            "DRIVER_MEMORY": "768m",
+        },
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-5000:]
+
+
+def test_the_project_of_declarative_pipelines_runs_again_and_again(
+    spark: SparkSession, broker: shmq.Broker, namespace: str, tmp_path: Path
+) -> None:
+    flights = broker.create_queue("flights", max_deliveries=1)
+    for number in range(20):
+        carrier = "AA" if number else "BB"
+        flights.put({"carrier": carrier, "delay": number}, codec="json")
+    for _ in range(2):
+        flights.get().reject()
+
+    run(tmp_path, namespace)
+    flights.put({"carrier": "CC", "delay": 1}, codec="json")
+    run(tmp_path, namespace)
+
+    tables = tmp_path / "tables"
+    archived = spark.read.parquet(str(tables / "archive"))
+    assert archived.count() == archived.select("offset").distinct().count() == 19
+    found = {
+        row.carrier: row.flights
+        for row in spark.read.parquet(str(tables / "statistics"))
+        .groupBy("carrier")
+        .agg({"flights": "sum"})
+        .withColumnRenamed("sum(flights)", "flights")
+        .collect()
+    }
+    assert found == {"AA": 18, "CC": 1}
+    kinds = spark.read.parquet(str(tables / "dead_letters")).collect()
+    assert [(row["count"], row.dead_reason) for row in kinds] == [(2, "rejected")]
+    assert flights.qsize() == 0
+    assert broker.queue("flights.dlq").qsize() == 2

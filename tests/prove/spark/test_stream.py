@@ -1,0 +1,457 @@
+"""``spark.readStream.format("shmq")``: leased, and acknowledged once Spark has the batch."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+import shmq
+from shmq.spark.commit_on_stop import settle
+from shmq.spark.queue.kind import QueueKind
+from shmq.spark.queue.reader import QueueInputPartition
+from tests.support.certificates import WHY_NOT, Certificates
+from tests.support.serving import serve
+
+PATIENCE = 120
+SESAME = "open-sesame-" * 3
+
+Handle = Callable[[DataFrame, int], None]
+
+
+class Stream:
+    """One query after another upon one checkpoint, and the rows of each batch that ended well."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str, given: dict[str, Any]) -> None:
+        self._spark = spark
+        self.checkpoint = Path(checkpoint)
+        self.given = given
+        self.batches: dict[int, list[Row]] = {}
+        self.seen: list[tuple[int, list[Row]]] = []
+        self.fail_at: int | None = None
+
+    def start(self, trigger: dict[str, Any], **more: Any) -> StreamingQuery:
+        frame = self._spark.readStream.format("shmq").options(**{**self.given, **more}).load()
+        writer = frame.writeStream.foreachBatch(self._take)
+        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()
+
+    def run(self, **more: Any) -> StreamingQuery:
+        """All there is, in as many batches as that takes."""
+        query = self.start({"availableNow": True}, **more)
+        try:
+            assert query.awaitTermination(PATIENCE)
+        finally:
+            query.stop()
+        return query
+
+    def fails(self, **more: Any) -> str:
+        """What the query says that ends it; only the error of shmq, if there is one."""
+        with pytest.raises(StreamingQueryException) as error:
+            self.run(**more)
+        said = str(error.value)
+        ours = [line for line in said.splitlines() if line.startswith("shmq.errors.")]
+        return ours[0] if ours else said
+
+    def _take(self, frame: DataFrame, batch: int) -> None:
+        rows = frame.collect()
+        self.seen.append((batch, rows))
+        if batch == self.fail_at:
+            raise RuntimeError(f"the sink fails at batch {batch}")
+        self.batches[batch] = rows
+
+    @property
+    def values(self) -> list[bytes]:
+        """What the output holds, sorted."""
+        return sorted(row.value for rows in self.batches.values() for row in rows)
+
+
+@pytest.fixture
+def orders(broker: shmq.Broker) -> shmq.Queue:
+    return broker.create_queue("orders", max_deliveries=20)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, broker: shmq.Broker, checkpoint: str) -> Stream:
+    return Stream(spark, checkpoint, {"url": broker.namespace, "subscribe": "orders"})
+
+
+def bodies(count: int, first: int = 0) -> list[bytes]:
+    return [b"%06d" % n for n in range(first, first + count)]
+
+
+def eventually(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_all_there_is_comes_once_and_is_acknowledged(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(2000))
+    stream.run()
+
+    assert stream.values == bodies(2000)
+    assert orders.stats().acked == 2000
+    assert orders.stats().depth == orders.stats().in_flight == 0
+
+
+def test_what_comes_later_is_in_a_later_run(stream: Stream, orders: shmq.Queue) -> None:
+    for first in (0, 100, 200):
+        orders.put_many(bodies(100, first))
+        stream.run()
+    stream.run()
+    assert stream.values == bodies(300)
+    assert len(stream.batches) == 3
+
+
+def test_nothing_is_acknowledged_before_spark_has_committed_it(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(10))
+    stream.fail_at = 0
+    assert "the sink fails at batch 0" in stream.fails()
+
+    assert orders.stats().acked == 0
+    eventually(lambda: orders.qsize() == 10)  # the leases ended with their process
+
+
+def test_a_batch_that_is_replayed_has_the_very_same_rows(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(700), headers={"a": "b"}, group=None)
+    stream.fail_at = 0
+    stream.fails(minPartitions=3)
+    orders.put_many(bodies(300, 700), priority=shmq.HIGH)  # would be served first
+    stream.fail_at = None
+    stream.run(minPartitions=3)
+
+    def alike(rows: list[Row]) -> list[Row]:
+        kept = ("key", "value", "topic", "partition", "offset", "timestamp", "priority", "codec")
+        return sorted(Row(**{name: row[name] for name in kept}) for row in rows)
+
+    (_, failed), (_, replayed) = stream.seen[:2]
+    assert alike(failed) == alike(replayed)
+    assert len(failed) == 700
+    assert stream.values == bodies(1000)
+    assert orders.stats().acked == 1000
+
+
+def test_the_limits_of_a_trigger_are_kept(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(100))
+    stream.run(maxOffsetsPerTrigger=30)
+    assert [len(rows) for rows in stream.batches.values()] == [30, 30, 30, 10]
+
+
+def test_the_bytes_of_a_trigger_are_bounded(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put_many([bytes(1000)] * 20)
+    stream.run(maxBytesPerTrigger="4500")
+    assert sum(len(rows) for rows in stream.batches.values()) == 20
+    assert max(len(rows) for rows in stream.batches.values()) == 5
+
+
+def test_a_run_over_all_there_is_ends_though_more_comes(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(50))
+    ended = threading.Event()
+
+    def produce() -> None:
+        while not ended.wait(0.005):
+            orders.put(b"later")
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        stream.run(maxOffsetsPerTrigger=20)
+    finally:
+        ended.set()
+        producer.join()
+    assert stream.values[:50] == bodies(50)
+    assert len(stream.values) <= 50 + 20 * PATIENCE  # what came before the run looked
+
+
+def test_the_progress_says_how_much_waits(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(100))
+    query = stream.run(maxOffsetsPerTrigger=60)
+    said = [json.loads(each.sources[0].latestOffset) for each in query.recentProgress]
+    assert {"backlog": 40, "queues": {"orders": 40}} in said
+
+
+def test_a_batch_is_read_in_as_many_parts_as_are_asked_for(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(50))
+    counts: list[int] = []
+    take = stream._take
+
+    def count(frame: DataFrame, batch: int) -> None:
+        counts.append(frame.rdd.getNumPartitions())
+        take(frame, batch)
+
+    stream._take = count  # type: ignore[method-assign]
+    stream.run(minPartitions=5)
+    assert counts == [5]
+    assert stream.values == bodies(50)
+
+
+def test_the_last_batch_of_a_query_that_was_stopped_is_acknowledged_by_the_next(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(10))
+    query = stream.start({"processingTime": "1 hour"})
+    eventually(lambda: bool(stream.batches) and (stream.checkpoint / "commits/0").exists())
+    query.stop()
+    eventually(lambda: orders.qsize() == 10)
+    stream.run()
+
+    assert stream.values == bodies(10)
+    assert orders.stats().acked == 10
+    assert list(stream.batches) == [0]
+
+
+def test_the_last_batch_of_a_query_that_has_ended_can_be_settled(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(10))
+    query = stream.start({"processingTime": "1 hour"})
+    eventually((stream.checkpoint / "commits/0").exists)
+    query.stop()
+    offset = (stream.checkpoint / "offsets/0").read_text().splitlines()[-1]
+
+    assert settle(stream.given, offset) == 10
+    assert settle(stream.given, offset) == 0
+    assert orders.stats().acked == 10
+
+
+def test_settling_what_is_no_offset_is_refused(stream: Stream, orders: shmq.Queue) -> None:
+    for wrong in ("{", '{"index": 3}', "[]"):
+        with pytest.raises(shmq.ShmqError, match="offset"):
+            settle(stream.given, wrong)
+
+
+def a_failed_batch(stream: Stream, orders: shmq.Queue, count: int = 10) -> None:
+    orders.put_many(bodies(count))
+    stream.fail_at = 0
+    stream.fails()
+    stream.fail_at = None
+    eventually(lambda: orders.qsize() == count)
+
+
+def test_messages_that_another_consumer_took_meanwhile_are_an_error_that_names_them(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    a_failed_batch(stream, orders)
+    taken = orders.get_many(2)
+    for message in taken:
+        message.ack()
+    said = stream.fails()
+
+    numbers = ", ".join(str(message.sequence) for message in taken)
+    assert "2 of the 10 messages of batch 1 are no longer to be had from the queue 'orders'" in said
+    assert f"sequence {numbers}." in said
+    assert "failOnDataLoss=false" in said
+    assert orders.stats().acked == 2
+
+
+def test_without_fail_on_data_loss_a_batch_goes_on_with_what_is_left(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    a_failed_batch(stream, orders)
+    for message in orders.get_many(2):
+        message.ack()
+    stream.run(failOnDataLoss="false")
+
+    assert stream.values == bodies(8, 2)
+    assert orders.stats().acked == 10
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_queue_that_was_deleted_meanwhile_is_an_error(
+    stream: Stream, broker: shmq.Broker, orders: shmq.Queue, anew: bool
+) -> None:
+    a_failed_batch(stream, orders)
+    broker.delete_queue("orders")
+    if anew:
+        broker.create_queue("orders").put_many(bodies(10, 100))
+    said = stream.fails()
+    if anew:
+        assert "10 of the 10 messages of batch 1" in said
+        assert "which was deleted and made anew" in said
+    else:
+        assert "there is no queue 'orders'" in said or "which was deleted" in said
+
+
+def test_a_queue_that_was_made_anew_is_gone_on_with_where_data_may_be_lost(
+    stream: Stream, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    a_failed_batch(stream, orders)
+    broker.delete_queue("orders")
+    broker.create_queue("orders").put_many(bodies(10, 100))
+    stream.run(failOnDataLoss="false")
+    assert stream.values == bodies(10, 100)
+
+
+def test_a_queue_that_is_deleted_while_a_stream_waits_for_it_ends_the_stream(
+    stream: Stream, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(3))
+    query = stream.start({"processingTime": "50 milliseconds"})
+    try:
+        eventually(lambda: orders.stats().acked == 3)
+        broker.delete_queue("orders")
+        with pytest.raises(StreamingQueryException, match="there is no queue 'orders'"):
+            query.awaitTermination(PATIENCE)
+    finally:
+        query.stop()
+
+
+def test_of_a_group_one_message_is_in_a_batch_and_all_come_in_their_order(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    for n in range(3):
+        for group in ("a", "b"):
+            orders.put(b"%s%d" % (group.encode(), n), group=group)
+    stream.run()
+    found = [sorted(row.value for row in rows) for rows in stream.batches.values()]
+    assert found == [[b"a0", b"b0"], [b"a1", b"b1"], [b"a2", b"b2"]]
+
+
+def test_several_queues_share_a_trigger_by_what_is_in_them(
+    stream: Stream, broker: shmq.Broker, orders: shmq.Queue
+) -> None:
+    orders.put_many(bodies(90))
+    broker.create_queue("few").put_many(bodies(30, 100))
+    stream.run(subscribe="orders,few", maxOffsetsPerTrigger=40)
+
+    first = [row.topic for row in stream.batches[0]]
+    assert (first.count("orders"), first.count("few")) == (30, 10)
+    assert stream.values == sorted(bodies(90) + bodies(30, 100))
+
+
+def test_a_queue_that_comes_to_fit_the_pattern_is_read_too(
+    spark: SparkSession, broker: shmq.Broker, checkpoint: str
+) -> None:
+    stream = Stream(spark, checkpoint, {"url": broker.namespace, "subscribePattern": r"in\..*"})
+    broker.create_queue("in.1", dead_letter=None).put(b"1")
+    broker.create_queue("out", dead_letter=None).put(b"x")
+    stream.run()
+    broker.create_queue("in.2", dead_letter=None).put(b"2")
+    stream.run()
+    assert stream.values == [b"1", b"2"]
+
+
+def test_leases_are_prolonged_while_a_batch_lasts(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put_many(bodies(10))
+    take = stream._take
+
+    def slowly(frame: DataFrame, batch: int) -> None:
+        first = min(row.lease_until for row in frame.collect())
+        eventually(lambda: min(row.lease_until for row in frame.collect()) > first)
+        take(frame, batch)
+
+    stream._take = slowly  # type: ignore[method-assign]
+    stream.run(leaseTimeout="2s")
+    assert stream.values == bodies(10)
+    assert orders.stats().acked == 10
+    assert orders.stats().redelivered == 0
+
+
+@pytest.mark.parametrize("gone", [{0}, {3, 4, 9}, {99}, set(range(100))])
+def test_of_a_part_of_which_some_is_gone_the_rest_is_read_where_data_may_be_lost(
+    broker: shmq.Broker, orders: shmq.Queue, gone: set[int]
+) -> None:
+    orders.put_many(bodies(100))
+    run = orders.lease_run(100)
+    part = QueueInputPartition("orders", orders.identity, run.slots, run.sequences)
+    for n in gone:
+        orders.ack_run(run.receipts[8 * n : 8 * n + 8])
+
+    def read(**given: str) -> list[bytes]:
+        here = {"url": broker.namespace, "subscribe": "orders"}
+        reader = QueueKind({**here, **given}).stream_reader(StructType().add("value", "binary"))
+        found: list[Any] = list(reader.read(part))
+        return [value.as_py() for batch in found for value in batch.column(0)]
+
+    assert read(failOnDataLoss="false") == [
+        body for n, body in enumerate(bodies(100)) if n not in gone
+    ]
+    with pytest.raises(shmq.LeaseExpired, match=f"{len(gone)} of 100 messages"):
+        read()
+
+
+def test_columns_and_headers_are_chosen_as_in_a_batch_read(
+    stream: Stream, orders: shmq.Queue
+) -> None:
+    orders.put(b"x", headers={"a": "b"})
+    stream.run(columns="headers,value,state,delivery_count")
+    (row,) = stream.batches[0]
+    assert row == Row(
+        headers=[Row(key="a", value=b"b")], value=b"x", state="leased", delivery_count=1
+    )
+
+
+def test_the_headers_come_only_if_they_are_asked_for(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put(b"x", headers={"a": "b"})
+    stream.run(includeHeaders="true", maxBytesPerBatch="1k")
+    assert stream.batches[0][0].headers == [Row(key="a", value=b"b")]
+
+
+def test_a_queue_that_is_not_there_is_said_by_the_query(stream: Stream) -> None:
+    assert stream.fails().startswith("shmq.errors.NoSuchQueue: there is no queue 'orders'")
+
+
+def test_a_server_that_is_away_is_said_by_the_query(stream: Stream) -> None:
+    away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
+    said = stream.fails(kind="queue", **away)
+    assert said.startswith("shmq.errors.ConnectionLost: ")
+    assert "127.0.0.1:1" in said
+
+
+def test_a_server_that_is_away_is_said_where_it_must_tell_a_queue_from_a_stream(
+    stream: Stream,
+) -> None:
+    away = {"url": "shmq://127.0.0.1:1", "connectTimeout": "1s", "requestTimeout": "1s"}
+    with pytest.raises(AnalysisException, match=r"cannot connect to .*127\.0\.0\.1:1"):
+        stream.run(**away)
+
+
+def test_a_checkpoint_of_something_else_is_refused(stream: Stream, orders: shmq.Queue) -> None:
+    orders.put(b"x")
+    stream.run()
+    path = stream.checkpoint / "offsets/0"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-1], '{"index": 3}']))
+    (stream.checkpoint / "offsets/.0.crc").unlink(missing_ok=True)
+    assert "the checkpoint has an offset that is not one of" in stream.fails()
+
+
+@pytest.mark.skipif(bool(WHY_NOT), reason=str(WHY_NOT))
+def test_a_server_is_read_with_a_token_over_tls_and_replayed(
+    stream: Stream,
+    broker: shmq.Broker,
+    orders: shmq.Queue,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    orders.put_many(bodies(3000))
+    certificates = Certificates(tmp_path_factory.mktemp("certificates"))
+    certificate, key = certificates.sign("server")
+    rights = {SESAME: {"consume": ["orders"]}}
+    tls = {"certificate": str(certificate), "key": str(key)}
+    with serve(broker.namespace, tokens=rights, tls=tls) as server:
+        stream.given.update(
+            url=server.url, token=SESAME, tlsCa=str(certificates.ca), maxBytesPerBatch="64k"
+        )
+        stream.fail_at = 0
+        stream.fails(maxOffsetsPerTrigger=2000)
+        stream.fail_at = None
+        stream.run(maxOffsetsPerTrigger=2000)
+        assert [len(rows) for rows in stream.batches.values()] == [2000, 1000]
+        assert stream.values == bodies(3000)
+        eventually(lambda: orders.stats().acked == 3000)

@@ -1,5 +1,0 @@
-"""A stream whose appenders and members are killed at random, and a check of its history."""
-
-from tests.soak.streams.run import soak
-
-__all__ = ["soak"]

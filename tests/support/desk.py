@@ -1,0 +1,94 @@
+"""What the tests of this directory share: queues that are written step by step."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq.client.local.broker import attach
+from shmq.namespace.namespace import Namespace
+from shmq.persistence.journal_writer import Journaled
+from shmq.persistence.snapshot_writer import SnapshotWriter
+from shmq.persistence.transfers import Transfers
+from shmq.storage.disk import Disk
+from shmq.storage.limits import Limits
+from tests.support.persisting import Persister, persisting
+from tests.support.processes import Start
+
+SMALL = Limits(segment=16 << 10, ahead=4 << 10, commit=8 << 10, chunk=4 << 10)
+
+
+class Desk:
+    """A namespace and a directory; its queues are written when the test says so."""
+
+    def __init__(self, broker: shmq.Broker, namespace: str, path: Path) -> None:
+        self.broker = broker
+        self.namespace = Namespace.of(namespace)
+        self.disk: Disk = Disk(path)
+        self.moves = Transfers(self.namespace)
+        self._kept: list[SnapshotWriter] = []
+
+    def create(self, name: str = "q", **options: Any) -> shmq.Queue:
+        """A queue with a journal."""
+        options.setdefault("durability", "journal")
+        return self.broker.create_queue(name, **options)
+
+    def keep(self, name: str = "q", sizes: Limits = SMALL) -> Journaled:
+        """Follow the queue; look at moves in every step."""
+        handle = attach(self.namespace, name)
+        kept = Journaled(self.disk, handle, sizes, self.moves, look=0.0)
+        self._kept.append(kept)
+        return kept
+
+    def keep_snapshots(self, name: str = "q", sizes: Limits = SMALL) -> SnapshotWriter:
+        """The same of a queue with snapshots alone."""
+        kept = SnapshotWriter(self.disk, attach(self.namespace, name), sizes)
+        self._kept.append(kept)
+        return kept
+
+    def lose(self, kept: Journaled) -> None:
+        """The writer is killed: what it had in memory is gone, and nothing is tidied up."""
+        self._kept.remove(kept)
+        self.moves.leave(kept)
+        kept.journal.abandon()
+        kept.handle.close()
+
+    def close(self) -> None:
+        """Detach from all queues."""
+        for kept in self._kept:
+            with contextlib.suppress(OSError, shmq.ShmqError):
+                kept.close()
+
+
+@pytest.fixture
+def desk(broker: shmq.Broker, namespace: str, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(broker, namespace, tmp_path)
+    yield desk
+    desk.close()
+
+
+def run_out(kept: Journaled) -> None:
+    """Write until there is nothing left."""
+    while kept.step():
+        continue
+    assert kept.error is None
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts children of the test."""
+    starter = Start()
+    yield starter
+    starter.close()
+
+
+@pytest.fixture
+def persister(namespace: str) -> Iterator[Persister]:
+    """A persistence writer of the test's namespace."""
+    with persisting(namespace) as persister:
+        yield persister

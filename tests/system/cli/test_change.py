@@ -1,0 +1,208 @@
+"""``shmq delete``, ``purge`` and ``redrive``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import shmq
+from shmq.cli.shared.exit_codes import Code
+from tests.support.shell import Shell, ended, eventually, read_until, terminal
+from tests.system.cli.conftest import Quick
+
+
+def names(broker: shmq.Broker) -> list[str]:
+    return [queue.name for queue in broker.list_queues()]
+
+
+def test_delete_takes_the_queue_and_leaves_its_dead_letters(
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    queue.put("x")
+
+    assert quick("delete", "-q", "jobs", "--yes").text == "queue 'jobs' is deleted\n"
+    assert names(broker) == ["jobs.dlq"]
+    assert quick("delete", "-q", "jobs.dlq", "-y", "--json").json == {
+        "namespace": quick.namespace,
+        "kind": "queue",
+        "deleted": "jobs.dlq",
+    }
+    assert names(broker) == []
+
+
+def test_purge_removes_what_is_visible_or_delayed(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put_many(["a", "b", "c"])
+    queue.put("d", delay=3600)
+    lease = queue.get()
+
+    assert quick("purge", "-q", "jobs", "--yes", "--json").json == {"queue": "jobs", "purged": 3}
+
+    assert (queue.qsize(), queue.stats().in_flight) == (0, 1)
+    lease.ack()
+    assert quick("purge", "-q", "jobs", "--yes").text == "0 messages removed from queue 'jobs'\n"
+
+
+@pytest.mark.parametrize("command", ["delete", "purge"])
+def test_what_cannot_be_undone_needs_a_yes_where_nobody_can_be_asked(
+    quick: Quick, queue: shmq.Queue, command: str
+) -> None:
+    queue.put("x")
+
+    ran = quick(command, "-q", "jobs", stdin=b"y\n", code=Code.USAGE)
+
+    assert "--yes" in ran.error
+    assert queue.qsize() == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "remaining"), [(b"y\n", Code.OK, 0), (b"n\n", Code.REFUSED, 3)]
+)
+@pytest.mark.parametrize("command", ["delete", "purge"])
+def test_a_terminal_is_asked_and_told_how_much_is_lost(
+    shell: Shell,
+    broker: shmq.Broker,
+    queue: shmq.Queue,
+    command: str,
+    answer: bytes,
+    code: int,
+    remaining: int,
+) -> None:
+    queue.put_many(["a", "b", "c"])
+
+    with terminal() as (ours, theirs):
+        asking = shell.start(
+            command, "-q", "jobs", stdin=theirs, stdout=subprocess.PIPE, stderr=theirs
+        )
+        assert b"3 messages" in read_until(ours, b"[y/N]")
+        os.write(ours, answer)
+        ran = ended(asking)
+        if code:
+            assert b"nothing was changed" in read_until(ours, b"changed")
+
+    assert ran.code == code
+    left = {queue.name: queue.depth for queue in broker.list_queues()}
+    assert left.get("jobs", 0) == remaining
+
+
+def test_ctrl_c_at_the_question_changes_nothing(
+    shell: Shell, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    with terminal() as (ours, theirs):
+        asking = shell.start(
+            "delete", "-q", "jobs", stdin=theirs, stdout=subprocess.PIPE, stderr=theirs
+        )
+        read_until(ours, b"[y/N]")
+        process = psutil.Process(asking.pid)
+        eventually(lambda: process.status() == psutil.STATUS_SLEEPING, "it waits for an answer")
+        asking.send_signal(signal.SIGINT)
+        ran = ended(asking)
+
+    assert (ran.code, ran.out) == (Code.INTERRUPTED, b"")
+    assert "jobs" in names(broker)
+
+
+@pytest.mark.parametrize("command", ["delete", "purge"])
+@pytest.mark.parametrize("flags", [[], ["--yes"]])
+def test_a_missing_queue_is_missing_before_anyone_is_asked(
+    quick: Quick, command: str, flags: list[str]
+) -> None:
+    assert "'nowhere'" in quick(command, "-q", "nowhere", *flags, code=Code.NO_QUEUE).error
+
+
+@pytest.mark.parametrize("name", ["jobs", "jobs.dlq"])
+def test_redrive_sends_dead_letters_back(quick: Quick, queue: shmq.Queue, name: str) -> None:
+    queue.put_many(["a", "b", "c"])
+    for message in queue.get_many(3):
+        message.reject()
+
+    assert quick("redrive", "-q", name, "-n", "1", "--json").json == {"queue": name, "redriven": 1}
+    assert queue.qsize() == 1
+    assert quick("redrive", "-q", name).text == "2 dead letters sent back\n"
+    assert queue.qsize() == 3
+    assert quick("redrive", "-q", name).text == "0 dead letters sent back\n"
+
+
+def bury(queue: shmq.Queue, body: object, **properties: Any) -> None:
+    queue.put(body, **properties)
+    queue.get().reject()
+
+
+@pytest.mark.parametrize("name", ["jobs", "jobs.dlq"])
+def test_redrive_sends_back_those_that_the_expression_means(
+    quick: Quick, queue: shmq.Queue, name: str
+) -> None:
+    bury(queue, "a", headers={"source": "web"})
+    bury(queue, "b")
+
+    told = quick("redrive", "-q", name, "--where", "header.source = 'web'", "--json")
+
+    assert told.json == {"queue": name, "redriven": 1}
+    assert queue.get(timeout=0).body == "a"
+
+
+def test_redrive_reads_the_expression_from_a_file(
+    quick: Quick, queue: shmq.Queue, tmp_path: Path
+) -> None:
+    bury(queue, "a", group="x")
+    bury(queue, "b")
+    file = tmp_path / "which"
+    file.write_text("group = 'x'\n  and reason = 'rejected'\n")
+
+    assert quick("redrive", "-q", "jobs", "--where", f"@{file}").text == "1 dead letter sent back\n"
+    assert queue.get(timeout=0).body == "a"
+
+
+def test_redrive_takes_rows_of_a_triage(quick: Quick, queue: shmq.Queue, tmp_path: Path) -> None:
+    for body in ("a", 1, 1.5, b"x"):
+        bury(queue, body)
+    file = tmp_path / "triage.json"
+    rows = [
+        {"row": 1, "where": "codec = 'text'"},
+        {"row": 2, "where": "shape = 'int'"},
+        {"row": 3, "where": "shape = 'float' or shape = 'never'"},
+    ]
+    file.write_text(json.dumps({"queue": "jobs.dlq", "rows": rows}))
+    chosen = ("redrive", "-q", "jobs.dlq", "--where", f"@{file}")
+
+    assert quick(*chosen, "--row", "2", "--json").json["redriven"] == 1
+    assert queue.get(timeout=0).body == 1
+    assert quick(*chosen, "--json").json["redriven"] == 2
+    assert [queue.get(timeout=0).body for _ in range(2)] == ["a", 1.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "why"),
+    [
+        (None, ["--where", "reson = 'x'"], "did you mean reason"),
+        (None, ["--row", "1"], "--where @FILE"),
+        ("reason = 'x'", ["--where", "@FILE", "--row", "1"], "no rows of a triage"),
+        ('{"rows": [{"row": 1, "where": "age > 1"}]}', ["--where", "@FILE", "--row", "2"], "row 2"),
+        ('{"rows": []}', ["--where", "@FILE"], "it has none"),
+        ('{"lines": 5}', ["--where", "@FILE"], "no file that triage wrote"),
+        ("{nope", ["--where", "@FILE"], "no file that triage wrote"),
+    ],
+)
+def test_redrive_refuses_what_it_cannot_choose_by(
+    quick: Quick, queue: shmq.Queue, tmp_path: Path, text: str | None, flags: list[str], why: str
+) -> None:
+    bury(queue, "a")
+    if text is not None:
+        (tmp_path / "file").write_text(text)
+
+    given = [flag.replace("FILE", str(tmp_path / "file")) for flag in flags]
+
+    assert why in quick("redrive", "-q", "jobs", *given, code=Code.USAGE).error
+    assert queue.qsize() == 0
+
+
+def test_redrive_names_the_file_that_it_cannot_read(quick: Quick, queue: shmq.Queue) -> None:
+    error = quick("redrive", "-q", "jobs", "--where", "@nowhere", code=Code.REFUSED).error
+
+    assert "nowhere" in error

@@ -1,0 +1,89 @@
+"""``docs/cli.md`` says all that the command takes and how it ends."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from shmq.cli.main import cli
+from shmq.cli.shared.exit_codes import Code
+from tests.support.shell import ROOT, Shell
+
+PAGE = (ROOT / "docs" / "cli.md").read_text()
+
+
+def section(command: str) -> str:
+    """What the page has under the heading of the command."""
+    found = re.search(rf"^### `{command}`\n(.*?)(?=^###? |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/cli.md has no section on {command}"
+    return found[1]
+
+
+def parameters(command: click.Command) -> list[click.Parameter]:
+    """What the command takes, its subcommands included."""
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*command.params, *(param for each in inner for param in parameters(each))]
+
+
+@pytest.mark.parametrize("command", list(cli.commands))
+def test_every_command_has_a_section(command: str) -> None:
+    assert section(command)
+
+
+def test_the_page_names_no_flag_that_no_command_has() -> None:
+    known = {flag for param in parameters(cli) for flag in (*param.opts, *param.secondary_opts)}
+    assert set(re.findall(r"`(--[a-z][a-z-]*)", PAGE)) <= known | {"--help"}
+
+
+def test_the_sections_stand_under_the_headings_of_the_help() -> None:
+    page = re.findall(r"^(?:## (\w+)|### `(\w+)`)$", PAGE, re.MULTILINE)
+    listed = [heading or command for heading, command in page]
+    text = CliRunner().invoke(cli, ["--help"]).output
+    shown = [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z]\w+:", line)][:-1]
+    assert [name for name in listed if name in shown] == shown
+    for command in cli.commands:
+        assert listed.count(command) == 1
+
+
+def test_every_flag_of_the_command_itself_is_described() -> None:
+    common = PAGE[: PAGE.index("### Exit codes")]
+    for parameter in cli.params:
+        for flag in parameter.opts:
+            assert f"`{flag}" in common, flag
+
+
+@pytest.mark.parametrize(
+    ("group", "inner"),
+    [
+        (name, inner)
+        for name, found in cli.commands.items()
+        if isinstance(found, click.Group)
+        for inner in found.commands
+    ],
+)
+def test_every_subcommand_is_described(group: str, inner: str) -> None:
+    assert f"shmq {group} {inner}" in section(group)
+
+
+def test_every_exit_code_is_described() -> None:
+    described = dict(re.findall(r"^\| (\d+) \| (.+?) \|$", PAGE, re.MULTILINE))
+
+    assert set(described) == {str(code.value) for code in Code} | {"143"}
+
+
+@pytest.mark.parametrize("name", ["look-after-queues.md", "stress-a-host.md"])
+def test_the_sessions_of_a_how_to_go_as_they_stand(shell: Shell, name: str) -> None:
+    page = (ROOT / "docs" / "how-to" / name).read_text()
+    shown = "".join(re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
+    output = [line for line in shown.splitlines() if not line.startswith("$ ")]
+
+    assert commands
+    ran = shell.pipeline("set -e -o pipefail\n" + "\n".join(commands))
+
+    assert (ran.code, ran.err) == (0, b"")
+    told = ran.text.replace(shell.namespace, "default-1000")
+    assert [line.rstrip() for line in told.splitlines()] == output

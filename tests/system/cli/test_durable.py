@@ -1,0 +1,115 @@
+"""Queues that are kept on disk, on the command line."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+import shmq
+from shmq.cli.shared.exit_codes import Code
+from tests.support.persisting import persisting
+from tests.support.processes import eventually
+from tests.support.shell import Shell
+from tests.system.cli.conftest import Quick
+
+
+@pytest.fixture
+def queue(shell: Shell, broker: shmq.Broker) -> shmq.Queue:
+    return broker.create_queue("jobs", durability="journal", dead_letter=None)
+
+
+def test_confirmed_messages_are_on_disk(quick: Quick, queue: shmq.Queue) -> None:
+    with persisting(quick.namespace):
+        ran = quick("produce", "-q", "jobs", "-m", "one", "--confirm", "disk")
+        assert ran.text == "message 1 put on queue 'jobs'\n"
+        assert queue.stats().journal_synced == 1
+
+        ran = quick("produce", "-q", "jobs", "--confirm", "disk", stdin=b"two\nthree\n")
+        assert ran.text == "2 messages put on queue 'jobs'\n"
+        assert queue.stats().journal_synced == 3
+
+
+def test_without_a_writer_it_says_what_to_start(quick: Quick, queue: shmq.Queue) -> None:
+    for given in (("-m", "x"), ("-m", "x", "-m", "y")):
+        ran = quick(
+            "produce", "-q", "jobs", *given, "--confirm", "disk", "--timeout", "100ms",
+            code=Code.REFUSED,
+        )  # fmt: skip
+        assert "shmq persist" in ran.error
+
+
+def test_without_a_journal_it_is_refused(quick: Quick, broker: shmq.Broker) -> None:
+    broker.create_queue("plain")
+    ran = quick("produce", "-q", "plain", "-m", "x", "--confirm", "disk", code=Code.USAGE)
+    assert "keeps no journal" in ran.error
+    assert broker.queue("plain").qsize() == 0
+
+
+def test_a_queue_that_nobody_keeps_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
+    queue.put(b"x")
+    for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
+        assert "no persistence writer keeps it on disk" in quick(*command).error
+    ran = quick("doctor", code=Code.WRONG)
+    assert "no persistence writer" in ran.text.replace("\n", " ")
+    with persisting(quick.namespace) as persister:
+        persister.follows(queue)
+        assert quick("stats").err == b""
+        quick("doctor")
+
+
+def test_the_slots_that_wait_for_a_missing_writer_are_counted(
+    quick: Quick, queue: shmq.Queue
+) -> None:
+    with persisting(quick.namespace) as persister:
+        persister.follows(queue)
+        queue.put_many([b"x", b"y", b"z"], confirm="disk", timeout=60)
+        persister.kill()
+    for message in queue.get_many(2):
+        message.ack()
+    queue.put(b"on no disk")
+    assert queue.stats().journal_waiting == 2
+    told = (
+        "no persistence writer keeps it on disk (messages: 1 not on disk, 2 settled, and keeping "
+        "their slots until that is on disk)"
+    )
+    assert told in quick("doctor", "--json", code=Code.WRONG).text
+    assert told in quick("stats", "-q", "jobs").error
+
+
+def test_a_disk_that_fails_is_told_of(quick: Quick, queue: shmq.Queue) -> None:
+    with persisting(quick.namespace) as persister:
+        persister.follows(queue)
+        persister.fail(errno.ENOSPC)
+        queue.put(b"x")
+        eventually(lambda: queue.stats().journal_error is not None, "the disk has failed")
+        for command in (("stats",), ("stats", "-q", "jobs"), ("top", "--once")):
+            assert "No space left on device" in quick(*command).error
+        row = quick("stats", "-q", "jobs", "--json").json
+        assert row["journal_error"] == "No space left on device"
+        assert row["journal_lag"] == 1
+
+
+def test_a_damaged_file_ends_a_read_or_is_passed_over_and_told(
+    quick: Quick, broker: shmq.Broker
+) -> None:
+    with persisting(quick.namespace) as persister:
+        stream = broker.create_stream(
+            "s", 1, ring_bytes=64 << 10, segment_bytes=64 << 10, durability="journal"
+        )
+        for first in range(0, 2000, 200):
+            values = [b"%06d" % n * 10 for n in range(first, first + 200)]
+            stream.append_many(values, partition=0, confirm="disk", timeout=60.0)
+        for path in persister.folder.rglob("00000000000000000000.dmsq"):
+            data = bytearray(path.read_bytes())
+            data[data.index(b"000100" * 10)] ^= 1
+            path.write_bytes(data)
+        ran = quick("stream", "read", "s", code=Code.SEGMENT)
+        assert ran.out.count(b"\n") == 100
+        assert "go on at 101" in ran.error
+        ran = quick("stream", "read", "s", "--on-damage", "skip")
+        assert ran.out.count(b"\n") == 1999
+        assert "1 record skipped" in ran.error
+        ran = quick("subscribe", "s", "--history", "none", "--timeout", "0", "--on-damage", "skip")
+        assert ran.out.count(b"\n") == 1999
+        assert "1 record skipped" in ran.error

@@ -1,0 +1,147 @@
+"""``shmq exchange`` and ``shmq publish``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+import shmq
+from shmq.cli.shared.exit_codes import Code
+from tests.system.cli.conftest import Quick
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def orders(broker: shmq.Broker, queue: shmq.Queue) -> shmq.Exchange:
+    """A topic exchange, bound to ``jobs`` by ``orders.#``."""
+    exchange = broker.create_exchange("orders", "topic")
+    exchange.bind("jobs", "orders.#")
+    return exchange
+
+
+def bodies(queue: shmq.Queue) -> list[object]:
+    return [message.body for message in queue.get_many(100, block=False)]
+
+
+def test_what_is_made_and_bound_routes(invoke: Invoke, queue: shmq.Queue) -> None:
+    made = invoke("exchange", "create", "x", "--kind", "topic")
+    assert made.stdout.startswith("exchange 'x' (topic) is ready in namespace 'test-")
+    assert invoke("exchange", "bind", "x", "-q", "jobs", "-k", "a.*").exit_code == Code.OK
+
+    ran = invoke("publish", "x", "-k", "a.b", "-m", "one", "-m", "two")
+
+    assert ran.stdout == "2 messages put by exchange 'x'\n"
+    assert bodies(queue) == ["one", "two"]
+
+
+def test_one_message_has_its_properties(
+    invoke: Invoke, orders: shmq.Exchange, queue: shmq.Queue
+) -> None:
+    flags = ("--header", "a=1", "--priority", "high", "--group", "g", "--codec", "json")
+    ran = invoke("publish", "orders", "-k", "orders", "-m", '{"n": 1}', *flags)
+
+    assert ran.stdout == "1 message put by exchange 'orders'\n"
+    message = queue.get(timeout=0)
+    assert (message.body, message.headers, message.priority, message.group) == (
+        {"n": 1},
+        {"a": "1"},
+        2,
+        "g",
+    )
+
+
+def test_lines_are_messages(quick: Quick, orders: shmq.Exchange, queue: shmq.Queue) -> None:
+    ran = quick("publish", "orders", "-k", "orders.x", "--json", stdin=b"1\n\n3\n")
+
+    assert ran.json == {"exchange": "orders", "delivered": 3, "duplicates": 0}
+    assert bodies(queue) == ["1", "", "3"]
+
+
+def test_what_leads_nowhere_is_refused(invoke: Invoke, orders: shmq.Exchange) -> None:
+    ran = invoke("publish", "orders", "-k", "elsewhere", "-m", "lost")
+
+    assert ran.exit_code == Code.REFUSED
+    assert "'orders'" in ran.stderr and len(ran.stderr.splitlines()) == 1
+    assert ran.stdout == "0 messages put by exchange 'orders'\n"
+
+
+def test_a_full_queue_is_named_and_the_others_are_counted(
+    invoke: Invoke, orders: shmq.Exchange, broker: shmq.Broker
+) -> None:
+    broker.create_queue("tiny", capacity=1, dead_letter=None)
+    orders.bind("tiny", "#")
+
+    ran = invoke("publish", "orders", "-k", "orders", "-m", "1", "-m", "2")
+
+    assert ran.exit_code == Code.REFUSED
+    assert "'tiny'" in ran.stderr
+    assert ran.stdout == "3 messages put by exchange 'orders'\n"
+
+
+def test_a_duplicate_is_told(invoke: Invoke, broker: shmq.Broker) -> None:
+    broker.create_queue("once", dedupe_window=60, dead_letter=None)
+    broker.create_exchange("x", "fanout").bind("once")
+    flags = ("publish", "x", "-m", "a", "--dedupe-id", "1")
+    invoke(*flags)
+
+    assert invoke(*flags).stdout == "0 messages put by exchange 'x', 1 dropped as duplicates\n"
+
+
+def test_the_bindings_are_listed(invoke: Invoke, orders: shmq.Exchange, queue: shmq.Queue) -> None:
+    invoke("exchange", "create", "h", "--kind", "headers", "--alternate", "orders")
+    invoke("exchange", "bind", "h", "-q", "jobs", "--header", "a=1", "--header", "b")
+
+    listed = invoke("exchange", "list").stdout.split("\n")
+    assert [line.split() for line in listed if line] == [
+        ["exchange", "kind", "bindings", "alternate"],
+        ["h", "headers", "1", "orders"],
+        ["orders", "topic", "1"],
+    ]
+    assert "all: a=1, b" in invoke("exchange", "list", "h").stdout
+    assert "orders.#" in invoke("exchange", "list", "orders").stdout
+
+
+def test_what_is_bound_already_or_not_bound_is_told(invoke: Invoke, orders: shmq.Exchange) -> None:
+    again = ("orders", "-q", "jobs", "-k", "orders.#")
+
+    assert "is already bound in this way" in invoke("exchange", "bind", *again).stdout
+    assert "is unbound from" in invoke("exchange", "unbind", *again).stdout
+    assert "is not bound in this way" in invoke("exchange", "unbind", *again).stdout
+
+
+def test_deleting_asks_first(invoke: Invoke, orders: shmq.Exchange, broker: shmq.Broker) -> None:
+    refused = invoke("exchange", "delete", "orders")
+    assert refused.exit_code == Code.USAGE
+    assert "--yes" in refused.stderr
+
+    assert invoke("exchange", "delete", "orders", "--yes").exit_code == Code.OK
+    assert broker.list_exchanges() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("exchange", "bind", "orders"), Code.USAGE),
+        (("exchange", "bind", "orders", "-q", "jobs", "--to", "orders"), Code.USAGE),
+        (("exchange", "bind", "orders", "-q", "jobs", "-k", "a*"), Code.USAGE),
+        (("exchange", "bind", "orders", "-q", "jobs", "--header", "=1"), Code.USAGE),
+        (("exchange", "bind", "orders", "-q", "nowhere"), Code.NO_QUEUE),
+        (("exchange", "bind", "nowhere", "-q", "jobs"), Code.NO_QUEUE),
+        (("exchange", "create", "orders"), Code.EXISTS),
+        (("exchange", "create", "no name"), Code.USAGE),
+        (("publish", "nowhere", "-m", "x"), Code.NO_QUEUE),
+        (("publish", "orders", "-m", "x", "--file", "y"), Code.USAGE),
+        (("publish", "orders", "--dedupe-id", "y"), Code.USAGE),
+        (("publish", "orders", "-m", "{", "--codec", "json"), Code.REFUSED),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    invoke: Invoke, orders: shmq.Exchange, arguments: tuple[str, ...], code: Code
+) -> None:
+    ran = invoke(*arguments)
+
+    assert ran.exit_code == code
+    assert len(ran.stderr.splitlines()) == 1

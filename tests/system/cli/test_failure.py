@@ -1,0 +1,288 @@
+"""Every failure is one line and an exit code; never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import hypothesis
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import strategies
+
+import shmq
+from shmq.cli.main import cli
+from shmq.cli.shared import exit_codes
+from shmq.cli.shared.exit_codes import Code
+from shmq.cli.shared.output import Warnings
+from shmq.native import _core
+from tests.support.shell import ROOT, Shell
+from tests.system.cli.conftest import Quick
+
+Invoke = Callable[..., Result]
+
+COMMANDS = list(cli.commands)
+
+#: Flags without which a command goes on for long.
+BRIEFLY = {
+    "keeper": ["--once"],
+    "persist": ["--data-dir", "/dev/null"],
+    "serve": ["--config", "/nowhere"],
+    "stress": ["--messages", "1"],
+}
+
+
+#: What the errors are made of that take more than a message.
+MADE_OF = {"DamagedFile": ("path", 0, "what")}
+
+
+def test_every_error_of_shmq_has_its_exit_code() -> None:
+    made = {name: MADE_OF.get(name, ("x",)) for name in shmq.errors.__all__}
+    codes = {name: exit_codes.code_of(getattr(shmq, name)(*what)) for name, what in made.items()}
+
+    assert codes == {
+        "ShmqError": Code.REFUSED,
+        "DurabilityWarning": Code.REFUSED,
+        "LockTimeout": Code.REFUSED,
+        "LeaseExpired": Code.REFUSED,
+        "InvalidName": Code.USAGE,
+        "InvalidOption": Code.USAGE,
+        "Empty": Code.NOTHING,
+        "NoSuchQueue": Code.NO_QUEUE,
+        "NoSuchExchange": Code.NO_QUEUE,
+        "QueueDeleted": Code.NO_QUEUE,
+        "NoSuchStream": Code.NO_QUEUE,
+        "NoSuchGroup": Code.NO_QUEUE,
+        "StreamDeleted": Code.NO_QUEUE,
+        "StreamExists": Code.EXISTS,
+        "OffsetOutOfRange": Code.NOTHING,
+        "OutOfSequence": Code.REFUSED,
+        "PartitionSealed": Code.REFUSED,
+        "MemberFenced": Code.REFUSED,
+        "Full": Code.FULL,
+        "QueueExists": Code.EXISTS,
+        "ExchangeExists": Code.EXISTS,
+        "Unroutable": Code.REFUSED,
+        "PublishRefused": Code.REFUSED,
+        "MessageTooLarge": Code.TOO_LARGE,
+        "NoSpace": Code.NO_SPACE,
+        "SegmentError": Code.SEGMENT,
+        "DamagedSegment": Code.SEGMENT,
+        "ForeignSegment": Code.SEGMENT,
+        "IncompatibleSegment": Code.SEGMENT,
+        "FileError": Code.SEGMENT,
+        "DamagedFile": Code.SEGMENT,
+        "IncompatibleFile": Code.SEGMENT,
+        "NotConfirmed": Code.REFUSED,
+        "ConnectionLost": Code.UNREACHED,
+        "ShuttingDown": Code.UNREACHED,
+        "Unauthorized": Code.DENIED,
+        "Forbidden": Code.DENIED,
+        "PutsRefused": Code.REFUSED,
+        "ServerError": Code.REFUSED,
+        "Unsupported": Code.REFUSED,
+        "NoReply": Code.UNREACHED,
+        "SchemaError": Code.WRONG,
+        "RequestFailed": Code.REFUSED,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (shmq.Full("two\nlines\x1b[0m"), "two lines\\x1b[0m"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "name"), "name: No such file"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (click.UsageError("odd"), "odd (see: shmq --help)"),
+        (KeyboardInterrupt(), ""),
+        (click.Abort(), ""),
+    ],
+)
+def test_an_error_is_described_in_one_line(error: BaseException, line: str) -> None:
+    assert exit_codes.describe(error) == line
+
+
+def test_an_error_that_nobody_foresaw_says_how_to_learn_more() -> None:
+    line = exit_codes.describe(ZeroDivisionError("by zero"))
+
+    assert line.startswith("internal error: ZeroDivisionError: by zero")
+    assert "SHMQ_TRACEBACK=1" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["crate"], "Did you mean"),
+        (["--nmespace", "x", "list"], "--namespace"),
+        (["create", "--quue", "x"], "--queue"),
+        (["list", "--json", "more"], "more"),
+        (["stats", "jobs", "more"], "more"),
+        (["delete", "jobs", "-q", "jobs"], "two names"),
+        (["peek"], "shmq peek NAME, or --queue NAME"),
+        (["schema", "set", "jobs"], "NAME FILE"),
+        (["backup", "folder", "jobs"], "-q"),
+        (["stream", "lsit"], "Did you mean 'list'"),
+        (["keeper", "-n", "mine"], "shmq -n NAME keeper"),
+        (["peek", "-q"], "-q"),
+        (["peek", "-q", "jobs", "-n", "none"], "'none'"),
+        (["-x"], "-x"),
+    ],
+)
+def test_wrong_usage_is_one_line_with_a_suggestion(
+    quick: Quick, arguments: list[str], said: str
+) -> None:
+    ran = quick(*arguments, code=Code.USAGE)
+
+    assert said in ran.error
+    assert "--help" in ran.error
+    assert ran.out == b""
+
+
+@hypothesis.given(
+    command=strategies.sampled_from(COMMANDS),
+    arguments=strategies.lists(
+        strategies.one_of(
+            strategies.sampled_from(
+                ["-q", "--queue", "jobs", "-n", "-1", "--json", "--yes", "-m", "--file", "/", "--"]
+            ),
+            # -d would take the place of the directory that ends persist at once.
+            strategies.text(max_size=20).filter(lambda text: not text.startswith("-d")),
+            strategies.text(strategies.characters(), max_size=5).map(lambda text: f"--{text}"),
+        ),
+        max_size=6,
+    ),
+)
+@hypothesis.settings(
+    max_examples=200,
+    suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+def test_no_command_line_ends_in_a_traceback(
+    namespace: str, command: str, arguments: list[str]
+) -> None:
+    runner = CliRunner(env={"SHMQ_NAMESPACE": namespace, "SHMQ_TRACEBACK": None})
+
+    result = runner.invoke(cli, [command, *BRIEFLY.get(command, []), *arguments], input=b"\xff\n")
+
+    assert isinstance(result.exception, SystemExit | None), (arguments, result.exc_info)
+    assert result.exit_code in set(Code), result.stderr
+    assert "internal error" not in result.stderr
+    assert len(result.stderr.splitlines()) <= 1
+
+
+@pytest.mark.debris
+def test_a_damaged_queue_is_refused_and_does_not_hide_the_others(
+    quick: Quick, broker: shmq.Broker, queue: shmq.Queue
+) -> None:
+    broker.create_queue("other").close()
+    (segment,) = (
+        path
+        for path in Path("/dev/shm").iterdir()
+        if quick.namespace in path.name and path.name.endswith("jobs")
+    )
+    queue.close()
+    os.truncate(segment, 100)
+
+    for command in ("peek", "stats", "who", "consume"):
+        assert quick(command, "-q", "jobs", code=Code.SEGMENT).error
+    problems = {one["name"]: one["problem"] for one in quick("list", "--json").json}
+    assert problems["jobs"]
+    assert problems["other"] is None
+    assert "problem" in quick("list").lines[0]
+    ran = quick("stats", "--json", code=Code.SEGMENT)
+    assert ran.error == problems["jobs"]
+    assert "other" in [one["name"] for one in ran.json]
+    quick("delete", "-q", "jobs", "--yes")
+    assert "jobs" not in [one["name"] for one in quick("list", "--json").json]
+
+
+def test_what_the_library_warns_of_is_one_line_and_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log, warnings = logging.getLogger("shmq.warned"), Warnings()
+    log.addHandler(warnings)
+
+    log.info("all is well")
+    for _ in range(2):
+        log.warning("queue %s:\nno room", "jobs")
+
+    log.removeHandler(warnings)
+
+    assert capsys.readouterr() == ("", "shmq: queue jobs: no room\n")
+
+
+def test_a_table_that_cannot_be_written_is_one_line_of_error(
+    shell: Shell, queue: shmq.Queue
+) -> None:
+    ran = shell.pipeline("shmq list > /dev/full")
+
+    assert ran.code == Code.REFUSED
+    assert ran.error == "cannot write to standard output: No space left on device"
+
+
+def test_an_error_can_be_lost_but_its_code_is_not(shell: Shell) -> None:
+    assert shell.pipeline("shmq peek -q nowhere 2> /dev/full").code == Code.NO_QUEUE
+    assert shell.pipeline("shmq peek -q nowhere 2>&-").code == Code.NO_QUEUE
+
+
+def test_a_narrow_locale_is_no_reason_to_fail(shell: Shell, queue: shmq.Queue) -> None:
+    queue.put("snow ☃")
+
+    ran = shell.pipeline("PYTHONIOENCODING=ascii shmq peek -q jobs; shmq consume -q jobs")
+
+    assert ran.code == 0
+    assert ran.err == b""
+    assert ran.text.count("snow") == 2
+
+
+def test_without_a_command_the_help_is_shown(quick: Quick) -> None:
+    ran = quick(code=Code.USAGE)
+
+    assert ran.out == b""
+    assert all(command in ran.err.decode() for command in COMMANDS)
+
+
+def test_the_help_names_every_command_and_exit_code(invoke: Invoke) -> None:
+    shown = invoke("--help")
+
+    assert shown.exit_code == 0
+    assert all(command in shown.stdout for command in COMMANDS)
+    assert all(re.search(rf"\b{code.value}\s", shown.stdout) for code in Code)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_without_a_queue(invoke: Invoke, command: str) -> None:
+    shown = invoke(command, "-h")
+
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("Usage:")
+
+
+def test_the_version_is_that_of_the_project(quick: Quick) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert quick("--version").text == (
+        f"shmq {project['version']} (layout version {_core.LAYOUT_VERSION}, protocol version 1)\n"
+    )
+    assert project["scripts"]["shmq"] == "shmq.cli.main:main"
+
+
+def test_names_of_queues_are_completed_by_the_shell(shell: Shell, queue: shmq.Queue) -> None:
+    environment = {
+        **shell.environment(),
+        "_SHMQ_COMPLETE": "bash_complete",
+        "COMP_WORDS": "shmq peek -q jo",
+        "COMP_CWORD": "3",
+    }
+
+    done = subprocess.run(
+        shell.command(), capture_output=True, check=False, env=environment, timeout=60
+    )
+
+    assert done.stdout.decode().splitlines() == ["plain,jobs", "plain,jobs.dlq"]

@@ -1,0 +1,307 @@
+"""Connections that are cut: what is repeated, what is not, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+import shmq
+from shmq import Broker, Queue
+from shmq.client.remote.loop_driver import LoopDriver
+from shmq.protocol.opcodes import Type
+from tests.conformance.tools import LATER, PATIENCE, drain, eventually, in_thread, outcome
+from tests.support.serving import serve
+from tests.system.client.remote.proxy import Proxy, of_type
+
+
+def test_a_connection_that_was_cut_is_made_anew(proxy: Proxy, afar: Broker, queue: Queue) -> None:
+    remote = afar.queue("q")
+    remote.put(b"1")
+    proxy.cut()
+    eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")  # type: ignore[attr-defined]
+
+    remote.put(b"2")
+    assert remote.qsize() == 2
+    assert afar.list_queues()[0].depth == 2
+
+
+def test_a_put_that_the_server_cannot_have_seen_is_sent_again(
+    proxy: Proxy, afar: Broker, queue: Queue
+) -> None:
+    remote = afar.queue("q")
+    connections = proxy.connections
+    proxy.cut()
+    eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")  # type: ignore[attr-defined]
+
+    remote.put(b"once")
+
+    assert proxy.connections == connections + 1
+    assert drain(queue) == [b"once"]
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+def test_whether_a_put_without_a_window_was_taken_is_said_to_be_unknown(
+    proxy: Proxy, afar: Broker, queue: Queue, where: str
+) -> None:
+    remote = afar.queue("q")
+    getattr(proxy, where)(of_type(Type.PRODUCE))
+
+    with pytest.raises(shmq.ConnectionLost, match=r"unknown.*dedupe_window"):
+        remote.put(b"perhaps")
+
+    assert drain(queue) == ([b"perhaps"] if where == "cut_after" else [])
+    remote.put(b"afterwards")
+    assert drain(queue) == [b"afterwards"]
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+def test_a_put_with_a_window_is_sent_again_and_not_doubled(
+    proxy: Proxy, afar: Broker, broker: Broker, where: str
+) -> None:
+    near = broker.create_queue("jobs", dedupe_window=LATER)
+    remote = afar.queue("jobs")
+    getattr(proxy, where)(of_type(Type.PRODUCE))
+
+    put = remote.put(b"once", headers={"k": 1})
+
+    assert not put.duplicate
+    message = near.get(block=False)
+    assert (message.body, message.sequence, message.headers) == (b"once", put.sequence, {"k": 1})
+    assert near.qsize() == 0
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 30])
+def test_a_put_that_was_cut_in_the_middle_leaves_nothing_and_is_repeated(
+    proxy: Proxy, afar: Broker, broker: Broker, count: int
+) -> None:
+    near = broker.create_queue("jobs", dedupe_window=LATER)
+    remote = afar.queue("jobs")
+    proxy.cut_within(of_type(Type.PRODUCE), count)
+
+    remote.put(b"once")
+
+    assert drain(near) == [b"once"]
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+def test_a_batch_with_a_window_is_sent_again_and_not_doubled(
+    proxy: Proxy, afar: Broker, broker: Broker, where: str
+) -> None:
+    near = broker.create_queue("jobs", dedupe_window=LATER)
+    remote = afar.queue("jobs")
+    getattr(proxy, where)(of_type(Type.PRODUCE_BATCH))
+
+    assert remote.put_many(range(100)) == 100
+
+    assert drain(near) == list(range(100))
+
+
+def test_a_batch_without_a_window_says_what_is_known(
+    proxy: Proxy, afar: Broker, queue: Queue
+) -> None:
+    proxy.cut_after(of_type(Type.PRODUCE_BATCH))
+
+    with pytest.raises(shmq.ConnectionLost, match="unknown; 0 of 3 were put"):
+        afar.queue("q").put_many([1, 2, 3])
+
+
+def test_the_id_of_the_application_is_kept_when_a_put_is_repeated(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    near = broker.create_queue("jobs", dedupe_window=LATER)
+    remote = afar.queue("jobs")
+    proxy.cut_after(of_type(Type.PRODUCE))
+
+    put = remote.put(b"once", dedupe_id="mine")
+
+    assert put.duplicate
+    assert near.put(b"again", dedupe_id="mine").sequence == put.sequence
+    assert drain(near) == [b"once"]
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+def test_a_get_is_repeated_and_what_was_lost_on_the_way_comes_back(
+    proxy: Proxy, afar: Broker, queue: Queue, where: str
+) -> None:
+    queue.put(b"x")
+    remote = afar.queue("q")
+    getattr(proxy, where)(of_type(Type.CONSUME))
+
+    assert remote.get(timeout=PATIENCE).body == b"x"
+
+
+def test_a_lease_ends_with_its_connection(proxy: Proxy, afar: Broker, queue: Queue) -> None:
+    queue.put(b"x")
+    remote = afar.queue("q")
+    message = remote.get()
+
+    proxy.cut()
+
+    eventually(lambda: queue.qsize() == 1, "it is back in the queue")
+    eventually(lambda: not remote.connection.wire.is_usable, "the end is seen")  # type: ignore[attr-defined]
+    with pytest.raises(shmq.LeaseExpired):
+        message.ack()
+    assert remote.get().delivery_count == 2
+
+
+def test_a_settlement_whose_answer_was_lost_is_said_to_be_unknown(
+    proxy: Proxy, afar: Broker, queue: Queue
+) -> None:
+    queue.put(b"x")
+    message = afar.queue("q").get()
+    proxy.cut_after(of_type(Type.ACK))
+
+    with pytest.raises(shmq.ConnectionLost, match="unknown"):
+        message.ack()
+
+    assert queue.stats().acked == 1
+
+
+def test_a_wait_for_a_message_outlives_its_connection(
+    proxy: Proxy, afar: Broker, queue: Queue
+) -> None:
+    waiter = in_thread(afar.queue("q").get)
+    eventually(lambda: Type.SUBSCRIBE in proxy.requests, "it waits")
+
+    proxy.cut()
+    queue.put(b"x")
+
+    assert outcome(waiter).body == b"x"
+
+
+def test_a_consumer_outlives_its_connection(proxy: Proxy, afar: Broker, queue: Queue) -> None:
+    queue.put_many(range(100))
+    got = []
+    with afar.queue("q").consume(prefetch=10, timeout=0.2) as messages:
+        for message in messages:
+            got.append(message.body)
+            message.ack()
+            if len(got) == 35:
+                proxy.cut()
+
+    assert set(got) == set(range(100))
+    eventually(lambda: queue.qsize() == 0, "nothing is left")
+
+
+def test_a_server_that_does_not_answer_is_given_up(proxy: Proxy, queue: Queue) -> None:
+    with shmq.connect(proxy.url, request_timeout=0.2) as broker:
+        remote = broker.queue("q")
+        proxy.swallow(of_type(Type.PRODUCE))
+
+        with pytest.raises(shmq.ConnectionLost, match=r"no answer within 0.2 s.*unknown"):
+            remote.put(b"x")
+
+        assert remote.qsize() == 0
+
+
+def test_a_server_that_stays_away_is_given_up(proxy: Proxy, queue: Queue) -> None:
+    with shmq.connect(proxy.url, request_timeout=0.2) as broker:
+        remote = broker.queue("q")
+        proxy.close()
+
+        with pytest.raises(shmq.ConnectionLost, match=proxy.url.removeprefix("shmq://")):
+            remote.put(b"x")
+        with pytest.raises(shmq.ConnectionLost):
+            remote.get()
+
+
+def test_an_idle_connection_that_the_server_has_closed_is_noticed_before_a_put(
+    namespace: str,
+) -> None:
+    with serve(namespace, limits={"idle": 0.2}) as server, shmq.connect(server.url) as broker:
+        queue = broker.create_queue("q")
+        wire = queue.connection.wire  # type: ignore[attr-defined]
+        eventually(lambda: not wire.is_usable, "the server has closed it")
+
+        queue.put(b"x")
+
+        assert queue.qsize() == 1
+
+
+def test_a_worker_that_dies_costs_its_connections_and_no_message(namespace: str) -> None:
+    with serve(namespace, workers=1) as server, shmq.connect(server.url) as broker:
+        queue = broker.create_queue("q", dedupe_window=LATER)
+        for number in range(50):
+            if number == 20:
+                os.kill(server.workers()[0], signal.SIGKILL)
+            queue.put(number)
+
+        assert drain(queue) == list(range(50))
+        with shmq.connect(namespace) as local:
+            local.delete_queue("q")
+
+
+def _broken(remote: Any) -> Any:
+    wire = remote.connection.wire
+    wire.close()
+    return wire
+
+
+def test_a_request_of_a_wire_that_broke_just_before_is_lost_at_once(
+    afar: Broker, queue: Queue
+) -> None:
+    wire = _broken(afar.queue("q"))
+
+    answer = wire.request(Type.STATS, True, b"")
+
+    assert wire.wait(answer, 60)
+    assert answer.lost
+    assert not wire.may_have_arrived(answer)
+
+
+async def _ask(wire: Any) -> Any:
+    answer = wire.request(Type.STATS, True, b"")
+    assert await LoopDriver(asyncio.get_running_loop(), wire).wait(answer, 60)
+    return answer
+
+
+def test_a_task_is_not_kept_by_such_a_wire_either(afar: Broker, queue: Queue) -> None:
+    assert asyncio.run(_ask(_broken(afar.queue("q")))).lost
+
+
+@pytest.mark.parametrize("where", ["cut_before", "cut_after"])
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_a_producers_batch_is_sent_again_and_is_there_once(
+    proxy: Proxy, afar: Broker, broker: Broker, where: str, compression: Any
+) -> None:
+    stream = broker.create_stream("s", 1)
+    with afar.stream("s").producer(compression=compression) as producer:
+        getattr(proxy, where)(of_type(Type.APPEND))
+        producer.send(bytes(200))
+        producer.send(b"two")
+    assert stream.read(0, 0).values() == [bytes(200), b"two"]
+    assert producer.appended == 2
+
+
+def test_whether_the_batch_of_a_producer_without_numbers_was_taken_is_unknown(
+    proxy: Proxy, afar: Broker, broker: Broker
+) -> None:
+    stream = broker.create_stream("s", 1)
+    producer = afar.stream("s").producer(idempotent=False)
+    proxy.cut_after(of_type(Type.APPEND))
+    producer.send(b"one")  # has taken the record, which may be there
+    assert (producer.pending, stream.latest(0)) == (1, 1)
+    producer.flush()  # appends it again, and nobody knows it as the same
+    assert (producer.pending, stream.latest(0)) == (0, 2)
+
+
+def test_a_member_whose_connection_was_cut_is_told_so(proxy: Proxy, afar: Broker) -> None:
+    stream = afar.create_stream("s", 1)
+    stream.append_many([b"1", b"2"], partition=0)
+    member, share = stream.group("g").join(), stream.share("lent")
+    record, rest = share.get(), share.get()
+    proxy.cut()
+    with pytest.raises(shmq.MemberFenced, match=r"connection.*was lost"):
+        member.heartbeat()
+    with pytest.raises(shmq.LeaseExpired):
+        record.ack()
+    assert share.ack_many([rest.receipt]) == [rest.receipt]
+    assert share.get().delivery_count == 2
+    member.poll()
+    member.heartbeat()
+    share.close()
+    member.close()

@@ -1,0 +1,106 @@
+"""The files for deployment say what the command takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shmq.server.auth.limits import Limits
+from shmq.server.settings import Settings, Source
+from tests.support.processes import ROOT
+
+UNIT = (ROOT / "deploy" / "shmq.service").read_text()
+CONTAINERFILE = (ROOT / "deploy" / "Containerfile").read_text()
+HOW_TO = (ROOT / "docs" / "how-to" / "serve.md").read_text()
+
+
+def test_the_commands_of_the_files_are_flags_of_serve() -> None:
+    run = [sys.executable, "-m", "shmq.cli", "serve", "--help"]
+    told = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (started,) = re.findall(r"^ExecStart=\S+ (.*)$", UNIT, re.MULTILINE)
+    entry = " ".join(re.findall(r"^(?:ENTRYPOINT|CMD) \[(.*)\]$", CONTAINERFILE, re.MULTILINE))
+
+    assert started.startswith("serve ")
+    assert '"serve"' in entry
+    for flag in re.findall(r"--[a-z-]+", started + entry):
+        assert flag in told
+
+
+def copied_into_the_image() -> list[str]:
+    """What the image is built from, each by its pattern."""
+    lines = re.findall(r"^COPY (?!--from)(.*)$", CONTAINERFILE, re.MULTILINE)
+    return [pattern for line in lines for pattern in line.split()[:-1]]
+
+
+def test_the_image_copies_what_is_there() -> None:
+    for pattern in copied_into_the_image():
+        assert list(ROOT.glob(pattern)), pattern
+
+
+def test_the_image_copies_every_module_of_the_wheel() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    setuptools, project = told["tool"]["setuptools"], told["project"]
+    packages = {name.partition(".")[0] for name in setuptools["packages"]["find"]["include"]}
+    modules = {f"{name}.py" for name in setuptools["py-modules"]}
+    read = {"pyproject.toml", "setup.py", "MANIFEST.in", project["readme"]}
+    copied = {path.name for pattern in copied_into_the_image() for path in ROOT.glob(pattern)}
+
+    assert copied >= packages | modules | read
+
+
+def test_the_files_say_how_the_configuration_is_kept_from_others() -> None:
+    assert "install -m 600 -o shmq -g shmq serve.toml" in UNIT
+    assert "chmod 600 etc/*" in CONTAINERFILE
+
+
+def test_the_unit_gives_a_drain_its_time() -> None:
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
+    assert float(seconds) > Limits().drain + 5
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "shmq.service"
+    here = UNIT.replace("/usr/local/bin/shmq", sys.executable)
+    unit.write_text(re.sub(r"^(User|Group)=.*\n", "", here, flags=re.MULTILINE))
+
+    run = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "shmq.service" not in run.stderr
+    assert run.returncode == 0
+
+
+def settings_shown(path: Path, text: str) -> Settings:
+    path.touch(mode=0o600)
+    path.write_text(text.replace("sha256:0b4a…", "sha256:" + "0" * 64))
+    return Source(path).read()
+
+
+def test_the_files_that_the_page_shows_are_read_and_the_first_has_the_defaults(
+    tmp_path: Path,
+) -> None:
+    shown, quotas = re.findall(r"^```toml\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "serve.toml"
+
+    assert settings_shown(path, shown).limits == Limits()
+    limits = settings_shown(path, quotas).limits
+
+    assert None not in dataclasses.astuple(limits.namespace)
+    assert limits.token
+    assert {
+        field
+        for field in Limits.__slots__
+        if f"\n{field} = " not in shown and f"[limits.{field}]\n" not in quotas
+    } == set()

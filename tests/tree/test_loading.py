@@ -1,0 +1,165 @@
+"""A process loads what it uses: each command, worker and child of a test pays for it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import shmq
+from shmq import api
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: What takes long to load, and of which a process that has queues alone has no use.
+HEAVY = {
+    "asyncio",
+    "click",
+    "difflib",
+    "hashlib",
+    "jsonschema",
+    "msgspec",
+    "multiprocessing",
+    "rich",
+    "secrets",
+    "shmq.client.local.exchange",
+    "shmq.client.group",
+    "shmq.client.remote",
+    "shmq.client.local.stream",
+    "shmq.client.local.transaction",
+    "shmq.client.shared.typed_queue",
+    "shmq.api.group",
+    "shmq.api.stream",
+    "shmq.native._stream",
+    "shmq.native._group",
+    "shmq.server",
+    "shmq.expression.parse",
+    "shmq.workers",
+    "socket",
+    "ssl",
+    "subprocess",
+}
+
+#: What a process does with a queue, and with nothing else.
+QUEUE = """
+with shmq.connect({namespace!r}) as broker:
+    queue = broker.ensure_queue("jobs")
+    queue.put({{"id": 1}}, headers={{"a": 1}})
+    with queue.get() as message:
+        assert message.body == {{"id": 1}}
+    for message in queue.consume(timeout=0.0):
+        message.ack()
+    assert not queue.qsize()
+    queue.close()
+    broker.delete_queue("jobs")
+"""
+
+
+def loaded(*command: str, environment: dict[str, str] | None = None) -> set[str]:
+    """The heavy modules that a fresh process has loaded in the end."""
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", *command],
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    lines = [line for line in told.splitlines() if line.startswith("import time:")]
+    return HEAVY & {line.rpartition("|")[2].strip() for line in lines}
+
+
+def loaded_by(code: str) -> set[str]:
+    return loaded("-c", f"import shmq\n{textwrap.dedent(code)}")
+
+
+def test_the_package_is_imported_without_what_few_use() -> None:
+    assert loaded_by("") == set()
+
+
+def test_a_process_with_a_queue_loads_what_queues_take(namespace: str) -> None:
+    assert loaded_by(QUEUE.format(namespace=namespace)) == set()
+
+
+def test_a_process_with_a_stream_loads_streams_and_no_server(namespace: str) -> None:
+    code = f"""
+    with shmq.connect({namespace!r}) as broker:
+        stream = broker.create_stream("s", 1)
+        stream.append("one")
+        assert [record.body for record in stream.read(0, 0)] == ["one"]
+        broker.delete_stream("s")
+    """
+    found = loaded_by(code)
+    assert "shmq.client.local.stream" in found
+    assert not found & {"asyncio", "shmq.client.remote", "shmq.workers", "ssl"}
+
+
+def test_a_command_on_this_host_loads_no_client_of_servers(namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        broker.create_queue("jobs").put("one")
+    command = ("-m", "shmq", "-n", namespace)
+
+    assert loaded(*command, "consume", "-q", "jobs") & {"asyncio", "rich", "ssl"} == set()
+    assert loaded(*command, "list") & {"asyncio", "shmq.client.remote", "ssl"} == set()
+    with shmq.connect(namespace) as broker:
+        broker.delete_queue("jobs")
+
+
+@pytest.mark.parametrize("package", [shmq, api], ids=lambda package: package.__name__)
+def test_a_package_offers_all_its_names_before_they_are_loaded(package: object) -> None:
+    name = package.__name__  # type: ignore[attr-defined]
+    code = f"""
+    import {name} as package
+    assert set(package.__all__) <= set(dir(package)), set(package.__all__) - set(dir(package))
+    for each in package.__all__:
+        assert getattr(package, each) is getattr(package, each), each
+    from {name} import *
+    assert not set(package.__all__) - set(globals())
+    """
+    loaded_by(code)
+
+
+def test_the_table_of_the_contract_has_its_names_and_no_other() -> None:
+    placed = [name for names in api._MODULES.values() for name in names]
+    assert sorted(placed) == sorted(api.__all__)
+
+
+def test_a_name_that_is_none_is_refused_as_in_any_module() -> None:
+    with pytest.raises(AttributeError, match="module 'shmq' has no attribute 'nonsense'"):
+        _ = shmq.nonsense  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="cannot import name 'nonsense' from 'shmq'"):
+        exec("from shmq import nonsense")
+
+
+@pytest.mark.parametrize(
+    "name", ["QueueStats", "StreamSummary", "Retry", "StreamOptions", "worker"]
+)
+def test_what_is_loaded_when_asked_for_can_be_pickled(name: str) -> None:
+    value = getattr(shmq, name)
+    assert pickle.loads(pickle.dumps(value)) is value
+    assert inspect.getdoc(value)
+
+
+def test_a_handle_of_a_stream_is_unpickled_where_nothing_is_loaded(namespace: str) -> None:
+    with shmq.connect(namespace) as broker:
+        stream = broker.create_stream("s", 1)
+        stream.append("one")
+        pickled = pickle.dumps(stream)
+        code = f"""
+        import pickle
+        stream = pickle.loads({pickled!r})
+        assert stream.read(0, 0)[0].body == "one"
+        assert isinstance(stream, shmq.Stream)
+        assert isinstance(stream.read(0, 0)[0], shmq.Record)
+        with shmq.connect({namespace!r}) as broker, broker.transaction() as transaction:
+            transaction.append("s", "two", partition=0)
+        assert stream.read(0, 1)[0].body == "two"
+        """
+        loaded_by(code)
+        broker.delete_stream("s")

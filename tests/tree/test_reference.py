@@ -1,0 +1,172 @@
+"""docs/reference.md has every public name, and nothing else; docs/options.md every property."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import shmq
+import shmq.mp
+from shmq import api, errors
+from shmq.api.options import options_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/reference.md").read_text()
+OPTIONS = (ROOT / "docs/options.md").read_text()
+
+
+def load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = load_generator()
+
+#: Every public name and what it is, by its title on the page. What a module only hands on
+#: from the standard library is described there.
+PUBLIC: dict[str, Any] = {
+    (name if module is shmq else f"{module.__name__.removeprefix('shmq.')}.{name}"): value
+    for module in map(importlib.import_module, GENERATOR.MODULES)
+    for name, value in ((name, getattr(module, name)) for name in module.__all__)
+    if not inspect.ismodule(value) and str(getattr(value, "__module__", "shmq")).startswith("shmq")
+    if value is not shmq.mp.ShutDown  # the standard library's from Python 3.13 on
+}
+
+
+def members(kind: type) -> Iterator[str]:
+    """The public methods, properties and fields of a class, of hidden bases included."""
+    for base in kind.__mro__:
+        if base is kind or (base.__module__.startswith("shmq") and base not in PUBLIC.values()):
+            yield from (name for name in vars(base) if not name.startswith("_"))
+
+
+def section(name: str) -> str:
+    """What the page has under the heading of a public name."""
+    found = re.search(rf"^## {re.escape(name)}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, f"docs/reference.md has no section on {name}: make reference"
+    return found[1]
+
+
+def table_of(heading: str) -> dict[str, list[str]]:
+    """The first table under a heading of docs/options.md: its rows by their first cell."""
+    text = OPTIONS.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|$", text, re.MULTILINE)
+    cells = [row.split(" | ") for row in rows]
+    return {name: row[1:] for row in cells for name in re.findall(r"`(\w+)`", row[0])}
+
+
+def test_the_page_is_what_the_docstrings_make() -> None:
+    assert GENERATOR.render() == PAGE, "the docstrings have changed: make reference"
+
+
+def test_every_public_name_has_a_section_and_no_other() -> None:
+    assert set(re.findall(r"^## ([\w.]+)$", PAGE, re.MULTILINE)) == set(PUBLIC)
+
+
+#: Names of the contract for types alone.
+ALIASES = {
+    "Assignment",
+    "Body",
+    "Compression",
+    "ExchangeKind",
+    "GroupStart",
+    "Match",
+    "OnPartitions",
+    "OnDamage",
+    "Policy",
+    "Row",
+    "Start",
+    "Acks",
+    "Partitioner",
+    "TargetKind",
+}
+
+
+def test_every_class_of_the_contract_is_public() -> None:
+    assert set(api.__all__) - ALIASES <= set(shmq.__all__)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if inspect.isclass(PUBLIC[name])])
+def test_every_member_of_a_public_class_is_described_and_no_other(name: str) -> None:
+    text = section(name)
+    headings = set(re.findall(rf"^### {re.escape(name)}\.(\w+)$", text, re.MULTILINE))
+    fields = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+
+    assert headings | fields == set(members(PUBLIC[name]))
+    assert not headings & fields
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if inspect.isclass(PUBLIC[name])])
+def test_every_field_says_what_it_is(name: str) -> None:
+    for row in re.findall(r"^\| `\w+` \|.*$", section(name), re.MULTILINE):
+        assert len(row.split(" | ")[-1]) > len("x. |"), row
+
+
+def test_every_argument_of_a_method_stands_in_its_signature() -> None:
+    for name in ("Queue", "Message", "Broker"):
+        for member, value in vars(PUBLIC[name]).items():
+            if member.startswith("_") or isinstance(value, property):
+                continue
+            text = section(name).split(f"### {name}.{member}\n")[1].split("\n```\n")[0]
+            for argument in list(inspect.signature(value).parameters)[1:]:
+                assert re.search(rf"\b{argument}\b: ", text), f"{name}.{member}({argument})"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        name
+        for name, row in options_of(shmq.QueueOptions).items()
+        if row.kind in {"count", "seconds"}
+    ],
+)
+def test_the_range_of_an_option_is_what_is_refused_beyond_it(option: str) -> None:
+    said = table_of("Options of a queue")[option][1].replace(",", "").replace("10⁹", "1e9")
+    least, most = (float(end) for end in re.findall(r"[\d.]+(?:e\d)?", said)[:2])
+    kind = int if options_of(shmq.QueueOptions)[option].kind == "count" else float
+
+    for allowed in (least, most):
+        shmq.QueueOptions.for_queue("jobs", {option: kind(allowed)})
+    for refused in (kind(least) - (1 if kind is int else 0.0005), kind(most) + 1):
+        with pytest.raises(shmq.InvalidOption):
+            shmq.QueueOptions.for_queue("jobs", {option: refused})
+
+
+def test_every_property_that_put_takes_has_a_row_and_no_other() -> None:
+    parameters = inspect.signature(shmq.Queue.put).parameters.values()
+    taken = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+    assert set(table_of("Properties of a message")) == taken
+
+
+def test_every_property_that_put_many_takes_is_named() -> None:
+    parameters = inspect.signature(shmq.Queue.put_many).parameters.values()
+    taken = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    sentence = OPTIONS.split("## Properties of a message")[1].split("`put_many` takes")[1]
+
+    assert set(re.findall(r"`(\w+)`", sentence.split(",\nfor")[0].split(", for")[0])) == taken
+
+
+def test_every_error_has_a_row_with_its_bases_and_no_other() -> None:
+    rows = re.findall(r"^\| (`.*?)\|(.*?)\|(.*)\|$", OPTIONS.split("## Errors\n")[1], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row[0] + row[2])}
+
+    assert set(errors.__all__) == named
+    for kinds, also, _ in rows:
+        for name in re.findall(r"`(\w+)`", kinds):
+            bases = [base.__name__ for base in getattr(errors, name).__bases__]
+            assert set(re.findall(r"`(?:queue\.)?(\w+)`", also)) == {*bases} - {
+                "ShmqError",
+                "Exception",
+            }

@@ -1,0 +1,89 @@
+"""What the writer answers to requests that make no sense."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shmq.errors import ShmqError
+from shmq.namespace.data_directory import DataDirectory
+from shmq.persistence.process import Persistence
+from shmq.storage.disk import Disk
+from shmq.storage.writer_control import Control, CutFile
+from tests.support.processes import PATIENCE
+
+
+class Nothing:
+    """A writer that keeps no queue."""
+
+    def snapshot(self, name: str, timeout: float | None = None) -> None:
+        raise ShmqError(f"there is no {name}")
+
+    def cut(self, queues: list[str], streams: list[str]) -> list[CutFile]:
+        raise ShmqError(f"there are no {queues} and no {streams}")
+
+    def define(self) -> None:
+        """There is nothing."""
+
+    def give_way(self) -> None:
+        raise ShmqError("it goes on")
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Iterator[Path]:
+    control = Control(tmp_path, Nothing())
+    yield tmp_path / "writer.sock"
+    control.close()
+
+
+def ask(address: Path, request: bytes) -> list[dict[str, object]]:
+    """The lines that are answered until the writer ends the connection."""
+    with socket.socket(socket.AF_UNIX) as way:
+        way.settimeout(PATIENCE)
+        way.connect(str(address))
+        way.sendall(request)
+        with way.makefile("rb") as file:
+            return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\n",
+        b"[1]\n",
+        b"{}\n",
+        b"\xff\xfe\n",
+        b"[" * 100_000 + b"\n",
+        b"9" * 5000 + b"\n",
+        b'{"do": [], "queues": ["q"]}\n',
+        b'{"do": "cut", "queues": 5}\n',
+        b'{"do": "cut", "queues": [5]}\n',
+    ],
+)
+def test_a_request_that_is_none_is_answered(request_: bytes, answers: Path) -> None:
+    (answer,) = ask(answers, request_)
+    assert "does not know the request" in str(answer["error"])
+
+
+@pytest.mark.parametrize("do", ["snapshot", "cut"])
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "../../etc/passwd", "x" * 5000])
+def test_a_name_that_no_queue_can_have_is_refused(do: str, name: str, answers: Path) -> None:
+    (answer,) = ask(answers, json.dumps({"do": do, "queues": [name]}).encode() + b"\n")
+    assert "cannot name a queue" in str(answer["error"])
+
+
+def test_a_socket_that_cannot_be_made_is_a_clear_error(namespace: str, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "writer.sock").mkdir(parents=True)
+    folder.chmod(0o700)
+    persistence = Persistence(namespace, folder)
+
+    with pytest.raises(ShmqError, match="cannot have a socket"):
+        persistence.recover()
+
+    persistence.directory.close()
+    DataDirectory(namespace, Disk(folder)).ready()  # it is free again

@@ -1,0 +1,201 @@
+"""Writes what is made from the tables of options: ``python tools/options.py``.
+
+The tables are the classes of options: see shmq/api/options.py. What is made of them, for Python,
+for Cython and for the pages, is checked in; a test compares. Each part stands between a line with
+"NAME: made by tools/options.py" and one with "end", in one of FILES.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from shmq.api.group import GroupOptions
+from shmq.api.options import MAX_SECONDS, MAX_WHOLE, Option, Options, Part, QueueOptions, options_of
+from shmq.api.share import ShareOptions
+from shmq.api.stream_options import StreamOptions
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+FILES: Final = (
+    "docs/options.md",
+    "docs/protocol.md",
+    "shmq/api/keywords.py",
+    "shmq/native/core/queue.pxd",
+    "shmq/native/core/stream.pxd",
+    "shmq/native/segment.pxi",
+    "shmq/native/_stream_segment.pxi",
+)
+
+_PART: Final = re.compile(
+    r"(?P<begin>^ *(?:# |<!-- )(?P<name>[\w ]+): made by tools/options\.py(?: -->\n)?\n)"
+    r"(?P<text>.*?)(?P<end>\n<!-- end|^ *# end)\b",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def render(text: str) -> str:
+    """The text of a file with its parts as the tables are now."""
+    return _PART.sub(lambda part: part["begin"] + PARTS[part["name"]]() + part["end"], text)
+
+
+def parts_of(text: str) -> list[str]:
+    """The names of the parts of a file."""
+    return [part["name"] for part in _PART.finditer(text)]
+
+
+def _rows(table: type[Options]) -> Iterator[tuple[str, Option, Any]]:
+    """Each option: its name, its row and its default."""
+    for field in dataclasses.fields(table):
+        yield field.name, field.metadata["option"], field.default
+
+
+# ---- pages ----
+
+
+def _page_of_options(table: type[Options]) -> str:
+    head = ("option", "default", "range", "meaning")
+    rows = _rows(table)
+    return _table(head, *((f"`{n}`", _default(r, d), _range(r), _meaning(r)) for n, r, d in rows))
+
+
+def _page_of_keys(table: type[Options]) -> str:
+    types = {"count": "int: ", "bytes": "int, bytes: ", "seconds": "int or float, s: "}
+    return _table(
+        ("key", "value", "default"),
+        *(
+            (f"`{name}`", types.get(row.kind, "str: ") + _range(row).replace("None", "nil"),
+             _default(row, default).replace("None", "nil"))
+            for name, row, default in _rows(table)
+        ),
+    )  # fmt: skip
+
+
+def _table(head: tuple[str, ...], *rows: tuple[str, ...]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _default(row: Option, default: Any) -> str:
+    if row.follows:
+        return str(row.follows)
+    if default is None or row.kind in {"choice", "name"}:
+        return "None" if default is None else f'`"{default}"`'
+    return _number(row, default)
+
+
+def _range(row: Option) -> str:
+    if row.kind == "choice":
+        return ", ".join(f'`"{word}"`' for word in row.choices)
+    if row.kind == "name":
+        said = "a queue's name"
+    elif row.most == MAX_WHOLE and row.kind != "seconds":
+        said = f"{_number(row, row.least)} and up"
+    else:
+        most = MAX_SECONDS if row.kind == "seconds" else row.most
+        end = str(most) if isinstance(most, Part) else _number(row, most)
+        said = f"{_number(row, row.least)} to {end}"
+    return f"{said}, or None" if row.none else said
+
+
+def _number(row: Option, value: float) -> str:
+    if value == MAX_SECONDS:
+        return "10⁹"
+    if row.kind == "bytes":
+        for unit in ("GiB", "MiB", "KiB"):
+            size = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}[unit]
+            if value >= size and value % size == 0:
+                return f"{int(value) // size} {unit}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _meaning(row: Option) -> str:
+    said = [
+        row.text + (f"; None: {row.none}" if row.none else ""),
+        row.more,
+        f"`{row.changed_by}` changes it" if row.changed_by else "",
+    ]
+    return ". ".join(filter(None, said))
+
+
+# ---- Python and Cython ----
+
+
+def _keywords(table: type[Options], *but: str) -> str:
+    fields = [field for field in dataclasses.fields(table) if field.name not in but]
+    return "".join(f"    {field.name}: {field.type}\n" for field in fields)
+
+
+def _members(header: str, struct: str) -> str:
+    """The struct of the header, as Cython declares it."""
+    core = ROOT / "shmq/core"
+    body = (core / header).read_text().split(f"\nstruct {struct} {{\n")[1].split("\n};")[0]
+    found = re.findall(r"^ +(\w+ \w+(?:\[\w+\])?);", body, re.MULTILINE)
+    return "".join(f"        {m}\n" for m in found)
+
+
+def _transfer(table: type[Options], struct: str) -> str:
+    """The functions that carry options into the struct and out of it."""
+    rows = options_of(table).items()
+    words = [(name, row.choices) for name, row in rows if row.kind == "choice"]
+    return (
+        "".join(f"_{name.upper()} = {choices}\n" for name, choices in words).replace("'", '"')
+        + f"\n\ncdef int _pack_given({struct} *o, dict given) except -1:\n"
+        + "".join(f"    {_packed(name, row)}\n" for name, row in rows)
+        + f"    return 0\n\n\ncdef dict _unpack_options(const {struct} *o):\n    return {{\n"
+        + "".join(f'        "{name}": {_unpacked(name, row)},\n' for name, row in rows)
+        + "    }\n"
+    )
+
+
+def _packed(name: str, row: Option) -> str:
+    to, value = f"o.{row.member}", f'given["{name}"]'
+    if row.kind == "name":
+        return f'_copy_name({to}, {value} or "")'
+    if row.kind == "choice":
+        return f"{to} = _{name.upper()}.index({value})"
+    value += " or 0" if row.none else ""
+    if row.kind == "seconds":
+        return f"{to} = <int64_t>(({value}) * 1e9 + 0.5)"
+    return f"{to} = {value}"
+
+
+def _unpacked(name: str, row: Option) -> str:
+    value = f"o.{row.member}"
+    if row.kind == "choice":
+        return f"_{name.upper()}[{value} % {len(row.choices)}]"
+    if row.kind == "name":
+        return f'{value}.decode("ascii") or None'
+    if row.kind == "seconds":
+        return f"{value} / 1e9" + (f" if {value} else None" if row.none else "")
+    return value + (" or None" if row.none else "")
+
+
+PARTS: Final[dict[str, Callable[[], str]]] = {
+    "options of a queue": lambda: _page_of_options(QueueOptions),
+    "options of a stream": lambda: _page_of_options(StreamOptions),
+    "options of a group": lambda: _page_of_options(GroupOptions),
+    "options of a share": lambda: _page_of_options(ShareOptions),
+    "keys of a queue": lambda: _page_of_keys(QueueOptions),
+    "keys of a stream": lambda: _page_of_keys(StreamOptions),
+    "keywords of a queue": lambda: _keywords(QueueOptions),
+    "keywords of a stream": lambda: _keywords(StreamOptions, "partitions"),
+    "struct of a queue": lambda: _members("queue/layout.h", "shmq_options"),
+    "struct of a stream": lambda: _members("stream/layout.h", "shmq_log_options"),
+    "transfer of a queue": lambda: _transfer(QueueOptions, "shmq_options"),
+    "transfer of a stream": lambda: _transfer(StreamOptions, "shmq_log_options"),
+}
+
+
+def main() -> None:
+    """Write every part anew."""
+    for name in FILES:
+        path = ROOT / name
+        path.write_text(render(path.read_text()))
+
+
+if __name__ == "__main__":
+    main()
